@@ -1,0 +1,38 @@
+# The commands of this project. `make demo` and `make test` set everything up by themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check format bench clean
+.DEFAULT_GOAL := test
+
+# `make .venv` builds the environment; it does nothing when nothing changed.
+.venv: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "GoodSpeed needs Python 3.11 or newer; try: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+demo: $(READY)
+	$(BIN)/goodspeed demo $(ARGS)
+
+test: $(READY)
+	$(BIN)/python -m pytest -m "not gpu" $(ARGS)
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	$(BIN)/python -m experiments.benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) build ./*.egg-info .pytest_cache .mypy_cache .ruff_cache

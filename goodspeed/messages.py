@@ -1,0 +1,182 @@
+"""The messages that travel between a draft node and the verify node, as typed structs.
+
+Knows nothing about bytes (`codec.py`) or sockets (`transport.py`). Fields are positional on the wire: they are only
+ever appended, with defaults. Lengths and ranges stated here are checked while decoding, before anything is allocated
+for the content.
+
+Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`. Down: `Welcome`, `Verdict`, `Refusal`, `Heartbeat`.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+VERSION = 1
+"""Version of this protocol; a peer of another version is refused at the handshake."""
+
+MAX_CONTEXT = 1 << 20
+"""Longest token list that is ever decoded, whatever the limits of the model."""
+
+MAX_DRAFT = 1024
+"""Most tokens in one draft, whatever the budget."""
+
+TokenId: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
+Tokens: TypeAlias = Annotated[tuple[TokenId, ...], Meta(max_length=MAX_CONTEXT)]
+Counter: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
+SessionId: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+BootId: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=16)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+Text: TypeAlias = Annotated[str, Meta(max_length=2048)]
+Verification: TypeAlias = Literal["match", "ratio"]
+FinishReason: TypeAlias = Literal["stop", "length"]
+
+ZERO_DIGEST = 0
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Base of everything that travels."""
+
+
+class Sampling(Message):
+    """How a session's next token is chosen from the logits.
+
+    temperature 0 is greedy; top_k 0 and top_p 1.0 are off. `seed` keys the noise (`sampling.py`).
+    """
+
+    temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
+    top_k: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
+    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
+    seed: Annotated[int, Meta(ge=0, lt=1 << 63)] = 0
+
+
+class Hello(Message, tag="hello"):
+    """First word of a draft node on every connection."""
+
+    version: Counter
+    name: Name  # of the client: the unit of fairness
+    boot_id: BootId  # of this process
+    tokenizer: Annotated[str, Meta(max_length=128)]  # fingerprint
+    draft_model: Annotated[str, Meta(max_length=256)] = ""
+
+
+class Welcome(Message, tag="welcome"):
+    """The verify node's answer to an acceptable Hello, with what it allows."""
+
+    version: Counter
+    boot_id: BootId
+    tokenizer: Annotated[str, Meta(max_length=128)]
+    vocab_size: Counter  # ids below it are the tokenizer's
+    context_len: Counter  # prompt and generated tokens together
+    max_length: Counter  # longest draft ever assigned
+    max_message_bytes: Counter
+    heartbeat_s: Seconds
+    lease_s: Seconds
+    verifications: tuple[Verification, ...] = ("match", "ratio")
+
+
+class OpenSession(Message, tag="open"):
+    """Opens a session, or opens it again (epoch raised) with what is already committed."""
+
+    session_id: SessionId
+    epoch: Counter
+    prompt: Tokens
+    committed: Tokens
+    sampling: Sampling
+    max_tokens: Annotated[int, Meta(ge=1, le=MAX_CONTEXT)]
+    stop_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()
+    verification: Verification = "match"
+    max_draft: Annotated[int, Meta(ge=0, le=MAX_DRAFT)] = MAX_DRAFT  # the draft node's own cap
+    slo: None = None  # room left; refused until built
+    priority: None = None
+    constraint: None = None
+    num_logprobs: None = None
+
+
+class Draft(Message, tag="draft"):
+    """Tokens proposed for one session; repeated byte for byte, never made twice for one (epoch, round)."""
+
+    session_id: SessionId
+    epoch: Counter
+    round: Counter
+    base_len: Counter  # prompt + committed tokens that it was made on
+    base_digest: Annotated[int, Meta(ge=0, lt=1 << 64)]
+    tokens: Annotated[tuple[TokenId, ...], Meta(max_length=MAX_DRAFT)]
+    proposal: bytes | None = None  # ratio: what the tokens were sampled from (`proposals.py`)
+    drafting_s: Seconds = 0.0  # time the draft model took, for the accounting of rounds
+    parents: None = None  # room left: token trees
+    assumes: Literal[False] = False  # room left: drafting ahead of a verdict
+
+
+class Verdict(Message, tag="verdict"):
+    """New tokens of one session; can be applied without remembering the draft it answers."""
+
+    session_id: SessionId
+    epoch: Counter
+    round: Counter | None  # of the draft it answers; None when the verify node went on by itself
+    base_len: Counter  # position of tokens[0]
+    tokens: Tokens
+    num_verified: Counter
+    num_accepted: Counter
+    next_length: Counter
+    finish_reason: FinishReason | None = None
+    logprobs: None = None
+
+
+class Ack(Message, tag="ack"):
+    """Everything below base_len is applied at the draft node."""
+
+    session_id: SessionId
+    epoch: Counter
+    base_len: Counter
+
+
+class Close(Message, tag="close"):
+    """The draft node needs this session no more (finished and applied, or its user went away)."""
+
+    session_id: SessionId
+    epoch: Counter
+
+
+class Heartbeat(Message, tag="heartbeat"):
+    """Sign of life, both ways; a changed boot_id means that the peer restarted and knows no session."""
+
+    boot_id: BootId
+
+
+RefusalCode: TypeAlias = Literal[
+    "malformed",
+    "too_large",
+    "version",
+    "tokenizer",
+    "hello_first",
+    "unknown_session",
+    "not_owner",
+    "stale_epoch",
+    "stale_round",
+    "wrong_base",
+    "too_long",
+    "not_assigned",
+    "vocabulary",
+    "proposal",
+    "prompt",
+    "unsupported",
+    "too_many_sessions",
+    "draining",
+]
+
+
+class Refusal(Message, tag="refusal"):
+    """What was not accepted, why, and what to do; echoes what it refers to."""
+
+    code: RefusalCode
+    what: Text
+    what_to_do: Text
+    session_id: SessionId | None = None
+    epoch: Counter = 0
+    round: Counter | None = None
+
+
+UpMessage: TypeAlias = Hello | OpenSession | Draft | Ack | Close | Heartbeat
+DownMessage: TypeAlias = Welcome | Verdict | Refusal | Heartbeat
