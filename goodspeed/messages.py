@@ -7,6 +7,9 @@ for the content.
 Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`. Down: `Welcome`, `Verdict`, `Refusal`, `Heartbeat`.
 """
 
+from array import array
+from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -26,13 +29,17 @@ Tokens: TypeAlias = Annotated[tuple[TokenId, ...], Meta(max_length=MAX_CONTEXT)]
 Counter: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
 SessionId: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Digest: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=8)]
 BootId: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=16)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Text: TypeAlias = Annotated[str, Meta(max_length=2048)]
 Verification: TypeAlias = Literal["match", "ratio"]
 FinishReason: TypeAlias = Literal["stop", "length"]
 
-ZERO_DIGEST = 0
+
+def digest(tokens: Iterable[int]) -> bytes:
+    """64-bit hash of token ids: tells a draft made on another base from one made on this."""
+    return blake2b(array("I", tokens).tobytes(), digest_size=8).digest()
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -101,7 +108,7 @@ class Draft(Message, tag="draft"):
     epoch: Counter
     round: Counter
     base_len: Counter  # prompt + committed tokens that it was made on
-    base_digest: Annotated[int, Meta(ge=0, lt=1 << 64)]
+    base_digest: Digest  # `digest` of those tokens
     tokens: Annotated[tuple[TokenId, ...], Meta(max_length=MAX_DRAFT)]
     proposal: bytes | None = None  # ratio: what the tokens were sampled from (`proposals.py`)
     drafting_s: Seconds = 0.0  # time the draft model took, for the accounting of rounds
