@@ -55,7 +55,7 @@ class Sampling(Message):
     temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
     top_k: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
     top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
-    seed: Annotated[int, Meta(ge=0, lt=1 << 63)] = 0
+    seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
 
 
 class Hello(Message, tag="hello"):
