@@ -46,7 +46,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """Base of everything that travels."""
 
 
-class Sampling(Message):
+class Sampling(Message, frozen=True):
     """How a session's next token is chosen from the logits.
 
     temperature 0 is greedy; top_k 0 and top_p 1.0 are off. `seed` keys the noise (`sampling.py`).
@@ -58,7 +58,7 @@ class Sampling(Message):
     seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
 
 
-class Hello(Message, tag="hello"):
+class Hello(Message, frozen=True, tag="hello"):
     """First word of a draft node on every connection."""
 
     version: Counter
@@ -68,7 +68,7 @@ class Hello(Message, tag="hello"):
     draft_model: Annotated[str, Meta(max_length=256)] = ""
 
 
-class Welcome(Message, tag="welcome"):
+class Welcome(Message, frozen=True, tag="welcome"):
     """The verify node's answer to an acceptable Hello, with what it allows."""
 
     version: Counter
@@ -83,7 +83,7 @@ class Welcome(Message, tag="welcome"):
     verifications: tuple[Verification, ...] = ("match", "ratio")
 
 
-class OpenSession(Message, tag="open"):
+class OpenSession(Message, frozen=True, tag="open"):
     """Opens a session, or opens it again (epoch raised) with what is already committed."""
 
     session_id: SessionId
@@ -101,7 +101,7 @@ class OpenSession(Message, tag="open"):
     num_logprobs: None = None
 
 
-class Draft(Message, tag="draft"):
+class Draft(Message, frozen=True, tag="draft"):
     """Tokens proposed for one session; repeated byte for byte, never made twice for one (epoch, round)."""
 
     session_id: SessionId
@@ -116,7 +116,7 @@ class Draft(Message, tag="draft"):
     assumes: Literal[False] = False  # room left: drafting ahead of a verdict
 
 
-class Verdict(Message, tag="verdict"):
+class Verdict(Message, frozen=True, tag="verdict"):
     """New tokens of one session; can be applied without remembering the draft it answers."""
 
     session_id: SessionId
@@ -131,7 +131,7 @@ class Verdict(Message, tag="verdict"):
     logprobs: None = None
 
 
-class Ack(Message, tag="ack"):
+class Ack(Message, frozen=True, tag="ack"):
     """Everything below base_len is applied at the draft node."""
 
     session_id: SessionId
@@ -139,14 +139,14 @@ class Ack(Message, tag="ack"):
     base_len: Counter
 
 
-class Close(Message, tag="close"):
+class Close(Message, frozen=True, tag="close"):
     """The draft node needs this session no more (finished and applied, or its user went away)."""
 
     session_id: SessionId
     epoch: Counter
 
 
-class Heartbeat(Message, tag="heartbeat"):
+class Heartbeat(Message, frozen=True, tag="heartbeat"):
     """Sign of life, both ways; a changed boot_id means that the peer restarted and knows no session."""
 
     boot_id: BootId
@@ -174,7 +174,7 @@ RefusalCode: TypeAlias = Literal[
 ]
 
 
-class Refusal(Message, tag="refusal"):
+class Refusal(Message, frozen=True, tag="refusal"):
     """What was not accepted, why, and what to do; echoes what it refers to."""
 
     code: RefusalCode
