@@ -1,0 +1,213 @@
+"""Channels: messages in, messages out, over any link that moves frames. The draft side and the verify side.
+
+The codec, the framing rule and the counters are here, once, for sockets and for the in-memory network alike. Users
+import these names from `transport.py`. Knows nothing about ZeroMQ, sessions, or what a message means.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from goodspeed.codec import decode_down, decode_up, encode
+from goodspeed.errors import ConfigError, MalformedMessage, ProtocolError, TransportError
+from goodspeed.messages import DownMessage, UpMessage
+
+READY_BYTES = 4 << 20
+"""`receive_ready` stops after so many bytes: what one turn of an event loop may decode without being late."""
+
+READY_MESSAGES = 256
+
+
+class Delivery(Enum):
+    """What became of a message that was given to a link. SENT is on its way; the others were not taken."""
+
+    SENT = "sent"
+    BUSY = "busy"  # the peer does not keep up: its high-water mark is reached. Keep the message, try later
+    GONE = "gone"  # no such peer is connected
+
+
+class Link(Protocol):
+    """Moves lists of frames and never blocks."""
+
+    endpoint: str
+
+    def put(self, frames: list[bytes]) -> Delivery: ...
+    def take(self) -> list[bytes] | None: ...
+    async def readable(self) -> None:
+        """Returns when `take` may have something; TransportError when the link is closed."""
+
+    async def writable(self) -> None:
+        """Returns when `put` may work again; TransportError when the link is closed."""
+
+    def rebuild(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Traffic:
+    """What went through a channel since it was made."""
+
+    num_sent: int = 0
+    num_received: int = 0  # malformed ones too
+    num_malformed: int = 0
+    num_undelivered: int = 0  # given to send, and told to the caller as BUSY or GONE
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One message from a draft node, or why its bytes were none; `peer` is the name to answer to."""
+
+    peer: bytes
+    message: UpMessage | ProtocolError
+    num_bytes: int
+
+
+class DraftChannel:
+    """A draft node's line to the verify node."""
+
+    def __init__(self, link: Link, *, max_message_bytes: int, send_timeout_s: float = 3.0) -> None:
+        self.traffic = Traffic()
+        self.max_send_bytes = max_message_bytes  # lower it to what Welcome says
+        self._max_receive_bytes = max_message_bytes
+        self._link = link
+        self._send_timeout_s = send_timeout_s
+
+    @property
+    def endpoint(self) -> str:
+        return self._link.endpoint
+
+    async def send(self, message: UpMessage) -> None:
+        """Queues a message; MessageTooLarge, or TransportError when the verify node has taken nothing for long."""
+        data = encode(message, self.max_send_bytes)
+        if self._link.put([data]) is not Delivery.SENT:
+            await self._send_later(data)
+        self.traffic.num_sent += 1
+        self.traffic.bytes_sent += len(data)
+
+    async def _send_later(self, data: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._send_timeout_s):
+                while self._link.put([data]) is not Delivery.SENT:
+                    await self._link.writable()
+        except TimeoutError:
+            self.traffic.num_undelivered += 1
+            raise TransportError(
+                f"the verify node at {self.endpoint} has taken no message for {self._send_timeout_s:g} s; reconnect"
+            ) from None
+
+    async def receive(self) -> DownMessage:
+        """The next message; a ProtocolError for bytes that are none, after which the channel goes on."""
+        await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
+        while (frames := self._link.take()) is None:
+            await self._link.readable()
+        return self._open(frames)
+
+    def receive_ready(self) -> list[DownMessage | ProtocolError]:
+        """Whatever else is there already, without waiting."""
+        messages: list[DownMessage | ProtocolError] = []
+        for frames in _pending(self._link):
+            try:
+                messages.append(self._open(frames))
+            except ProtocolError as error:
+                messages.append(error)
+        return messages
+
+    def _open(self, frames: list[bytes]) -> DownMessage:
+        self.traffic.num_received += 1
+        self.traffic.bytes_received += _size(frames)
+        try:
+            return decode_down(_single(frames), self._max_receive_bytes)
+        except ProtocolError:
+            self.traffic.num_malformed += 1
+            raise
+
+    async def reconnect(self) -> None:
+        """Drops the connection with all that is queued in it, and connects anew under the same identity."""
+        self._link.rebuild()
+
+    def close(self) -> None:
+        """Ends the channel; what was sent still leaves, within the link's bound."""
+        self._link.close()
+
+
+class VerifyChannel:
+    """The verify node's lines to all draft nodes."""
+
+    def __init__(self, link: Link, *, max_message_bytes: int) -> None:
+        self.traffic = Traffic()
+        self.max_message_bytes = max_message_bytes
+        self._link = link
+
+    @property
+    def endpoint(self) -> str:
+        """Where draft nodes connect, with the actual port."""
+        return self._link.endpoint
+
+    def send(self, peer: bytes, message: DownMessage) -> Delivery:
+        """Queues a message for a peer at once or not at all, and says which; raises MessageTooLarge."""
+        data = encode(message, self.max_message_bytes)
+        delivery = self._link.put([peer, data])
+        if delivery is Delivery.SENT:
+            self.traffic.num_sent += 1
+            self.traffic.bytes_sent += len(data)
+        else:
+            self.traffic.num_undelivered += 1
+        return delivery
+
+    async def receive(self) -> Received:
+        """The next message of any draft node, or the error that its bytes were."""
+        await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
+        while (frames := self._link.take()) is None:
+            await self._link.readable()
+        return self._open(frames)
+
+    def receive_ready(self) -> list[Received]:
+        """Whatever else is there already, without waiting; bounded, so call it again next turn."""
+        return [self._open(frames) for frames in _pending(self._link)]
+
+    def _open(self, frames: list[bytes]) -> Received:
+        peer, payload = frames[0], frames[1:]
+        num_bytes = _size(payload)
+        self.traffic.num_received += 1
+        self.traffic.bytes_received += num_bytes
+        try:
+            return Received(peer, decode_up(_single(payload), self.max_message_bytes), num_bytes)
+        except ProtocolError as error:
+            self.traffic.num_malformed += 1
+            return Received(peer, error, num_bytes)
+
+    def close(self) -> None:
+        """Ends the channel; what was sent still leaves, within the link's bound."""
+        self._link.close()
+
+
+def peer_name(identity: bytes) -> bytes:
+    """What the verify node knows a draft node of this identity by, on any link.
+
+    Not the identity itself: ZeroMQ keeps names that begin with a zero byte for its own use.
+    """
+    if not 1 <= len(identity) <= 64:
+        raise ConfigError(f"an identity has 1 to 64 bytes, not {len(identity)}")
+    return b"d" + identity
+
+
+def _pending(link: Link) -> Iterator[list[bytes]]:
+    num_bytes = num_messages = 0
+    while num_bytes < READY_BYTES and num_messages < READY_MESSAGES and (frames := link.take()) is not None:
+        num_bytes += _size(frames)
+        num_messages += 1
+        yield frames
+
+
+def _single(payload: list[bytes]) -> bytes:
+    if len(payload) != 1:
+        raise MalformedMessage(f"{len(payload)} frames where one belongs")
+    return payload[0]
+
+
+def _size(frames: list[bytes]) -> int:
+    return sum(len(frame) for frame in frames)

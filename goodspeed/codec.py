@@ -1,0 +1,139 @@
+"""Bytes to messages and back: MessagePack, typed, with limits of size and depth that are checked before any work.
+
+A peer of another protocol version is recognised by name: the first fields of `Hello`, `Welcome` and `Refusal` keep
+their places in every version, so they can be read whatever follows. Depth needs no counter: every field is typed,
+so nothing nests deeper than the types of `messages.py` do, and nothing is ever decoded into "whatever it is".
+Knows nothing about sockets, sessions, or whether a message makes sense at this moment.
+"""
+
+import re
+from functools import partial
+from typing import Final, TypeVar
+
+import msgspec
+
+from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError
+from goodspeed.messages import VERSION, DownMessage, Hello, Refusal, RefusalCode, UpMessage, Welcome
+
+MAX_MESSAGE_BYTES: Final = 64 << 20
+"""Largest message of any configuration; a dense proposal that would be larger has to be shorter."""
+
+FIXED_BYTES: Final = 32 << 10
+"""Room for everything in a message but token ids and proposals; the longest Refusal takes half of it."""
+
+TOKEN_BYTES: Final = 5  # MessagePack's longest for an id below 2^32
+DENSE_BYTES: Final = 4  # per entry of a dense proposal in fp32
+LATTICE_BYTES: Final = 256 * (4 + 2)  # per drafted token: the most ids and weights of a lattice proposal
+POSITION_BYTES: Final = 64  # per drafted token: what a proposal adds around its numbers
+
+_M = TypeVar("_M")
+_Errors: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+
+
+class WrongVersion(ProtocolError):
+    """A peer speaks another version of this protocol; nothing else it says can be understood."""
+
+
+class _AnyHello(msgspec.Struct, array_like=True, tag="hello"):
+    version: int
+
+
+class _AnyWelcome(msgspec.Struct, array_like=True, tag="welcome"):
+    version: int
+
+
+class _AnyRefusal(msgspec.Struct, array_like=True, tag="refusal"):
+    code: str
+    what: str
+
+
+_encoder = msgspec.msgpack.Encoder()
+_up: msgspec.msgpack.Decoder[UpMessage] = msgspec.msgpack.Decoder(UpMessage)
+_down: msgspec.msgpack.Decoder[DownMessage] = msgspec.msgpack.Decoder(DownMessage)
+_foreign = msgspec.msgpack.Decoder(_AnyHello | _AnyWelcome | _AnyRefusal)
+
+
+def max_message_bytes(context_len: int, max_length: int, vocab_size: int) -> int:
+    """The limit, both ways, that admits every message a model and a longest draft can call for.
+
+    Largest are an `OpenSession` or `Verdict` with a full context, and a `Draft` of the ratio rule whose
+    `max_length` distributions are dense in fp32, or lattices.
+    """
+    context = context_len * TOKEN_BYTES
+    position = TOKEN_BYTES + POSITION_BYTES + max(vocab_size * DENSE_BYTES, LATTICE_BYTES)
+    return min(FIXED_BYTES + max(context, max_length * position), MAX_MESSAGE_BYTES)
+
+
+def encode(message: UpMessage | DownMessage, max_bytes: int) -> bytes:
+    """The message as bytes; MessageTooLarge before anything is sent that the peer would not take."""
+    data = _encoder.encode(message)
+    _check_size(len(data), max_bytes)
+    return data
+
+
+def decode_up(data: bytes, max_bytes: int) -> UpMessage:
+    """What a draft node sent; raises MessageTooLarge, MalformedMessage or WrongVersion, and nothing else."""
+    message = _decode(_up, data, max_bytes)
+    if isinstance(message, Hello):
+        _check_version(message.version, "draft node")
+    return message
+
+
+def decode_down(data: bytes, max_bytes: int) -> DownMessage:
+    """What the verify node sent; raises MessageTooLarge, MalformedMessage or WrongVersion, and nothing else."""
+    message = _decode(_down, data, max_bytes)
+    if isinstance(message, Welcome):
+        _check_version(message.version, "verify node")
+    return message
+
+
+def refusal_for(error: ProtocolError) -> Refusal:
+    """The answer that tells a peer why its bytes were not taken."""
+    code: RefusalCode = "malformed"
+    what_to_do = "send messages of this protocol only"
+    if isinstance(error, MessageTooLarge):
+        code, what_to_do = "too_large", "keep within the max_message_bytes of Welcome"
+    elif isinstance(error, WrongVersion):
+        code, what_to_do = "version", "run the same version of GoodSpeed on both sides"
+    return Refusal(code=code, what=str(error)[:2048], what_to_do=what_to_do)
+
+
+def _decode(decoder: "msgspec.msgpack.Decoder[_M]", data: bytes, max_bytes: int) -> _M:
+    _check_size(len(data), max_bytes)
+    try:
+        return decoder.decode(data)
+    except _Errors as error:
+        _check_foreign(data)
+        raise MalformedMessage(_harmless(str(error))) from None
+
+
+def _check_size(num_bytes: int, max_bytes: int) -> None:
+    if num_bytes > max_bytes:
+        raise MessageTooLarge(f"a message of {num_bytes} bytes is over the limit of {max_bytes}")
+
+
+def _check_foreign(data: bytes) -> None:
+    """Raises WrongVersion when these bytes, malformed here, are the handshake of another version."""
+    try:
+        message = _foreign.decode(data)
+    except _Errors:
+        return
+    if isinstance(message, _AnyRefusal):
+        if message.code == "version":
+            raise WrongVersion(f"the verify node refused: {_harmless(message.what)}")
+    else:
+        _check_version(message.version, "draft node" if isinstance(message, _AnyHello) else "verify node")
+
+
+def _check_version(version: int, peer: str) -> None:
+    if version != VERSION:
+        raise WrongVersion(f"the {peer} speaks version {_harmless(str(version))} of the protocol, not {VERSION}")
+
+
+_cut_quotes = partial(re.compile(r"'[^']{40,}'?").sub, "'...'")
+
+
+def _harmless(text: str) -> str:
+    """A peer's words made fit for a log: printable, and never at length."""
+    printable = "".join(c if c.isprintable() else "?" for c in text[:1000])
+    return _cut_quotes(printable)[:200]

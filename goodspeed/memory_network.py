@@ -1,0 +1,176 @@
+"""A network within one process, with the channels of a real one: for tests and for simulations.
+
+Every message passes through the codec as bytes. A `fate` decides what becomes of each packet, so that loss,
+repetition, delay and reordering happen exactly as a test wants them, and again the same way. Knows nothing about
+ZeroMQ, time, or what a message means.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple, TypeAlias
+
+from goodspeed.channels import Delivery, DraftChannel, VerifyChannel, peer_name
+from goodspeed.codec import MAX_MESSAGE_BYTES
+from goodspeed.errors import TransportError
+
+
+class Packet(NamedTuple):
+    """One message on its way; `peer` is the draft node that sends it (up) or shall have it (down)."""
+
+    direction: Literal["up", "down"]
+    peer: bytes
+    data: bytes
+
+
+Fate: TypeAlias = Callable[[Packet], Iterable[Packet]]
+"""Called with each packet that is sent; what it returns is delivered at once, in that order. Return nothing to lose
+it, twice the same to repeat it, or keep it and give it to `MemoryNetwork.deliver` later to delay it."""
+
+
+def intact(packet: Packet) -> Iterable[Packet]:
+    """The fate of a faultless network."""
+    return (packet,)
+
+
+class Faults:
+    """A fate that loses, repeats and delays packets with the given probabilities, the same way for one seed.
+
+    A delayed packet is delivered after 1 to `max_behind` later ones, so it arrives out of order.
+    """
+
+    def __init__(
+        self, seed: int, *, lose: float = 0.0, repeat: float = 0.0, delay: float = 0.0, max_behind: int = 4
+    ) -> None:
+        self._random = random.Random(seed)
+        self._lose, self._repeat, self._delay, self._max_behind = lose, repeat, delay, max_behind
+        self._held: list[tuple[int, Packet]] = []
+        self.num_lost = self.num_repeated = self.num_delayed = 0
+
+    def __call__(self, packet: Packet) -> Iterable[Packet]:
+        due = self._due()
+        if self._random.random() < self._lose:
+            self.num_lost += 1
+            return due
+        if self._random.random() < self._delay:
+            self.num_delayed += 1
+            self._held.append((self._random.randint(1, self._max_behind), packet))
+            return due
+        if self._random.random() < self._repeat:
+            self.num_repeated += 1
+            return [packet, packet, *due]
+        return [packet, *due]
+
+    def _due(self) -> list[Packet]:
+        self._held = [(behind - 1, packet) for behind, packet in self._held]
+        due = [packet for behind, packet in self._held if behind <= 0]
+        self._held = [(behind, packet) for behind, packet in self._held if behind > 0]
+        return due
+
+
+class MemoryNetwork:
+    """One verify node and any number of draft nodes, joined by queues of bounded length."""
+
+    def __init__(
+        self, fate: Fate = intact, *, max_message_bytes: int = MAX_MESSAGE_BYTES, max_queued: int = 1024
+    ) -> None:
+        self.fate = fate
+        self._max_message_bytes = max_message_bytes
+        self._max_queued = max_queued
+        self._verify: _MemoryLink | None = None
+        self._drafts: dict[bytes, _MemoryLink] = {}
+
+    def bind_verify(self) -> VerifyChannel:
+        """The verify node's channel; one that is bound again stands for a restart, and finds nothing queued."""
+        self._verify = _MemoryLink(self, None)
+        return VerifyChannel(self._verify, max_message_bytes=self._max_message_bytes)
+
+    def connect_draft(self, identity: bytes, *, send_timeout_s: float = 3.0) -> DraftChannel:
+        """A draft node's channel; one of the same identity replaces the last."""
+        peer = peer_name(identity)
+        self._drafts[peer] = link = _MemoryLink(self, peer)
+        return DraftChannel(link, max_message_bytes=self._max_message_bytes, send_timeout_s=send_timeout_s)
+
+    def send(self, packet: Packet) -> Delivery:
+        """Gives a packet to its fate; BUSY or GONE when its receiver could not take it anyway."""
+        link = self._receiver(packet)
+        if link is None:
+            # A draft node cannot see that nobody listens; a verify node is told.
+            return Delivery.SENT if packet.direction == "up" else Delivery.GONE
+        if len(link.queue) >= self._max_queued:
+            return Delivery.BUSY
+        for survivor in self.fate(packet):
+            self.deliver(survivor)
+        return Delivery.SENT
+
+    def deliver(self, packet: Packet) -> None:
+        """Puts a packet into its receiver's queue, whatever the fate; lost when there is no receiver."""
+        if link := self._receiver(packet):
+            link.push([packet.peer, packet.data] if packet.direction == "up" else [packet.data])
+
+    def _receiver(self, packet: Packet) -> "_MemoryLink | None":
+        return self._verify if packet.direction == "up" else self._drafts.get(packet.peer)
+
+    def remove(self, link: "_MemoryLink") -> None:
+        """Forgets a link that is closed, unless another has taken its place."""
+        if self._verify is link:
+            self._verify = None
+        self._drafts = {peer: other for peer, other in self._drafts.items() if other is not link}
+
+
+class _MemoryLink:
+    """One end; `peer` is the draft node's name, or None at the verify node."""
+
+    def __init__(self, network: MemoryNetwork, peer: bytes | None) -> None:
+        self.endpoint = "memory"
+        self.queue: deque[list[bytes]] = deque()
+        self._network = network
+        self._peer = peer
+        self._waiters: list[asyncio.Future[None]] = []
+        self._closed = False
+
+    def put(self, frames: list[bytes]) -> Delivery:
+        self._check_open()
+        if self._peer is None:
+            return self._network.send(Packet("down", frames[0], frames[1]))
+        return self._network.send(Packet("up", self._peer, frames[0]))
+
+    def push(self, frames: list[bytes]) -> None:
+        self.queue.append(frames)
+        self._wake()
+
+    def take(self) -> list[bytes] | None:
+        self._check_open()
+        return self.queue.popleft() if self.queue else None
+
+    async def readable(self) -> None:
+        self._check_open()
+        if not self.queue:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+            self._check_open()
+
+    async def writable(self) -> None:
+        await asyncio.sleep(0.001)  # no descriptor tells when a queue of another end has room
+
+    def rebuild(self) -> None:
+        self._check_open()
+        self.queue.clear()
+
+    def close(self) -> None:
+        self._closed = True
+        self.queue.clear()
+        self._network.remove(self)
+        self._wake()
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TransportError("the channel is closed")

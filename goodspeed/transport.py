@@ -1,0 +1,255 @@
+"""ZeroMQ: the draft side's DEALER socket and the verify side's ROUTER socket, behind the channels of `channels.py`.
+
+The only file that imports zmq. Nothing here waits inside ZeroMQ: sockets are tried without blocking, and asyncio
+watches their descriptor. Knows nothing about sessions, or what a message means. Every name that users of channels
+need can be imported from here.
+"""
+
+import asyncio
+import ipaddress
+import re
+import socket
+from typing import Final, NamedTuple
+
+import zmq
+
+from goodspeed.channels import Delivery, DraftChannel, Link, Received, Traffic, VerifyChannel, peer_name
+from goodspeed.codec import MAX_MESSAGE_BYTES
+from goodspeed.errors import ConfigError, TransportError
+from goodspeed.memory_network import Faults, MemoryNetwork, Packet
+
+__all__ = [
+    "Delivery",
+    "DraftChannel",
+    "Faults",
+    "MemoryNetwork",
+    "Packet",
+    "Received",
+    "Traffic",
+    "VerifyChannel",
+    "bind_verify",
+    "connect_draft",
+    "peer_name",
+]
+
+FRAME_MARGIN_BYTES: Final = 64 << 10
+"""ZeroMQ cuts the connection over a frame beyond its limit: one slightly too large is still refused by name."""
+
+UNREAD_BYTES: Final = 64 << 20
+"""About what one peer may have waiting, unread, in the verify node."""
+
+OPTIONS: Final[dict[int, int | bytes]] = {
+    zmq.HEARTBEAT_IVL: 500,
+    zmq.HEARTBEAT_TIMEOUT: 1500,
+    zmq.HEARTBEAT_TTL: 1500,
+    zmq.HANDSHAKE_IVL: 10_000,
+    zmq.CONNECT_TIMEOUT: 5_000,
+    zmq.RECONNECT_IVL: 100,
+    zmq.RECONNECT_IVL_MAX: 2_000,
+    zmq.LINGER: 500,  # last verdicts and Close leave, and nothing hangs
+    # IMMEDIATE stays off: what is sent before the connection stands waits for it.
+}
+
+
+class _SocketLink(Link):
+    """A ZeroMQ socket whose descriptor asyncio watches while somebody waits.
+
+    The descriptor is edge-triggered, and any operation on the socket may swallow the edge. So whoever waits asks
+    for the state first, and whoever uses the socket meanwhile looks for others who wait.
+    """
+
+    def __init__(self, kind: int, address: "_Address", options: dict[int, int | bytes]) -> None:
+        self.endpoint = address.endpoint
+        self._kind = kind
+        self._address = address
+        self._options = options
+        self._context = zmq.Context()
+        self._waiters: dict[asyncio.Future[None], int] = {}
+        self._closed = False
+        try:
+            self._open()
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+
+    def _open(self) -> None:
+        self._socket: zmq.Socket[bytes] = self._context.socket(self._kind)
+        for option, value in self._options.items():
+            self._socket.setsockopt(option, value)
+        self._socket.setsockopt(zmq.IPV6, self._address.ipv6)
+        if self._kind == zmq.ROUTER:
+            self._bind()
+        else:
+            self._socket.connect(self.endpoint)
+        self._descriptor = int(self._socket.getsockopt(zmq.FD))
+
+    def _bind(self) -> None:
+        try:
+            self._socket.bind(self.endpoint)
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EADDRINUSE:
+                what_to_do = "another program listens there; stop it, or choose another port (0 takes any free one)"
+            else:
+                what_to_do = "choose an address of this machine"
+            raise TransportError(f"cannot bind {self.endpoint}: {error.strerror}; {what_to_do}") from None
+        self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def put(self, frames: list[bytes]) -> Delivery:
+        self._check_open()
+        try:
+            self._socket.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            return Delivery.BUSY
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise TransportError(f"cannot send at {self.endpoint}: {error.strerror}") from None
+            return Delivery.GONE
+        finally:
+            self._wake()
+        return Delivery.SENT
+
+    def take(self) -> list[bytes] | None:
+        self._check_open()
+        try:
+            return self._socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+        finally:
+            self._wake()
+
+    async def readable(self) -> None:
+        await self._wait(zmq.POLLIN)
+
+    async def writable(self) -> None:
+        await self._wait(zmq.POLLOUT)
+
+    async def _wait(self, events: int) -> None:
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        if not self._waiters:
+            loop.add_reader(self._descriptor, self._wake)
+        self._waiters[waiter] = events
+        try:
+            self._wake()
+            await waiter
+        finally:
+            self._waiters.pop(waiter, None)
+            if not self._waiters and not self._closed:
+                loop.remove_reader(self._descriptor)
+
+    def _wake(self) -> None:
+        if self._waiters:
+            state = int(self._socket.getsockopt(zmq.EVENTS))
+            for waiter, events in self._waiters.items():
+                if state & events and not waiter.done():
+                    waiter.set_result(None)
+
+    def rebuild(self) -> None:
+        self._check_open()
+        self._release(None)
+        self._socket.close(linger=0)
+        self._open()
+
+    def close(self) -> None:
+        """Blocks until all is sent, at most the linger time (nothing waits after a healthy exchange)."""
+        if not self._closed:
+            self._closed = True
+            self._release(TransportError(f"the channel at {self.endpoint} is closed"))
+            self._socket.close()
+            self._context.term()
+
+    def _release(self, error: TransportError | None) -> None:
+        """Lets everybody go who waits on this socket, to look again or with an error."""
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            waiter.get_loop().remove_reader(self._descriptor)
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TransportError(f"the channel at {self.endpoint} is closed")
+
+
+def bind_verify(
+    endpoint: str, *, max_message_bytes: int = MAX_MESSAGE_BYTES, trusted_network: bool = False, send_queue: int = 1024
+) -> VerifyChannel:
+    """Listens for draft nodes; ConfigError for an endpoint that is not allowed, TransportError for a busy port.
+
+    `send_queue` messages may wait for one peer (besides what its connection buffers), then sending is BUSY.
+    """
+    address = _parse(endpoint, trusted_network, "binding")
+    options: dict[int, int | bytes] = {
+        **OPTIONS,
+        zmq.ROUTER_MANDATORY: 1,  # else what cannot be delivered vanishes
+        zmq.ROUTER_HANDOVER: 1,  # a draft node that connects again takes its own name over
+        zmq.SNDHWM: send_queue,
+        zmq.RCVHWM: max(8, min(1024, UNREAD_BYTES // max_message_bytes)),
+        zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
+        zmq.BACKLOG: 1024,
+    }
+    return VerifyChannel(_SocketLink(zmq.ROUTER, address, options), max_message_bytes=max_message_bytes)
+
+
+def connect_draft(
+    endpoint: str,
+    *,
+    identity: bytes,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    trusted_network: bool = False,
+    send_queue: int = 256,
+    send_timeout_s: float = 3.0,
+) -> DraftChannel:
+    """Connects to a verify node, now or as soon as it is there; ConfigError for an endpoint that is not allowed.
+
+    `identity` (1 to 64 bytes) is the boot id of this process; a connection of the same identity replaces the last.
+    """
+    address = _parse(endpoint, trusted_network, "connecting")
+    if address.port == 0:
+        raise ConfigError(f"{endpoint}: a port to connect to is 1 to 65535")
+    options: dict[int, int | bytes] = {
+        **OPTIONS,
+        zmq.ROUTING_ID: peer_name(identity),
+        zmq.SNDHWM: send_queue,
+        zmq.RCVHWM: 1024,
+        zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
+    }
+    link = _SocketLink(zmq.DEALER, address, options)
+    return DraftChannel(link, max_message_bytes=max_message_bytes, send_timeout_s=send_timeout_s)
+
+
+class _Address(NamedTuple):
+    endpoint: str
+    port: int
+    ipv6: bool
+
+
+def _parse(endpoint: str, trusted_network: bool, doing: str) -> _Address:
+    """tcp://HOST:PORT made fit for ZeroMQ; ConfigError when it is not that, or beyond loopback without trust."""
+    match = re.fullmatch(r"tcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+|\*):(\d{1,5}|\*)", endpoint)
+    port = 0 if not match or match[2] == "*" else int(match[2])
+    if not match or port > 65535 or (doing == "connecting" and match[1] == "*"):
+        raise ConfigError(f"{endpoint!r} is not an endpoint; write tcp://HOST:PORT, for example tcp://127.0.0.1:5555")
+    host = match[1].strip("[]")
+    addresses = ["::"] if host == "*" else _resolve(host)
+    if not trusted_network and not all(ipaddress.ip_address(address).is_loopback for address in addresses):
+        raise ConfigError(
+            f"{doing} at {endpoint} reaches beyond this machine, in clear and without keys: anybody on the way can "
+            "read the text, and anybody who reaches the port can use it. Use a loopback address, or say "
+            "--trusted-network if only machines you trust are on that network"
+        )
+    # IPv6 only where it is needed: with it on, ZeroMQ takes the first address, though the peer may listen on IPv4.
+    return _Address(f"tcp://{match[1]}:{port}", port, ipv6=all(":" in address for address in addresses))
+
+
+def _resolve(host: str) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"the host name {host!r} cannot be resolved ({error.strerror}); check it") from None
+    return [str(entry[4][0]).partition("%")[0] for entry in found]
