@@ -1,0 +1,108 @@
+"""Smoothed acceptance rate (Eq. 3) and goodput (Eq. 4) of one client, and the token count that they predict.
+
+Knows nothing about rounds, sessions or the wire: numbers in, one smoothed number out. Each estimator has an array
+form beside it, the same arithmetic bit for bit over many clients at once, for simulations.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from goodspeed.errors import ConfigError
+
+Floats = NDArray[np.float64]
+
+SMALLEST_RATE = 1e-6  # an acceptance rate stays within [SMALLEST_RATE, 1 - SMALLEST_RATE]
+SMALLEST_GOODPUT = 1e-6  # a goodput stays positive: the utility's slope is taken there
+ROUNDING = 1e-5  # a sum of float32 ratios may exceed its number of terms by about this share
+
+
+class AcceptanceEstimator:
+    """Eq. (3): `value` moves by the share `eta` towards the mean agreement of each verified draft."""
+
+    def __init__(self, eta: float, initial: float) -> None:
+        self.eta = _share("eta", eta)
+        if not 0.0 <= initial <= 1.0:
+            raise ConfigError(f"the initial acceptance rate is {initial}; it must lie within 0 and 1")
+        self.value = _inside(float(initial))
+
+    def observe(self, agreement: float, num_drafted: int = 1) -> None:
+        """Learns from a draft: `agreement` is the sum over all its positions of min(1, p/q), or of matches.
+
+        A draft without tokens says nothing and keeps the estimate. Raises ValueError for an impossible sum.
+        """
+        if not (num_drafted >= 0 and 0.0 <= agreement <= num_drafted * (1.0 + ROUNDING)):
+            raise ValueError(f"agreement {agreement} over {num_drafted} drafted positions is impossible")
+        if num_drafted:
+            self.value = _inside((1.0 - self.eta) * self.value + self.eta * (agreement / num_drafted))
+
+
+class GoodputEstimator:
+    """Eq. (4): `value` moves by the share `beta` towards the tokens delivered in a verify round."""
+
+    def __init__(self, beta: float, initial: float) -> None:
+        self.beta = _share("beta", beta)
+        if not 0.0 < initial < math.inf:
+            raise ConfigError(f"the initial goodput is {initial}; it must be positive and finite")
+        self.value = max(float(initial), SMALLEST_GOODPUT)
+
+    def observe(self, tokens: float, rounds: int = 1) -> None:
+        """Learns that `tokens` were delivered over the last `rounds` verify rounds (1 is Eq. 4 itself).
+
+        Several rounds at once are that many steps of Eq. (4) with the tokens spread evenly over them.
+        Raises ValueError for a negative count of tokens or fewer than one round.
+        """
+        if not (rounds >= 1 and 0.0 <= tokens < math.inf):
+            raise ValueError(f"{tokens} tokens over {rounds} rounds is impossible")
+        keep = 1.0 - self.beta
+        if rounds > 1:
+            keep = float(np.power(keep, rounds))
+        self.value = max(keep * self.value + (1.0 - keep) * (tokens / rounds), SMALLEST_GOODPUT)
+
+
+def observe_acceptance(value: Floats, eta: float, agreement: Floats, num_drafted: ArrayLike) -> Floats:
+    """`AcceptanceEstimator.observe` for many clients: returns the new values, shape [clients] as every argument."""
+    drafted = np.asarray(num_drafted)
+    moved = (1.0 - eta) * value + eta * (agreement / np.maximum(drafted, 1))
+    kept: Floats = np.where(drafted > 0, np.clip(moved, SMALLEST_RATE, 1.0 - SMALLEST_RATE), value)
+    return kept
+
+
+def observe_goodput(value: Floats, beta: float, tokens: ArrayLike, rounds: ArrayLike = 1) -> Floats:
+    """`GoodputEstimator.observe` for many clients: returns the new values, shape [clients]."""
+    elapsed = np.asarray(rounds)
+    keep = np.where(elapsed == 1, 1.0 - beta, np.power(1.0 - beta, elapsed))
+    moved: Floats = keep * value + (1.0 - keep) * (np.asarray(tokens) / elapsed)
+    return np.maximum(moved, SMALLEST_GOODPUT)
+
+
+@overload
+def expected_tokens(acceptance_rate: float, length: int) -> float: ...
+@overload
+def expected_tokens(acceptance_rate: ArrayLike, length: ArrayLike) -> Any: ...
+def expected_tokens(acceptance_rate: Any, length: Any) -> Any:
+    """Tokens that a draft of `length` is expected to deliver: (1 - alpha^(S+1)) / (1 - alpha), S + 1 at alpha = 1.
+
+    Accepts scalars (returns a float) or arrays that broadcast. Accurate for every alpha in [0, 1].
+    """
+    alpha = np.asarray(acceptance_rate, dtype=np.float64)
+    positions = np.asarray(length, dtype=np.float64) + 1.0
+    certain = alpha >= 1.0
+    with np.errstate(divide="ignore"):  # log(0) = -inf is meant: nothing drafted is ever accepted
+        failed = -np.expm1(positions * np.log(np.where(certain, 0.5, alpha)))
+    tokens = np.where(certain, positions, failed / np.where(certain, 1.0, 1.0 - alpha))
+    return float(tokens) if tokens.ndim == 0 else tokens
+
+
+def _share(name: str, value: float) -> float:
+    if not 0.0 < value <= 1.0:
+        raise ConfigError(f"{name} is {value}; a smoothing parameter must lie within (0, 1]")
+    return float(value)
+
+
+def _inside(rate: float) -> float:
+    return min(max(rate, SMALLEST_RATE), 1.0 - SMALLEST_RATE)

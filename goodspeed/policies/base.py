@@ -1,0 +1,94 @@
+"""What every policy sees and gives back, and the registry of policies by name.
+
+Knows nothing about any single policy, nor about rounds or messages: a policy divides a budget among clients, once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goodspeed.errors import ConfigError, UnknownPolicyError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MAX_BUDGET = 1 << 40  # larger ones are refused: sums over a million clients stay exact
+NO_LIMIT = 1 << 40
+
+
+@dataclass(slots=True)
+class ClientState:
+    """One active session as a policy sees it; goodput and weight are those of its client."""
+
+    acceptance_rate: float  # alpha, 0..1
+    goodput: float  # X, tokens per verify round, > 0
+    weight: float = 1.0  # >= 0; 0 asks for nothing
+    max_length: int = NO_LIMIT  # no draft of this session may be longer
+    client_id: str = ""
+    survival: tuple[float, ...] | None = None  # P(the first s drafted tokens are all accepted), s = 1, 2, ...
+    draft_s_per_token: float = 0.0
+    round_trip_s: float = 0.0
+    context_len: int = 0
+    slo: float | None = None
+
+
+class Policy(Protocol):
+    """Divides a budget of drafted tokens among clients."""
+
+    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        """Next draft length per client: at most its max_length each, at most `budget` together."""
+        ...
+
+
+AnyPolicy = TypeVar("AnyPolicy", bound=Callable[..., Policy])
+_registry: dict[str, Callable[..., Policy]] = {}
+
+
+def register(name: str) -> Callable[[AnyPolicy], AnyPolicy]:
+    """Makes a policy class known to `create` by `name`; its keyword parameters become the options."""
+
+    def add(policy: AnyPolicy) -> AnyPolicy:
+        _registry[name] = policy
+        return policy
+
+    return add
+
+
+def names() -> list[str]:
+    return sorted(_registry)
+
+
+def create(name: str, **options: Any) -> Policy:
+    """A new policy by name. Raises UnknownPolicyError, or ConfigError for an option that it does not have."""
+    if name not in _registry:
+        raise UnknownPolicyError(f"no policy is called {name!r}; choose one of: {', '.join(names())}")
+    known = list(inspect.signature(_registry[name]).parameters)
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        valid = f"its options are: {', '.join(known)}" if known else "it has no options"
+        raise ConfigError(f"policy {name!r} has no option {', '.join(map(repr, unknown))}; {valid}")
+    return _registry[name](**options)
+
+
+def max_lengths(clients: Sequence[ClientState], budget: int) -> Ints:
+    """Each client's max_length as an array, checked; a value beyond any budget is as good as none."""
+    check_budget(budget)
+    return np.array([min(client.max_length, NO_LIMIT) for client in clients], dtype=np.int64)
+
+
+def check_budget(budget: int) -> None:
+    if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or not 0 <= budget <= MAX_BUDGET:
+        raise ConfigError(f"the budget is {budget!r}; it must be a whole number of tokens, 0 or more")
+
+
+def within_budget(caps: Ints, budget: int) -> Ints:
+    """Caps cut to the budget. Raises ConfigError when one is negative."""
+    if caps.size and caps.min() < 0:
+        raise ConfigError(f"max_length is {caps.min()} for a client; it must be 0 or more")
+    return np.minimum(caps, budget)
