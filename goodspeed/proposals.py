@@ -1,0 +1,218 @@
+"""Draft distributions in the one form in which they are both sampled from and sent (ratio rule).
+
+Knows nothing about messages, sessions or models. Sending anything but what was sampled from breaks exactness, so a
+proposal is first rounded to what travels (`make`), and then asked for everything else:
+
+    proposal = make(draft_probs, "lattice")       one row per drafting session
+    tokens = proposal.sample(noise)               drawn from the rounded values
+    positions = proposal.pack()                   one `bytes` per row; a session keeps its own, step by step
+    Draft(proposal=encode(positions), ...)        up the wire
+    draft_probs = decode(data, num_positions, vocab_size)   equal to `proposal.probs()`
+
+A position is `kind: u8, num_entries: u32` and then its entries, all little-endian. Dense: one float per token id from
+0 on. Lattice: the token ids, strictly increasing, then one 16-bit weight, above zero, for each.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .errors import ConfigError, InvalidProposal
+from .sampling import draw
+
+KINDS = ("dense-fp32", "dense-fp16", "lattice")
+MAX_K = 256
+"""Most tokens in one position of a lattice."""
+TOLERANCE = 0.02
+"""How far the sum of dense probabilities may be from 1. Rounding 151,936 of them to fp16 can cost 0.5 %."""
+
+_HEADER = struct.Struct("<BI")
+_TOP_WEIGHT = 65535
+
+
+class _Layout(NamedTuple):
+    ids: str | None  # numpy dtypes; None: no ids travel, they are 0, 1, ...
+    values: str
+
+    @property
+    def entry_bytes(self) -> int:
+        return np.dtype(self.values).itemsize + (np.dtype(self.ids).itemsize if self.ids else 0)
+
+
+_LAYOUTS = {1: _Layout(None, "<f4"), 2: _Layout(None, "<f2"), 3: _Layout("<u2", "<u2"), 4: _Layout("<u4", "<u2")}
+_Ids: TypeAlias = slice | NDArray[Any]
+
+
+class Proposal(Protocol):
+    """Distributions [batch, vocab] as they are sampled from and sent."""
+
+    def probs(self) -> Tensor:
+        """What both sides hold the tokens to be sampled from [batch, vocab], fp32, each row summing to 1."""
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Tokens [batch] at noise [batch] uniform in [0, 1)."""
+
+    def pack(self) -> list[bytes]:
+        """Each row as one position for `encode`; waits for the device."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Every probability of the vocabulary, rounded to fp32 or fp16."""
+
+    values: Tensor  # [batch, vocab] fp32 or fp16
+
+    def probs(self) -> Tensor:
+        values = self.values.double()
+        return (values / values.sum(1, keepdim=True)).float()
+
+    def sample(self, noise: Tensor) -> Tensor:
+        return draw(self.values, noise)
+
+    def pack(self) -> list[bytes]:
+        kind = 2 if self.values.dtype == torch.float16 else 1
+        rows = self.values.cpu().numpy().astype(_LAYOUTS[kind].values)
+        return [_HEADER.pack(kind, len(row)) + row.tobytes() for row in rows]
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """The k most likely tokens with 16-bit integer weights, the largest 65,535."""
+
+    ids: Tensor  # [batch, k] int64, increasing
+    weights: Tensor  # [batch, k] int64 in 0..65535
+    vocab_size: int
+
+    def probs(self) -> Tensor:
+        shares = self.weights.double() / self.weights.sum(1, keepdim=True)
+        probs = torch.zeros(len(self.ids), self.vocab_size, device=self.ids.device)
+        return probs.scatter_(1, self.ids, shares.float())
+
+    def sample(self, noise: Tensor) -> Tensor:
+        return self.ids.gather(1, draw(self.weights, noise).unsqueeze(1)).squeeze(1)
+
+    def pack(self) -> list[bytes]:
+        kind = 3 if self.vocab_size <= 1 << 16 else 4
+        layout = _LAYOUTS[kind]
+        positions = []
+        for ids, weights in zip(self.ids.cpu().numpy(), self.weights.cpu().numpy(), strict=True):
+            kept = weights > 0
+            entries = ids[kept].astype(layout.ids).tobytes() + weights[kept].astype(layout.values).tobytes()
+            positions.append(_HEADER.pack(kind, int(kept.sum())) + entries)
+        return positions
+
+
+def make(probs: Tensor, kind: str = "lattice", *, k: int = 64) -> Proposal:
+    """Rounds probs [batch, vocab] to a proposal of one of KINDS; `k` in 1..256 is for a lattice.
+
+    Raises ConfigError on an unknown kind or a k out of range.
+    """
+    if kind == "dense-fp32":
+        return Dense(probs.float())
+    if kind == "dense-fp16":
+        return Dense(probs.half())
+    if kind != "lattice":
+        raise ConfigError(f"no proposal of kind {kind!r}; choose one of {', '.join(KINDS)}")
+    if not 1 <= k <= MAX_K:
+        raise ConfigError(f"a lattice of {k} tokens; choose 1 to {MAX_K}")
+    top = probs.topk(min(k, probs.shape[1]))  # [batch, k], falling
+    weights = (top.values / top.values[:, :1] * _TOP_WEIGHT).round().long()
+    ids, order = top.indices.sort(1)
+    return Lattice(ids, weights.gather(1, order), probs.shape[1])
+
+
+def position_bytes(kind: str, vocab_size: int, k: int = 64) -> int:
+    """Most bytes that one position of this kind takes: what a limit on messages has to leave room for."""
+    code = {"dense-fp32": 1, "dense-fp16": 2, "lattice": 3 if vocab_size <= 1 << 16 else 4}[kind]
+    return _HEADER.size + _LAYOUTS[code].entry_bytes * (min(k, vocab_size) if kind == "lattice" else vocab_size)
+
+
+def encode(positions: Sequence[bytes]) -> bytes:
+    """The packed positions of one draft, in order, as `Draft.proposal`."""
+    return b"".join(positions)
+
+
+def decode(data: bytes, num_positions: int, vocab_size: int, tokens: Sequence[int] | None = None) -> Tensor:
+    """Draft probabilities [num_positions, vocab_size], fp32, rows normalised by the float64 sum of what was sent.
+
+    With `tokens` [num_positions] each must have been possible at its position. Sizes are checked before anything is
+    allocated; the caller bounds num_positions. Raises InvalidProposal, saying at which position and what.
+    """
+    spans = _spans(data, num_positions, vocab_size)
+    probs = np.zeros((num_positions, vocab_size), np.float32)
+    for position, (kind, start, num_entries) in enumerate(spans):
+        try:
+            ids, values = _entries(data, _LAYOUTS[kind], start, num_entries, vocab_size)
+        except InvalidProposal as error:
+            raise InvalidProposal(f"position {position} of the proposal: {error}") from None
+        probs[position, ids] = values / values.sum()
+    if tokens is not None:
+        _check_tokens(probs, tokens)
+    return torch.from_numpy(probs)
+
+
+def _spans(data: bytes, num_positions: int, vocab_size: int) -> list[tuple[int, int, int]]:
+    """(kind, start of the entries, number of entries) of each position; the sizes add up."""
+    spans = []
+    start = 0
+    for position in range(num_positions):
+        if start + _HEADER.size > len(data):
+            raise InvalidProposal(f"the proposal ends after {position} of {num_positions} positions")
+        kind, num_entries = _HEADER.unpack_from(data, start)
+        start += _HEADER.size
+        if kind not in _LAYOUTS:
+            raise InvalidProposal(f"position {position} of the proposal: no kind {kind}")
+        most = min(MAX_K, vocab_size) if _LAYOUTS[kind].ids else vocab_size
+        if not 1 <= num_entries <= most:
+            raise InvalidProposal(f"position {position} of the proposal: {num_entries} entries, not 1 to {most}")
+        spans.append((kind, start, num_entries))
+        start += num_entries * _LAYOUTS[kind].entry_bytes
+    if start != len(data):
+        raise InvalidProposal(f"the proposal has {len(data)} bytes, its {num_positions} positions take {start}")
+    return spans
+
+
+def _entries(
+    data: bytes, layout: _Layout, start: int, num_entries: int, vocab_size: int
+) -> tuple[_Ids, NDArray[np.float64]]:
+    if layout.ids is None:
+        return slice(num_entries), _dense_values(np.frombuffer(data, layout.values, num_entries, start))
+    ids = np.frombuffer(data, layout.ids, num_entries, start).astype(np.int64)
+    weights = np.frombuffer(data, layout.values, num_entries, start + num_entries * np.dtype(layout.ids).itemsize)
+    if (np.diff(ids) <= 0).any():
+        raise InvalidProposal("token ids that are not strictly increasing")
+    if ids[-1] >= vocab_size:
+        raise InvalidProposal(f"token id {ids[-1]} outside the vocabulary of {vocab_size}")
+    if not weights.all():
+        raise InvalidProposal("a weight of zero; leave the token out")
+    return ids, weights.astype(np.float64)
+
+
+def _dense_values(sent: NDArray[Any]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore"):  # a signalling NaN; found below
+        values = sent.astype(np.float64)
+    if not np.isfinite(values).all():
+        raise InvalidProposal("a probability that is not a finite number")
+    if (values < 0).any():
+        raise InvalidProposal("a negative probability")
+    total = float(values.sum())
+    if abs(total - 1) > TOLERANCE:
+        raise InvalidProposal(f"probabilities that sum to {total:.4f}, not 1")
+    return values
+
+
+def _check_tokens(probs: NDArray[np.float32], tokens: Sequence[int]) -> None:
+    num_positions, vocab_size = probs.shape
+    if len(tokens) != num_positions:
+        raise InvalidProposal(f"{len(tokens)} tokens for a proposal of {num_positions} positions")
+    for position, token in enumerate(tokens):
+        if not 0 <= token < vocab_size:
+            raise InvalidProposal(f"token id {token} outside the vocabulary of {vocab_size}")
+        if not probs[position, token] > 0:
+            raise InvalidProposal(f"position {position} of the proposal: token {token} has probability zero")
