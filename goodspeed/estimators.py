@@ -58,9 +58,7 @@ class GoodputEstimator:
         """
         if not (rounds >= 1 and 0.0 <= tokens < math.inf):
             raise ValueError(f"{tokens} tokens over {rounds} rounds is impossible")
-        keep = 1.0 - self.beta
-        if rounds > 1:
-            keep = float(np.power(keep, rounds))
+        keep = 1.0 - self.beta if rounds == 1 else float(np.exp(rounds * _log_keep(self.beta)))
         self.value = max(keep * self.value + (1.0 - keep) * (tokens / rounds), SMALLEST_GOODPUT)
 
 
@@ -75,7 +73,7 @@ def observe_acceptance(value: Floats, eta: float, agreement: Floats, num_drafted
 def observe_goodput(value: Floats, beta: float, tokens: ArrayLike, rounds: ArrayLike = 1) -> Floats:
     """`GoodputEstimator.observe` for many clients: returns the new values, shape [clients]."""
     elapsed = np.asarray(rounds)
-    keep = np.where(elapsed == 1, 1.0 - beta, np.power(1.0 - beta, elapsed))
+    keep = np.where(elapsed == 1, 1.0 - beta, np.exp(elapsed * _log_keep(beta)))
     moved: Floats = keep * value + (1.0 - keep) * (np.asarray(tokens) / elapsed)
     return np.maximum(moved, SMALLEST_GOODPUT)
 
@@ -102,6 +100,10 @@ def _share(name: str, value: float) -> float:
     if not 0.0 < value <= 1.0:
         raise ConfigError(f"{name} is {value}; a smoothing parameter must lie within (0, 1]")
     return float(value)
+
+
+def _log_keep(beta: float) -> float:
+    return math.log1p(-beta) if beta < 1.0 else -math.inf
 
 
 def _inside(rate: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -79,7 +80,10 @@ def create(name: str, **options: Any) -> Policy:
 def max_lengths(clients: Sequence[ClientState], budget: int) -> Ints:
     """Each client's max_length as an array, checked; a value beyond any budget is as good as none."""
     check_budget(budget)
-    return np.array([min(client.max_length, NO_LIMIT) for client in clients], dtype=np.int64)
+    try:
+        return np.array([min(index(client.max_length), NO_LIMIT) for client in clients], dtype=np.int64)
+    except (TypeError, OverflowError) as error:
+        raise ConfigError(f"max_length of a client must be a whole number, 0 or more: {error}") from None
 
 
 def check_budget(budget: int) -> None:

@@ -66,8 +66,8 @@ def allocate_arrays(
 
 
 def check_fairness(fairness: float) -> float:
-    if not 0.0 <= fairness <= MAX_FAIRNESS:
-        raise ConfigError(f"fairness is {fairness}; it must lie within 0 (total goodput) and {MAX_FAIRNESS:g}")
+    if not isinstance(fairness, int | float) or not 0.0 <= fairness <= MAX_FAIRNESS:
+        raise ConfigError(f"fairness is {fairness!r}; it must lie within 0 (total goodput) and {MAX_FAIRNESS:g}")
     return float(fairness)
 
 
