@@ -32,6 +32,7 @@ SessionId: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Digest: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=8)]
 BootId: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=16)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+\Z")]
+Label: TypeAlias = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]  # fit for a terminal
 Text: TypeAlias = Annotated[str, Meta(max_length=2048)]
 Verification: TypeAlias = Literal["match", "ratio"]
 FinishReason: TypeAlias = Literal["stop", "length"]
@@ -64,8 +65,8 @@ class Hello(Message, frozen=True, tag="hello"):
     version: Counter
     name: Name  # of the client: the unit of fairness
     boot_id: BootId  # of this process
-    tokenizer: Annotated[str, Meta(max_length=128)]  # fingerprint
-    draft_model: Annotated[str, Meta(max_length=256)] = ""
+    tokenizer: Label  # fingerprint
+    draft_model: Label = ""
 
 
 class Welcome(Message, frozen=True, tag="welcome"):
@@ -73,7 +74,7 @@ class Welcome(Message, frozen=True, tag="welcome"):
 
     version: Counter
     boot_id: BootId
-    tokenizer: Annotated[str, Meta(max_length=128)]
+    tokenizer: Label
     vocab_size: Counter  # ids below it are the tokenizer's
     context_len: Counter  # prompt and generated tokens together
     max_length: Counter  # longest draft ever assigned

@@ -1,0 +1,286 @@
+"""Bytes to messages and back: exact for all that is ours, a named error for everything else."""
+
+import resource
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goodspeed.codec import (
+    MAX_MESSAGE_BYTES,
+    WrongVersion,
+    decode_down,
+    decode_up,
+    encode,
+    max_message_bytes,
+    refusal_for,
+)
+from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError
+from goodspeed.messages import (
+    VERSION,
+    Ack,
+    DownMessage,
+    Draft,
+    Heartbeat,
+    Hello,
+    OpenSession,
+    Refusal,
+    Sampling,
+    UpMessage,
+    Verdict,
+    Welcome,
+)
+
+LIMIT = 1 << 20
+SESSION = bytes(range(16))
+BOOT = b"bootboot"
+HELLO = Hello(version=VERSION, name="edge-1", boot_id=BOOT, tokenizer="t")
+DRAFT = Draft(
+    session_id=SESSION, epoch=1, round=2, base_len=3, base_digest=b"digestof", tokens=(4, 5), proposal=b"\x00\x01"
+)
+UP, DOWN = UpMessage.__args__, DownMessage.__args__
+
+
+def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
+    """Every value that a message's field may have, and only those."""
+    inspect = msgspec.inspect
+    match kind:
+        case inspect.IntType(ge=low, lt=below, le=high):
+            return st.integers(low, below - 1 if below is not None else high)
+        case inspect.FloatType(gt=above, ge=low, le=high):
+            return st.floats(above if low is None else low, high, exclude_min=low is None)
+        case inspect.StrType(pattern=pattern, max_length=longest):
+            return st.from_regex(pattern).map(lambda s: s[:longest]) if pattern else st.text(max_size=min(longest, 50))
+        case inspect.BytesType(min_length=shortest, max_length=longest):
+            return st.binary(min_size=shortest or 0, max_size=longest or 100)
+        case inspect.VarTupleType(item_type=item, max_length=longest):
+            return st.lists(values_of(item), max_size=min(longest or 20, 20)).map(tuple)
+        case inspect.LiteralType(values=values):
+            return st.sampled_from(values)
+        case inspect.NoneType():
+            return st.none()
+        case inspect.UnionType(types=types):
+            return st.one_of([values_of(each) for each in types])
+        case inspect.StructType(cls=cls, fields=fields):
+            return st.builds(cls, **{field.name: values_of(field.type) for field in fields})
+    raise NotImplementedError(kind)
+
+
+def messages(classes: tuple[type, ...]) -> st.SearchStrategy[Any]:
+    return st.one_of([values_of(msgspec.inspect.type_info(cls)) for cls in classes])
+
+
+def ours(message: Any) -> Any:
+    return msgspec.structs.replace(message, version=VERSION) if isinstance(message, Hello | Welcome) else message
+
+
+def refused(decode: Any, data: bytes, limit: int = LIMIT) -> bool:
+    """Whether these bytes are refused; anything but a ProtocolError fails the test."""
+    try:
+        decode(data, limit)
+    except ProtocolError as caught:
+        error = caught
+    else:
+        return False
+    assert len(str(error)) < 300
+    assert str(error).isprintable()
+    assert refusal_for(error).code in {"malformed", "too_large", "version"}
+    decode_down(encode(refusal_for(error), LIMIT), LIMIT)
+    return True
+
+
+@given(messages(UP).map(ours))
+def test_up_messages_come_back_as_they_were(message: UpMessage) -> None:
+    assert decode_up(encode(message, LIMIT), LIMIT) == message
+
+
+@given(messages(DOWN).map(ours))
+def test_down_messages_come_back_as_they_were(message: DownMessage) -> None:
+    assert decode_down(encode(message, LIMIT), LIMIT) == message
+
+
+def test_directions_are_kept_apart() -> None:
+    verdict = Verdict(SESSION, 1, 2, 3, (4,), 1, 1, 5)
+    assert refused(decode_up, encode(verdict, LIMIT))
+    assert refused(decode_down, encode(DRAFT, LIMIT))
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused(data: bytes) -> None:
+    assert refused(decode_up, data)
+    assert refused(decode_down, data)
+
+
+@settings(max_examples=300)
+@given(messages(UP + DOWN).map(ours), st.data())
+def test_mutated_messages_decode_or_are_refused(message: Any, data: st.DataObject) -> None:
+    wire = bytearray(encode(message, LIMIT))
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(wire)))
+        wire[start : start + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    refused(decode_up, bytes(wire))
+    refused(decode_down, bytes(wire))
+
+
+@given(messages(UP).map(ours), st.data())
+def test_a_truncated_message_is_refused(message: Any, data: st.DataObject) -> None:
+    wire = encode(message, LIMIT)
+    assert refused(decode_up, wire[: data.draw(st.integers(0, len(wire) - 1))])
+
+
+HEADERS = {  # MessagePack headers that promise 2^32 - 1 bytes, items or pairs
+    "bytes": b"\xc6\xff\xff\xff\xff",
+    "str": b"\xdb\xff\xff\xff\xff",
+    "array": b"\xdd\xff\xff\xff\xff",
+    "map": b"\xdf\xff\xff\xff\xff",
+    "ext": b"\xc9\xff\xff\xff\xff\x01",
+}
+
+
+def in_every_field(hostile: bytes) -> list[bytes]:
+    """A Draft and an OpenSession cut off at each field, with these bytes from there on; and the bytes alone."""
+    opened = OpenSession(SESSION, 1, (1,), (2,), Sampling(), 9)
+    found = [hostile]
+    for message in (DRAFT, HELLO, opened):
+        values = msgspec.msgpack.decode(encode(message, LIMIT))
+        for place in range(len(values)):
+            head = bytes([0x90 | len(values)]) if len(values) < 16 else b"\xdc\x00" + bytes([len(values)])
+            found.append(head + b"".join(msgspec.msgpack.encode(value) for value in values[:place]) + hostile)
+    return found
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_gigabyte_headers_cost_nothing(kind: str) -> None:
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    wires = in_every_field(HEADERS[kind])
+    assert all(refused(decode_up, wire) and refused(decode_down, wire) for wire in wires)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 << 10  # KiB
+    assert (time.process_time() - start) / len(wires) < 0.01
+
+
+@pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1a", b"\xdd\x00\x00\x00\x01"])
+def test_deep_nesting_is_refused(opening: bytes) -> None:
+    for wire in in_every_field(opening * 50_000):
+        assert refused(decode_up, wire)
+        assert refused(decode_down, wire)
+
+
+def test_deep_nesting_behind_a_foreign_handshake_is_refused() -> None:
+    assert refused(decode_up, b"\x93\xa5hello\x02" + b"\x91" * 50_000)
+    assert refused(decode_up, b"\x93\xa5hello\x02" + b"\x91" * 50_000 + b"\xc0")
+
+
+def test_huge_counts_are_refused() -> None:
+    values = msgspec.msgpack.decode(encode(DRAFT, LIMIT))
+    values[6] = [1] * 1025
+    assert refused(decode_up, msgspec.msgpack.encode(values))
+    values[6], values[3] = [1], 1 << 63
+    assert refused(decode_up, msgspec.msgpack.encode(values))
+
+
+@pytest.mark.parametrize("text", [b"\xa1\xff", b"\xa3\xed\xa0\x80", b"\xa4\xf0\x9f\x98\xff", b"\xa1\x00"])
+def test_text_that_is_no_text_is_refused(text: bytes) -> None:
+    for wire in in_every_field(text):
+        assert refused(decode_up, wire)
+    assert refused(decode_up, b"\x91" + text)
+    assert refused(decode_up, encode(HELLO, LIMIT).replace(b"\xa6edge-1", text))
+
+
+def test_more_bytes_after_a_message_are_refused() -> None:
+    assert refused(decode_up, encode(DRAFT, LIMIT) + b"\x00")
+    assert refused(decode_up, encode(HELLO, LIMIT) * 2)
+
+
+def test_hostile_words_are_not_repeated_at_length() -> None:
+    with pytest.raises(MalformedMessage) as caught:
+        decode_up(msgspec.msgpack.encode(["<script>\x1b[31m" + "evil" * 5000]), LIMIT)
+    assert "evil" not in str(caught.value)
+    assert len(str(caught.value)) <= 200
+
+
+def test_malformed_messages_say_where() -> None:
+    values = msgspec.msgpack.decode(encode(DRAFT, LIMIT))
+    values[4] = "three"
+    with pytest.raises(MalformedMessage, match=r"Expected `int`, got `str` - at `\$\[4\]`"):
+        decode_up(msgspec.msgpack.encode(values), LIMIT)
+
+
+def test_size_is_limited_on_both_sides() -> None:
+    wire = encode(DRAFT, LIMIT)
+    assert encode(DRAFT, len(wire)) == wire
+    assert decode_up(wire, len(wire)) == DRAFT
+    with pytest.raises(MessageTooLarge, match=f"{len(wire)} bytes is over the limit of {len(wire) - 1}"):
+        encode(DRAFT, len(wire) - 1)
+    with pytest.raises(MessageTooLarge):
+        decode_up(wire, len(wire) - 1)
+    with pytest.raises(MessageTooLarge):
+        decode_down(b"\x91" * 100, 99)
+
+
+@pytest.mark.parametrize(
+    ("context_len", "max_length", "vocab_size"), [(2048, 24, 4096), (40_960, 16, 151_936), (1, 1, 1)]
+)
+def test_the_limit_admits_the_largest_messages(context_len: int, max_length: int, vocab_size: int) -> None:
+    limit = max_message_bytes(context_len, max_length, vocab_size)
+    last = (1 << 31) - 1
+    encode(OpenSession(SESSION, 1 << 61, (last,) * context_len, (), Sampling(), 1, stop_ids=(last,) * 64), limit)
+    encode(Verdict(SESSION, 1 << 61, 1 << 61, 0, (last,) * context_len, 1 << 61, 1 << 61, 1 << 61), limit)
+    encode(Refusal("malformed", "\U0001f600" * 2048, "\U0001f600" * 2048, SESSION), limit)
+    for entry_bytes in (vocab_size * 4, min(vocab_size, 256) * 6):
+        proposal = bytes(max_length * (entry_bytes + 32))
+        encode(Draft(SESSION, 1 << 61, 1 << 61, 1 << 61, bytes(8), (last,) * max_length, proposal), limit)
+
+
+def test_the_limit_itself_is_limited() -> None:
+    assert max_message_bytes(1 << 20, 1024, 1 << 20) == MAX_MESSAGE_BYTES
+    assert max_message_bytes(2048, 24, 4096) < 1 << 20
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["hello", VERSION + 1, "edge-1", BOOT, "t", ""],
+        ["hello", VERSION + 1],
+        ["hello", VERSION + 1, {"a": [1, 2]}, None, 1.5, "more", "and", "more", b"x"],
+        ["hello", 0, "edge-1", BOOT, "t", ""],
+    ],
+)
+def test_a_draft_node_of_another_version_is_refused_by_name(values: list[object]) -> None:
+    with pytest.raises(
+        WrongVersion, match=f"draft node speaks version {values[1]} of the protocol, not {VERSION}"
+    ) as e:
+        decode_up(msgspec.msgpack.encode(values), LIMIT)
+    assert refusal_for(e.value).code == "version"
+
+
+def test_a_verify_node_of_another_version_is_refused_by_name() -> None:
+    welcome = msgspec.msgpack.encode(["welcome", VERSION + 1, "other", "fields"])
+    with pytest.raises(WrongVersion, match=f"verify node speaks version {VERSION + 1}"):
+        decode_down(welcome, LIMIT)
+    refusal = msgspec.msgpack.encode(["refusal", "version", "I speak 2, you 1", "update", "more", {}, 1, 2, 3])
+    with pytest.raises(WrongVersion, match="I speak 2, you 1"):
+        decode_down(refusal, LIMIT)
+
+
+def test_this_version_malformed_is_not_called_another_version() -> None:
+    with pytest.raises(MalformedMessage):
+        decode_up(msgspec.msgpack.encode(["hello", VERSION, "edge-1"]), LIMIT)
+    with pytest.raises(MalformedMessage):
+        decode_down(msgspec.msgpack.encode(["refusal", "unheard_of", "what", "do"]), LIMIT)
+
+
+def test_refusals_name_the_reason() -> None:
+    too_large = refusal_for(MessageTooLarge("a message of 9 bytes is over the limit of 8"))
+    assert (too_large.code, too_large.what) == ("too_large", "a message of 9 bytes is over the limit of 8")
+    assert refusal_for(MalformedMessage("x" * 9999)).code == "malformed"
+    assert len(refusal_for(MalformedMessage("x" * 9999)).what) == 2048
+
+
+def test_small_messages_are_small() -> None:
+    assert len(encode(Ack(SESSION, 1, 100), LIMIT)) < 32
+    assert len(encode(Heartbeat(BOOT), LIMIT)) < 32
+    draft = Draft(SESSION, 1, 100, 200, bytes(8), tuple(range(1000, 1004)))
+    assert len(encode(draft, LIMIT)) < 80

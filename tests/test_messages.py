@@ -1,0 +1,174 @@
+"""The messages' own rules: what is pinned for ever, what is refused, what may be appended."""
+
+import msgspec
+import pytest
+
+from goodspeed.messages import (
+    VERSION,
+    Ack,
+    Close,
+    DownMessage,
+    Draft,
+    Heartbeat,
+    Hello,
+    OpenSession,
+    Refusal,
+    Sampling,
+    UpMessage,
+    Verdict,
+    Welcome,
+    digest,
+)
+
+SESSION = bytes(range(16))
+BOOT = b"bootboot"
+BASE = digest([1, 2, 3])
+
+SAMPLES: list[UpMessage | DownMessage] = [
+    Hello(version=VERSION, name="edge-1", boot_id=BOOT, tokenizer="t"),
+    OpenSession(
+        session_id=SESSION, epoch=1, prompt=(1, 2), committed=(3,), sampling=Sampling(temperature=0.7), max_tokens=9
+    ),
+    Draft(session_id=SESSION, epoch=1, round=2, base_len=3, base_digest=BASE, tokens=(4, 5)),
+    Ack(session_id=SESSION, epoch=1, base_len=3),
+    Close(session_id=SESSION, epoch=1),
+    Heartbeat(boot_id=BOOT),
+    Welcome(
+        version=VERSION,
+        boot_id=BOOT,
+        tokenizer="t",
+        vocab_size=4096,
+        context_len=2048,
+        max_length=24,
+        max_message_bytes=1 << 20,
+        heartbeat_s=1.0,
+        lease_s=6.0,
+    ),
+    Verdict(
+        session_id=SESSION, epoch=1, round=None, base_len=3, tokens=(4,), num_verified=0, num_accepted=0, next_length=5
+    ),
+    Refusal(code="stale_round", what="round 2 was answered", what_to_do="draft the next one"),
+]
+
+PINNED = {  # the first fields of version 1, in their order: never to be moved, renamed or given another meaning
+    "hello": "version name boot_id tokenizer draft_model",
+    "open": "session_id epoch prompt committed sampling max_tokens stop_ids verification max_draft slo priority "
+    "constraint num_logprobs",
+    "draft": "session_id epoch round base_len base_digest tokens proposal drafting_s parents assumes",
+    "ack": "session_id epoch base_len",
+    "close": "session_id epoch",
+    "heartbeat": "boot_id",
+    "welcome": "version boot_id tokenizer vocab_size context_len max_length max_message_bytes heartbeat_s lease_s "
+    "verifications",
+    "verdict": "session_id epoch round base_len tokens num_verified num_accepted next_length finish_reason logprobs",
+    "refusal": "code what what_to_do session_id epoch round",
+}
+
+
+def name(message: msgspec.Struct) -> str:
+    return type(message).__name__
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=name)
+def test_fields_keep_their_places(message: msgspec.Struct) -> None:
+    pinned = PINNED[str(message.__struct_config__.tag)].split()
+    fields = msgspec.structs.fields(message)
+    assert [field.name for field in fields][: len(pinned)] == pinned
+    for field in fields[len(pinned) :]:
+        assert not field.required, f"{field.name} was appended without a default: old bytes would not decode"
+
+
+def test_every_message_is_among_the_samples() -> None:
+    assert {type(message) for message in SAMPLES} == {*UpMessage.__args__, *DownMessage.__args__}
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=name)
+def test_bytes_without_the_last_default_fields_still_decode(message: msgspec.Struct) -> None:
+    decoder = msgspec.msgpack.Decoder(type(message))
+    values = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
+    for field in reversed(msgspec.structs.fields(message)):
+        if field.required:
+            break
+        values.pop()
+        assert decoder.decode(msgspec.msgpack.encode(values)) == message
+
+
+def test_a_message_that_grew_reads_the_old_bytes() -> None:
+    class GrownAck(Ack, tag="ack"):
+        window: int = 16
+
+    old = msgspec.msgpack.encode(Ack(session_id=SESSION, epoch=1, base_len=3))
+    assert msgspec.msgpack.decode(old, type=GrownAck) == GrownAck(session_id=SESSION, epoch=1, base_len=3, window=16)
+
+
+def test_a_message_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        SAMPLES[0].version = 2  # type: ignore[union-attr]
+
+
+BAD_FIELDS = [
+    ("hello", "name", ""),
+    ("hello", "name", "two words"),
+    ("hello", "name", "line\n"),
+    ("hello", "name", "x" * 65),
+    ("hello", "boot_id", b"short"),
+    ("hello", "version", -1),
+    ("hello", "draft_model", "\x1b[31m"),
+    ("hello", "tokenizer", "t\n"),
+    ("open", "session_id", b"x" * 15),
+    ("open", "session_id", b"x" * 17),
+    ("open", "prompt", [-1]),
+    ("open", "prompt", [1 << 31]),
+    ("open", "prompt", ["1"]),
+    ("open", "prompt", [1.0]),
+    ("open", "prompt", [True]),
+    ("open", "sampling", [-0.1, 0, 1.0, 0]),
+    ("open", "sampling", [float("nan"), 0, 1.0, 0]),
+    ("open", "sampling", [float("inf"), 0, 1.0, 0]),
+    ("open", "sampling", [1.0, -1, 1.0, 0]),
+    ("open", "sampling", [1.0, 0, 0.0, 0]),
+    ("open", "sampling", [1.0, 0, float("nan"), 0]),
+    ("open", "sampling", [1.0, 0, 1.0, 1 << 63]),
+    ("open", "max_tokens", 0),
+    ("open", "stop_ids", [1] * 65),
+    ("open", "verification", "trust"),
+    ("open", "slo", 1),
+    ("open", "priority", 1),
+    ("open", "constraint", "json"),
+    ("open", "num_logprobs", 5),
+    ("draft", "epoch", 1 << 62),
+    ("draft", "round", None),
+    ("draft", "base_digest", b"x" * 7),
+    ("draft", "tokens", [1] * 1025),
+    ("draft", "proposal", "text"),
+    ("draft", "drafting_s", float("nan")),
+    ("draft", "drafting_s", -1.0),
+    ("draft", "parents", [0]),
+    ("draft", "assumes", True),
+    ("verdict", "finish_reason", "bored"),
+    ("verdict", "next_length", -1),
+    ("refusal", "code", "whatever"),
+    ("refusal", "what", "x" * 2049),
+]
+
+
+@pytest.mark.parametrize(("tag", "field", "value"), BAD_FIELDS, ids=lambda value: repr(value)[:24])
+def test_a_value_out_of_range_is_refused(tag: str, field: str, value: object) -> None:
+    message = next(message for message in SAMPLES if message.__struct_config__.tag == tag)
+    values = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
+    values[1 + PINNED[tag].split().index(field)] = value
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(values), type=type(message))
+
+
+def test_an_unknown_field_is_refused() -> None:
+    values = [*msgspec.msgpack.decode(msgspec.msgpack.encode(SAMPLES[3])), "more"]
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(values), type=Ack)
+
+
+def test_digest_tells_bases_apart() -> None:
+    assert len(digest([])) == 8
+    assert digest([1, 2, 3]) == digest((1, 2, 3)) == BASE
+    assert len({digest(base) for base in ([], [0], [1], [1, 2], [2, 1], [1, 2, 0], [258])}) == 7
+    assert BASE.hex() == "d69c56745f6a3d9e"
