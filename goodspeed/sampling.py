@@ -71,21 +71,17 @@ class SamplingBatch:
 
 
 def to_probs(logits: Tensor, sampling: SamplingBatch, *, num_tokens: int | None = None) -> Tensor:
-    """Probabilities [batch, vocab] (fp32; fp64 for fp64 logits) of logits [batch, vocab]: top-k, temperature, top-p.
+    """Probabilities [batch, vocab] (fp32; fp64 for fp64 logits) of logits [batch, vocab]: temperature, top-k, top-p.
 
-    Temperature 0 is one-hot on the largest logit, the lowest id among equals. Tokens that are exactly as likely as
-    the last one that top-k or top-p keeps are kept with it, so that no order of sorting matters. Columns from
-    `num_tokens` on are padding of the model beyond its tokenizer: they are cut off.
+    Temperature 0 is one-hot on the largest logit, the lowest id among equals. Top-p keeps the fewest of the top-k
+    tokens (scaled to 1) that reach it. What is exactly as likely as the last token kept is kept too, so that the order
+    in which a device sorts equals does not matter. Columns from `num_tokens` on are padding of the model beyond its
+    tokenizer: they are cut off.
     """
     logits = logits[:, :num_tokens].to(torch.promote_types(logits.dtype, torch.float32))
     if sampling.all_greedy:
         return _one_hot(logits)
-    probs = _temper(_keep_top_k(logits, sampling), sampling).softmax(-1)  # [batch, vocab]
-    limited = [i for i, row in enumerate(sampling.rows) if row.top_p < 1 and row.temperature > 0 and row.top_k > 0]
-    unlimited = [i for i, row in enumerate(sampling.rows) if row.top_p < 1 and row.temperature > 0 and row.top_k == 0]
-    for rows in (limited, unlimited):
-        if rows:
-            _keep_top_p(probs, sampling, rows)
+    probs = _truncate(_temper(logits, sampling), sampling).softmax(-1)  # [batch, vocab]
     if sampling.greedy:
         index = sampling.tensor(sampling.greedy, torch.int64)
         probs.index_copy_(0, index, _one_hot(logits[index]))
@@ -151,30 +147,31 @@ def _temper(logits: Tensor, sampling: SamplingBatch) -> Tensor:
     return logits * sampling.tensor(inverse, logits.dtype).unsqueeze(-1)
 
 
-def _keep_top_k(logits: Tensor, sampling: SamplingBatch) -> Tensor:
+def _truncate(logits: Tensor, sampling: SamplingBatch) -> Tensor:
+    """-inf for what top-k and top-p drop. Only rows without top-k are sorted whole."""
+    rows = [i for i, row in enumerate(sampling.rows) if row.temperature > 0 and (row.top_k or row.top_p < 1)]
+    limited = {i: 0 < sampling.rows[i].top_k < logits.shape[-1] for i in rows}
+    top_k = [i for i in rows if limited[i]]
+    top_p = [i for i in rows if not limited[i] and sampling.rows[i].top_p < 1]
+    for group in (top_k, top_p):
+        if group:
+            logits = _truncate_rows(logits, sampling, group)
+    return logits
+
+
+def _truncate_rows(logits: Tensor, sampling: SamplingBatch, rows: list[int]) -> Tensor:
     vocab = logits.shape[-1]
-    rows = [i for i, row in enumerate(sampling.rows) if 0 < row.top_k < vocab and row.temperature > 0]
-    if not rows:
-        return logits
-    counts = [sampling.rows[i].top_k for i in rows]
+    counts = [min(sampling.rows[i].top_k or vocab, vocab) for i in rows]
     index = sampling.tensor(rows, torch.int64)
-    chosen = logits[index]  # [rows, vocab]
-    last = sampling.tensor(counts, torch.int64).unsqueeze(-1) - 1
-    least = _largest(chosen, max(counts)).gather(-1, last)  # [rows, 1]
-    return logits.index_copy(0, index, chosen.masked_fill(chosen < least, -torch.inf))
-
-
-def _keep_top_p(probs: Tensor, sampling: SamplingBatch, rows: list[int]) -> None:
-    """In place: the most likely tokens of these rows that together reach top_p, scaled to 1."""
-    index = sampling.tensor(rows, torch.int64)
-    chosen = probs[index]  # [rows, vocab]
-    counts = [sampling.rows[i].top_k or probs.shape[-1] for i in rows]
-    ordered = _largest(chosen, min(max(counts), probs.shape[-1]))
+    last = sampling.tensor(counts, torch.int64).unsqueeze(-1) - 1  # [rows, 1]
     top_p = sampling.tensor([sampling.rows[i].top_p for i in rows], torch.float64).unsqueeze(-1)
-    missing = (ordered.cumsum(-1, dtype=torch.float64) < top_p).sum(-1, keepdim=True)
-    least = ordered.gather(-1, missing.clamp(max=ordered.shape[-1] - 1))  # [rows, 1]
-    kept = chosen.masked_fill(chosen < least, 0.0)
-    probs.index_copy_(0, index, kept / kept.sum(-1, keepdim=True))
+    chosen = logits[index]  # [rows, vocab]
+    ordered = _largest(chosen, max(counts))  # [rows, max top_k]
+    beyond = torch.arange(ordered.shape[-1], device=logits.device) > last
+    mass = ordered.masked_fill(beyond, -torch.inf).softmax(-1).cumsum(-1, dtype=torch.float64)
+    reached = (mass < top_p).sum(-1, keepdim=True)
+    least = ordered.gather(-1, torch.where(top_p < 1, torch.minimum(reached, last), last))  # [rows, 1]
+    return logits.index_copy(0, index, chosen.masked_fill(chosen < least, -torch.inf))
 
 
 def _largest(values: Tensor, count: int) -> Tensor:
