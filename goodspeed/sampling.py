@@ -1,17 +1,13 @@
-"""From logits to probabilities to tokens, with noise that depends on counters and on nothing else.
+"""From logits to probabilities to tokens.
 
-Knows nothing about models, sessions, drafts or rounds. Two kinds of noise, disjoint by role:
-
-- the match rule's, a pure function of (seed, position, token id): whatever batch, padding or device it is drawn in,
-  a token is drawn again exactly (`sample`);
-- the ratio rule's, one uniform number per (seed, role, epoch, round, position) (`uniform`, spent by `draw`).
+Knows nothing about models, sessions, drafts or rounds. The match rule draws with `sample`: whatever batch, padding or
+device a token is drawn in, it is drawn again exactly. The ratio rule draws with `draw` at one `uniform` number.
 
 Nothing here waits for the device: what a batch needs is decided from the `Sampling` structs on the host.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property
 from itertools import repeat
 from typing import TypeAlias
@@ -21,17 +17,11 @@ import torch
 from torch import Tensor
 
 from .messages import Sampling
+from .noise import Role, exponential, key, uniform
+
+__all__ = ["Role", "SamplingBatch", "choose", "draw", "sample", "to_probs", "uniform"]
 
 Device: TypeAlias = torch.device | str
-
-
-class Role(IntEnum):
-    """What a noise is for; noises of two roles are independent of each other."""
-
-    MATCH = 0
-    DRAFT = 1
-    ACCEPT = 2
-    FINAL = 3
 
 
 @dataclass(frozen=True)
@@ -96,10 +86,10 @@ def sample(probs: Tensor, seeds: Tensor, positions: Tensor, *, greedy: bool = Fa
     """
     if greedy:
         return probs.argmax(-1)
-    keys = _key(Role.MATCH, seeds, positions)
+    keys = key(Role.MATCH, seeds, positions)
     step = _rows_at_once(probs)
     tokens = [
-        (rows / _exponential(part, rows.shape[-1])).argmax(-1)
+        (rows / exponential(part, rows.shape[-1])).argmax(-1)
         for rows, part in zip(torch.split(probs, step), torch.split(keys, step), strict=True)
     ]
     return torch.cat(tokens)
@@ -116,12 +106,6 @@ def choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor, *, num_to
         for rows, part in ((rows, sampling[rows]) for rows in chunks)
     ]
     return torch.cat(tokens)
-
-
-def uniform(seeds: Tensor, role: Role, epochs: Tensor | int, rounds: Tensor | int, positions: Tensor | int) -> Tensor:
-    """The ratio rule's noise in [0, 1), fp64 with 53 random bits; the int64 arguments broadcast."""
-    bits = _shift(_key(role, seeds, epochs, rounds, positions), 11)
-    return bits.double() * 2.0**-53
 
 
 def draw(weights: Tensor, noise: Tensor) -> Tensor:
@@ -189,47 +173,3 @@ def _rows_at_once(wide: Tensor) -> int:
     """Rows whose temporaries stay in the cache of a CPU, or below a few hundred MB on a GPU."""
     num_elements = 1 << (18 if wide.device.type == "cpu" else 25)
     return max(1, num_elements // wide.shape[-1])
-
-
-_GOLDEN = 0x9E3779B97F4A7C15
-
-
-def _key(role: Role, *counters: Tensor | int) -> Tensor:
-    """64-bit hash of the counters (int64, broadcast): one splitmix64 finaliser for each."""
-    key = torch.tensor(_signed((role + 1) * _GOLDEN))
-    for counter in counters:
-        key = _mix(key ^ counter)
-    return key
-
-
-def _mix(x: Tensor) -> Tensor:
-    x = (x ^ _shift(x, 30)) * _signed(0xBF58476D1CE4E5B9)
-    x = (x ^ _shift(x, 27)) * _signed(0x94D049BB133111EB)
-    return x ^ _shift(x, 31)
-
-
-def _shift(x: Tensor, bits: int) -> Tensor:
-    """Right shift of the 64 bits as an unsigned number."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def _signed(bits: int, width: int = 64) -> int:
-    """The signed integer with the lowest `width` bits of `bits`."""
-    bits &= (1 << width) - 1
-    return bits - ((bits >> (width - 1)) << width)
-
-
-def _exponential(keys: Tensor, vocab: int) -> Tensor:
-    """Exp(1) noise [rows, vocab] fp32 for keys [rows]: column i depends on the row's key and on i alone.
-
-    Two rounds of multiply and xor-shift in 32 bits, keyed by both halves of the key; 32-bit integers because this is
-    most of what sampling costs.
-    """
-    halves = keys.contiguous().view(torch.int32).view(-1, 2)
-    ids = torch.arange(vocab, dtype=torch.int32, device=keys.device) * _signed(_GOLDEN, 32)  # [vocab]
-    x = (ids ^ halves[:, :1]).mul_(halves[:, 1:] | 1)  # [rows, vocab]
-    for multiplier in (0x7FEB352D, 0x846CA68B):  # of Wellons' lowbias32
-        x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF)).mul_(_signed(multiplier, 32))
-    # |x + 1/4| takes 2^32 evenly spaced values, precise near 0; scaled to stay below 1 when rounded.
-    v = x.to(torch.float32).add_(0.25).abs_().mul_(-(1 - 2.0**-24) * 2.0**-31)
-    return v.log1p_().neg_()

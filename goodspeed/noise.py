@@ -1,0 +1,69 @@
+"""Noise that is a pure function of counters: no generator, no state, no order of drawing.
+
+Knows nothing about probabilities. So a draw does not depend on its neighbours in a batch, on restarts, or on the
+device; noises of different roles, positions, rounds or seeds are independent of each other. Integers only, until the
+last step, so that all devices agree.
+"""
+
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+class Role(IntEnum):
+    """What a noise is for; noises of two roles are independent of each other."""
+
+    MATCH = 0
+    DRAFT = 1
+    ACCEPT = 2
+    FINAL = 3
+
+
+def key(role: Role, *counters: Tensor | int) -> Tensor:
+    """64-bit hash of the counters (int64, broadcast): one splitmix64 finaliser for each."""
+    state = torch.tensor(_signed((role + 1) * _GOLDEN))
+    for counter in counters:
+        state = _mix(state ^ counter)
+    return state
+
+
+def uniform(seeds: Tensor, role: Role, epochs: Tensor | int, rounds: Tensor | int, positions: Tensor | int) -> Tensor:
+    """The ratio rule's noise in [0, 1), fp64 with 53 random bits; the int64 arguments broadcast."""
+    bits = _shift(key(role, seeds, epochs, rounds, positions), 11)
+    return bits.double() * 2.0**-53
+
+
+def exponential(keys: Tensor, vocab: int) -> Tensor:
+    """Exp(1) noise [rows, vocab] fp32 for keys [rows]: column i depends on the row's key and on i alone.
+
+    Two rounds of multiply and xor-shift in 32 bits, keyed by both halves of the key; 32-bit integers because this is
+    most of what sampling costs.
+    """
+    halves = keys.contiguous().view(torch.int32).view(-1, 2)
+    ids = torch.arange(vocab, dtype=torch.int32, device=keys.device) * _signed(_GOLDEN, 32)  # [vocab]
+    x = (ids ^ halves[:, :1]).mul_(halves[:, 1:] | 1)  # [rows, vocab]
+    for multiplier in (0x7FEB352D, 0x846CA68B):  # of Wellons' lowbias32
+        x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF)).mul_(_signed(multiplier, 32))
+    # |x + 1/4| takes 2^32 evenly spaced values, precise near 0; scaled to stay below 1 when rounded.
+    v = x.to(torch.float32).add_(0.25).abs_().mul_(-(1 - 2.0**-24) * 2.0**-31)
+    return v.log1p_().neg_()
+
+
+def _mix(x: Tensor) -> Tensor:
+    x = (x ^ _shift(x, 30)) * _signed(0xBF58476D1CE4E5B9)
+    x = (x ^ _shift(x, 27)) * _signed(0x94D049BB133111EB)
+    return x ^ _shift(x, 31)
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """Right shift of the 64 bits as an unsigned number."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(bits: int, width: int = 64) -> int:
+    """The signed integer with the lowest `width` bits of `bits`."""
+    bits &= (1 << width) - 1
+    return bits - ((bits >> (width - 1)) << width)
