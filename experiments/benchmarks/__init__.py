@@ -1,0 +1,1 @@
+"""Benchmarks, one module each with a `main`; `python -m experiments.benchmarks` runs them all."""

@@ -1,0 +1,173 @@
+"""How long Eq. (5) takes at three sizes, whether the answer is exact, and what an integer program takes instead.
+
+Times the policy itself (the list form, as the verify node calls it) where the size is one of a real node, and the array
+form at every size. Exact is checked without the code under test: with a heap over the marginal gains where that is
+quick enough, and always by the certificate that no gain left out is larger than one taken. Knows nothing about models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+
+from goodspeed.policies import ClientState, create
+from goodspeed.policies.gradient import allocate_arrays
+
+MAX_LENGTH = 32
+LIST_LIMIT, HEAP_LIMIT, PROGRAM_LIMIT = 10_000, 100_000, 1_000  # clients beyond which a check or a form is left out
+
+
+@dataclass(frozen=True)
+class Size:
+    num_clients: int
+    budget: int
+    limit_s: float
+    repetitions: int
+
+
+SIZES = [Size(8, 28, 100e-6, 2000), Size(1_000, 4_000, 1e-3, 300), Size(1_000_000, 4_000_000, 1.0, 7)]
+QUICK = [Size(8, 28, 100e-6, 300), Size(1_000, 4_000, 1e-3, 50), Size(1_000_000, 4_000_000, 1.0, 2)]
+
+
+@dataclass(frozen=True)
+class Clients:
+    acceptance: NDArray[np.float64]
+    goodput: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    caps: NDArray[np.int64]
+
+    def states(self) -> list[ClientState]:
+        columns = (self.acceptance, self.goodput, self.weight, self.caps)
+        return [ClientState(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+    def gains(self, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """log of the marginal gain of token number `lengths` of each client."""
+        return np.log(self.weight) - np.log(self.goodput) + lengths * np.log(self.acceptance)
+
+
+def draw(num_clients: int, seed: int = 0) -> Clients:
+    random = np.random.default_rng(seed)
+    return Clients(
+        random.uniform(0.3, 0.95, num_clients),
+        random.uniform(1.0, 6.0, num_clients),
+        random.choice([1.0, 2.0], num_clients),
+        np.full(num_clients, MAX_LENGTH),
+    )
+
+
+def measure(size: Size) -> dict[str, object]:
+    clients = draw(size.num_clients)
+    columns = (clients.acceptance, clients.goodput, clients.weight, clients.caps)
+    array_s = timed(lambda: allocate_arrays(*columns, size.budget), size.repetitions)
+    lengths = allocate_arrays(*columns, size.budget)
+    result: dict[str, object] = asdict(size)
+    result |= {"array_median_s": statistics.median(array_s), "array_best_s": min(array_s)}
+    exact = is_certified(clients, lengths, size.budget)
+    if size.num_clients <= LIST_LIMIT:
+        policy, states = create("gradient"), clients.states()
+        list_s = timed(lambda: policy.allocate(states, size.budget), size.repetitions)
+        result |= {"list_median_s": statistics.median(list_s), "list_best_s": min(list_s)}
+        exact &= create("gradient").allocate(states, size.budget) == lengths.tolist()
+    if size.num_clients <= HEAP_LIMIT:
+        exact &= by_heap(clients, size.budget) == lengths.tolist()
+    if size.num_clients <= PROGRAM_LIMIT:
+        program_s, best = by_program(clients, size.budget)
+        result |= {"cvxpy_s": program_s}
+        exact &= math.isclose(value(clients, lengths), best, rel_tol=1e-6)
+    median_s = float(str(result.get("list_median_s", result["array_median_s"])))
+    return result | {"exact": bool(exact), "within_limit": median_s <= size.limit_s}
+
+
+def timed(call: Callable[[], object], repetitions: int) -> list[float]:
+    call()
+    durations = []
+    for _ in range(repetitions):
+        start = time.perf_counter()
+        call()
+        durations.append(time.perf_counter() - start)
+    return durations
+
+
+def is_certified(clients: Clients, lengths: NDArray[np.int64], budget: int) -> bool:
+    """Gains fall along each client, so it is enough to look at the last one taken and the first one left."""
+    taken, left = lengths > 0, lengths < clients.caps
+    worst_taken = clients.gains(lengths)[taken].min(initial=math.inf)
+    best_left = clients.gains(lengths + 1)[left].max(initial=-math.inf)
+    return bool(lengths.sum() == min(budget, clients.caps.sum()) and worst_taken >= best_left)
+
+
+def by_heap(clients: Clients, budget: int) -> list[int]:
+    """The textbook greedy: always the client whose next token gains most."""
+    level = (np.log(clients.weight) - np.log(clients.goodput)).tolist()
+    slope, caps = np.log(clients.acceptance).tolist(), clients.caps.tolist()
+    lengths = [0] * len(level)
+    heap = [(-(a + b), i) for i, (a, b) in enumerate(zip(level, slope, strict=True)) if caps[i]]
+    heapq.heapify(heap)
+    for _ in range(budget):
+        if not heap:
+            break
+        _, i = heap[0]
+        lengths[i] += 1
+        if lengths[i] < caps[i]:
+            heapq.heapreplace(heap, (-(level[i] + (lengths[i] + 1) * slope[i]), i))
+        else:
+            heapq.heappop(heap)
+    return lengths
+
+
+def by_program(clients: Clients, budget: int) -> tuple[float, float]:
+    """Seconds and optimum of the same problem as an integer program, by cvxpy with HiGHS.
+
+    Falling gains need no constraint that a client's tokens are taken in order; with one, HiGHS takes far longer.
+    """
+    tokens = np.arange(1, MAX_LENGTH + 1)
+    worth = np.exp(np.log(clients.weight / clients.goodput)[:, None] + tokens * np.log(clients.acceptance)[:, None])
+    start = time.perf_counter()
+    taken = cp.Variable(worth.shape, boolean=True)
+    problem = cp.Problem(cp.Maximize(cp.sum(cp.multiply(worth, taken))), [cp.sum(taken) <= budget])
+    problem.solve(solver=cp.HIGHS)
+    return time.perf_counter() - start, float(problem.value)
+
+
+def value(clients: Clients, lengths: NDArray[np.int64]) -> float:
+    alpha = clients.acceptance
+    return float((clients.weight / clients.goodput * alpha * (1 - alpha**lengths) / (1 - alpha)).sum())
+
+
+def table(results: list[dict[str, object]]) -> str:
+    def cell(result: dict[str, object], key: str) -> str:
+        return f"{float(str(result[key])) * 1e6:>14,.0f}" if key in result else f"{'-':>14}"
+
+    keys = ["limit_s", "list_median_s", "list_best_s", "array_median_s", "array_best_s", "cvxpy_s"]
+    lines = [f"{'clients':>9} {'budget':>9}" + "".join(f"{key[:-2]:>14}" for key in keys) + "  exact (times in us)"]
+    for result in results:
+        cells = "".join(cell(result, key) for key in keys)
+        lines.append(f"{result['num_clients']:>9} {result['budget']:>9}{cells}  {result['exact']}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.scheduler", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args()
+    results = [measure(size) for size in (QUICK if options.quick else SIZES)]
+    print(table(results), file=sys.stderr if options.json else sys.stdout)
+    if options.json:
+        print(json.dumps({"benchmark": "scheduler", "sizes": results}))
+    return 0 if all(result["exact"] for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
