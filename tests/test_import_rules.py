@@ -1,0 +1,182 @@
+"""Who may import whom, read from the source itself; and that nothing here can turn bytes into code."""
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("goodspeed", "draft_node", "verify_node")
+NEVER = {  # package -> what it never imports
+    "goodspeed": {"draft_node", "verify_node", "experiments", "tests"},
+    "draft_node": {"verify_node", "experiments", "tests"},
+    "verify_node": {"draft_node", "experiments", "tests"},
+}
+HTTP = {"fastapi", "starlette", "uvicorn", "aiohttp", "flask", "tornado", "httpx", "requests", "http", "websockets"}
+ONLY = {  # library -> the files that may import it
+    "zmq": {"goodspeed/transport.py"},
+} | {library: {"draft_node/api.py"} for library in HTTP}
+PURE = [  # no tensors and no sockets, not even through what they import
+    "goodspeed/codec.py",
+    "goodspeed/engine/pages.py",
+    "goodspeed/errors.py",
+    "goodspeed/estimators.py",
+    "goodspeed/messages.py",
+    "draft_node/session.py",
+    "verify_node/core.py",
+    "verify_node/planner.py",
+    *(f"goodspeed/policies/{file.name}" for file in sorted((ROOT / "goodspeed/policies").glob("*.py"))),
+]
+MACHINES = ["draft_node/session.py", "verify_node/core.py", "verify_node/planner.py"]  # events in, actions out
+CLOCKS_AND_IO = {"time", "datetime", "asyncio", "socket", "selectors", "threading", "subprocess"}
+HEAVY = ("torch", "transformers", "zmq")
+CODE_FROM_BYTES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+UNSAFE_CALLS = {"eval", "exec", "torch.load", "builtins.eval", "builtins.exec", "torch.serialization.load"}
+UNSAFE_KEYWORDS = {"trust_remote_code": True, "allow_pickle": True, "weights_only": False}
+
+FILES = [str(path.relative_to(ROOT)) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+@cache
+def source(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text("utf-8"), filename=file)
+
+
+def imports(tree: ast.AST, file: str) -> set[str]:
+    """Absolute dotted names of all that is imported anywhere in the file, inside functions too."""
+    package = Path(file).with_suffix("").parts[:-1]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            found |= {module} | {f"{module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and dotted(node.func).split(".")[-1] in {"import_module", "__import__"}:
+            found |= {arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
+    return found
+
+
+def libraries(file: str) -> set[str]:
+    return {name.split(".")[0] for name in imports(source(file), file)}
+
+
+def dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def unsafe_uses(tree: ast.AST, file: str) -> list[str]:
+    """Every way in this file of turning bytes or a checkpoint into running code."""
+    names = imports(tree, file)
+    found = sorted(name for name in names if name.split(".")[0] in CODE_FROM_BYTES or name in UNSAFE_CALLS)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and dotted(node.func) in UNSAFE_CALLS:
+            found.append(dotted(node.func))
+        for name, value in settings(node):
+            safe = isinstance(value, ast.Constant) and value.value is not None and not is_unsafe(name, value.value)
+            if name in UNSAFE_KEYWORDS and not safe:
+                found.append(f"{name}={ast.unparse(value)}")
+    return found
+
+
+def settings(node: ast.AST) -> list[tuple[str, ast.expr]]:
+    """Keyword arguments and dictionary entries with a name, as (name, value)."""
+    if isinstance(node, ast.Call):
+        return [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return [(key.value, value) for key, value in pairs if isinstance(key, ast.Constant)]
+    return []
+
+
+def is_unsafe(name: str, value: object) -> bool:
+    return bool(value) is UNSAFE_KEYWORDS.get(name)
+
+
+def test_there_is_something_to_look_at():
+    assert {file.split("/")[0] for file in FILES} == set(PACKAGES)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_packages_know_only_whom_they_may(file):
+    assert not libraries(file) & NEVER[file.split("/")[0]]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_sockets_and_http_stay_in_their_rooms(file):
+    assert not [library for library in libraries(file) & set(ONLY) if file not in ONLY[library]]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_bytes_never_become_code(file):
+    assert not unsafe_uses(source(file), file)
+
+
+@pytest.mark.parametrize("file", PURE)
+def test_a_pure_file_is_there_and_imports_nothing_heavy(file):
+    assert (ROOT / file).is_file(), f"{file} is gone or renamed; the rule about it must move with it"
+    assert not libraries(file) & set(HEAVY)
+
+
+@pytest.mark.parametrize("file", MACHINES)
+def test_a_state_machine_has_no_clock_and_no_io(file):
+    assert not libraries(file) & CLOCKS_AND_IO
+
+
+def test_pure_files_load_nothing_heavy_through_what_they_import():
+    modules = [file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in PURE]
+    program = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(name)\n"
+        f"    heavy = [library for library in {HEAVY} if library in sys.modules]\n"
+        "    if heavy: sys.exit(f'importing {name} imports {heavy}')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program, *modules], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "library"),
+    [
+        ("import verify_node.core", "verify_node"),
+        ("from verify_node import core", "verify_node"),
+        ("def late():\n    import zmq.asyncio as z", "zmq"),
+        ("if TYPE_CHECKING:\n    from torch import Tensor", "torch"),
+        ("importlib.import_module('zmq')", "zmq"),
+        ("from .engine import pages", "goodspeed"),
+    ],
+)
+def test_every_form_of_import_is_seen(text, library):
+    assert library in {name.split(".")[0] for name in imports(ast.parse(text), "goodspeed/x.py")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "torch.load(path)",
+        "from torch import load",
+        "eval(text)",
+        "exec(text)",
+        "load(name, trust_remote_code=True)",
+        "load(name, trust_remote_code=option)",
+        "options = {'trust_remote_code': True}",
+        "numpy.load(path, allow_pickle=True)",
+        "load(path, weights_only=False)",
+    ],
+)
+def test_every_way_to_run_bytes_is_seen(text):
+    assert unsafe_uses(ast.parse(text), "goodspeed/x.py")
+
+
+@pytest.mark.parametrize("text", ["model.eval()", "load(name, trust_remote_code=False)", "re.compile(text)"])
+def test_harmless_code_is_left_alone(text):
+    assert not unsafe_uses(ast.parse(text), "goodspeed/x.py")
