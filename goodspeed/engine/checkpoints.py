@@ -1,0 +1,154 @@
+"""Load a Hugging Face checkpoint and its tokenizer from an embedded name, a local folder or the hub.
+
+Safetensors only, no code from checkpoints, nothing unpickled, no weight left to chance. Knows nothing about sessions.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as hf_logging
+
+from goodspeed.engine.folders import find_folder
+from goodspeed.engine.support import refuse_config
+from goodspeed.engine.text import fingerprint, num_tokens
+from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError
+
+__all__ = ["DTYPES", "Checkpoint", "fingerprint", "load", "load_tokenizer"]
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model ready to serve, its tokenizer, and what others need to know about both."""
+
+    name: str
+    model: nn.Module  # in eval mode, on device
+    tokenizer: Any
+    fingerprint: str  # of the tokenizer
+    eos_ids: tuple[int, ...]
+    vocab_size: int  # width of the logits
+    num_tokens: int  # ids below it are the tokenizer's; logits beyond are masked
+    context_len: int  # prompt and generated tokens together
+    device: torch.device
+    dtype: torch.dtype
+
+
+def load(name: str, *, device: str = "cpu", dtype: str = "float32") -> Checkpoint:
+    """Load a model by embedded name, local folder, or hub name.
+
+    Raises CheckpointError (no such model, damaged), UnsupportedModelError (would compute a wrong answer) or ConfigError
+    (device or dtype).
+    """
+    torch_device, torch_dtype = _device(device), _dtype(dtype)
+    folder = find_folder(name)
+    tokenizer = load_tokenizer(name)
+    with _wrapped(name):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    refuse_config(config)
+    model = _load_model(name, folder, config, torch_device, torch_dtype)
+    known, vocab_size = num_tokens(tokenizer), int(model.get_output_embeddings().weight.shape[0])
+    if known > vocab_size:
+        raise CheckpointError(f"{name}: the tokenizer has ids up to {known - 1} and the model only {vocab_size} rows")
+    return Checkpoint(
+        name=name,
+        model=model,
+        tokenizer=tokenizer,
+        fingerprint=fingerprint(tokenizer),
+        eos_ids=_eos_ids(model, tokenizer),
+        vocab_size=vocab_size,
+        num_tokens=known,
+        context_len=_context_len(name, config),
+        device=torch_device,
+        dtype=torch_dtype,
+    )
+
+
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer of a checkpoint alone; costs no weights."""
+    folder = find_folder(name)
+    with _wrapped(name):
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
+def _load_model(name: str, folder: Path, config: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    with _wrapped(name), _without_progress():
+        model, report = AutoModelForCausalLM.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    for problem in ("missing_keys", "mismatched_keys", "error_msgs"):
+        if report.get(problem):
+            some = ", ".join(str(key) for key in sorted(report[problem], key=str)[:4])
+            raise CheckpointError(
+                f"{name}: {problem.replace('_', ' ')} among the weights ({some}); they would be random: get it again"
+            )
+    return model.eval().requires_grad_(False).to(device)
+
+
+def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """What `generate` stops at: the generation settings', else the model's, else the tokenizer's."""
+    for source in (getattr(model, "generation_config", None), model.config, tokenizer):
+        found = getattr(source, "eos_token_id", None)
+        if found is not None:
+            return (found,) if isinstance(found, int) else tuple(found)
+    return ()
+
+
+def _context_len(name: str, config: Any) -> int:
+    length = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    if not length:
+        raise CheckpointError(f"{name}: config.json has no max_position_embeddings, so its context is unknown; add it")
+    return int(length)
+
+
+def _device(device: str) -> torch.device:
+    try:
+        found = torch.device(device)
+    except RuntimeError as error:
+        raise ConfigError(f"device {device!r} is unknown; use cpu, cuda or cuda:N") from error
+    if found.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device {device!r} is not served; use cpu, cuda or cuda:N")
+    if found.type == "cuda" and not (torch.cuda.is_available() and (found.index or 0) < torch.cuda.device_count()):
+        raise ConfigError(f"device {device!r}: this machine has no such GPU (or torch is a CPU build); use cpu")
+    return found
+
+
+def _dtype(dtype: str) -> torch.dtype:
+    if dtype not in DTYPES:
+        raise ConfigError(f"dtype {dtype!r} is unknown; use {', '.join(DTYPES)}")
+    return DTYPES[dtype]
+
+
+@contextlib.contextmanager
+def _wrapped(name: str) -> Iterator[None]:
+    """Whatever transformers raises for a damaged or foreign checkpoint becomes one named error."""
+    try:
+        yield
+    except GoodSpeedError:
+        raise
+    except Exception as error:
+        first_line = str(error).strip().split("\n")[0]
+        raise CheckpointError(f"{name} cannot be loaded: {first_line or type(error).__name__}") from error
+
+
+@contextlib.contextmanager
+def _without_progress() -> Iterator[None]:
+    shown = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            hf_logging.enable_progress_bar()

@@ -1,0 +1,90 @@
+"""Find the folder of a checkpoint by embedded name, path or hub name, and refuse what must not be loaded from it.
+
+Knows nothing about torch or tensors. The hub is asked only for what is not at hand, and never for pickles or code.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import snapshot_download
+
+from goodspeed.errors import CheckpointError, UnsupportedModelError
+from goodspeed.tiny import models
+
+WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+"""Files asked of the hub: no pickles, no code."""
+
+
+def find_folder(name: str) -> Path:
+    """The folder of a checkpoint, complete with config.json and safetensors."""
+    if name in models.NAMES:
+        folder = models.path(name)
+    elif Path(name).is_dir():
+        folder = Path(name)
+    elif Path(name).exists():
+        raise CheckpointError(f"{name} is a file; give the folder that holds config.json and the weights")
+    else:
+        folder = _from_hub(name)
+    _refuse_files(name, folder)
+    return folder
+
+
+def _from_hub(name: str) -> Path:
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or name.startswith("."):
+        raise _unknown(name, "there is no such folder, and hub names are OWNER/NAME")
+    try:
+        folder = Path(snapshot_download(name, local_files_only=True))
+        if any(folder.glob("*.safetensors")):
+            return folder
+    except Exception:  # not at hand, whatever the reason: ask
+        pass
+    try:
+        return Path(snapshot_download(name, allow_patterns=WANTED, etag_timeout=5))
+    except Exception as error:
+        first_line = str(error).strip().split("\n")[0]
+        raise _unknown(name, f"no such folder, and the hub did not give it: {first_line}") from error
+
+
+def _unknown(name: str, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"model {name!r} was not found ({why}); use an embedded model ({', '.join(models.NAMES)}), a checkpoint "
+        "folder, or a hub name that this machine can download or already has"
+    )
+
+
+def _refuse_files(name: str, folder: Path) -> None:
+    config = _read_json(name, folder / "config.json")
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise CheckpointError(f"{name}: config.json names no model_type; this is not a Hugging Face checkpoint")
+    if "auto_map" in config:
+        raise UnsupportedModelError(
+            f"{name}: auto_map in config.json asks to run code of the checkpoint's own; it never is"
+        )
+    if (folder / "adapter_config.json").exists():
+        raise UnsupportedModelError(
+            f"{name}: adapter_config.json: adapters are not applied; merge it into the model first"
+        )
+    if not any(folder.glob("*.safetensors")):
+        others = [path.name for path in sorted(folder.glob("*.bin")) + sorted(folder.glob("*.pt"))]
+        if others:
+            raise UnsupportedModelError(
+                f"{name}: weights in {others[0]} are pickles, which can run code; convert them to safetensors"
+            )
+        raise CheckpointError(f"{name}: no *.safetensors in {os.fspath(folder)}; the checkpoint has no weights")
+
+
+def _read_json(name: str, path: Path) -> Any:
+    if not path.exists():
+        raise CheckpointError(
+            f"{name} is not a checkpoint folder: it has no {path.name}; use one with config.json, tokenizer.json and "
+            f"model.safetensors, or an embedded model ({', '.join(models.NAMES)})"
+        )
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(
+            f"{name}: {path.name} cannot be read as JSON: {error}; get the checkpoint again"
+        ) from error

@@ -1,0 +1,101 @@
+"""One packed forward pass: chunks in, logits out, keys and values left in the pool.
+
+Knows nothing about checkpoints or memory sizes; it takes a model whose attention is `goodspeed_paged` and two pools,
+the bookkeeping one and the tensors.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from goodspeed.engine.attention import Batch, KVPool
+from goodspeed.engine.layout import Ints, Limits, lay_out
+from goodspeed.engine.pages import PagePool
+from goodspeed.errors import PoolExhausted
+
+GROUP_BYTES = {"cpu": 4 << 20, "cuda": 1 << 29}  # what a group gathers should stay in a CPU's cache
+MAX_PADDING = {"cpu": 1 << 10, "cuda": 1 << 18}  # a launch costs a GPU more than a little padding
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Tokens to append to a session at its cached length, and for how many of the last ones logits are wanted."""
+
+    key: Hashable
+    tokens: Sequence[int]
+    num_logits: int
+
+
+class Packed:
+    """A model together with the memory of its sessions."""
+
+    def __init__(self, model: nn.Module, pool: PagePool, memory: KVPool) -> None:
+        self.model, self.pool, self.memory = model, pool, memory
+        kind = memory.device.type
+        row_bytes = memory.shape.num_numbers * memory.dtype.itemsize
+        self._limits = Limits(max_padding=MAX_PADDING[kind], max_group_rows=GROUP_BYTES[kind] // row_bytes)
+
+    @torch.inference_mode()
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        """Logits [sum(num_logits), vocab_size] in the model's dtype, rows in the order of chunks.
+
+        Raises PoolExhausted, and changes nothing, when the pool lacks the pages for all chunks together.
+        """
+        self._check(chunks)
+        starts = [self.pool.length(chunk.key) for chunk in chunks]
+        order = sorted(range(len(chunks)), key=lambda i: (-len(chunks[i].tokens), -starts[i]))
+        try:
+            for chunk in chunks:
+                self.pool.extend(chunk.key, len(chunk.tokens))
+            return self._run([chunks[i] for i in order], [starts[i] for i in order], _wanted(chunks, order))
+        except BaseException:
+            for chunk, start in zip(chunks, starts, strict=True):
+                _restore(self.pool, chunk.key, start)
+            raise
+
+    def _check(self, chunks: Sequence[Chunk]) -> None:
+        if len({chunk.key for chunk in chunks}) != len(chunks):
+            raise ValueError("a session takes part in a forward pass once")
+        for chunk in chunks:
+            if not 0 <= chunk.num_logits <= len(chunk.tokens) or not chunk.tokens:
+                raise ValueError(f"{chunk.num_logits} logits of {len(chunk.tokens)} tokens cannot be had")
+        needed = sum(self.pool.pages_needed(chunk.key, len(chunk.tokens)) for chunk in chunks)
+        if needed > self.pool.num_free:
+            raise PoolExhausted(
+                f"this batch needs {needed} pages and {self.pool.num_free} of {self.pool.num_pages} are free; "
+                "free a session, or start with more memory"
+            )
+
+    def _run(self, chunks: list[Chunk], starts: list[int], wanted: Ints) -> Tensor:
+        counts = [len(chunk.tokens) for chunk in chunks]
+        layout = lay_out(starts, counts, [self.pool.table(chunk.key) for chunk in chunks], self.pool.page_size)
+        tokens = np.fromiter(chain.from_iterable(chunk.tokens for chunk in chunks), np.int64, len(layout.positions))
+        ints = torch.from_numpy(np.concatenate((tokens, layout.positions, layout.slots, wanted)))
+        ints, num = ints.to(self.memory.device, non_blocking=True), len(tokens)
+        out = self.model(
+            input_ids=ints[None, :num],
+            position_ids=ints[None, num : 2 * num],
+            use_cache=False,
+            logits_to_keep=ints[3 * num :],
+            goodspeed_batch=Batch(self.memory, layout, ints[2 * num : 3 * num], self._limits),
+        )
+        logits: Tensor = out.logits[0]
+        return logits
+
+
+def _wanted(chunks: Sequence[Chunk], order: list[int]) -> Ints:
+    """Packed position of every row of logits that is wanted, in the order of chunks."""
+    ends = dict(zip(order, np.cumsum([len(chunks[i].tokens) for i in order]).tolist(), strict=True))
+    rows = chain.from_iterable(range(ends[i] - chunk.num_logits, ends[i]) for i, chunk in enumerate(chunks))
+    return np.fromiter(rows, np.int64)
+
+
+def _restore(pool: PagePool, key: Hashable, length: int) -> None:
+    if length == 0:
+        pool.free(key)
+    elif pool.length(key) > length:
+        pool.truncate(key, length)

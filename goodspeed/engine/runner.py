@@ -1,0 +1,89 @@
+"""One model serving a ragged batch of long-lived sessions, on either node.
+
+Verify chunks, prefill chunks and single drafting steps share one packed forward pass; rejected tokens are forgotten by
+truncation. Knows nothing about rounds, drafts or sampling. No locks: `forward` runs on the model's thread, and the pool
+changes only between two calls.
+"""
+
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+
+from goodspeed.engine import attention
+from goodspeed.engine.attention import KVPool
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.memory import bytes_per_page, pages_for, pages_in
+from goodspeed.engine.packed import Chunk, Packed
+from goodspeed.engine.pages import PagePool
+from goodspeed.engine.trial import check_logits, kv_shapes
+from goodspeed.errors import PromptError, UnsupportedModelError
+
+__all__ = ["Chunk", "Runner"]
+
+
+class Runner:
+    """A model and the key/value memory of its sessions; `pool` says what is cached and how much room is left.
+
+    The size of the memory is given in pages, in bytes, or as a fraction of the device's (`memory.pages_for`).
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        num_pages: int | None = None,
+        memory_bytes: int | None = None,
+        memory_fraction: float | None = None,
+        page_size: int = 16,
+    ) -> None:
+        self.checkpoint = checkpoint
+        device = torch.device(checkpoint.device)
+        _use_paged_attention(checkpoint.model)
+        shape, num_layers = kv_shapes(checkpoint.model, device)
+        check_logits(checkpoint.model, shape, num_layers, checkpoint.num_tokens, device)
+        page_bytes = bytes_per_page(shape, num_layers, page_size, checkpoint.dtype)
+        if num_pages is None and memory_bytes is not None:
+            num_pages = pages_in(memory_bytes, page_bytes)
+        elif num_pages is None:
+            num_pages = pages_for(page_bytes, device, memory_fraction)
+        self.pool = PagePool(num_pages, page_size)
+        memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, device)
+        self._packed = Packed(checkpoint.model, self.pool, memory)
+
+    @torch.inference_mode()
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        """Append every chunk to its session; logits [sum(num_logits), vocab_size] in float32, rows in chunk order.
+
+        Columns beyond the tokenizer are -inf. Raises PoolExhausted or PromptError, and changes nothing, when the pages
+        do not suffice, a session would outgrow the context, or an id is not the tokenizer's.
+        """
+        for chunk in chunks:
+            self._check(chunk)
+        logits = self._packed.forward(chunks).float()
+        if self.checkpoint.num_tokens < logits.shape[1]:
+            logits[:, self.checkpoint.num_tokens :] = float("-inf")
+        return logits
+
+    def truncate(self, key: Hashable, length: int) -> None:
+        """Forget a session's positions from `length` on."""
+        self.pool.truncate(key, length)
+
+    def free(self, key: Hashable) -> None:
+        """Forget a session."""
+        self.pool.free(key)
+
+    def _check(self, chunk: Chunk) -> None:
+        length, limit = self.pool.length(chunk.key) + len(chunk.tokens), self.checkpoint.context_len
+        if length > limit:
+            raise PromptError(f"{length} tokens do not fit into this model's context of {limit}; use a shorter prompt")
+        if chunk.tokens and not (min(chunk.tokens) >= 0 and max(chunk.tokens) < self.checkpoint.num_tokens):
+            raise PromptError(f"token ids must be 0 to {self.checkpoint.num_tokens - 1}; use this model's tokenizer")
+
+
+def _use_paged_attention(model: torch.nn.Module) -> None:
+    if not getattr(model, "_supports_attention_backend", False):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} does not take its attention from transformers' AttentionInterface"
+        )
+    model.set_attn_implementation(attention.NAME)  # type: ignore[operator]

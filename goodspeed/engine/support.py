@@ -1,0 +1,59 @@
+"""Which models the engine computes rightly, as far as their configuration tells; the rest is found by `trial.py`.
+
+Knows nothing about weights. Every refusal names the thing and the reason.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from goodspeed.errors import UnsupportedModelError
+
+STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
+"""RoPE types whose frequencies depend on a token's own position only."""
+
+LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
+
+
+def refuse_config(config: Any) -> None:
+    """Raise UnsupportedModelError for a configuration that would give wrong answers. Costs nothing; call it first."""
+    text = config.get_text_config(decoder=True)
+    if config.is_encoder_decoder:
+        raise UnsupportedModelError("encoder-decoder: there is no cross-attention here; use a decoder-only model")
+    if getattr(config, "quantization_config", None) is not None:
+        raise UnsupportedModelError("quantization_config: quantized weights are not loaded; use the plain checkpoint")
+    for name in ("attn_logit_softcapping", "attention_chunk_size"):
+        if getattr(text, name, None):
+            raise UnsupportedModelError(
+                f"{name}: soft-capped or chunked attention is not computed by the kernels used here"
+            )
+    for kind in rope_types(text):
+        if kind not in STATIC_ROPE:
+            raise UnsupportedModelError(
+                f"RoPE type {kind!r}: its angles depend on the longest sequence in the batch (or are unknown), so one "
+                f"session would change another's text; known are {', '.join(sorted(STATIC_ROPE))}"
+            )
+    unknown = set(getattr(text, "layer_types", None) or ()) - LAYER_TYPES
+    if unknown:
+        raise UnsupportedModelError(
+            f"layer types {sorted(unknown)}: only full and sliding attention can be rolled back"
+        )
+
+
+def rope_types(config: Any) -> Iterator[str]:
+    """Every RoPE type that a configuration names, also where each layer type has parameters of its own."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    nested = [value for value in parameters.values() if isinstance(value, dict)]
+    for entry in nested or [parameters]:
+        if entry:
+            yield str(entry.get("rope_type") or entry.get("type") or "default")
+
+
+def expected_windows(config: Any) -> list[int | None]:
+    """Sliding window of each layer by the configuration, None where a layer attends to everything."""
+    window = getattr(config, "sliding_window", None)
+    layers = getattr(config, "layer_types", None)
+    if layers:
+        return [window if kind == "sliding_attention" else None for kind in layers]
+    if getattr(config, "use_sliding_window", True) is False:
+        window = None
+    return [window] * config.num_hidden_layers

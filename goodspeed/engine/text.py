@@ -1,0 +1,70 @@
+"""Text to token ids and back, and the fingerprint by which two nodes know that they mean the same ids.
+
+Knows nothing about models. Everything is the tokenizer's own default: special tokens it adds to a prompt are kept, and
+output is decoded without special tokens.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from goodspeed.errors import PromptError
+
+MEANING = ("model", "normalizer", "pre_tokenizer", "decoder")
+"""Parts of a tokenizer that say which text an id is; truncation, padding and templates do not."""
+
+
+def fingerprint(tokenizer: Any) -> str:
+    """Hash of what the ids mean: vocabulary, merges, normalisation and added tokens; the same on every machine.
+
+    Rows that a model has beyond its tokenizer play no part, so checkpoints padded differently agree.
+    """
+    added = {str(i): (token.content, token.special) for i, token in tokenizer.added_tokens_decoder.items()}
+    parts: dict[str, Any] = {"added": added}
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        described = json.loads(backend.to_str())
+        parts |= {name: described.get(name) for name in MEANING}
+    else:
+        parts |= {"class": type(tokenizer).__name__, "vocab": tokenizer.get_vocab()}
+    canonical = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return blake2b(canonical.encode(), digest_size=16).hexdigest()
+
+
+def num_tokens(tokenizer: Any) -> int:
+    """One more than the highest id that the tokenizer knows."""
+    return int(max(tokenizer.get_vocab().values(), default=-1)) + 1
+
+
+def encode_prompt(tokenizer: Any, text: str) -> list[int]:
+    """Token ids of a prompt, with what the tokenizer adds by default."""
+    if not isinstance(text, str) or not text:
+        raise PromptError("the prompt is empty or not text; give at least one character")
+    try:
+        token_ids: list[int] = tokenizer(text)["input_ids"]
+    except UnicodeEncodeError as error:
+        raise PromptError(f"the prompt is not valid Unicode ({error}); remove lone surrogates") from error
+    if not token_ids:
+        raise PromptError("the prompt has no tokens; give at least one character that is not ignored")
+    return list(token_ids)
+
+
+def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    """Token ids of a conversation up to where the assistant speaks, by the tokenizer's chat template."""
+    if not messages:
+        raise PromptError("the conversation is empty; give at least one message")
+    if not getattr(tokenizer, "chat_template", None):
+        raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
+    try:
+        token_ids = tokenizer.apply_chat_template(
+            [dict(message) for message in messages], add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+    except Exception as error:  # templates raise what they like for conversations that they do not take
+        raise PromptError(f"the chat template refuses this conversation: {error}") from error
+    return list(token_ids)
+
+
+def decode(tokenizer: Any, token_ids: Sequence[int]) -> str:
+    """Text of generated ids, without special tokens, exactly as it was written."""
+    return str(tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))

@@ -1,0 +1,102 @@
+"""Proof, before a model serves anybody, that paged attention computes what the model itself computes.
+
+A short forward pass records each layer's key/value shapes and sliding window; then a few tokens go through a small pool
+in pieces, with a rollback, and the logits are compared with the unmodified model's. So a model that keeps other state
+than keys and values, masks in its own way, or ignores our keyword is refused, whatever its name is.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from goodspeed.engine import attention
+from goodspeed.engine.attention import KVPool, KVShape
+from goodspeed.engine.packed import Chunk, Packed
+from goodspeed.engine.pages import PagePool
+from goodspeed.engine.support import expected_windows
+from goodspeed.errors import UnsupportedModelError
+
+TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.15}
+"""Largest difference of logits that is rounding, as a part of the largest logit; a wrong attention is far beyond."""
+
+
+class Recorder:
+    """Attends over the packed tokens as one sequence, and notes what each layer asked for."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[int, KVShape] = {}
+        self.windows: dict[int, int | None] = {}
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
+    ) -> Tensor:
+        """Shapes as `attention.Batch.attend`; windows are longer than a trial."""
+        if layer in self.shapes:
+            raise UnsupportedModelError(f"layer {layer} attends twice in a forward pass, which needs two caches")
+        self.shapes[layer] = KVShape(key.shape[0], key.shape[2], value.shape[2])
+        self.windows[layer] = window
+        num_folded = query.shape[1] // key.shape[0]
+        key, value = (x.repeat_interleave(num_folded, dim=0)[None] for x in (key, value))
+        out = scaled_dot_product_attention(query.transpose(0, 1)[None], key, value, is_causal=True, scale=scaling)
+        return out[0].transpose(0, 1)
+
+
+@torch.inference_mode()
+def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
+    """The shape of every layer's keys and values, and the number of layers. Refuses what cannot be cached."""
+    recorder = Recorder()
+    tokens = torch.zeros((1, 2), dtype=torch.int64, device=device)
+    model(
+        input_ids=tokens, position_ids=torch.arange(2, device=device)[None], use_cache=False, goodspeed_batch=recorder
+    )
+    config = model.config.get_text_config(decoder=True)
+    windows = expected_windows(config)
+    missing = sorted(set(range(len(windows))) ^ set(recorder.shapes))
+    if missing:
+        raise UnsupportedModelError(
+            f"layers {missing} of {type(model).__name__} keep no keys and values of their own (recurrent, "
+            "convolutional or shared state cannot be rolled back here); use a model with plain attention in every layer"
+        )
+    for layer, window in recorder.windows.items():
+        if window != windows[layer]:
+            raise UnsupportedModelError(
+                f"sliding window: layer {layer} has {windows[layer]} by its configuration, and asks for {window}"
+            )
+    shapes = set(recorder.shapes.values())
+    if len(shapes) > 1:
+        raise UnsupportedModelError(f"key/value shapes: layers differ ({shapes}); use a model with equal layers")
+    return shapes.pop(), len(windows)
+
+
+@torch.inference_mode()
+def check_logits(model: Any, shape: KVShape, num_layers: int, vocab_size: int, device: torch.device) -> None:
+    """Compare a few logits, made in pieces out of a paged pool, with those of the model's own attention."""
+    tokens = (torch.arange(20) * 7919 + 1) % vocab_size
+    expected = _own_logits(model, tokens[None].to(device))
+    memory = KVPool(shape, num_layers, 8, 4, model.dtype, device)
+    packed = Packed(model, PagePool(8, 4), memory)
+    ids: list[int] = tokens.tolist()
+    rows = [packed.forward([Chunk("a", ids[:7], 7), Chunk("b", ids[3:4], 0)])]
+    packed.forward([Chunk("a", ids[3:6], 0), Chunk("b", ids[:2], 0)])
+    packed.pool.truncate("a", 7)
+    rows += [packed.forward([Chunk("b", ids[5:6], 0), Chunk("a", ids[7:8], 1)])]
+    rows += [packed.forward([Chunk("a", ids[8:], 12)])]
+    difference = (torch.cat(rows) - expected).abs().max().item()
+    largest = expected.abs().max().item()
+    if not difference <= TOLERANCE[model.dtype] * largest:
+        raise UnsupportedModelError(
+            f"{type(model).__name__}: logits differ from the model's own by {difference:.3g} (largest {largest:.3g}); "
+            "it does something in attention or between tokens that the engine does not know"
+        )
+
+
+def _own_logits(model: Any, tokens: Tensor) -> Tensor:
+    own = "sdpa" if model._supports_sdpa else "eager"
+    model.set_attn_implementation(own)
+    try:
+        logits: Tensor = model(input_ids=tokens, use_cache=False).logits[0]
+    finally:
+        model.set_attn_implementation(attention.NAME)
+    return logits

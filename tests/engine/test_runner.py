@@ -1,0 +1,94 @@
+"""Logits of paged sessions equal the unmodified model's, whatever happens around them."""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from goodspeed.engine import checkpoints
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.errors import PoolExhausted
+
+
+@pytest.fixture(scope="module")
+def reference(architecture: Path) -> "Reference":
+    return Reference(architecture)
+
+
+class Reference:
+    """The same checkpoint, as transformers runs it: whole sequences, no cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+    @torch.inference_mode()
+    def logits(self, tokens: list[int], num_logits: int) -> Tensor:
+        return self.model(torch.tensor([tokens]), use_cache=False).logits[0, len(tokens) - num_logits :]
+
+    def runner(self, **options: int) -> Runner:
+        return Runner(checkpoints.load(str(self.folder)), **options)
+
+
+def known(logits: Tensor) -> Tensor:
+    """Columns of the tokenizer; the byte tokenizer has 258 ids."""
+    return logits[:, :258]
+
+
+def test_one_session_in_pieces(reference: Reference) -> None:
+    runner, tokens = reference.runner(num_pages=8), [72, 101, 108, 108, 111, 3, 4, 5, 6, 7, 8, 9]
+    first = runner.forward([Chunk("a", tokens[:5], 5)])
+    second = runner.forward([Chunk("a", tokens[5:6], 1)])
+    third = runner.forward([Chunk("a", tokens[6:], 6)])
+    found = torch.cat((first, second, third))
+    torch.testing.assert_close(known(found), known(reference.logits(tokens, 12)), atol=1e-4, rtol=0)
+    assert torch.isneginf(found[:, 258:]).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("page_size", [1, 16])
+def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:
+    """Joins, leaves, prefill in chunks, drafting steps and rollbacks; unequal contexts; pages used again and again."""
+    rng = random.Random(seed)
+    runner = reference.runner(num_pages=900 // page_size, page_size=page_size)
+    cached: dict[int, list[int]] = {}
+    for step in range(25):
+        if len(cached) < 6 and rng.random() < 0.5:
+            cached[step] = []
+        for key in [key for key in cached if rng.random() < 0.08]:
+            runner.free(key)
+            del cached[key]
+        for key, tokens in cached.items():
+            if rng.random() < 0.5:
+                del tokens[len(tokens) - rng.randint(0, min(9, len(tokens))) :]
+                runner.truncate(key, len(tokens)) if key in runner.pool else None
+        chunks = [make_chunk(rng, key) for key in cached if rng.random() < 0.8]
+        if not chunks:
+            continue
+        rng.shuffle(chunks)
+        found = runner.forward(chunks)
+        expected = []
+        for chunk in chunks:
+            cached[chunk.key] += chunk.tokens
+            expected.append(reference.logits(cached[chunk.key], chunk.num_logits))
+            assert runner.pool.length(chunk.key) == len(cached[chunk.key])
+        torch.testing.assert_close(known(found), known(torch.cat(expected)), atol=1e-4, rtol=0)
+
+
+def make_chunk(rng: random.Random, key: int) -> Chunk:
+    num_tokens = rng.choice([1, 1, 2, 5, 8, rng.randint(9, 60)])
+    tokens = [rng.randrange(258) for _ in range(num_tokens)]
+    return Chunk(key, tokens, rng.choice([0, 1, num_tokens]))
+
+
+def test_an_exhausted_pool_changes_nothing_and_then_serves_again(reference: Reference) -> None:
+    runner = reference.runner(num_pages=2, page_size=4)
+    runner.forward([Chunk("a", [1, 2, 3], 0)])
+    with pytest.raises(PoolExhausted, match="needs 2 pages and 1 of 2"):
+        runner.forward([Chunk("a", [4, 5], 1), Chunk("b", [1], 1)])
+    assert (runner.pool.length("a"), "b" in runner.pool) == (3, False)
+    found = runner.forward([Chunk("a", [4, 5], 1)])
+    torch.testing.assert_close(known(found), known(reference.logits([1, 2, 3, 4, 5], 1)), atol=1e-4, rtol=0)
