@@ -37,7 +37,8 @@ def intact(packet: Packet) -> Iterable[Packet]:
 class Faults:
     """A fate that loses, repeats and delays packets with the given probabilities, the same way for one seed.
 
-    A delayed packet is delivered after 1 to `max_behind` later ones, so it arrives out of order.
+    A delayed packet is delivered after 1 to `max_behind` later ones, so it arrives out of order; it waits for ever
+    when nothing comes after it.
     """
 
     def __init__(
@@ -80,10 +81,12 @@ class MemoryNetwork:
         self._max_queued = max_queued
         self._verify: _MemoryLink | None = None
         self._drafts: dict[bytes, _MemoryLink] = {}
+        self._senders: list[asyncio.Future[None]] = []
 
     def bind_verify(self) -> VerifyChannel:
         """The verify node's channel; one that is bound again stands for a restart, and finds nothing queued."""
         self._verify = _MemoryLink(self, None)
+        self.wake_senders()
         return VerifyChannel(self._verify, max_message_bytes=self._max_message_bytes)
 
     def connect_draft(self, identity: bytes, *, send_timeout_s: float = 3.0) -> DraftChannel:
@@ -109,6 +112,15 @@ class MemoryNetwork:
         if link := self._receiver(packet):
             link.push([packet.peer, packet.data] if packet.direction == "up" else [packet.data])
 
+    async def room(self) -> None:
+        """Returns when something was taken from a queue, or a channel came or went."""
+        self._senders.append(sender := asyncio.get_running_loop().create_future())
+        await sender
+
+    def wake_senders(self) -> None:
+        """Lets those look again who wait for room."""
+        _wake(self._senders)
+
     def _receiver(self, packet: Packet) -> "_MemoryLink | None":
         return self._verify if packet.direction == "up" else self._drafts.get(packet.peer)
 
@@ -117,6 +129,7 @@ class MemoryNetwork:
         if self._verify is link:
             self._verify = None
         self._drafts = {peer: other for peer, other in self._drafts.items() if other is not link}
+        self.wake_senders()
 
 
 class _MemoryLink:
@@ -138,39 +151,45 @@ class _MemoryLink:
 
     def push(self, frames: list[bytes]) -> None:
         self.queue.append(frames)
-        self._wake()
+        _wake(self._waiters)
 
     def take(self) -> list[bytes] | None:
         self._check_open()
-        return self.queue.popleft() if self.queue else None
+        if not self.queue:
+            return None
+        self._network.wake_senders()
+        return self.queue.popleft()
 
     async def readable(self) -> None:
         self._check_open()
         if not self.queue:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
+            self._waiters.append(waiter := asyncio.get_running_loop().create_future())
             await waiter
             self._check_open()
 
     async def writable(self) -> None:
-        await asyncio.sleep(0.001)  # no descriptor tells when a queue of another end has room
+        self._check_open()
+        await self._network.room()
+        self._check_open()
 
     def rebuild(self) -> None:
         self._check_open()
         self.queue.clear()
+        self._network.wake_senders()
 
     def close(self) -> None:
         self._closed = True
         self.queue.clear()
         self._network.remove(self)
-        self._wake()
-
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._waiters.clear()
+        _wake(self._waiters)
 
     def _check_open(self) -> None:
         if self._closed:
             raise TransportError("the channel is closed")
+
+
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()

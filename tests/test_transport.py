@@ -1,0 +1,552 @@
+"""Real sockets on loopback, and the network in memory: who gets what, and who is told what did not arrive."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+
+from goodspeed.codec import WrongVersion
+from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, TransportError
+from goodspeed.messages import VERSION, Ack, Draft, Hello, Refusal, Verdict
+from goodspeed.transport import (
+    Delivery,
+    DraftChannel,
+    MemoryNetwork,
+    Received,
+    VerifyChannel,
+    bind_verify,
+    connect_draft,
+    peer_name,
+)
+
+SESSION = bytes(range(16))
+BOOT = b"bootboot"
+ANY_PORT = "tcp://127.0.0.1:0"
+LIMIT = 1 << 16
+TIMEOUT_S = 20  # of a whole test; nothing waits for it unless something is wrong
+
+
+def hello(name: str) -> Hello:
+    return Hello(version=VERSION, name=name, boot_id=BOOT, tokenizer="t")
+
+
+def ack(base_len: int) -> Ack:
+    return Ack(session_id=SESSION, epoch=1, base_len=base_len)
+
+
+def verdict(base_len: int, num_tokens: int = 1) -> Verdict:
+    return Verdict(SESSION, 1, None, base_len, (7,) * num_tokens, 0, 0, 4)
+
+
+def run_async(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), TIMEOUT_S))
+
+    return run
+
+
+class Net:
+    """A verify channel and the draft channels that a test makes, on sockets or in memory, closed at the end."""
+
+    def __init__(self, kind: str, **options: Any) -> None:
+        self.memory = MemoryNetwork(max_message_bytes=LIMIT) if kind == "memory" else None
+        if self.memory:
+            self.verify: VerifyChannel = self.memory.bind_verify()
+        else:
+            self.verify = bind_verify(ANY_PORT, max_message_bytes=LIMIT, **options)
+        self.channels: list[DraftChannel | VerifyChannel] = [self.verify]
+
+    def draft(self, identity: bytes) -> DraftChannel:
+        if self.memory:
+            channel = self.memory.connect_draft(identity)
+        else:
+            channel = connect_draft(self.verify.endpoint, identity=identity, max_message_bytes=LIMIT)
+        self.channels.append(channel)
+        return channel
+
+
+@asynccontextmanager
+async def network(kind: str, **options: Any) -> AsyncIterator[Net]:
+    net = Net(kind, **options)
+    try:
+        yield net
+    finally:
+        for channel in reversed(net.channels):
+            channel.close()
+
+
+@contextmanager
+def raw_socket(kind: int, endpoint: str, **options: Any) -> Iterator[zmq.Socket[bytes]]:
+    """A peer that does not play by our rules."""
+    with zmq.Context() as context, context.socket(kind) as peer:
+        peer.linger = 0
+        peer.rcvtimeo = TIMEOUT_S * 1000
+        for option, value in options.items():
+            setattr(peer, option, value)
+        peer.connect(endpoint)
+        yield peer
+
+
+both_kinds = pytest.mark.parametrize("kind", ["sockets", "memory"])
+
+
+@both_kinds
+@run_async
+async def test_echo(kind: str) -> None:
+    async with network(kind) as net:
+        draft = net.draft(b"\x00 first byte zero")
+        await draft.send(hello("a"))
+        received = await net.verify.receive()
+        assert received == Received(peer_name(b"\x00 first byte zero"), hello("a"), received.num_bytes)
+        assert net.verify.send(received.peer, verdict(3)) is Delivery.SENT
+        assert await draft.receive() == verdict(3)
+        assert draft.traffic.num_sent == net.verify.traffic.num_received == 1
+        assert draft.traffic.bytes_sent == net.verify.traffic.bytes_received == received.num_bytes
+        assert draft.traffic.bytes_received == net.verify.traffic.bytes_sent > 0
+
+
+@both_kinds
+@run_async
+async def test_two_peers_get_their_own_answers(kind: str) -> None:
+    async with network(kind) as net:
+        drafts = {name: net.draft(name.encode()) for name in ("a", "b")}
+        for name, draft in drafts.items():
+            await draft.send(hello(name))
+        for _ in drafts:
+            received = await net.verify.receive()
+            assert isinstance(received.message, Hello)
+            net.verify.send(received.peer, Refusal("prompt", received.message.name, ""))
+        for name, draft in drafts.items():
+            assert await draft.receive() == Refusal("prompt", name, "")
+
+
+@both_kinds
+@run_async
+async def test_an_unreachable_peer_is_told(kind: str) -> None:
+    async with network(kind) as net:
+        assert net.verify.send(peer_name(b"nobody"), verdict(3)) is Delivery.GONE
+        assert net.verify.traffic.num_undelivered == 1
+        assert net.verify.traffic.num_sent == 0
+
+
+@both_kinds
+@run_async
+async def test_a_peer_that_left_is_gone(kind: str) -> None:
+    async with network(kind) as net:
+        draft = net.draft(b"a")
+        await draft.send(hello("a"))
+        peer = (await net.verify.receive()).peer
+        draft.close()
+        while net.verify.send(peer, verdict(3)) is not Delivery.GONE:
+            await asyncio.sleep(0.01)  # until the end of the connection has been seen
+
+
+@both_kinds
+@run_async
+async def test_identity_is_kept_over_a_reconnect(kind: str) -> None:
+    async with network(kind) as net:
+        draft = net.draft(b"a")
+        await draft.send(hello("a"))
+        peer = (await net.verify.receive()).peer
+        waiting = asyncio.create_task(draft.receive())
+        await asyncio.sleep(0)
+        await draft.reconnect()
+        await draft.send(hello("again"))
+        received = await net.verify.receive()
+        assert (received.peer, received.message) == (peer, hello("again"))
+        assert net.verify.send(peer, verdict(3)) is Delivery.SENT
+        assert await waiting == verdict(3)  # who waited before the reconnect, waits on the new connection
+
+
+@both_kinds
+@run_async
+async def test_a_second_connection_of_an_identity_takes_over(kind: str) -> None:
+    async with network(kind) as net:
+        first = net.draft(b"a")
+        await first.send(hello("first"))
+        await net.verify.receive()
+        second = net.draft(b"a")
+        await second.send(hello("second"))
+        peer = (await net.verify.receive()).peer
+        assert net.verify.send(peer, verdict(3)) is Delivery.SENT
+        assert await second.receive() == verdict(3)
+        assert first.receive_ready() == []
+
+
+@both_kinds
+@run_async
+async def test_all_that_is_pending_comes_in_one_go(kind: str) -> None:
+    async with network(kind) as net:
+        draft = net.draft(b"a")
+        for number in range(300):
+            await draft.send(ack(number))
+        received = [await net.verify.receive()]
+        while len(received) < 300:
+            ready = net.verify.receive_ready()
+            assert len(ready) <= 256
+            received += ready or [await net.verify.receive()]
+        assert [entry.message for entry in received] == [ack(number) for number in range(300)]
+        assert net.verify.receive_ready() == []
+        for number in range(3):
+            net.verify.send(received[0].peer, verdict(number))
+        answers: list[object] = [await draft.receive()]
+        while len(answers) < 3:
+            answers += draft.receive_ready() or [await draft.receive()]
+        assert answers == [verdict(number) for number in range(3)]
+
+
+@both_kinds
+@run_async
+async def test_messages_cross_without_a_lost_wakeup(kind: str) -> None:
+    """Both ends send and wait at once, so that each swallows the other's readiness as often as can be."""
+    async with network(kind) as net:
+        draft, count = net.draft(b"a"), 1500
+        await draft.send(hello("a"))
+        peer = (await net.verify.receive()).peer
+
+        async def up() -> None:
+            for number in range(count):
+                await draft.send(ack(number))
+                await asyncio.sleep(0)
+
+        async def down() -> None:
+            for number in range(count):
+                while net.verify.send(peer, verdict(number)) is not Delivery.SENT:
+                    await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
+
+        async def read_up() -> list[object]:
+            return [(await net.verify.receive()).message for _ in range(count)]
+
+        async def read_down() -> list[object]:
+            return [await draft.receive() for _ in range(count)]
+
+        _, _, ups, downs = await asyncio.gather(up(), down(), read_up(), read_down())
+        assert ups == [ack(number) for number in range(count)]
+        assert downs == [verdict(number) for number in range(count)]
+
+
+@both_kinds
+@run_async
+async def test_a_flood_does_not_starve_other_tasks(kind: str) -> None:
+    async with network(kind) as net:
+        draft = net.draft(b"a")
+        for number in range(200):
+            await draft.send(ack(number))
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        for _ in range(200):
+            await net.verify.receive()
+        task.cancel()
+        assert turns >= 200
+
+
+@both_kinds
+@run_async
+async def test_a_cancelled_receive_loses_nothing(kind: str) -> None:
+    async with network(kind) as net:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(net.verify.receive(), 0.01)
+        draft = net.draft(b"a")
+        await draft.send(ack(1))
+        assert (await net.verify.receive()).message == ack(1)
+
+
+@both_kinds
+@run_async
+async def test_close_ends_who_waits(kind: str) -> None:
+    async with network(kind) as net:
+        draft = net.draft(b"a")
+        waiting = [asyncio.create_task(draft.receive()), asyncio.create_task(net.verify.receive())]
+        await asyncio.sleep(0.01)
+        draft.close()
+        net.verify.close()
+        for task in waiting:
+            with pytest.raises(TransportError, match="closed"):
+                await task
+        with pytest.raises(TransportError, match="closed"):
+            await draft.send(ack(1))
+
+
+@both_kinds
+@run_async
+async def test_too_large_is_refused_before_it_is_sent(kind: str) -> None:
+    async with network(kind) as net:
+        draft = net.draft(b"a")
+        large = Draft(SESSION, 1, 1, 3, bytes(8), (1,), proposal=bytes(LIMIT))
+        with pytest.raises(MessageTooLarge):
+            await draft.send(large)
+        with pytest.raises(MessageTooLarge):
+            net.verify.send(peer_name(b"a"), verdict(3, num_tokens=LIMIT))
+        draft.max_send_bytes = 30  # what a Welcome said
+        with pytest.raises(MessageTooLarge):
+            await draft.send(Draft(SESSION, 1, 1, 3, bytes(8), (1,)))
+        await draft.send(hello("a"))
+        assert (await net.verify.receive()).message == hello("a")
+        assert draft.traffic.num_sent == 1
+
+
+GARBAGE = {
+    "no MessagePack": ([b"\xc1\xc1\xc1"], MalformedMessage),
+    "nothing": ([b""], MalformedMessage),
+    "a number": ([b"\x01"], MalformedMessage),
+    "a down message": ([msgspec.msgpack.encode(Refusal("prompt", "a", "b"))], MalformedMessage),
+    "two frames": ([b"one", b"two"], MalformedMessage),
+    "an empty frame before": ([b"", msgspec.msgpack.encode(ack(1))], MalformedMessage),
+    "a thousand frames": ([b"x"] * 1000, MalformedMessage),
+    "somewhat too large": ([bytes(LIMIT + 1000)], MessageTooLarge),
+    "another version": ([msgspec.msgpack.encode(["hello", VERSION + 1, "?"])], WrongVersion),
+}
+
+
+@pytest.mark.parametrize("case", GARBAGE)
+@run_async
+async def test_garbage_comes_with_its_sender(case: str) -> None:
+    frames, error = GARBAGE[case]
+    async with network("sockets") as net:
+        with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"hostile") as peer:
+            peer.send_multipart(frames)
+            received = await net.verify.receive()
+            assert received.peer == b"hostile"
+            assert received.num_bytes == sum(len(frame) for frame in frames)
+            assert type(received.message) is error
+            assert net.verify.traffic.num_malformed == 1
+            good = msgspec.msgpack.encode(ack(1))
+            peer.send(good)
+            assert await net.verify.receive() == Received(b"hostile", ack(1), len(good))
+
+
+@run_async
+async def test_sockets_of_other_kinds_disturb_nobody() -> None:
+    async with network("sockets") as net:
+        with raw_socket(zmq.REQ, net.verify.endpoint) as peer:
+            peer.send(msgspec.msgpack.encode(ack(1)))
+            assert isinstance((await net.verify.receive()).message, MalformedMessage)
+        for kind in (zmq.SUB, zmq.PUSH, zmq.PUB):  # ZeroMQ refuses these by itself
+            with raw_socket(kind, net.verify.endpoint):
+                draft = net.draft(bytes([65 + kind]))
+                await draft.send(hello("a"))
+                assert (await net.verify.receive()).message == hello("a")
+
+
+@run_async
+async def test_an_oversized_frame_costs_only_its_sender() -> None:
+    async with network("sockets") as net:
+        draft = net.draft(b"honest")
+        await draft.send(hello("honest"))
+        honest = (await net.verify.receive()).peer
+        with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"hostile") as peer:
+            peer.send(bytes(8 * LIMIT))  # far beyond the limit: cut off, and the message vanishes
+            await draft.send(ack(2))
+            assert (await net.verify.receive()).message == ack(2)
+            assert net.verify.send(honest, verdict(3)) is Delivery.SENT
+            assert await draft.receive() == verdict(3)
+            received: list[Received] = []
+            while not received:  # it may connect again; what it had queued behind the large frame may be lost
+                peer.send(msgspec.msgpack.encode(ack(1)))
+                await asyncio.sleep(0.02)
+                received = net.verify.receive_ready()
+            assert (received[0].peer, received[0].message) == (b"hostile", ack(1))
+        assert net.verify.traffic.bytes_received < LIMIT
+
+
+def test_a_draft_channel_survives_garbage() -> None:
+    async def test(endpoint: str) -> None:
+        draft = connect_draft(endpoint, identity=b"a", max_message_bytes=LIMIT)
+        try:
+            await draft.send(hello("a"))
+            for expected in ("EOF|truncated", "2 frames where one belongs", "over the limit"):
+                with pytest.raises((MalformedMessage, MessageTooLarge), match=expected):
+                    await draft.receive()
+            assert await draft.receive() == verdict(3)
+            assert draft.traffic.num_malformed == 3
+        finally:
+            draft.close()
+
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        router.linger = 0
+        port = router.bind_to_random_port("tcp://127.0.0.1")
+
+        def misbehave() -> None:
+            peer, _ = router.recv_multipart()
+            for frames in ([b""], [b"a", b"b"], [bytes(LIMIT + 1)], [msgspec.msgpack.encode(verdict(3))]):
+                router.send_multipart([peer, *frames])
+
+        thread = threading.Thread(target=misbehave)
+        thread.start()
+        asyncio.run(asyncio.wait_for(test(f"tcp://127.0.0.1:{port}"), TIMEOUT_S))
+        thread.join()
+
+
+@run_async
+async def test_a_peer_that_does_not_read_is_busy_and_blocks_nobody() -> None:
+    async with network("sockets", send_queue=4) as net:
+        draft = net.draft(b"reads")
+        await draft.send(hello("reads"))
+        reader = (await net.verify.receive()).peer
+        with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"stuck", rcvhwm=1, rcvbuf=4096) as peer:
+            peer.send(msgspec.msgpack.encode(hello("stuck")))
+            await net.verify.receive()
+            large = verdict(0, num_tokens=60_000)
+            num_sent, start = 0, time.monotonic()
+            while net.verify.send(b"stuck", large) is Delivery.SENT:
+                num_sent += 1
+                await asyncio.sleep(0)
+                assert num_sent < 5000
+            assert time.monotonic() - start < TIMEOUT_S / 2
+            assert net.verify.traffic.num_undelivered == 1
+            assert net.verify.send(reader, verdict(3)) is Delivery.SENT
+            assert await draft.receive() == verdict(3)
+            for _ in range(num_sent):  # sent = received, and the rest was told
+                peer.recv()
+            assert peer.poll(0) == 0
+
+
+@contextmanager
+def unused_endpoint() -> Iterator[str]:
+    """An endpoint at which nobody listens, reserved while it is used."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"tcp://127.0.0.1:{held.getsockname()[1]}"
+
+
+@run_async
+async def test_sending_into_nothing_ends_with_an_error() -> None:
+    with unused_endpoint() as endpoint:
+        draft = connect_draft(endpoint, identity=b"a", send_queue=4, send_timeout_s=0.05)
+        try:
+            for number in range(4):
+                await draft.send(ack(number))
+            with pytest.raises(TransportError, match=r"taken no message for 0\.05 s"):
+                await draft.send(ack(4))
+            assert draft.traffic.num_sent == 4
+            assert draft.traffic.num_undelivered == 1
+            await draft.reconnect()  # drops what waited
+            await draft.send(ack(1))
+        finally:
+            start = time.monotonic()
+            draft.close()
+            assert time.monotonic() - start < 2
+
+
+@run_async
+async def test_a_draft_node_may_start_first() -> None:
+    with unused_endpoint() as endpoint:
+        draft = connect_draft(endpoint, identity=b"a")
+        await draft.send(hello("early"))
+    verify = bind_verify(endpoint)
+    try:
+        assert (await verify.receive()).message == hello("early")
+    finally:
+        draft.close()
+        verify.close()
+
+
+@run_async
+async def test_last_words_leave_before_the_end() -> None:
+    async with network("sockets") as net:
+        draft = net.draft(b"a")
+        for number in range(50):
+            await draft.send(ack(number))
+        draft.close()
+        assert [(await net.verify.receive()).message for _ in range(50)] == [ack(number) for number in range(50)]
+
+
+def test_a_busy_port_is_named() -> None:
+    verify = bind_verify(ANY_PORT)
+    try:
+        port = verify.endpoint.rpartition(":")[2]
+        with pytest.raises(TransportError, match=f"{port}.*choose another port"):
+            bind_verify(verify.endpoint)
+    finally:
+        verify.close()
+
+
+def test_an_address_that_is_not_ours_is_named() -> None:
+    with pytest.raises(TransportError, match=r"192\.0\.2\.1.*choose an address of this machine"):
+        bind_verify("tcp://192.0.2.1:0", trusted_network=True)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "[::]", "[2001:db8::1]", "10.1.2.3"])
+def test_beyond_loopback_is_refused_without_trust(host: str) -> None:
+    for attempt in (lambda: bind_verify(f"tcp://{host}:0"), lambda: connect_draft(f"tcp://{host}:5", identity=b"a")):
+        with pytest.raises(ConfigError, match=r"(?s)in clear.*--trusted-network"):
+            attempt()
+    if host != "[::]":
+        connect_draft(f"tcp://{host}:5", identity=b"a", trusted_network=True).close()
+
+
+def test_a_wildcard_is_refused_without_trust() -> None:
+    with pytest.raises(ConfigError, match="--trusted-network"):
+        bind_verify("tcp://*:0")
+    with pytest.raises(ConfigError, match="not an endpoint"):
+        connect_draft("tcp://*:5555", identity=b"a", trusted_network=True)
+
+
+@pytest.mark.parametrize("host", ["*", "0.0.0.0"])
+@run_async
+async def test_a_trusted_network_is_served(host: str) -> None:
+    verify = bind_verify(f"tcp://{host}:0", trusted_network=True)
+    draft = connect_draft(f"tcp://127.0.0.1:{verify.endpoint.rpartition(':')[2]}", identity=b"a")
+    try:
+        await draft.send(hello("a"))
+        assert (await verify.receive()).message == hello("a")
+    finally:
+        draft.close()
+        verify.close()
+
+
+@pytest.mark.parametrize(
+    ("bind", "connect"), [("localhost", "127.0.0.1"), ("127.0.0.1", "localhost"), ("[::1]", "[::1]")]
+)
+@run_async
+async def test_loopback_by_any_name(bind: str, connect: str) -> None:
+    if bind == "[::1]" and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    verify = bind_verify(f"tcp://{bind}:0")
+    draft = connect_draft(f"tcp://{connect}:{verify.endpoint.rpartition(':')[2]}", identity=b"a")
+    try:
+        await draft.send(hello("a"))
+        assert (await verify.receive()).message == hello("a")
+    finally:
+        draft.close()
+        verify.close()
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["", "127.0.0.1:5555", "http://127.0.0.1:5555", "ipc:///tmp/x", "tcp://127.0.0.1", "tcp://127.0.0.1:65536",
+     "tcp://127.0.0.1:5555/x", "tcp://127.0.0.1:5555\n", "tcp://a b:1", "tcp://[::1:5", "tcp://:5555", "inproc://x"],
+)  # fmt: skip
+def test_what_is_no_endpoint_is_refused(endpoint: str) -> None:
+    for attempt in (lambda: bind_verify(endpoint), lambda: connect_draft(endpoint, identity=b"a")):
+        with pytest.raises(ConfigError, match="write tcp://HOST:PORT"):
+            attempt()
+
+
+def test_other_settings_that_cannot_work_are_refused() -> None:
+    with pytest.raises(ConfigError, match="port to connect to"):
+        connect_draft("tcp://127.0.0.1:0", identity=b"a")
+    with pytest.raises(ConfigError, match="cannot be resolved"):
+        bind_verify("tcp://no.such.host.invalid:5555")
+    for identity in (b"", b"x" * 65):
+        with pytest.raises(ConfigError, match="identity has 1 to 64 bytes"):
+            connect_draft("tcp://127.0.0.1:5", identity=identity)
