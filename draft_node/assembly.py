@@ -1,0 +1,36 @@
+"""Builds a draft node from its settings: model, memory, channel, daemon."""
+
+import secrets
+import time
+
+import torch
+
+from draft_node.config import DraftConfig
+from draft_node.daemon import DraftDaemon
+from draft_node.drafter import Drafter
+from draft_node.link import VerifyLink
+from goodspeed.command import warn_trusted_network
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Runner
+from goodspeed.messages import VERSION, Hello
+from goodspeed.transport import connect_draft
+
+
+def assemble(config: DraftConfig) -> tuple[DraftDaemon, Checkpoint]:
+    """Everything but running it; raises the named errors of whatever cannot be had."""
+    torch.set_num_threads(config.threads or 1)
+    boot_id = secrets.token_bytes(8)
+    channel = connect_draft(config.verify, identity=boot_id, trusted_network=config.trusted_network)
+    if config.trusted_network:
+        warn_trusted_network(config.verify)
+    try:
+        checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
+        runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
+    except BaseException:
+        channel.close()
+        raise
+    hello = Hello(VERSION, config.name, boot_id, checkpoint.fingerprint, config.model[:256])
+    drafter = Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k)
+    link = VerifyLink.begin(hello, config.verify_timeout_s, time.monotonic())
+    return DraftDaemon(drafter, channel, link, config.connect_timeout_s, config.max_sessions), checkpoint

@@ -1,0 +1,60 @@
+"""`goodspeed-draft`: loads the draft model, connects to the verify node, and serves prompts."""
+
+import argparse
+import asyncio
+import re
+
+from draft_node.config import DraftConfig
+from draft_node.prompts import read_file
+from goodspeed.command import add_common_options, run, until_signal
+from goodspeed.config import add_options, from_namespace
+from goodspeed.errors import ConfigError
+from goodspeed.events import EventLog, print_json
+
+
+def main() -> int:
+    return run("goodspeed-draft", build_parser(), serve)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="goodspeed-draft",
+        description="A draft node: proposes tokens with a small model and streams what the verify node confirms.",
+    )
+    add_options(parser, DraftConfig)
+    add_common_options(parser)
+    return parser
+
+
+def serve(namespace: argparse.Namespace) -> int:
+    """Serves the prompts of the file, or of standard input until it ends; exit status 1 when one of them failed."""
+    config = from_namespace(DraftConfig, namespace)
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", config.name):
+        raise ConfigError(f"--name {config.name!r} must be 1 to 64 letters, digits, dots, dashes or underscores")
+    prompts = read_file(config.prompts) if config.prompts is not None else None
+    # After the options are checked: importing torch takes seconds that a wrong option should not cost.
+    from draft_node.assembly import assemble
+    from draft_node.console import Console
+
+    events = EventLog(enabled=namespace.json)
+    daemon, checkpoint = assemble(config)
+    console = Console(config, checkpoint, daemon, events)
+
+    async def work() -> None:
+        serving = asyncio.create_task(daemon.serve())
+        asking = asyncio.create_task(console.run(prompts))
+        events.write("ready", name=config.name, model=config.model)
+        try:
+            await asyncio.wait([serving, asking], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+            asking.result()
+        finally:
+            asking.cancel()
+            serving.cancel()
+            await asyncio.gather(serving, asking, return_exceptions=True)
+
+    asyncio.run(until_signal(work()))
+    if namespace.json:
+        print_json({"name": config.name, "model": config.model, "prompts": console.results})
+    return 1 if console.num_failed else 0

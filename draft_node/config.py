@@ -1,0 +1,44 @@
+"""The draft node's settings; each is also an option of `goodspeed-draft`."""
+
+from dataclasses import dataclass
+
+from goodspeed.config import Settings, option
+from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftConfig(Settings):
+    """See `goodspeed-draft --help`."""
+
+    model: str = option(help="draft model: an embedded name, a local folder, or a hub name", metavar="NAME")
+    verify: str = option("tcp://127.0.0.1:5555", help="address of the verify node", metavar="tcp://HOST:PORT")
+    name: str = option("draft", help="this client's name at the verify node, the unit of fairness", metavar="NAME")
+    prompts: str | None = option(
+        None, help="JSONL file, a `prompt` and optionally `domain` and `seed` a line; default: lines of standard input"
+    )
+    max_tokens: int = option(150, minimum=1, maximum=MAX_CONTEXT, help="most tokens generated per prompt", metavar="N")
+    temperature: float = option(1.0, minimum=0.0, maximum=100.0, help="0 is greedy", metavar="T")
+    top_k: int = option(0, minimum=0, maximum=(1 << 31) - 1, help="sample among the K likeliest; 0 is off", metavar="K")
+    top_p: float = option(1.0, minimum=1e-6, maximum=1.0, help="sample among the likeliest that make P", metavar="P")
+    seed: int | None = option(
+        None, minimum=0, maximum=(1 << 63) - 1, help="seed of prompts that bring none; default: random", metavar="N"
+    )
+    verification: str = option("match", choices=("match", "ratio"), help="how drafts are verified")
+    proposal: str = option(
+        "lattice", choices=("lattice", "dense-fp16", "dense-fp32"), help="ratio: what is sent of the distributions"
+    )
+    lattice_k: int = option(64, minimum=1, maximum=256, help="ratio: tokens of a lattice position", metavar="K")
+    max_draft: int = option(
+        MAX_DRAFT, minimum=0, maximum=MAX_DRAFT, help="longest draft wanted; 0 is no speculation", metavar="N"
+    )
+    max_sessions: int = option(16, minimum=1, help="prompts served at once; more wait their turn", metavar="N")
+    memory_fraction: float | None = option(
+        None, minimum=0.001, maximum=0.95, help="share of the device's memory for keys and values", metavar="F"
+    )
+    kv_pages: int | None = option(None, minimum=1, help="pages of key/value memory, instead of a share", metavar="N")
+    device: str = option("cpu", help="cpu, cuda, or cuda:INDEX")
+    dtype: str = option("float32", choices=("float32", "bfloat16", "float16"), help="precision of the forward pass")
+    threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")
+    verify_timeout_s: float = option(3.0, minimum=0.1, help="silence after which the verify node counts as away")
+    connect_timeout_s: float = option(60.0, minimum=0.1, help="how long an absent verify node is waited for")
+    trusted_network: bool = option(False, help="allow an address beyond loopback, without keys or encryption")

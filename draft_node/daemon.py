@@ -1,0 +1,232 @@
+"""Joins sessions, the draft model and the channel: the draft node as a process.
+
+The event loop owns the channel and the sessions; the draft model has a thread of its own. `generate` is what faces
+users: a request goes in, deliveries come out as they are verified. Every rule is in `session.py` and `link.py`.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+
+from draft_node.drafter import Drafter
+from draft_node.link import Command, VerifyLink
+from draft_node.session import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Session
+from goodspeed.codec import FIXED_BYTES
+from goodspeed.errors import ProtocolError, RefusedError, TransportError
+from goodspeed.messages import DownMessage, Heartbeat, Refusal, UpMessage, Verdict
+from goodspeed.model_thread import ModelThread
+from goodspeed.transport import DraftChannel
+
+logger = logging.getLogger("goodspeed.draft")
+
+TICK_S = 0.1
+"""How often silence and repetitions are looked at."""
+
+
+@dataclass(slots=True)
+class _Generation:
+    """A session with the queue in which its user waits."""
+
+    session: Session
+    outbox: "asyncio.Queue[Deliver | Finish | Fail]" = field(default_factory=asyncio.Queue)
+
+
+@dataclass
+class DraftDaemon:
+    """Serves sessions until cancelled; start `serve` beside the calls of `generate`."""
+
+    drafter: Drafter
+    channel: DraftChannel
+    link: VerifyLink
+    connect_timeout_s: float = 60.0
+    max_sessions: int = 16
+    connected: asyncio.Event = field(default_factory=asyncio.Event)
+    _generations: dict[bytes, _Generation] = field(default_factory=dict)
+    _wanted: "deque[Propose | bytes]" = field(default_factory=deque)  # proposals to make, sessions to forget
+    _work: asyncio.Event = field(default_factory=asyncio.Event)
+    _slots: asyncio.Semaphore = field(init=False)
+    _thread: ModelThread = field(default_factory=ModelThread)
+    _closing: bool = False
+
+    def __post_init__(self) -> None:
+        self._slots = asyncio.Semaphore(self.max_sessions)
+
+    # -- for users -------------------------------------------------------------------------------------------------
+
+    async def generate(self, request: Request) -> AsyncIterator[Deliver | Finish | Fail]:
+        """Verified tokens as they come, then Finish or Fail. Waits its turn, first come first served.
+
+        Leaving the iteration early closes the session at both nodes.
+        """
+        async with self._slots:
+            generation = _Generation(Session(request))
+            self._generations[request.session_id] = generation
+            try:
+                if self.link.connected:
+                    await self._open(generation)
+                while True:
+                    item = await generation.outbox.get()
+                    yield item
+                    if not isinstance(item, Deliver):
+                        return
+            finally:
+                await self._forget(generation)
+
+    def session(self, session_id: bytes) -> Session:
+        """The state of a generation that is being served; KeyError when there is none."""
+        return self._generations[session_id].session
+
+    async def _forget(self, generation: _Generation) -> None:
+        session_id = generation.session.request.session_id
+        del self._generations[session_id]
+        self._wanted.append(session_id)
+        self._work.set()
+        await self._act(generation, generation.session.cancel())
+
+    # -- the process -----------------------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Collects, drafts and watches the clock until cancelled; RefusedError or TransportError if that is hopeless."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._collect())
+                tasks.create_task(self._draft())
+                tasks.create_task(self._watch())
+        except* (RefusedError, TransportError) as group:
+            raise group.exceptions[0] from None
+        finally:
+            self._closing = True
+            for generation in self._generations.values():
+                generation.outbox.put_nowait(Fail("closed", "this draft node is shutting down"))
+            self._thread.close()
+            self.channel.close()
+
+    async def _collect(self) -> None:
+        while True:
+            try:
+                messages: list[DownMessage | ProtocolError] = [await self.channel.receive()]
+            except ProtocolError as error:
+                messages = [error]
+            for message in messages + self.channel.receive_ready():
+                if isinstance(message, ProtocolError):
+                    logger.warning("the verify node sent something unacceptable: %s", message)
+                else:
+                    await self._handle(message)
+
+    async def _handle(self, message: DownMessage) -> None:
+        now = time.monotonic()
+        await self._obey(self.link.heard(message, now))
+        if isinstance(message, Verdict | Refusal) and message.session_id is not None:
+            generation = self._generations.get(message.session_id)
+            if generation is not None:
+                await self._act(generation, generation.session.receive(message, now))
+        elif isinstance(message, Refusal):
+            logger.warning("the verify node refused: %s (%s); %s", message.what, message.code, message.what_to_do)
+
+    async def _watch(self) -> None:
+        """The clock: signs of life, silence, repetitions."""
+        while True:
+            now = time.monotonic()
+            await self._obey(self.link.tick(now))
+            if self.link.away_s(now) > self.connect_timeout_s:
+                raise TransportError(
+                    f"the verify node at {self.channel.endpoint} has been away for {self.connect_timeout_s:g} s; "
+                    "start goodspeed-verify there, or check the address"
+                )
+            for generation in list(self._generations.values()):
+                await self._act(generation, generation.session.tick(now))
+            await asyncio.sleep(TICK_S)
+
+    async def _obey(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case Command.SAY_HELLO:
+                    await self._send(self.link.hello)
+                case Command.BEAT:
+                    await self._send(Heartbeat(self.link.hello.boot_id))
+                case Command.RECONNECT:
+                    logger.info("reconnecting to %s", self.channel.endpoint)
+                    await self.channel.reconnect()
+                case Command.OPEN_SESSIONS:
+                    await self._open_sessions()
+                case Command.DROP_SESSIONS:
+                    self.connected.clear()
+                    for generation in self._generations.values():
+                        generation.session.disconnect()
+
+    async def _open_sessions(self) -> None:
+        if self.link.welcome is not None:
+            self.channel.max_send_bytes = self.link.welcome.max_message_bytes
+            self.drafter.num_tokens = min(self.drafter.checkpoint.num_tokens, self.link.welcome.vocab_size)
+            self.drafter.max_proposal_bytes = self.link.welcome.max_message_bytes - FIXED_BYTES
+        self.connected.set()
+        for generation in list(self._generations.values()):
+            await self._open(generation)
+
+    async def _open(self, generation: _Generation) -> None:
+        context_len = self.link.welcome.context_len if self.link.welcome else 0
+        num_tokens = len(generation.session.tokens)
+        if num_tokens >= context_len:
+            what = f"{num_tokens} tokens leave no room in the target's context of {context_len}; shorten the prompt"
+            generation.outbox.put_nowait(Fail("prompt", what))
+            return
+        await self._act(generation, generation.session.connect(time.monotonic()))
+
+    async def _act(self, generation: _Generation, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case Send():
+                    await self._send(action.message)
+                case Propose():
+                    self._wanted.append(action)
+                    self._work.set()
+                case _:
+                    generation.outbox.put_nowait(action)
+
+    async def _send(self, message: UpMessage) -> None:
+        if self._closing:
+            return
+        try:
+            await self.channel.send(message)
+        except TransportError as error:
+            logger.info("%s", error)
+            if self.link.connected:
+                await self._obey(self.link.failed(time.monotonic()))
+
+    # -- drafting --------------------------------------------------------------------------------------------------
+
+    async def _draft(self) -> None:
+        """Keeps the draft model busy while anybody wants a proposal."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            for proposed in await self._thread.run(self._propose_some):
+                generation = self._generations.get(proposed.session_id)
+                if generation is not None:
+                    await self._act(generation, generation.session.proposed(proposed, time.monotonic()))
+            if self.drafter.busy or self._wanted:
+                self._work.set()
+
+    def _propose_some(self) -> list[Proposed]:
+        """On the model thread: steps until a proposal is complete, taking in new ones between steps."""
+        try:
+            while True:
+                self._take_wanted()
+                if not self.drafter.busy:
+                    return []
+                if proposed := self.drafter.step():
+                    return proposed
+        except Exception:  # out of memory, say: the sessions go on, verified token by token
+            logger.exception("the draft model failed; its sessions go on without drafts")
+            return self.drafter.abandon()
+
+    def _take_wanted(self) -> None:
+        while self._wanted:
+            wanted = self._wanted.popleft()
+            if isinstance(wanted, Propose):
+                self.drafter.add(wanted)
+            else:
+                self.drafter.forget(wanted)

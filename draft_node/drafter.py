@@ -1,0 +1,219 @@
+"""The draft model: many sessions propose at once, one shared forward pass per drafting step.
+
+A proposal begins by bringing the session's cache up to date: what the target decided otherwise is rewound, what it
+added is fed (after a time at length 0 that can be a lot). Under the match rule the draft draws with the target's own
+noise; under the ratio rule it draws from the very numbers that are sent. Knows nothing about sockets or verdicts. Runs
+on the model thread.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from draft_node.session import Propose, Proposed, Request
+from goodspeed import proposals
+from goodspeed.codec import MAX_MESSAGE_BYTES
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.messages import MAX_DRAFT
+from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
+
+PREFILL_CHUNK = 256
+"""Tokens of a prompt fed per step, so that a long one does not hold the other sessions up."""
+
+
+@dataclass(slots=True)
+class _Job:
+    """One proposal in the making."""
+
+    propose: Propose
+    tokens: list[int]  # base and what is drafted so far
+    length: int  # tokens to draft; 0 only brings the cache up to date
+    started: float
+    drafted: list[int] = field(default_factory=list)
+    positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
+    fed: int = 0  # of this step
+
+    @property
+    def session_id(self) -> bytes:
+        return self.propose.request.session_id
+
+    @property
+    def stopped(self) -> bool:
+        """Nothing after an end of sequence is worth a place in the budget."""
+        return bool(self.drafted) and self.drafted[-1] in self.propose.request.stop_ids
+
+
+@dataclass(slots=True)
+class _Cache:
+    """What the draft's key/value memory holds of a session."""
+
+    tokens: list[int] = field(default_factory=list)  # fed, in order
+    num_final: int = 0  # leading tokens that no verdict can change any more
+    used: int = 0  # step of its last use
+
+
+class Drafter:
+    """A draft model with its key/value memory; `add` proposals, then `step` until they come out."""
+
+    def __init__(self, checkpoint: Checkpoint, runner: Runner, *, kind: str = "lattice", k: int = 64) -> None:
+        """kind, k: what is sampled from and sent under the ratio rule (`proposals.make`)."""
+        self.checkpoint = checkpoint
+        self.runner = runner
+        self.num_tokens = checkpoint.num_tokens  # ids below it may be drafted; lower it to the target's
+        self.max_proposal_bytes = MAX_MESSAGE_BYTES
+        self.kind = kind
+        self.k = k
+        self._jobs: dict[bytes, _Job] = {}
+        self._caches: dict[bytes, _Cache] = {}
+        self._num_steps = 0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs)
+
+    def add(self, propose: Propose) -> None:
+        """Starts a proposal; it replaces an unfinished one of the same session."""
+        cache = self._caches.setdefault(propose.request.session_id, _Cache())
+        self._rewind(cache, propose)
+        length = min(propose.length, self._longest(propose.request))
+        self._jobs[propose.request.session_id] = _Job(propose, list(propose.tokens), length, time.perf_counter())
+
+    def forget(self, session_id: bytes) -> None:
+        """The session is over: frees its memory."""
+        self._jobs.pop(session_id, None)
+        self._caches.pop(session_id, None)
+        self.runner.free(session_id)
+
+    def abandon(self) -> list[Proposed]:
+        """Gives up every proposal in the making (the model failed): the sessions go on without drafts."""
+        given_up = [_proposed(job, empty=True) for job in self._jobs.values()]
+        for session_id in list(self._caches):
+            self.forget(session_id)
+        return given_up
+
+    @torch.inference_mode()
+    def step(self) -> list[Proposed]:
+        """One forward pass for every proposal in the making; gives back those that are complete."""
+        self._num_steps += 1
+        done = [job for job in self._jobs.values() if not self._has_room(job)]
+        jobs = [job for job in self._jobs.values() if job not in done]
+        chunks = [self._chunk(job) for job in jobs]
+        sampling = [job for job, chunk in zip(jobs, chunks, strict=True) if chunk.num_logits]
+        if any(chunk.tokens for chunk in chunks):
+            logits = self.runner.forward(chunks)  # [len(sampling), vocab]
+            self._note_fed(jobs, chunks)
+            if sampling:
+                self._draw(sampling, logits)
+        done += [job for job in jobs if self._is_complete(job)]
+        for job in done:
+            del self._jobs[job.session_id]
+        return [_proposed(job) for job in done]
+
+    def _longest(self, request: Request) -> int:
+        """Tokens whose distributions fit into one message."""
+        if request.verification == "match":
+            return MAX_DRAFT
+        return self.max_proposal_bytes // proposals.position_bytes(self.kind, self.num_tokens, self.k)
+
+    def _rewind(self, cache: _Cache, propose: Propose) -> None:
+        """Keeps the longest prefix of the cache that the new base agrees with, at most all but its last token."""
+        base = propose.tokens
+        keep = min(cache.num_final, len(base))
+        limit = min(len(cache.tokens), len(base) - 1)
+        while keep < limit and cache.tokens[keep] == base[keep]:
+            keep += 1
+        keep = min(keep, limit)
+        del cache.tokens[keep:]
+        self.runner.truncate(propose.request.session_id, keep)
+        cache.num_final = keep
+
+    def _has_room(self, job: _Job) -> bool:
+        """Whether this step's tokens fit the context and the memory; idle sessions' memory is taken first."""
+        cache = self._caches[job.session_id]
+        if len(job.tokens) > self.checkpoint.context_len:
+            return False
+        pool = self.runner.pool
+        job.fed = min(len(job.tokens) - len(cache.tokens), PREFILL_CHUNK)
+        reserved = sum(
+            pool.pages_needed(other.session_id, other.fed) for other in self._jobs.values() if other is not job
+        )
+        needed = pool.pages_needed(job.session_id, job.fed)
+        while pool.num_free - reserved < needed:
+            idle = [key for key in self._caches if key not in self._jobs and key in pool]
+            if not idle:
+                job.fed = 0
+                return False
+            self._evict(min(idle, key=lambda key: self._caches[key].used))
+        cache.used = self._num_steps
+        return True
+
+    def _evict(self, session_id: bytes) -> None:
+        self.runner.free(session_id)
+        self._caches[session_id] = _Cache()
+
+    def _chunk(self, job: _Job) -> Chunk:
+        cached = len(self._caches[job.session_id].tokens)
+        tokens = job.tokens[cached : cached + job.fed]
+        draws = job.length > 0 and cached + len(tokens) == len(job.tokens)
+        return Chunk(job.session_id, tokens, int(draws))
+
+    def _note_fed(self, jobs: Iterable[_Job], chunks: Iterable[Chunk]) -> None:
+        for job, chunk in zip(jobs, chunks, strict=True):
+            self._caches[job.session_id].tokens += chunk.tokens
+            job.fed = 0
+
+    def _draw(self, jobs: list[_Job], logits: Tensor) -> None:
+        """Draws one token for each job from logits [len(jobs), vocab], by its session's rule."""
+        match = [index for index, job in enumerate(jobs) if job.propose.request.verification == "match"]
+        ratio = [index for index, job in enumerate(jobs) if job.propose.request.verification == "ratio"]
+        if match:
+            chosen = [jobs[index] for index in match]
+            rows = logits if not ratio else logits[match]
+            positions = torch.tensor([len(job.tokens) for job in chosen]).to(logits.device)
+            _append(chosen, choose(rows, _batch(chosen, logits), positions, num_tokens=self.num_tokens))
+        if ratio:
+            self._draw_from_proposals([jobs[index] for index in ratio], logits[ratio])
+
+    def _draw_from_proposals(self, jobs: list[_Job], logits: Tensor) -> None:
+        batch = _batch(jobs, logits)
+        probs = to_probs(logits, batch, num_tokens=self.num_tokens)
+        proposal = proposals.make(probs, self.kind, k=self.k)
+        epochs = torch.tensor([job.propose.epoch for job in jobs]).to(logits.device)
+        rounds = torch.tensor([job.propose.round for job in jobs]).to(logits.device)
+        positions = torch.tensor([len(job.tokens) for job in jobs]).to(logits.device)
+        tokens = proposal.sample(uniform(batch.seeds, Role.DRAFT, epochs, rounds, positions))
+        for job, packed in zip(jobs, proposal.pack(), strict=True):
+            job.positions.append(packed)
+        _append(jobs, tokens)
+
+    def _is_complete(self, job: _Job) -> bool:
+        if job.length == 0:
+            return len(self._caches[job.session_id].tokens) >= len(job.tokens) - 1
+        return len(job.drafted) >= job.length or job.stopped
+
+
+def _batch(jobs: list[_Job], logits: Tensor) -> SamplingBatch:
+    return SamplingBatch.of([job.propose.request.sampling for job in jobs], device=logits.device)
+
+
+def _append(jobs: list[_Job], tokens: Tensor) -> None:
+    for job, token in zip(jobs, tokens.tolist(), strict=True):
+        job.tokens.append(token)
+        job.drafted.append(token)
+
+
+def _proposed(job: _Job, *, empty: bool = False) -> Proposed:
+    ratio = job.propose.request.verification == "ratio"
+    drafted = [] if empty else job.drafted
+    return Proposed(
+        session_id=job.session_id,
+        epoch=job.propose.epoch,
+        round=job.propose.round,
+        tokens=tuple(drafted),
+        proposal=proposals.encode(job.positions) if ratio and drafted else None,
+        drafting_s=time.perf_counter() - job.started,
+    )

@@ -1,0 +1,104 @@
+"""The draft node's standing with the verify node: handshake, signs of life, reconnection. No I/O, no clock.
+
+Events in (a message, the time, a failed send), commands out; `daemon.py` carries them out. Knows nothing about
+sessions, but that all of them are opened anew after every Welcome.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from goodspeed.errors import RefusedError
+from goodspeed.messages import VERSION, DownMessage, Heartbeat, Hello, Refusal, Welcome
+
+HELLO_S = 1.0
+"""An unanswered Hello is repeated, at first after so long."""
+
+MAX_BACKOFF_S = 5.0
+FATAL = frozenset({"version", "tokenizer"})
+
+
+class Command(Enum):
+    """What the daemon has to do."""
+
+    SAY_HELLO = "say_hello"
+    OPEN_SESSIONS = "open_sessions"  # the handshake is done
+    DROP_SESSIONS = "drop_sessions"  # the verify node is away, or knows nothing of us
+    RECONNECT = "reconnect"  # rebuild the socket
+    BEAT = "beat"  # send a sign of life
+
+
+@dataclass(slots=True)
+class VerifyLink:
+    """Whether the verify node is there, and what to do about it."""
+
+    hello: Hello
+    timeout_s: float  # silence after which it counts as away
+    welcome: Welcome | None = None
+    away_since: float | None = None  # None while it is there
+    _heard_at: float = 0.0
+    _hello_at: float = 0.0
+    _backoff_s: float = HELLO_S
+    _beat_at: float = 0.0
+
+    @classmethod
+    def begin(cls, hello: Hello, timeout_s: float, now: float) -> "VerifyLink":
+        return cls(hello, timeout_s, away_since=now, _heard_at=now, _hello_at=now)
+
+    @property
+    def connected(self) -> bool:
+        return self.away_since is None
+
+    def away_s(self, now: float) -> float:
+        """For how long the verify node has been away; 0 while it is there."""
+        return 0.0 if self.away_since is None else now - self.away_since
+
+    def heard(self, message: DownMessage, now: float) -> list[Command]:
+        """Any message is a sign of life; RefusedError for a refusal that no retry can mend."""
+        self._heard_at = now
+        if isinstance(message, Welcome):
+            return self._welcomed(message, now)
+        if isinstance(message, Refusal) and message.session_id is None:
+            if message.code in FATAL:
+                raise RefusedError(message.code, message.what, message.what_to_do)
+            if message.code == "hello_first" and self.connected:
+                return self._lost(now)
+        if isinstance(message, Heartbeat) and self.welcome and message.boot_id != self.welcome.boot_id:
+            return self._lost(now) if self.connected else []
+        return []
+
+    def tick(self, now: float) -> list[Command]:
+        """Time passes: repeat a Hello that was not answered, notice silence, send heartbeats."""
+        if self.connected:
+            if now - self._heard_at > self.timeout_s:
+                return [Command.RECONNECT, *self._lost(now)]
+            if now < self._beat_at:
+                return []
+            self._beat_at = now + (self.welcome.heartbeat_s if self.welcome else HELLO_S)
+            return [Command.BEAT]
+        if now < self._hello_at:
+            return []
+        again = self._backoff_s > HELLO_S and now - self._heard_at > self.timeout_s
+        self._hello_at = now + self._backoff_s
+        self._backoff_s = min(2 * self._backoff_s, MAX_BACKOFF_S)
+        return [Command.RECONNECT, Command.SAY_HELLO] if again else [Command.SAY_HELLO]
+
+    def failed(self, now: float) -> list[Command]:
+        """A message could not be sent: the connection is of no use."""
+        return [Command.RECONNECT, *self._lost(now)]
+
+    def _welcomed(self, welcome: Welcome, now: float) -> list[Command]:
+        if welcome.version != VERSION:
+            what = f"the verify node speaks protocol version {welcome.version}, this draft node {VERSION}"
+            raise RefusedError("version", what, "run the same release of GoodSpeed on both nodes")
+        known = self.connected and self.welcome is not None and self.welcome.boot_id == welcome.boot_id
+        self.welcome = welcome
+        self.away_since = None
+        self._backoff_s = HELLO_S
+        self._beat_at = now
+        return [] if known else [Command.OPEN_SESSIONS]
+
+    def _lost(self, now: float) -> list[Command]:
+        if self.connected:
+            self.away_since = now
+        self._hello_at = now + self._backoff_s
+        return [Command.DROP_SESSIONS, Command.SAY_HELLO]

@@ -1,0 +1,300 @@
+"""One generation's life at the draft node, as a state machine: events in, actions out. No I/O, no clock, no torch.
+
+Knows nothing about HTTP, sockets or models. Whoever drives it feeds it the verify node's messages, finished proposals
+and the time, and carries out the actions: send a message, have the draft model propose, give tokens to the user.
+
+    OFFLINE --connect--> OPENING --Verdict--> PROPOSING --proposed--> WAITING --Verdict--> PROPOSING ...
+                                     |  next_length 0: ADVANCING --Verdict--> ... |
+    any state --disconnect--> OFFLINE; --"try later"--> POSTPONED; --finish_reason, cancel, failure--> DONE
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from goodspeed.messages import (
+    MAX_DRAFT,
+    Ack,
+    Close,
+    Draft,
+    FinishReason,
+    OpenSession,
+    Refusal,
+    Sampling,
+    UpMessage,
+    Verdict,
+    Verification,
+    digest,
+)
+
+RESEND_S = 1.0
+"""Silence after which the last word is repeated; doubles up to MAX_RESEND_S."""
+
+MAX_RESEND_S = 8.0
+MAX_REFUSALS = 5
+"""Refusals in a row, without a token in between, after which the session is given up."""
+
+FATAL = frozenset({"prompt", "vocabulary", "unsupported", "not_owner", "malformed", "too_large"})
+IGNORED = frozenset({"stale_round", "stale_epoch", "proposal"})
+LATER = frozenset({"too_many_sessions", "draining"})
+
+
+class State(Enum):
+    """Where a session stands; see the module's picture."""
+
+    OFFLINE = "offline"
+    OPENING = "opening"
+    PROPOSING = "proposing"
+    WAITING = "waiting"
+    ADVANCING = "advancing"
+    POSTPONED = "postponed"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a user asked for: prompt ids and how to go on from them."""
+
+    session_id: bytes
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    max_tokens: int
+    stop_ids: tuple[int, ...] = ()
+    verification: Verification = "match"
+    max_draft: int = MAX_DRAFT
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message for the verify node."""
+
+    message: UpMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date."""
+
+    request: Request
+    epoch: int
+    round: int
+    tokens: tuple[int, ...]
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What came of a Propose; no tokens when the draft model could not."""
+
+    session_id: bytes
+    epoch: int
+    round: int
+    tokens: tuple[int, ...]
+    proposal: bytes | None = None
+    drafting_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Verified tokens for the user, in order, each exactly once."""
+
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The generation is complete."""
+
+    reason: FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The generation cannot go on; the user is told why."""
+
+    code: str
+    what: str
+
+
+Action: TypeAlias = Send | Propose | Deliver | Finish | Fail
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Counts of one session, as its verdicts reported them."""
+
+    num_rounds: int = 0
+    num_drafted: int = 0
+    num_accepted: int = 0
+    num_tokens: int = 0
+    num_refusals: int = 0
+    num_resends: int = 0
+
+    @property
+    def acceptance_rate(self) -> float:
+        return self.num_accepted / self.num_drafted if self.num_drafted else 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """The state machine of one request."""
+
+    request: Request
+    state: State = State.OFFLINE
+    epoch: int = 0
+    round: int = -1  # of the last proposal asked for
+    tokens: list[int] = field(default_factory=list)  # prompt and committed
+    statistics: Statistics = field(default_factory=Statistics)
+    resend_at: float = 0.0  # when `tick` has something to do
+    _draft: Draft | None = None  # in flight; repeated byte for byte
+    _resend_s: float = RESEND_S
+    _refused_in_a_row: int = 0
+    _length: int = 0  # of the draft asked for
+
+    def __post_init__(self) -> None:
+        self.tokens = list(self.request.prompt)
+
+    @property
+    def committed(self) -> tuple[int, ...]:
+        return tuple(self.tokens[len(self.request.prompt) :])
+
+    @property
+    def done(self) -> bool:
+        return self.state is State.DONE
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def connect(self, now: float) -> list[Action]:
+        """The verify node is there (again): open the session with what is committed, and warm the draft's cache."""
+        if self.done:
+            return []
+        self.epoch += 1
+        self.round += 1
+        self._draft = None
+        self._enter(State.OPENING, now)
+        request = self.request
+        opened = OpenSession(
+            session_id=request.session_id,
+            epoch=self.epoch,
+            prompt=request.prompt,
+            committed=self.committed,
+            sampling=request.sampling,
+            max_tokens=request.max_tokens,
+            stop_ids=request.stop_ids,
+            verification=request.verification,
+            max_draft=request.max_draft,
+        )
+        warm = [self._propose(0)] if request.max_draft else []
+        return [Send(opened), *warm]
+
+    def disconnect(self) -> None:
+        """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
+        if not self.done:
+            self.state = State.OFFLINE
+            self._draft = None
+
+    def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
+        """A verdict or a refusal; one of another epoch is of the past."""
+        if message.epoch != self.epoch or self.state in (State.DONE, State.OFFLINE):
+            return []
+        if isinstance(message, Verdict):
+            return self._apply(message, now)
+        return self._refused(message, now)
+
+    def proposed(self, proposal: Proposed, now: float) -> list[Action]:
+        """The draft model is done: send its draft, unless it was made for a base of the past."""
+        expected = self.state is State.PROPOSING and (proposal.epoch, proposal.round) == (self.epoch, self.round)
+        if not expected:
+            return []
+        self._draft = Draft(
+            session_id=self.request.session_id,
+            epoch=self.epoch,
+            round=self.round,
+            base_len=len(self.tokens),
+            base_digest=digest(self.tokens),
+            tokens=proposal.tokens[: self._length],
+            proposal=proposal.proposal,
+            drafting_s=proposal.drafting_s,
+        )
+        self._enter(State.WAITING, now)
+        return [Send(self._draft)]
+
+    def tick(self, now: float) -> list[Action]:
+        """Repeats the last word after a silence: the draft in flight byte for byte, or what is applied so far."""
+        if now < self.resend_at or self.state in (State.DONE, State.OFFLINE, State.PROPOSING):
+            return []
+        if self.state is State.POSTPONED:
+            return self.connect(now)
+        self._resend_s = min(2 * self._resend_s, MAX_RESEND_S)
+        self.resend_at = now + self._resend_s
+        self.statistics.num_resends += 1
+        return [Send(self._draft if self._draft is not None else self._acknowledgement())]
+
+    def cancel(self) -> list[Action]:
+        """The user went away."""
+        was_open = self.state not in (State.DONE, State.OFFLINE)
+        self.state = State.DONE
+        return [Send(Close(self.request.session_id, self.epoch))] if was_open else []
+
+    # -- verdicts --------------------------------------------------------------------------------------------------
+
+    def _apply(self, verdict: Verdict, now: float) -> list[Action]:
+        """Takes what is new of a verdict, once; asks again where something before it is missing."""
+        if verdict.base_len > len(self.tokens):
+            return [Send(self._acknowledgement())]
+        new = verdict.tokens[len(self.tokens) - verdict.base_len :]
+        if not new and verdict.finish_reason is None:
+            return []
+        self.tokens += new
+        self._count(verdict, len(new))
+        actions: list[Action] = [Deliver(new)] if new else []
+        return actions + self._go_on(verdict, now)
+
+    def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
+        self._draft = None
+        self._refused_in_a_row = 0
+        if verdict.finish_reason is not None:
+            self.state = State.DONE
+            return [Send(Close(self.request.session_id, self.epoch)), Finish(verdict.finish_reason)]
+        if verdict.next_length == 0:
+            self._enter(State.ADVANCING, now)
+            return [Send(self._acknowledgement())]
+        self.round += 1
+        self._enter(State.PROPOSING, now)
+        return [self._propose(verdict.next_length)]
+
+    def _count(self, verdict: Verdict, num_new: int) -> None:
+        self.statistics.num_rounds += 1
+        self.statistics.num_tokens += num_new
+        self.statistics.num_drafted += verdict.num_verified
+        self.statistics.num_accepted += verdict.num_accepted
+
+    # -- refusals --------------------------------------------------------------------------------------------------
+
+    def _refused(self, refusal: Refusal, now: float) -> list[Action]:
+        self.statistics.num_refusals += 1
+        if refusal.code in IGNORED:
+            return []
+        if refusal.code in LATER:
+            self.state = State.POSTPONED
+            self.resend_at = now + RESEND_S
+            return []
+        self._refused_in_a_row += 1
+        if refusal.code in FATAL or self._refused_in_a_row > MAX_REFUSALS:
+            self.state = State.DONE
+            return [Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}")]
+        return self.connect(now)
+
+    # -- small things ----------------------------------------------------------------------------------------------
+
+    def _propose(self, length: int) -> Propose:
+        self._length = length
+        return Propose(self.request, self.epoch, self.round, tuple(self.tokens), length)
+
+    def _acknowledgement(self) -> Ack:
+        return Ack(self.request.session_id, self.epoch, len(self.tokens))
+
+    def _enter(self, state: State, now: float) -> None:
+        self.state = state
+        self._resend_s = RESEND_S
+        self.resend_at = now + self._resend_s

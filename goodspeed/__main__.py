@@ -1,0 +1,8 @@
+"""`python -m goodspeed` is `goodspeed`."""
+
+import sys
+
+from goodspeed.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Settings as frozen dataclasses, and the command-line options made from them.
+
+A field made with `option` carries its help, its choices and its bounds; the command line takes its default from the
+dataclass, and the dataclass checks the bounds, so that a wrong value is refused wherever it comes from.
+"""
+
+import argparse
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, TypeVar, get_type_hints
+
+from goodspeed.errors import ConfigError
+
+T = TypeVar("T", bound="Settings")
+
+
+def option(
+    default: Any = MISSING,
+    *,
+    help: str,
+    choices: tuple[str, ...] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
+    metavar: str | None = None,
+) -> Any:
+    """A dataclass field that is also a command-line option; bounds are inclusive."""
+    metadata = {"help": help, "choices": choices, "minimum": minimum, "maximum": maximum, "metavar": metavar}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base of the nodes' settings: checks every field's choices and bounds."""
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            _check(entry, getattr(self, entry.name))
+
+
+def _check(entry: "Field[Any]", value: Any) -> None:
+    name, rules = _flag(entry), entry.metadata
+    if value is None or not rules:
+        return
+    if rules["choices"] and value not in rules["choices"]:
+        raise ConfigError(f"{name} {value!r} is unknown; choose one of: {', '.join(rules['choices'])}")
+    if rules["minimum"] is not None and not value >= rules["minimum"]:
+        raise ConfigError(f"{name} {value} is too small; it must be at least {rules['minimum']}")
+    if rules["maximum"] is not None and not value <= rules["maximum"]:
+        raise ConfigError(f"{name} {value} is too large; it must be at most {rules['maximum']}")
+
+
+def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
+    """Adds an option for every field; one without a default is required."""
+    hints = get_type_hints(settings)
+    for entry in fields(settings):
+        kind = _scalar(hints[entry.name])
+        shared = {"help": entry.metadata["help"], "dest": entry.name}
+        if kind is bool:
+            parser.add_argument(_flag(entry), action=argparse.BooleanOptionalAction, default=entry.default, **shared)
+            continue
+        required = entry.default is MISSING
+        default = None if required else entry.default
+        shown = "" if required or default is None or default == "" else f" (default: {default})"
+        shared["help"] += shown.replace("%", "%%")
+        metavar = entry.metadata["metavar"] or ("|".join(entry.metadata["choices"]) or None)
+        parser.add_argument(_flag(entry), type=kind, default=default, required=required, metavar=metavar, **shared)
+
+
+def from_namespace(settings: type[T], namespace: argparse.Namespace) -> T:
+    """The settings that a parsed command line asks for; ConfigError names a value that is out of bounds."""
+    return settings(**{entry.name: getattr(namespace, entry.name) for entry in fields(settings)})
+
+
+def _flag(entry: "Field[Any]") -> str:
+    return "--" + entry.name.replace("_", "-")
+
+
+def _scalar(hint: Any) -> type:
+    """The plain type behind `X` or `X | None`."""
+    inner = [kind for kind in getattr(hint, "__args__", (hint,)) if kind is not type(None)]
+    kind: type = inner[0]
+    return kind

@@ -1,0 +1,70 @@
+"""Builds a verify node from its settings: model, memory, policy, core, channel."""
+
+import secrets
+from typing import Any
+
+import torch
+
+from goodspeed import policies
+from goodspeed.codec import max_message_bytes
+from goodspeed.command import warn_trusted_network
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Runner
+from goodspeed.events import EventLog
+from goodspeed.messages import MAX_DRAFT, VERSION, Welcome
+from goodspeed.transport import bind_verify
+from verify_node import planner
+from verify_node.config import VerifyConfig
+from verify_node.core import VerifyCore
+from verify_node.daemon import VerifyDaemon
+from verify_node.planner import Limits
+from verify_node.scheduler import Scheduler
+from verify_node.target import Target
+
+
+def assemble(config: VerifyConfig, events: EventLog) -> VerifyDaemon:
+    """Everything but running it; raises the named errors of whatever cannot be had."""
+    torch.set_num_threads(config.threads or 1)
+    policy = create_policy(config)
+    checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
+    welcome = make_welcome(config, checkpoint)
+    channel = bind_verify(
+        config.bind, max_message_bytes=welcome.max_message_bytes, trusted_network=config.trusted_network
+    )
+    if config.trusted_network:
+        warn_trusted_network(channel.endpoint)
+    runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
+    core = VerifyCore(
+        welcome=welcome,
+        limits=Limits(config.budget, config.max_round_tokens, config.linger_ms / 1000),
+        planner=planner.create(config.rounds),
+        scheduler=Scheduler(
+            policy, config.budget, eta=config.eta, beta=config.beta, steer=config.rounds == "continuous"
+        ),
+        pool=runner.pool,
+        max_sessions=config.max_sessions,
+    )
+    return VerifyDaemon(core, Target(checkpoint, runner), channel, events)
+
+
+def create_policy(config: VerifyConfig) -> policies.Policy:
+    """The policy by name, with the options that it has."""
+    options: dict[str, dict[str, Any]] = {"gradient": {"fairness": config.fairness}, "random": {"seed": config.seed}}
+    return policies.create(config.policy, **options.get(config.policy, {}))
+
+
+def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
+    """What every draft node is told."""
+    max_length = min(config.budget, MAX_DRAFT)
+    return Welcome(
+        version=VERSION,
+        boot_id=secrets.token_bytes(8),
+        tokenizer=checkpoint.fingerprint,
+        vocab_size=checkpoint.num_tokens,
+        context_len=checkpoint.context_len,
+        max_length=max_length,
+        max_message_bytes=max_message_bytes(checkpoint.context_len, max_length, checkpoint.vocab_size),
+        heartbeat_s=config.heartbeat_s,
+        lease_s=config.lease_s,
+    )

@@ -1,0 +1,55 @@
+"""`goodspeed-verify`: loads the target model, binds the address, and serves until it is told to stop."""
+
+import argparse
+import asyncio
+from dataclasses import asdict
+
+from goodspeed.command import add_common_options, run, until_signal
+from goodspeed.config import add_options, from_namespace
+from goodspeed.events import EventLog
+from verify_node.config import VerifyConfig
+
+
+def main() -> int:
+    return run("goodspeed-verify", build_parser(), serve)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="goodspeed-verify",
+        description="The verify node: checks everybody's drafts with the target model and shares out the budget.",
+    )
+    add_options(parser, VerifyConfig)
+    add_common_options(parser)
+    return parser
+
+
+def serve(namespace: argparse.Namespace) -> int:
+    """Until SIGINT or SIGTERM; draft nodes keep their committed tokens and come back to a restarted verify node."""
+    config = from_namespace(VerifyConfig, namespace)
+    # After the options are checked: importing torch takes seconds that a wrong option should not cost.
+    from verify_node.assembly import assemble
+
+    events = EventLog(enabled=namespace.json)
+    daemon = assemble(config, events)
+    welcome = daemon.core.welcome
+    events.write(
+        "ready",
+        endpoint=daemon.channel.endpoint,
+        model=config.model,
+        policy=config.policy,
+        rounds=config.rounds,
+        budget=config.budget,
+        vocab_size=welcome.vocab_size,
+        context_len=daemon.core.context_len,
+        num_pages=daemon.core.pool.num_pages,
+    )
+    asyncio.run(until_signal(daemon.serve()))
+    events.write(
+        "stopped",
+        num_rounds=daemon.core.num_rounds,
+        wall_s=asdict(daemon.wall),
+        uplink_bytes=daemon.uplink_bytes,
+        refusals=dict(daemon.core.refusals),
+    )
+    return 0

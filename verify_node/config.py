@@ -1,0 +1,36 @@
+"""The verify node's settings; each is also an option of `goodspeed-verify`."""
+
+from dataclasses import dataclass
+
+from goodspeed.config import Settings, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyConfig(Settings):
+    """See `goodspeed-verify --help`."""
+
+    model: str = option(help="target model: an embedded name, a local folder, or a hub name", metavar="NAME")
+    bind: str = option("tcp://127.0.0.1:5555", help="where draft nodes connect", metavar="tcp://HOST:PORT")
+    policy: str = option("gradient", help="who may draft how much: gradient (GoodSpeed, Eq. 5), fixed, random")
+    cost: str = option("none", choices=("none",), help="what a round's time costs the policy; none is plain Eq. (5)")
+    rounds: str = option("continuous", choices=("barrier", "continuous"), help="wait for everybody, or for nobody long")
+    budget: int = option(24, minimum=1, maximum=1 << 30, help="C: drafted tokens verified in a round", metavar="N")
+    max_round_tokens: int = option(
+        512, minimum=16, help="all tokens of one forward pass: drafted, one more per session, prefill", metavar="N"
+    )
+    linger_ms: float = option(2.0, minimum=0.0, help="continuous rounds: longest wait for a draft that is on its way")
+    eta: float = option(0.1, minimum=1e-6, maximum=1.0, help="smoothing of acceptance rates, Eq. (3)")
+    beta: float = option(0.1, minimum=1e-6, maximum=1.0, help="smoothing of goodput, Eq. (4)")
+    fairness: float = option(1.0, minimum=0.0, help="alpha-fair utility of goodput; 1 is the paper's logarithm")
+    max_sessions: int = option(1024, minimum=1, help="sessions open at once", metavar="N")
+    memory_fraction: float | None = option(
+        None, minimum=0.001, maximum=0.95, help="share of the device's memory for keys and values", metavar="F"
+    )
+    kv_pages: int | None = option(None, minimum=1, help="pages of key/value memory, instead of a share", metavar="N")
+    device: str = option("cpu", help="cpu, cuda, or cuda:INDEX")
+    dtype: str = option("float32", choices=("float32", "bfloat16", "float16"), help="precision of the forward pass")
+    threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")
+    heartbeat_s: float = option(1.0, minimum=0.05, help="seconds between signs of life")
+    lease_s: float = option(6.0, minimum=0.1, help="a draft node silent for so long loses its sessions")
+    trusted_network: bool = option(False, help="allow an address beyond loopback, without keys or encryption")
+    seed: int = option(0, minimum=0, help="seed of the random policy")

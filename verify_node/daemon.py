@@ -1,0 +1,164 @@
+"""Joins the core, the target and the channel: the verify node as a process.
+
+The event loop owns the channel and the core; the model has a thread of its own, so heartbeats are answered during a
+long forward pass. Every rule is in `core.py`; here are only the loop and its clock.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from goodspeed.errors import MessageTooLarge, ProtocolError
+from goodspeed.events import EventLog
+from goodspeed.messages import Draft, Verdict
+from goodspeed.model_thread import ModelThread
+from goodspeed.transport import Delivery, Received, VerifyChannel
+from verify_node.core import Outcome, Send, VerifyCore
+from verify_node.planner import Round
+from verify_node.target import RoundResult, Target
+
+logger = logging.getLogger("goodspeed.verify")
+
+
+@dataclass
+class WallTime:
+    """Where the verify node's time went, as in the paper's Fig. 3 but finer; seconds."""
+
+    receive: float = 0.0  # waiting for drafts until a round starts
+    forward: float = 0.0
+    verify: float = 0.0
+    schedule: float = 0.0  # plan, observe, allocate
+    send: float = 0.0
+
+
+@dataclass
+class VerifyDaemon:
+    """Runs until cancelled."""
+
+    core: VerifyCore
+    target: Target
+    channel: VerifyChannel
+    events: EventLog
+    wall: WallTime = field(default_factory=WallTime)
+    uplink_bytes: int = 0  # of Draft messages
+    num_undelivered: int = 0
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _thread: ModelThread = field(default_factory=ModelThread)
+
+    async def serve(self) -> None:
+        """Collects and runs rounds until cancelled; then lets the running forward pass end."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._collect())
+                tasks.create_task(self._heartbeat())
+                tasks.create_task(self._rounds())
+        finally:
+            self._thread.close()
+            self.channel.close()
+
+    async def _rounds(self) -> None:
+        """The way of a round: collect, plan, forward, verify, observe, allocate, reply."""
+        while True:
+            planned = await self._next_round()
+            result = await self._thread.run(partial(self.target.run, planned))
+            verdicts = self._finish(result)
+            self._reply(verdicts)
+            self._report(planned, result, verdicts)
+
+    async def _next_round(self) -> Round:
+        """Waits until the planner has a round."""
+        started = time.perf_counter()
+        while True:
+            planning = time.perf_counter()
+            planned = self.core.plan(time.monotonic())
+            self.wall.schedule += time.perf_counter() - planning
+            if planned is not None:
+                self.wall.receive += planning - started
+                return planned
+            await self._wait(self.core.wake_at - time.monotonic())
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Until a message arrives, or the core's next moment comes."""
+        self._woken.clear()
+        try:
+            async with asyncio.timeout(max(timeout_s, 0.0005)):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+    def _finish(self, result: RoundResult) -> list[Send]:
+        self.wall.forward += result.forward_s
+        self.wall.verify += result.verify_s
+        started = time.perf_counter()
+        verdicts = self.core.finish(result.outcomes, result.forward_s + result.verify_s, time.monotonic())
+        self.wall.schedule += time.perf_counter() - started
+        return verdicts
+
+    def _reply(self, sends: Iterable[Send]) -> None:
+        """Gives messages to the channel; what cannot be delivered is asked for again by its receiver."""
+        started = time.perf_counter()
+        for send in sends:
+            try:
+                delivery = self.channel.send(send.peer_id, send.message)
+            except MessageTooLarge:
+                logger.exception("a message was too large to send; its session will ask again in vain")
+                continue
+            if delivery is not Delivery.SENT:
+                self.num_undelivered += 1
+                logger.info("a %s was not delivered: %s", type(send.message).__name__, delivery.value)
+        self.wall.send += time.perf_counter() - started
+
+    async def _collect(self) -> None:
+        """Feeds the core with what arrives, also while a round is in flight."""
+        while True:
+            for received in [await self.channel.receive(), *self.channel.receive_ready()]:
+                self._reply(self._handle(received))
+            self._woken.set()
+
+    def _handle(self, received: Received) -> list[Send]:
+        if isinstance(received.message, ProtocolError):
+            logger.warning("refused a message: %s", received.message)
+            return self.core.reject(received.peer, received.message)
+        if isinstance(received.message, Draft):
+            self.uplink_bytes += received.num_bytes
+        return self.core.receive(received.peer, received.message, time.monotonic())
+
+    async def _heartbeat(self) -> None:
+        while True:
+            self._reply(self.core.tick(time.monotonic()))
+            self._woken.set()
+            await asyncio.sleep(self.core.welcome.heartbeat_s)
+
+    def _report(self, planned: Round, result: RoundResult, sends: list[Send]) -> None:
+        """One event per round, for those who watch."""
+        if not self.events.enabled:
+            return
+        verdicts = {send.message.session_id: send.message for send in sends if isinstance(send.message, Verdict)}
+        self.events.write(
+            "round",
+            number=planned.number,
+            num_drafted=planned.num_drafted,
+            num_tokens=planned.num_tokens,
+            deferred=len(planned.deferred),
+            preempted=len(planned.preempted),
+            wall_s=vars(self.wall),
+            uplink_bytes=self.uplink_bytes,
+            sessions=[self._row(outcome, verdicts) for outcome in result.outcomes if outcome.session_id in verdicts],
+        )
+
+    def _row(self, outcome: Outcome, verdicts: dict[bytes, Verdict]) -> dict[str, object]:
+        verdict = verdicts[outcome.session_id]
+        session = self.core.sessions[outcome.session_id]
+        return {
+            "client": session.client.name,
+            "session": outcome.session_id.hex(),
+            "num_verified": verdict.num_verified,
+            "num_accepted": verdict.num_accepted,
+            "num_tokens": len(verdict.tokens),
+            "next_length": verdict.next_length,
+            "acceptance_rate": round(session.acceptance.value, 4),
+            "goodput": round(session.client.goodput.value, 4),
+        }

@@ -1,0 +1,212 @@
+"""What enters the next forward pass: plan(sessions, now, limits, pool) -> Round, or how long to wait for one.
+
+A `Round` is plain integers and bytes, so it could be broadcast to tensor-parallel ranks. Two planners differ in whom
+they wait for: `barrier` is the paper's discrete time, `continuous` never waits for a slow client longer than a small
+linger. Both pack in the same way: whoever has waited longest goes first; what does not fit goes first next time; the
+youngest session gives way when the memory is full. Knows nothing about tensors, sockets or policies.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from goodspeed.engine.pages import PagePool
+from goodspeed.errors import ConfigError
+from goodspeed.messages import Sampling, Verification
+from verify_node.sessions import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What no round may exceed."""
+
+    budget: int  # drafted tokens
+    max_round_tokens: int  # everything fed
+    linger_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One session's part of a round.
+
+    `tokens` are fed at position `start`; the last `num_drafted` of them are the draft. With `samples` the target
+    draws at the last num_drafted + 1 positions; without, this is a chunk of a prompt that goes on in a later round.
+    """
+
+    session_id: bytes
+    start: int
+    tokens: tuple[int, ...]
+    num_drafted: int
+    samples: bool
+    sampling: Sampling
+    verification: Verification = "match"
+    epoch: int = 0
+    draft_round: int | None = None
+    proposal: bytes | None = None
+
+    @property
+    def base_len(self) -> int:
+        """Position of the first token that this entry decides."""
+        return self.start + len(self.tokens) - self.num_drafted
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One forward pass: who takes part with what, and who could not."""
+
+    number: int
+    entries: tuple[Entry, ...]
+    prefilled: tuple[bytes, ...] = ()  # sessions fed a part of their prompt, or of their text after a preemption
+    verified: tuple[bytes, ...] = ()  # sessions for which the target draws
+    admitted: tuple[bytes, ...] = ()  # sessions that had no memory before
+    deferred: tuple[bytes, ...] = ()  # ready, and left for the next round
+    preempted: tuple[bytes, ...] = ()  # lost their memory; recomputed later
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(len(entry.tokens) for entry in self.entries)
+
+    @property
+    def num_drafted(self) -> int:
+        return sum(entry.num_drafted for entry in self.entries)
+
+
+class Planner(Protocol):
+    """Decides when there is a round, and what is in it."""
+
+    def ready_at(self, sessions: Sequence[Session], ready: Sequence[Session], limits: Limits) -> float:
+        """When the next round may start (seconds, the core's clock); infinity while somebody is waited for."""
+        ...
+
+
+class Continuous:
+    """Whoever is ready takes part; drafts on their way are waited for no longer than the linger."""
+
+    def ready_at(self, sessions: Sequence[Session], ready: Sequence[Session], limits: Limits) -> float:
+        if not ready:
+            return float("inf")
+        first = min(session.ready_since for session in ready)
+        if any(session.awaits_draft for session in sessions):
+            return first + limits.linger_s
+        return first
+
+
+class Barrier:
+    """Everybody who is drafting is waited for, as in the paper ("until the batch is fully assembled")."""
+
+    def ready_at(self, sessions: Sequence[Session], ready: Sequence[Session], limits: Limits) -> float:
+        if not ready or any(session.awaits_draft for session in sessions):
+            return float("inf")
+        return min(session.ready_since for session in ready)
+
+
+PLANNERS: dict[str, Callable[[], Planner]] = {"barrier": Barrier, "continuous": Continuous}
+
+
+def create(name: str) -> Planner:
+    """The planner of that name; ConfigError names the known ones."""
+    if name not in PLANNERS:
+        raise ConfigError(f"rounds {name!r} are unknown; choose one of: {', '.join(sorted(PLANNERS))}")
+    return PLANNERS[name]()
+
+
+def plan(number: int, sessions: Iterable[Session], ready: Iterable[Session], limits: Limits, pool: PagePool) -> Round:
+    """Packs the ready sessions into one round within the budget, the token limit and the memory.
+
+    Memory that a preemption needs is freed in `pool` at once; the caller resets what it knows of the preempted.
+    """
+    packing = _Packing(limits, pool, resident=[session for session in sessions if session.session_id in pool])
+    for session in sorted(ready, key=lambda session: (session.served_round, session.ready_since, session.admitted)):
+        packing.add(session)
+    return packing.round(number)
+
+
+class _Packing:
+    """A round while it is being filled."""
+
+    def __init__(self, limits: Limits, pool: PagePool, resident: list[Session]) -> None:
+        self.budget = limits.budget
+        self.tokens = limits.max_round_tokens
+        self.pool = pool
+        self.resident = sorted(resident, key=lambda session: session.admitted)
+        self.reserved = 0  # pages that the entries so far will take
+        self.entries: list[Entry] = []
+        self.members: set[bytes] = set()
+        self.admitted: list[bytes] = []
+        self.deferred: list[bytes] = []
+        self.preempted: list[bytes] = []
+
+    def add(self, session: Session) -> None:
+        """Gives the session its part of the round, or defers it."""
+        if session.session_id in self.preempted:
+            self.deferred.append(session.session_id)
+            return
+        entry = self._entry(session)
+        if entry is None or not self._reserve(session, len(entry.tokens)):
+            self.deferred.append(session.session_id)
+            return
+        self.entries.append(entry)
+        self.members.add(session.session_id)
+        self.budget -= entry.num_drafted
+        self.tokens -= len(entry.tokens)
+
+    def _entry(self, session: Session) -> Entry | None:
+        """What the session would feed, within what is left of the budget and the token limit."""
+        draft = session.draft
+        drafted = draft.tokens if draft else ()
+        fits = session.num_backlog + len(drafted) <= self.tokens
+        if fits and len(drafted) > self.budget:
+            return None
+        if not fits and (self.tokens <= 0 or session.num_backlog == 1):
+            return None
+        end = len(session.tokens) if fits else session.num_cached + min(self.tokens, session.num_backlog - 1)
+        fed = tuple(session.tokens[session.num_cached : end])
+        return Entry(
+            session_id=session.session_id,
+            start=session.num_cached,
+            tokens=fed + drafted if fits else fed,
+            num_drafted=len(drafted) if fits else 0,
+            samples=fits,
+            sampling=session.opened.sampling,
+            verification=session.opened.verification,
+            epoch=session.epoch,
+            draft_round=draft.round if draft and fits else None,
+            proposal=draft.proposal if draft and fits else None,
+        )
+
+    def _reserve(self, session: Session, num_tokens: int) -> bool:
+        """Sets pages aside; an older session may take them from the youngest one that is not in this round.
+
+        A session without memory is let in only when all that it has to be fed finds room: half a prompt would be
+        thrown away again at the next shortage.
+        """
+        admission = session.session_id not in self.pool
+        if admission:
+            num_tokens = session.num_backlog + (len(session.draft.tokens) if session.draft else 0)
+        needed = self.pool.pages_needed(session.session_id, num_tokens)
+        while self.pool.num_free - self.reserved < needed:
+            victim = next((other for other in reversed(self.resident) if other.session_id not in self.members), None)
+            if victim is None or victim.admitted <= session.admitted:
+                return False
+            self._preempt(victim)
+        self.reserved += needed
+        if admission:
+            self.admitted.append(session.session_id)
+        return True
+
+    def _preempt(self, victim: Session) -> None:
+        self.pool.free(victim.session_id)
+        self.resident.remove(victim)
+        self.preempted.append(victim.session_id)
+
+    def round(self, number: int) -> Round:
+        ids = {entry.session_id: entry for entry in self.entries}
+        return Round(
+            number=number,
+            entries=tuple(self.entries),
+            prefilled=tuple(key for key, entry in ids.items() if not entry.samples or entry.base_len - entry.start > 1),
+            verified=tuple(key for key, entry in ids.items() if entry.samples),
+            admitted=tuple(self.admitted),
+            deferred=tuple(self.deferred),
+            preempted=tuple(self.preempted),
+        )

@@ -1,0 +1,132 @@
+"""What each round teaches, and who may draft how much next: Eq. (3), Eq. (4) and Eq. (5) of the GoodSpeed paper.
+
+Observes acceptance per session and goodput per client, and asks the policy for lengths. In continuous rounds not
+everybody takes part in every round, so the budget that is handed out is steered until what arrives per round comes to
+C. Knows nothing about messages, rounds' contents or time, but for the round trips that a probe waits for.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.policies import ClientState, Policy
+from verify_node.sessions import Client, Session
+
+INITIAL_ACCEPTANCE = 0.7
+"""Optimistic, so that a new session is tried with a few tokens rather than none."""
+
+INITIAL_GOODPUT = 1.0
+"""What plain decoding gives."""
+
+SHARE_SMOOTHING = 0.1
+PROBE_ROUNDS = 20
+PROBE_ROUND_TRIPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one round showed of one session."""
+
+    session: Session
+    agreement: float  # sum of Eq. (3)'s indicators over the drafted positions
+    num_drafted: int
+    num_tokens: int  # delivered
+
+
+class Scheduler:
+    """Keeps the estimates and turns them into next draft lengths."""
+
+    def __init__(self, policy: Policy, budget: int, *, eta: float, beta: float, steer: bool) -> None:
+        self.policy = policy
+        self.budget = budget
+        self.eta = eta
+        self.beta = beta
+        self.steer = steer
+        self.clients: dict[str, Client] = {}
+
+    def client(self, name: str) -> Client:
+        """The client of that name; its estimates outlive its connections."""
+        if name not in self.clients:
+            acceptance = AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE)
+            self.clients[name] = Client(name, acceptance, GoodputEstimator(self.beta, INITIAL_GOODPUT))
+        return self.clients[name]
+
+    def session_acceptance(self, client: Client) -> AcceptanceEstimator:
+        """A new session starts from what its client's sessions have shown."""
+        return AcceptanceEstimator(self.eta, client.acceptance.value)
+
+    def observe(self, number: int, observations: Sequence[Observation]) -> None:
+        """Eq. (3) for every session, Eq. (4) once for every client, with the rounds since its last observation."""
+        tokens: dict[str, int] = defaultdict(int)
+        for seen in observations:
+            client = seen.session.client
+            tokens[client.name] += seen.num_tokens
+            if seen.num_drafted:
+                seen.session.acceptance.observe(seen.agreement, seen.num_drafted)
+                client.acceptance.observe(seen.agreement, seen.num_drafted)
+        for name, num_tokens in tokens.items():
+            client = self.clients[name]
+            client.goodput.observe(num_tokens, rounds=max(1, number - client.observed_round))
+            client.observed_round = number
+
+    def observe_shares(self, drafting: Iterable[Session], verified: frozenset[bytes]) -> None:
+        """Smooths in how many rounds each drafting session takes part."""
+        for session in drafting:
+            took_part = float(session.session_id in verified)
+            session.share += SHARE_SMOOTHING * (took_part - session.share)
+
+    def allocate(
+        self, number: int, sessions: Sequence[Session], participants: Sequence[Session], round_s: float
+    ) -> dict[bytes, int]:
+        """Next draft lengths of the participants, from Eq. (5) over all active sessions; probes come out of the budget.
+
+        sessions: every active session that has had its first token; participants: those among them to be told.
+        """
+        probes = [session for session in participants if self._is_due(session, number, round_s)]
+        states = [self._state(session) for session in sessions]
+        budget = max(0, self.handed_out(sessions) - len(probes))
+        allocated = dict(
+            zip((session.session_id for session in sessions), self.policy.allocate(states, budget), strict=True)
+        )
+        lengths = {session.session_id: allocated[session.session_id] for session in participants}
+        lengths.update({session.session_id: max(1, lengths[session.session_id]) for session in probes})
+        for session in participants:
+            self._note(session, lengths[session.session_id], number)
+        return lengths
+
+    def handed_out(self, sessions: Sequence[Session]) -> int:
+        """The budget for lengths such that the sum of share x length over drafting sessions comes to C."""
+        if not self.steer:
+            return self.budget
+        assigned = sum(session.assigned or 0 for session in sessions)
+        expected = sum(session.share * (session.assigned or 0) for session in sessions)
+        if expected <= 0:
+            return self.budget
+        return min(int(self.budget * assigned / expected), self.budget * len(sessions))
+
+    def _state(self, session: Session) -> ClientState:
+        client = session.client
+        return ClientState(
+            acceptance_rate=session.acceptance.value,
+            goodput=max(client.goodput.value, 1e-9),
+            weight=client.weight,
+            max_length=min(session.max_length, self.budget),
+            client_id=client.name,
+        )
+
+    def _is_due(self, session: Session, number: int, round_s: float) -> bool:
+        """Whether a session at length 0 has waited long enough to be tried again."""
+        if session.zero_since is None or session.max_length < 1:
+            return False
+        round_trips = PROBE_ROUND_TRIPS * session.round_trip_s / round_s if round_s > 0 else 0
+        return number - session.zero_since >= max(PROBE_ROUNDS, round_trips)
+
+    @staticmethod
+    def _note(session: Session, length: int, number: int) -> None:
+        session.assigned = length
+        session.assigned_round = number
+        if length > 0:
+            session.zero_since = None
+        elif session.zero_since is None:
+            session.zero_since = number

@@ -1,0 +1,121 @@
+"""What the verify node knows of a client, of a connected peer, and of a session.
+
+Plain data with derived properties. Knows nothing about messages' transport, tensors, or when rounds happen.
+"""
+
+from dataclasses import dataclass, field
+
+from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.messages import Draft, FinishReason, OpenSession, Verdict, digest
+
+WINDOW = 16
+"""Unacknowledged tokens after which a session that advances by itself waits for its draft node."""
+
+MAX_WINDOW = 256
+"""The most that far round trips can widen the window to."""
+
+
+@dataclass(slots=True)
+class Client:
+    """One draft node by name: the unit of fairness. Its sessions share its goodput and its weight."""
+
+    name: str
+    acceptance: AcceptanceEstimator
+    goodput: GoodputEstimator
+    weight: float = 1.0
+    observed_round: int = 0  # verify round of its last observation, or in which it became active
+
+
+@dataclass(slots=True)
+class Peer:
+    """One connected draft process."""
+
+    peer_id: bytes
+    boot_id: bytes
+    client: Client
+    draft_model: str
+    last_seen: float
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One generation: its text so far, what its draft node has of it, and what it may do next."""
+
+    opened: OpenSession
+    peer_id: bytes
+    client: Client
+    acceptance: AcceptanceEstimator
+    tokens: list[int]  # prompt and everything committed
+    admitted: int  # order of opening: the oldest is the last to be preempted
+    acked: int  # the draft node has applied everything below this position
+    limit: int  # position at which the session ends for its length
+    num_cached: int = 0  # leading tokens with keys and values in the pool
+    assigned: int | None = None  # next draft length; None until the first verdict
+    draft: Draft | None = None  # arrived, waiting for a round
+    last_round: int = -1  # of the last draft answered or dropped
+    last_verdict: Verdict | None = None
+    finish_reason: FinishReason | None = None
+    ready_since: float = 0.0
+    served_round: int = 0  # verify round that last moved it forward
+    assigned_round: int = 0  # verify round of its current assignment
+    zero_since: int | None = None  # verify round in which it was assigned length 0
+    share: float = 1.0  # smoothed share of rounds that it takes part in while drafting
+    sent_at: float = 0.0  # of the last verdict
+    round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
+    _digest: tuple[int, bytes] = field(default=(-1, b""))
+
+    @property
+    def session_id(self) -> bytes:
+        return self.opened.session_id
+
+    @property
+    def epoch(self) -> int:
+        return self.opened.epoch
+
+    @property
+    def num_backlog(self) -> int:
+        """Committed tokens that the target has not been fed; at least 1, since the newest has not."""
+        return len(self.tokens) - self.num_cached
+
+    @property
+    def finished(self) -> bool:
+        return self.finish_reason is not None
+
+    @property
+    def awaits_draft(self) -> bool:
+        return not self.finished and bool(self.assigned) and self.draft is None
+
+    @property
+    def is_drafting(self) -> bool:
+        return not self.finished and bool(self.assigned)
+
+    def is_ready(self, window: int = WINDOW) -> bool:
+        """Whether a round can move it forward now."""
+        if self.finished or self.awaits_draft:
+            return False
+        return self.draft is not None or len(self.tokens) - self.acked < window
+
+    @property
+    def max_length(self) -> int:
+        """Longest draft of which every token, and one more, can still be delivered."""
+        return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
+
+    def base_digest(self) -> bytes:
+        """Hash of prompt and committed tokens, kept until there are more."""
+        if self._digest[0] != len(self.tokens):
+            self._digest = (len(self.tokens), digest(self.tokens))
+        return self._digest[1]
+
+    def extend(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """Commits what of these tokens the session still takes, ends it where it ends, and returns what was taken."""
+        taken: list[int] = []
+        for token in tokens:
+            if token in self.opened.stop_ids:
+                self.finish_reason = "stop"
+                break
+            taken.append(token)
+            if len(self.tokens) + len(taken) >= self.limit:
+                self.finish_reason = "length"
+                break
+        self.tokens += taken
+        return tuple(taken)

@@ -1,0 +1,195 @@
+"""A round on real tensors: one packed forward pass of the target model, then each session's verification rule.
+
+Knows nothing about who the sessions are, about budgets or about messages: a `Round` of plain integers comes in, the
+tokens that each entry gets go out. Runs on the model thread.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from goodspeed import proposals
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.errors import InvalidProposal
+from goodspeed.rejection import agreement_match, agreement_ratio, verify_match, verify_ratio
+from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
+from verify_node.core import Outcome
+from verify_node.planner import Entry, Round
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """What a round came to, and where its time went."""
+
+    outcomes: list[Outcome]
+    forward_s: float
+    verify_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampling:
+    """One entry that samples, with where its logits are; `num_drafted` is 0 when its proposal was invalid."""
+
+    entry: Entry
+    first_row: int
+    num_drafted: int
+    draft_probs: Tensor | None = None  # [num_drafted, vocab]
+    invalid: str = ""
+
+    @property
+    def drafted(self) -> tuple[int, ...]:
+        return self.entry.tokens[len(self.entry.tokens) - self.entry.num_drafted :][: self.num_drafted]
+
+
+class Target:
+    """The target model with its key/value memory."""
+
+    def __init__(self, checkpoint: Checkpoint, runner: Runner) -> None:
+        self.checkpoint = checkpoint
+        self.runner = runner
+
+    @torch.inference_mode()
+    def run(self, planned: Round) -> RoundResult:
+        """One forward pass over all entries, then verification by rule; one transfer from the device for each rule."""
+        started = time.perf_counter()
+        logits = self._forward(planned)  # [num_rows, vocab]
+        forwarded = time.perf_counter()
+        outcomes = self._verify(planned, logits)
+        return RoundResult(outcomes, forwarded - started, time.perf_counter() - forwarded)
+
+    def _forward(self, planned: Round) -> Tensor:
+        chunks = [
+            Chunk(entry.session_id, entry.tokens, entry.num_drafted + 1 if entry.samples else 0)
+            for entry in planned.entries
+        ]
+        logits = self.runner.forward(chunks)
+        if logits.device.type == "cuda":
+            torch.cuda.synchronize(logits.device)  # else the forward pass would be timed as verification
+        return logits
+
+    def _verify(self, planned: Round, logits: Tensor) -> list[Outcome]:
+        samplings = self._samplings(planned)
+        match = [sampling for sampling in samplings if sampling.entry.verification == "match"]
+        ratio = [sampling for sampling in samplings if sampling.entry.verification == "ratio"]
+        outcomes: list[Outcome] = []
+        if match:
+            outcomes += self._match(match, logits)
+        if ratio:
+            outcomes += self._ratio(ratio, logits)
+        return outcomes
+
+    def _samplings(self, planned: Round) -> list[_Sampling]:
+        samplings: list[_Sampling] = []
+        first_row = 0
+        for entry in planned.entries:
+            if entry.samples:
+                samplings.append(self._sampling(entry, first_row))
+                first_row += entry.num_drafted + 1
+        return samplings
+
+    def _sampling(self, entry: Entry, first_row: int) -> _Sampling:
+        """Reads the proposal of an entry under the ratio rule; a bad one costs its session the draft, nothing else."""
+        if entry.verification == "match" or not entry.num_drafted:
+            return _Sampling(entry, first_row, entry.num_drafted)
+        drafted = entry.tokens[-entry.num_drafted :]
+        try:
+            probs = proposals.decode(entry.proposal or b"", entry.num_drafted, self.checkpoint.num_tokens, drafted)
+        except InvalidProposal as error:
+            return _Sampling(entry, first_row, 0, invalid=str(error))
+        return _Sampling(entry, first_row, entry.num_drafted, draft_probs=probs)
+
+    def _match(self, samplings: Sequence[_Sampling], logits: Tensor) -> list[Outcome]:
+        """The target's own draw at every position, then equality."""
+        rows, positions, repeats = _rows(samplings)
+        batch = SamplingBatch.of([s.entry.sampling for s in samplings], repeats, device=logits.device)
+        wanted = logits if len(rows) == len(logits) else logits[_tensor(rows, logits)]
+        drawn = choose(wanted, batch, _tensor(positions, logits), num_tokens=self.checkpoint.num_tokens)  # [num_rows]
+        columns = _columns(repeats)  # [batch, max_len + 1]: the row of each position, any row where there is none
+        target_tokens = drawn[_tensor(columns, logits)]
+        draft_tokens, num_drafted = _drafts(samplings, logits)
+        accepted, next_token = verify_match(target_tokens, draft_tokens, num_drafted)
+        agreement = agreement_match(target_tokens, draft_tokens, num_drafted)
+        return _outcomes(samplings, accepted, next_token, agreement)
+
+    def _ratio(self, samplings: Sequence[_Sampling], logits: Tensor) -> list[Outcome]:
+        """Rejection sampling against the distributions that were sent."""
+        rows, _, repeats = _rows(samplings)
+        batch = SamplingBatch.of([s.entry.sampling for s in samplings], repeats, device=logits.device)
+        probs = to_probs(logits[_tensor(rows, logits)], batch, num_tokens=self.checkpoint.num_tokens)
+        target_probs = probs[_tensor(_columns(repeats), logits)]  # [batch, max_len + 1, vocab]
+        draft_tokens, num_drafted = _drafts(samplings, logits)
+        draft_probs = torch.zeros(*draft_tokens.shape, probs.shape[-1], device=logits.device)
+        for row, sampling in enumerate(samplings):
+            if sampling.draft_probs is not None:
+                draft_probs[row, : sampling.num_drafted] = sampling.draft_probs.to(logits.device)
+        accept_noise, final_noise = _noise(samplings, draft_tokens)
+        accepted, next_token = verify_ratio(
+            target_probs, draft_tokens, draft_probs, num_drafted, accept_noise, final_noise
+        )
+        agreement = agreement_ratio(target_probs, draft_tokens, draft_probs, num_drafted)
+        return _outcomes(samplings, accepted, next_token, agreement)
+
+
+def _rows(samplings: Sequence[_Sampling]) -> tuple[list[int], list[int], list[int]]:
+    """Rows of logits that are looked at, the text position that each decides, and how many each entry has."""
+    rows: list[int] = []
+    positions: list[int] = []
+    repeats: list[int] = []
+    for sampling in samplings:
+        count = sampling.num_drafted + 1
+        rows += range(sampling.first_row, sampling.first_row + count)
+        positions += range(sampling.entry.base_len, sampling.entry.base_len + count)
+        repeats.append(count)
+    return rows, positions, repeats
+
+
+def _columns(repeats: Sequence[int]) -> list[list[int]]:
+    """Packed rows as a rectangle [batch, max(repeats)]; what stands in the padding is never looked at."""
+    widest = max(repeats)
+    columns: list[list[int]] = []
+    first = 0
+    for count in repeats:
+        columns.append([first + min(column, count - 1) for column in range(widest)])
+        first += count
+    return columns
+
+
+def _drafts(samplings: Sequence[_Sampling], like: Tensor) -> tuple[Tensor, Tensor]:
+    """draft_tokens [batch, max_len] with zeros as padding, and num_drafted [batch]."""
+    widest = max(sampling.num_drafted for sampling in samplings)
+    tokens = [list(sampling.drafted) + [0] * (widest - sampling.num_drafted) for sampling in samplings]
+    return _tensor(tokens, like).view(len(samplings), widest), _tensor([s.num_drafted for s in samplings], like)
+
+
+def _noise(samplings: Sequence[_Sampling], draft_tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """accept_noise [batch, max_len] and final_noise [batch], keyed by seed, epoch, round and position."""
+    entries = [sampling.entry for sampling in samplings]
+    seeds = _tensor([entry.sampling.seed for entry in entries], draft_tokens)
+    epochs = _tensor([entry.epoch for entry in entries], draft_tokens)
+    rounds = _tensor([entry.draft_round or 0 for entry in entries], draft_tokens)
+    bases = _tensor([entry.base_len for entry in entries], draft_tokens)
+    offsets = torch.arange(draft_tokens.shape[1], device=draft_tokens.device)
+    accept = uniform(seeds[:, None], Role.ACCEPT, epochs[:, None], rounds[:, None], bases[:, None] + offsets[None, :])
+    return accept, uniform(seeds, Role.FINAL, epochs, rounds, bases)
+
+
+def _outcomes(samplings: Sequence[_Sampling], accepted: Tensor, next_token: Tensor, agreement: Tensor) -> list[Outcome]:
+    table = torch.stack([accepted.double(), next_token.double(), agreement.double()]).tolist()  # ids are exact in fp64
+    return [
+        Outcome(
+            session_id=sampling.entry.session_id,
+            tokens=(*sampling.drafted[: int(num_accepted)], int(token)),
+            num_accepted=int(num_accepted),
+            agreement=agreed,
+            invalid=sampling.invalid,
+        )
+        for sampling, num_accepted, token, agreed in zip(samplings, *table, strict=True)
+    ]
+
+
+def _tensor(values: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=torch.int64).to(like.device, non_blocking=True)
