@@ -89,7 +89,7 @@ class DraftDaemon:
     # -- the process -----------------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Collects, drafts and watches the clock until cancelled; RefusedError or TransportError if that is hopeless."""
+        """Until cancelled; raises RefusedError or TransportError when going on is hopeless."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._collect())
