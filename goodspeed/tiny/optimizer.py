@@ -1,0 +1,63 @@
+"""How weights move: Muon for the matrices of the hidden layers, AdamW for the rest, warm-up, stable, decay.
+
+The stable phase has no end of its own, so a run can stop at any time, decay, and later go on. Knows nothing about text.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+MUON_LR, ADAM_LR = 0.02, 0.003
+
+
+class Optimizer:
+    """Both optimisers as one; its state is a flat mapping of tensors, for safetensors."""
+
+    def __init__(self, model: nn.Module) -> None:
+        named = dict(model.named_parameters())
+        is_matrix = {name: p.ndim == 2 and "embed" not in name for name, p in named.items()}
+        self.params = named
+        self.muon = torch.optim.Muon([p for n, p in named.items() if is_matrix[n]], lr=MUON_LR, weight_decay=0.01)
+        rest = [p for n, p in named.items() if not is_matrix[n]]
+        self.adam = torch.optim.AdamW(rest, lr=ADAM_LR, betas=(0.9, 0.98), weight_decay=0.0)
+
+    def step(self, scale: float) -> None:
+        """One update with the learning rates times `scale`; clears the gradients."""
+        for optimizer, rate in ((self.muon, MUON_LR), (self.adam, ADAM_LR)):
+            for group in optimizer.param_groups:
+                group["lr"] = rate * scale
+            optimizer.step()  # type: ignore[no-untyped-call]
+            optimizer.zero_grad()
+
+    def state(self) -> dict[str, Tensor]:
+        """{"parameter name/state name": tensor}"""
+        flat: dict[str, Tensor] = {}
+        for name, param in self.params.items():
+            for key, value in (self.muon.state.get(param) or self.adam.state.get(param) or {}).items():
+                flat[f"{name}/{key}"] = torch.as_tensor(value)
+        return flat
+
+    def load_state(self, flat: dict[str, Tensor]) -> None:
+        muon = {p for group in self.muon.param_groups for p in group["params"]}
+        for path, value in flat.items():
+            name, _, key = path.rpartition("/")
+            param = self.params[name]
+            (self.muon if param in muon else self.adam).state[param][key] = value
+
+
+@dataclass
+class Schedule:
+    """Where a run is between warm-up and decay; `stop` is the first step that is not taken any more."""
+
+    begin: int = 0
+    warmup: int = 50
+    decay_from: int | None = None
+    stop: int | None = None
+
+    def scale(self, step: int) -> float:
+        """Factor of the learning rate at a step: rises linearly, is 1, falls linearly towards 0."""
+        rising = min(1.0, (step - self.begin + 1) / self.warmup)
+        if self.decay_from is None or self.stop is None or step < self.decay_from:
+            return rising
+        return rising * (self.stop - step) / (self.stop - self.decay_from)
