@@ -14,7 +14,7 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.messages import VERSION, Hello
-from goodspeed.transport import connect_draft
+from goodspeed.transport import DraftChannel, connect_draft
 
 
 def assemble(config: DraftConfig) -> tuple[DraftDaemon, Checkpoint]:
@@ -26,11 +26,16 @@ def assemble(config: DraftConfig) -> tuple[DraftDaemon, Checkpoint]:
         warn_trusted_network(config.verify)
     try:
         checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
-        runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
+        return build(config, checkpoint, channel, boot_id), checkpoint
     except BaseException:
         channel.close()
         raise
+
+
+def build(config: DraftConfig, checkpoint: Checkpoint, channel: DraftChannel, boot_id: bytes) -> DraftDaemon:
+    """A draft node around a model and a channel that are already there."""
+    runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
     hello = Hello(VERSION, config.name, boot_id, checkpoint.fingerprint, config.model[:256])
     drafter = Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k)
     link = VerifyLink.begin(hello, config.verify_timeout_s, time.monotonic())
-    return DraftDaemon(drafter, channel, link, config.connect_timeout_s, config.max_sessions), checkpoint
+    return DraftDaemon(drafter, channel, link, config.connect_timeout_s, config.max_sessions)

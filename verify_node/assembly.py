@@ -13,7 +13,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.events import EventLog
 from goodspeed.messages import MAX_DRAFT, VERSION, Welcome
-from goodspeed.transport import bind_verify
+from goodspeed.transport import VerifyChannel, bind_verify
 from verify_node import planner
 from verify_node.config import VerifyConfig
 from verify_node.core import VerifyCore
@@ -24,9 +24,9 @@ from verify_node.target import Target
 
 
 def assemble(config: VerifyConfig, events: EventLog) -> VerifyDaemon:
-    """Everything but running it; raises the named errors of whatever cannot be had."""
+    """Loads the model and binds the address; raises the named errors of whatever cannot be had."""
     torch.set_num_threads(config.threads or 1)
-    policy = create_policy(config)
+    create_policy(config)  # before the model is loaded: a wrong name should not cost that
     checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
     welcome = make_welcome(config, checkpoint)
     channel = bind_verify(
@@ -34,14 +34,24 @@ def assemble(config: VerifyConfig, events: EventLog) -> VerifyDaemon:
     )
     if config.trusted_network:
         warn_trusted_network(channel.endpoint)
+    try:
+        return build(config, checkpoint, channel, welcome, events)
+    except BaseException:
+        channel.close()
+        raise
+
+
+def build(
+    config: VerifyConfig, checkpoint: Checkpoint, channel: VerifyChannel, welcome: Welcome, events: EventLog
+) -> VerifyDaemon:
+    """A verify node around a model and a channel that are already there."""
     runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
+    steer = config.rounds == "continuous"
     core = VerifyCore(
         welcome=welcome,
         limits=Limits(config.budget, config.max_round_tokens, config.linger_ms / 1000),
         planner=planner.create(config.rounds),
-        scheduler=Scheduler(
-            policy, config.budget, eta=config.eta, beta=config.beta, steer=config.rounds == "continuous"
-        ),
+        scheduler=Scheduler(create_policy(config), config.budget, eta=config.eta, beta=config.beta, steer=steer),
         pool=runner.pool,
         max_sessions=config.max_sessions,
     )
