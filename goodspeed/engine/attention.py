@@ -20,7 +20,7 @@ from goodspeed.errors import UnsupportedModelError
 
 NAME = "goodspeed_paged"  # a name with "flash" or "/" in it would be treated specially by transformers
 
-HARMLESS = frozenset({"position_ids", "cache_position", "use_cache", "output_attentions", "output_hidden_states"})
+HARMLESS = frozenset({"position_ids", "cache_position", "use_cache", "output_attentions", "output_router_logits"})
 """Keywords that models hand to their attention though it has no use for them here."""
 
 REASONS = {

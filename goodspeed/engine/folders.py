@@ -22,9 +22,9 @@ def find_folder(name: str) -> Path:
     """The folder of a checkpoint, complete with config.json and safetensors."""
     if name in models.NAMES:
         folder = models.path(name)
-    elif Path(name).is_dir():
+    elif name and Path(name).is_dir():
         folder = Path(name)
-    elif Path(name).exists():
+    elif name and Path(name).exists():
         raise CheckpointError(f"{name} is a file; give the folder that holds config.json and the weights")
     else:
         folder = _from_hub(name)

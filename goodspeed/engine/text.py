@@ -43,7 +43,7 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
         raise PromptError("the prompt is empty or not text; give at least one character")
     try:
         token_ids: list[int] = tokenizer(text)["input_ids"]
-    except UnicodeEncodeError as error:
+    except (UnicodeEncodeError, TypeError) as error:
         raise PromptError(f"the prompt is not valid Unicode ({error}); remove lone surrogates") from error
     if not token_ids:
         raise PromptError("the prompt has no tokens; give at least one character that is not ignored")

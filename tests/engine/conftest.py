@@ -17,6 +17,8 @@ from transformers import (
     Qwen3Config,
 )
 
+torch.set_num_threads(1)  # small matrices: more threads only wait for each other
+
 SMALL = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -49,10 +51,15 @@ def make_tokenizer(merges: tuple[tuple[str, str], ...] = (("t", "h"),)) -> PreTr
     return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>")
 
 
+@pytest.fixture(name="make_tokenizer")
+def make_tokenizer_fixture() -> Callable[..., PreTrainedTokenizerFast]:
+    return make_tokenizer
+
+
 def make_model(config: PreTrainedConfig, seed: int = 0) -> Any:
     """Random weights, float32, with the model's own attention."""
     torch.manual_seed(seed)
-    return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    return AutoModelForCausalLM.from_config(config).eval()
 
 
 @pytest.fixture(scope="session")

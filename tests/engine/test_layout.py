@@ -1,0 +1,103 @@
+"""How a ragged batch is laid out and grouped: cases by hand, then the law that grouping loses nothing."""
+
+import random
+
+import numpy as np
+import pytest
+
+from goodspeed.engine.layout import Layout, Limits, lay_out, plan
+
+TIGHT = Limits(max_padding=0, max_group_rows=1 << 30)
+LOOSE = Limits(max_padding=1 << 30, max_group_rows=1 << 30)
+
+
+def pages(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+def test_positions_and_slots() -> None:
+    layout = lay_out([3, 0], [2, 3], [pages(7, 2), pages(5)], page_size=4)
+    assert layout.positions.tolist() == [3, 4, 0, 1, 2]
+    assert layout.slots.tolist() == [31, 8, 20, 21, 22]
+
+
+def test_equal_chunks_share_a_group_without_padding() -> None:
+    layout = lay_out([3, 1], [2, 2], [pages(7, 2), pages(5)], page_size=4)
+    made = plan(layout, None, LOOSE)
+    assert (len(made.groups), made.padded, made.unpadded) == (1, None, None)
+    assert made.groups[0].pages.tolist() == [7, 2, 5, 5]  # filled up with the session's own page
+    assert made.groups[0].query_positions.tolist() == [[3, 4], [1, 2]]
+
+
+def test_padded_queries_repeat_the_last_one() -> None:
+    layout = lay_out([0, 0], [3, 1], [pages(1), pages(2)], page_size=4)
+    made = plan(layout, None, LOOSE)
+    assert made.padded is not None
+    assert made.unpadded is not None
+    assert made.padded.tolist() == [0, 1, 2, 3, 3, 3]
+    assert made.padded[made.unpadded].tolist() == [0, 1, 2, 3]
+    assert made.groups[0].query_positions.tolist() == [[0, 1, 2], [0, 0, 0]]
+
+
+def test_a_window_gathers_only_its_pages() -> None:
+    layout = lay_out([10], [2], [pages(9, 8, 7)], page_size=4)
+    group = plan(layout, 3, LOOSE).groups[0]  # position 10 sees 8, 9, 10
+    assert (group.pages.tolist(), group.first_positions.tolist()) == ([7], [8])
+
+
+def test_one_long_context_does_not_make_the_others_pay() -> None:
+    counts = [5] * 64
+    starts = [2000] + [100 + i % 8 for i in range(63)]
+    tables = [np.arange(-(-(s + 5) // 16)) for s in starts]
+    groups = plan(lay_out(starts, counts, tables, 16), None, Limits(1 << 10, 1 << 30)).groups
+    gathered = sum(len(group.pages) * 16 for group in groups)
+    assert len(groups) == 2
+    assert gathered < 1.15 * sum(len(table) * 16 for table in tables)
+
+
+def test_a_group_gathers_no_more_than_it_may() -> None:
+    tables = [np.arange(8)] * 10
+    groups = plan(lay_out([120] * 10, [1] * 10, tables, 16), None, Limits(1 << 30, 300)).groups
+    assert [group.num_chunks for group in groups] == [2] * 5
+
+
+@pytest.mark.parametrize("limits", [TIGHT, LOOSE, Limits(1000, 500)])
+@pytest.mark.parametrize("window", [None, 1, 5, 40])
+def test_every_query_finds_all_its_keys(limits: Limits, window: int | None) -> None:
+    rng = random.Random(1)
+    for _ in range(20):
+        layout = random_layout(rng)
+        made = plan(layout, window, limits)
+        seen = [keys for group in made.groups for keys in visible(group, window, layout.page_size)]
+        if made.unpadded is not None:
+            seen = [seen[row] for row in made.unpadded]
+        assert seen == expected(layout, window)
+
+
+def random_layout(rng: random.Random) -> Layout:
+    sessions = [(rng.randint(0, 90), rng.randint(1, 12)) for _ in range(rng.randint(1, 9))]
+    numbers = iter(rng.sample(range(1000), 1000))
+    tables = [pages(*(next(numbers) for _ in range(-(-(s + n) // 4)))) for s, n in sessions]
+    return lay_out([s for s, _ in sessions], [n for _, n in sessions], tables, page_size=4)
+
+
+def visible(group: object, window: int | None, page_size: int) -> list[list[int]]:
+    """Slots that each padded query row attends to."""
+    rows = []
+    for i in range(group.num_chunks):
+        own = group.pages.reshape(group.num_chunks, -1)[i]
+        slots = [int(page) * page_size + offset for page in own for offset in range(page_size)]
+        for query in group.query_positions[i]:
+            low = 0 if window is None else query - window + 1
+            key = enumerate(slots, start=int(group.first_positions[i]))
+            rows.append([slot for position, slot in key if low <= position <= query])
+    return rows
+
+
+def expected(layout: Layout, window: int | None) -> list[list[int]]:
+    rows = []
+    for start, count, table in zip(layout.starts, layout.counts, layout.tables, strict=True):
+        for query in range(start, start + count):
+            low = 0 if window is None else max(0, query - window + 1)
+            rows.append([int(table[p // 4]) * 4 + p % 4 for p in range(low, query + 1)])
+    return rows

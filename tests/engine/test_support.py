@@ -1,0 +1,142 @@
+"""Models that would compute a wrong answer are refused by name, with the reason; many others just work."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+from goodspeed.engine import checkpoints
+from goodspeed.engine.attention import refuse_unknown
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.errors import UnsupportedModelError
+
+COMMON: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 300,
+    "bos_token_id": None,
+    "eos_token_id": 256,
+    "pad_token_id": None,
+    "initializer_range": 0.3,
+}
+
+
+def open_runner(folder: Path) -> Runner:
+    return Runner(checkpoints.load(str(folder)), num_pages=16)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("Qwen2", {"num_key_value_heads": 2}),
+        ("Qwen2", {"num_key_value_heads": 2, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}),
+        ("Gemma", {"num_key_value_heads": 1, "head_dim": 8}),
+        ("Gemma3Text", {"num_key_value_heads": 1, "head_dim": 8, "num_hidden_layers": 6, "sliding_window": 5}),
+        ("Granite", {"num_key_value_heads": 2, "logits_scaling": 4.0}),
+        ("Olmo2", {"num_key_value_heads": 2}),
+        ("SmolLM3", {"num_key_value_heads": 2}),
+        ("Mixtral", {"num_key_value_heads": 2, "num_local_experts": 4}),
+        ("Llama", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0}}),
+    ],
+)
+def test_other_architectures(save_checkpoint: Callable[..., Path], name: str, changes: dict[str, Any]) -> None:
+    """The trial at the start compares logits with the model's own; here again beyond the window."""
+    folder = save_checkpoint(getattr(transformers, f"{name}Config")(**(COMMON | changes)))
+    runner, tokens = open_runner(folder), [(i * i) % 250 for i in range(40)]
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.inference_mode():
+        expected = model(torch.tensor([tokens]), use_cache=False).logits[0, 20:, :258]
+    runner.forward([Chunk("a", tokens[:20], 0)])
+    found = torch.cat([runner.forward([Chunk("a", tokens[i : i + 5], 5)]) for i in range(20, 40, 5)])[:, :258]
+    torch.testing.assert_close(found, expected, atol=1e-4 * max(1, expected.abs().max().item()), rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "reason"),
+    [
+        ("Gemma2", {"num_key_value_heads": 2, "head_dim": 8}, "attn_logit_softcapping.*not computed"),
+        ("GptOss", {"num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 2}, "s_aux: attention sinks"),
+        (
+            "Llama",
+            {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+            "'dynamic'.*another",
+        ),
+        (
+            "Phi3",
+            {
+                "max_position_embeddings": 64,
+                "rope_parameters": {
+                    "rope_type": "longrope",
+                    "rope_theta": 1e4,
+                    "partial_rotary_factor": 1.0,
+                    "short_factor": [1.0] * 4,
+                    "long_factor": [2.0] * 4,
+                    "original_max_position_embeddings": 32,
+                },
+            },
+            "'longrope'.*longest sequence",
+        ),
+        ("Falcon", {}, "AttentionInterface"),
+        ("Mamba", {"state_size": 4}, "linear_attention"),
+        ("Lfm2", {"num_key_value_heads": 2, "layer_types": ["conv", "full_attention"]}, "layer types \\['conv'\\]"),
+    ],
+)
+def test_refused_by_name(save_checkpoint: Callable[..., Path], name: str, changes: dict[str, Any], reason: str) -> None:
+    folder = save_checkpoint(getattr(transformers, f"{name}Config")(**(COMMON | changes)))
+    with pytest.raises(UnsupportedModelError, match=reason):
+        open_runner(folder)
+
+
+@pytest.mark.parametrize("name", ["softcap", "s_aux", "position_bias", "something_new"])
+def test_attention_arguments_that_change_the_result(name: str) -> None:
+    refuse_unknown({name: None, "position_ids": torch.zeros(1)}, attention_mask=None, dropout=0.0, is_causal=True)
+    with pytest.raises(UnsupportedModelError, match=f"{name}: "):
+        refuse_unknown({name: 1.0}, attention_mask=None, dropout=0.0, is_causal=None)
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [({"attention_mask": torch.zeros(1)}, "mask"), ({"dropout": 0.1}, "eval"), ({"is_causal": False}, "bidirectional")],
+)
+def test_masks_dropout_and_looking_ahead(given: dict[str, Any], what: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=what):
+        refuse_unknown({}, **({"attention_mask": None, "dropout": 0.0, "is_causal": None} | given))
+
+
+def test_a_model_that_mixes_tokens_outside_attention(save_checkpoint: Callable[..., Path]) -> None:
+    """Nothing in the configuration tells; the trial against the model's own logits does."""
+    checkpoint = checkpoints.load(str(save_checkpoint()))
+    norm = checkpoint.model.model.norm
+    checkpoint.model.model.norm = Shifted(norm)
+    with pytest.raises(UnsupportedModelError, match="logits differ"):
+        Runner(checkpoint, num_pages=16)
+
+
+class Shifted(nn.Module):
+    """Adds to every token the one before it."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.inner(hidden + hidden.roll(1, dims=1))
+
+
+def test_a_window_that_attention_is_not_told(save_checkpoint: Callable[..., Path]) -> None:
+    checkpoint = checkpoints.load(str(save_checkpoint("llama")))
+    checkpoint.model.config.sliding_window = 9
+    with pytest.raises(UnsupportedModelError, match="layer 0 has 9 by its configuration, and asks for None"):
+        Runner(checkpoint, num_pages=16)
+
+
+def test_the_model_alone_says_how_to_call_it(save_checkpoint: Callable[..., Path]) -> None:
+    runner = open_runner(save_checkpoint())
+    with pytest.raises(RuntimeError, match="call it through"):
+        runner.checkpoint.model(torch.zeros((1, 2), dtype=torch.int64))

@@ -1,0 +1,70 @@
+"""Fingerprints that tell tokenizers apart, and text to ids and back."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import normalizers
+
+from goodspeed.engine import checkpoints, text
+from goodspeed.errors import PromptError
+
+MakeTokenizer = Callable[..., Any]
+
+
+def test_models_padded_differently_have_one_fingerprint(save_checkpoint: Callable[..., Path]) -> None:
+    narrow, wide = (checkpoints.load(str(save_checkpoint("llama", vocab_size=size))) for size in (258, 384))
+    assert (narrow.vocab_size, wide.vocab_size) == (258, 384)
+    assert narrow.fingerprint == wide.fingerprint
+
+
+def test_a_fingerprint_survives_saving_padding_and_truncation(make_tokenizer: MakeTokenizer, tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    before = text.fingerprint(tokenizer)
+    tokenizer.backend_tokenizer.enable_padding(pad_id=0)
+    tokenizer.backend_tokenizer.enable_truncation(5)
+    assert text.fingerprint(tokenizer) == before
+    make_tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    (tmp_path / "model.safetensors").touch()
+    assert text.fingerprint(checkpoints.load_tokenizer(str(tmp_path))) == before
+
+
+def test_other_merges_tokens_or_normalisation_have_another(make_tokenizer: MakeTokenizer) -> None:
+    tokenizers = [make_tokenizer() for _ in range(4)] + [make_tokenizer((("h", "e"),)), make_tokenizer(())]
+    tokenizers[1].add_tokens(["<extra>"])
+    tokenizers[2].add_special_tokens({"additional_special_tokens": ["<extra>"]})
+    tokenizers[3].backend_tokenizer.normalizer = normalizers.Lowercase()
+    assert len({text.fingerprint(tokenizer) for tokenizer in tokenizers}) == 6
+
+
+def test_text_goes_there_and_back_byte_by_byte(make_tokenizer: MakeTokenizer) -> None:
+    tokenizer, prompt = make_tokenizer(), "the  naïve , approach !\n\t日本 "
+    token_ids = text.encode_prompt(tokenizer, prompt)
+    assert token_ids[0] == 257  # the merge "th"
+    assert text.decode(tokenizer, [*token_ids, 256]) == prompt
+    assert text.num_tokens(tokenizer) == 258
+
+
+@pytest.mark.parametrize("prompt", ["", None, 3, "\ud800"])
+def test_prompts_that_are_none(make_tokenizer: MakeTokenizer, prompt: Any) -> None:
+    with pytest.raises(PromptError):
+        text.encode_prompt(make_tokenizer(), prompt)
+
+
+def test_a_chat_goes_through_the_tokenizers_own_template(make_tokenizer: MakeTokenizer) -> None:
+    tokenizer, messages = make_tokenizer(), [{"role": "user", "content": "hi"}]
+    with pytest.raises(PromptError, match="no chat template"):
+        text.encode_chat(tokenizer, messages)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'bad' %}{{ raise_exception('no such role') }}{% endif %}"
+        "{{ m.role }}: {{ m.content }}<end>{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
+    )
+    token_ids = text.encode_chat(tokenizer, messages)
+    assert text.decode(tokenizer, token_ids) == "user: hiassistant:"
+    assert 256 in token_ids
+    with pytest.raises(PromptError, match="no such role"):
+        text.encode_chat(tokenizer, [{"role": "bad", "content": ""}])
+    with pytest.raises(PromptError, match="empty"):
+        text.encode_chat(tokenizer, [])
