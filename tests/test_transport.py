@@ -1,6 +1,7 @@
 """Real sockets on loopback, and the network in memory: who gets what, and who is told what did not arrive."""
 
 import asyncio
+import select
 import socket
 import threading
 import time
@@ -164,6 +165,7 @@ async def test_identity_is_kept_over_a_reconnect(kind: str) -> None:
         await draft.send(hello("again"))
         received = await net.verify.receive()
         assert (received.peer, received.message) == (peer, hello("again"))
+        await asyncio.sleep(0.05)  # meanwhile the old socket's descriptor is closed in the background
         assert net.verify.send(peer, verdict(3)) is Delivery.SENT
         assert await waiting == verdict(3)  # who waited before the reconnect, waits on the new connection
 
@@ -234,6 +236,24 @@ async def test_messages_cross_without_a_lost_wakeup(kind: str) -> None:
         _, _, ups, downs = await asyncio.gather(up(), down(), read_up(), read_down())
         assert ups == [ack(number) for number in range(count)]
         assert downs == [verdict(number) for number in range(count)]
+
+
+@run_async
+async def test_sending_does_not_swallow_the_signal_that_something_came() -> None:
+    async with network("sockets") as net:
+        with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"peer") as peer:
+            good = msgspec.msgpack.encode(ack(1))
+            peer.send(good)
+            await net.verify.receive()
+            waiting = asyncio.create_task(net.verify.receive())
+            for _ in range(3):
+                await asyncio.sleep(0)
+            peer.send(good)
+            descriptor = net.verify._link._descriptor  # type: ignore[attr-defined]
+            assert select.select([descriptor], [], [], TIMEOUT_S)[0]  # it came, and the event loop has not seen it
+            assert net.verify.send(b"peer", verdict(3)) is Delivery.SENT
+            assert not select.select([descriptor], [], [], 0)[0]  # nor will the descriptor tell
+            assert (await waiting).message == ack(1)
 
 
 @both_kinds
@@ -492,6 +512,19 @@ def test_beyond_loopback_is_refused_without_trust(host: str) -> None:
             attempt()
     if host != "[::]":
         connect_draft(f"tcp://{host}:5", identity=b"a", trusted_network=True).close()
+
+
+def test_a_name_is_loopback_only_if_all_its_addresses_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0)) for host in ("127.0.0.1", "192.0.2.1")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: entries)
+    with pytest.raises(ConfigError, match="--trusted-network"):
+        connect_draft("tcp://two.addresses:5", identity=b"a")
+
+
+def test_peer_names_keep_clear_of_what_zeromq_reserves() -> None:
+    names = {peer_name(identity) for identity in (b"\x00", b"\x00\x00", b"a", b"d", b"da")}
+    assert len(names) == 5
+    assert all(name[0] != 0 for name in names)
 
 
 def test_a_wildcard_is_refused_without_trust() -> None:
