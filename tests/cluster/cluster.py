@@ -1,0 +1,120 @@
+"""A verify node and draft nodes in this process, on real loopback sockets, and what the target alone would write."""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+from goodspeed.generation import generate
+
+from draft_node import assembly as draft_assembly
+from draft_node.config import DraftConfig
+from draft_node.daemon import DraftDaemon
+from draft_node.session import Deliver, Fail, Finish, Request, Statistics
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Runner
+from goodspeed.engine.text import encode_prompt
+from goodspeed.events import EventLog
+from goodspeed.messages import Sampling
+from goodspeed.tiny import prompts
+from goodspeed.transport import bind_verify, connect_draft
+from verify_node import assembly as verify_assembly
+from verify_node.config import VerifyConfig
+from verify_node.daemon import VerifyDaemon
+
+torch.set_num_threads(1)
+
+
+@cache
+def load(name: str) -> Checkpoint:
+    return checkpoints.load(name)
+
+
+def prompt_ids(index: int) -> tuple[int, ...]:
+    """Prompt of one of the eight domains."""
+    return tuple(encode_prompt(load("tiny-target").tokenizer, prompts.demo()[index % 8].prompt))
+
+
+def make_request(prompt: Sequence[int], max_tokens: int = 32, **options: Any) -> Request:
+    sampling = {key: options.pop(key) for key in ("temperature", "top_k", "top_p", "seed") if key in options}
+    return Request(
+        session_id=secrets.token_bytes(16),
+        prompt=tuple(prompt),
+        sampling=Sampling(**sampling),
+        max_tokens=max_tokens,
+        stop_ids=load("tiny-target").eos_ids,
+        **options,
+    )
+
+
+@cache
+def alone(prompt: tuple[int, ...], sampling: Sampling, max_tokens: int) -> tuple[int, ...]:
+    """What the target writes by itself with that seed."""
+    target = load("tiny-target")
+    runner = Runner(target, num_pages=64)
+    return tuple(generate(target, runner, list(prompt), sampling, max_tokens, target.eos_ids))
+
+
+@dataclass
+class Served:
+    """What a user got."""
+
+    tokens: tuple[int, ...] = ()
+    end: Finish | Fail | None = None
+    statistics: Statistics = field(default_factory=Statistics)
+
+
+@dataclass
+class Cluster:
+    """Nodes of one process; `serve` runs everybody's requests to their end and then stops the nodes."""
+
+    verify_options: dict[str, Any]
+    clients: dict[str, dict[str, Any]]  # name -> DraftConfig fields; `model` among them
+    verify: VerifyDaemon = field(init=False)
+    drafts: dict[str, DraftDaemon] = field(default_factory=dict)
+
+    def serve(self, requests: dict[str, list[Request]]) -> dict[str, list[Served]]:
+        return asyncio.run(asyncio.wait_for(self._serve(requests), timeout=120))
+
+    async def _serve(self, requests: dict[str, list[Request]]) -> dict[str, list[Served]]:
+        self._start()
+        serving = [asyncio.create_task(node.serve()) for node in (self.verify, *self.drafts.values())]
+        try:
+            users = {
+                name: asyncio.gather(*(self.use(self.drafts[name], request) for request in wanted))
+                for name, wanted in requests.items()
+            }
+            return {name: list(await served) for name, served in users.items()}
+        finally:
+            for task in serving:
+                task.cancel()
+            ended = await asyncio.gather(*serving, return_exceptions=True)
+            failures = [end for end in ended if not isinstance(end, asyncio.CancelledError | None)]
+            assert not failures, failures
+
+    def _start(self) -> None:
+        config = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", **self.verify_options)
+        target = load("tiny-target")
+        welcome = verify_assembly.make_welcome(config, target)
+        channel = bind_verify(config.bind, max_message_bytes=welcome.max_message_bytes)
+        self.verify = verify_assembly.build(config, target, channel, welcome, EventLog(enabled=False))
+        for name, options in self.clients.items():
+            draft = DraftConfig(name=name, verify=channel.endpoint, **options)
+            boot_id = secrets.token_bytes(8)
+            line = connect_draft(draft.verify, identity=boot_id)
+            self.drafts[name] = draft_assembly.build(draft, load(draft.model), line, boot_id)
+
+    @staticmethod
+    async def use(daemon: DraftDaemon, request: Request) -> Served:
+        served = Served()
+        async for item in daemon.generate(request):
+            served.statistics = daemon.session(request.session_id).statistics
+            if isinstance(item, Deliver):
+                served.tokens += item.tokens
+            else:
+                served.end = item
+        return served

@@ -1,0 +1,163 @@
+"""What users do wrong with the two daemons: a named error each, and a failed command says so by its exit status."""
+
+import json
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from draft_node import cli as draft_cli
+from goodspeed.tiny.models import path
+from tests.cluster.conftest import ProcessCluster
+from verify_node import cli as verify_cli
+
+Command = Callable[[list[str]], tuple[int, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command in this process; gives its exit status and what it said on standard error."""
+
+    def call(arguments: list[str]) -> tuple[int, str]:
+        main = {"goodspeed-verify": verify_cli.main, "goodspeed-draft": draft_cli.main}[arguments[0]]
+        monkeypatch.setattr(sys, "argv", arguments)
+        capfd.readouterr()
+        try:
+            status = main()
+        except SystemExit as exit_:  # argparse
+            status = int(exit_.code or 0)
+        return status, capfd.readouterr().err
+
+    return call
+
+
+def verify(*options: str) -> list[str]:
+    return ["goodspeed-verify", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", *options]
+
+
+def draft(endpoint: str, *options: str) -> list[str]:
+    return ["goodspeed-draft", "--model", "tiny-draft-s", "--verify", endpoint, "--name", "bad-input", *options]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--policy", "greedy"], 1, ["no policy is called 'greedy'", "fixed, gradient, random"]),
+        (["--budget", "0"], 1, ["--budget 0 is too small", "at least 1"]),
+        (["--budget", "600"], 1, ["--max-round-tokens 512", "larger than the budget"]),
+        (["--rounds", "sometimes"], 1, ["--rounds 'sometimes' is unknown", "barrier, continuous"]),
+        (["--dtype", "int8"], 1, ["--dtype 'int8' is unknown"]),
+        (["--model", "tiny-goose"], 1, ["tiny-goose", "tiny-target"]),
+        (["--device", "tpu"], 1, ["tpu"]),
+        (["--bind", "tcp://0.0.0.0:0"], 1, ["--trusted-network"]),
+        (["--bind", "localhost"], 1, ["tcp://HOST:PORT"]),
+        (["--speed", "max"], 2, ["unrecognized arguments: --speed max"]),
+        (["--eta", "1.5"], 1, ["--eta 1.5 is too large"]),
+    ],
+)
+def test_the_verify_node_refuses(arguments: list[str], status: int, said: list[str], run: Command) -> None:
+    got, error = run(verify(*arguments))
+    assert got == status
+    for words in said:
+        assert words in error
+    assert "Traceback" not in error
+
+
+def test_a_folder_that_is_no_checkpoint(tmp_path: Path, run: Command) -> None:
+    status, error = run(verify("--model", str(tmp_path)))
+    assert status == 1
+    assert str(tmp_path) in error
+    assert "config.json" in error
+
+
+def test_a_busy_port(run: Command) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        status, error = run(verify("--bind", f"tcp://127.0.0.1:{other.getsockname()[1]}"))
+    assert status == 1
+    assert "another program listens there" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--name", "no spaces"], 1, ["--name 'no spaces'"]),
+        (["--temperature", "-1"], 1, ["--temperature -1.0 is too small"]),
+        (["--top-p", "2"], 1, ["--top-p 2.0 is too large"]),
+        (["--prompts", "/no/such/file"], 1, ["/no/such/file"]),
+        (["--verify", "tcp://192.0.2.1:5555"], 1, ["--trusted-network"]),
+        (["--model", "tiny-goose"], 1, ["tiny-goose"]),
+        (["--verification", "trust"], 1, ["--verification 'trust' is unknown"]),
+    ],
+)
+def test_the_draft_node_refuses(arguments: list[str], status: int, said: list[str], run: Command) -> None:
+    got, error = run(draft("tcp://127.0.0.1:5555", *arguments))
+    assert got == status
+    for words in said:
+        assert words in error
+    assert "Traceback" not in error
+
+
+def test_an_unreachable_verify_node(tmp_path: Path, run: Command) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt": "hello"}')
+    with socket.socket() as nobody:  # bound and not listening: connections are refused
+        nobody.bind(("127.0.0.1", 0))
+        endpoint = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
+        status, error = run(draft(endpoint, "--prompts", str(prompts), "--connect-timeout-s", "0.3"))
+    assert status == 1
+    assert f"the verify node at {endpoint} has been away for 0.3 s" in error
+    assert "Traceback" not in error
+
+
+def test_a_draft_model_of_another_family(tmp_path: Path, run: Command, process_cluster: ProcessCluster) -> None:
+    """The same weights with a tokenizer in which two tokens changed places."""
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in path("tiny-draft-s").iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    vocab = tokenizer["model"]["vocab"]
+    one, two = [word for word, number in vocab.items() if number in (300, 301)]
+    vocab[one], vocab[two] = vocab[two], vocab[one]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt": "hello"}')
+    status, error = run(draft(process_cluster.endpoint, "--model", str(other), "--prompts", str(prompts)))
+    assert status == 1
+    assert "(tokenizer)" in error
+    assert "choose a draft model of the target's family" in error
+
+
+def test_bad_prompts_fail_alone(tmp_path: Path, run: Command, process_cluster: ProcessCluster) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    long = "word " * 5000
+    prompts.write_text("\n".join(json.dumps({"prompt": text, "seed": 1}) for text in ("The first", long, "The last")))
+    status, error = run(draft(process_cluster.endpoint, "--prompts", str(prompts), "--max-tokens", "8"))
+    assert status == 1
+    assert "prompt 2 failed" in error
+    assert "leave no room in the target's context of 2048" in error
+    assert "prompt 1" not in error
+    assert "prompt 3" not in error
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("not json", "line 1: not JSON"),
+        ('{"text": "hello"}', "a text `prompt` is needed"),
+        ('{"prompt": "hello", "colour": "red"}', "unknown colour"),
+        ('{"prompt": "hello", "seed": -1}', "the seed must be"),
+        ('{"prompt": ""}', "the prompt is empty"),
+        ("", "holds no prompts"),
+    ],
+)
+def test_a_bad_prompt_file(line: str, said: str, tmp_path: Path, run: Command) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(line)
+    status, error = run(draft("tcp://127.0.0.1:5555", "--prompts", str(prompts)))
+    assert status == 1
+    assert said in error

@@ -1,0 +1,165 @@
+"""The first promise, on real sockets with the embedded models: the text is the target's own, whatever happens."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from draft_node.session import Finish, Request
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.noise import Role, exponential, key
+from goodspeed.sampling import SamplingBatch, to_probs
+from goodspeed.tiny.models import path
+from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
+
+MARGIN = 1e-4
+"""Nearer than this, the target's two best choices may change places: batches of another shape round differently."""
+
+SAMPLINGS: list[dict[str, Any]] = [
+    {"temperature": 0.0},
+    {"temperature": 0.7, "top_k": 20},
+    {"temperature": 0.7, "top_k": 50, "top_p": 0.9},
+    {"temperature": 1.0},
+    {"temperature": 1.0, "top_p": 0.95},
+]
+
+
+def is_near_tie(request: Request, tokens: tuple[int, ...]) -> bool:
+    """Whether the target's two best choices after these tokens are too near for float32 to tell apart."""
+    target = load("tiny-target")
+    text = [*request.prompt, *tokens]
+    logits = Runner(target, num_pages=256).forward([Chunk("", text, 1)]).double()
+    probs = to_probs(logits, SamplingBatch.of([request.sampling]), num_tokens=target.num_tokens)
+    noise = exponential(
+        key(Role.MATCH, torch.tensor([request.sampling.seed]), torch.tensor([len(text)])), probs.shape[1]
+    )
+    scores = logits[:, : target.num_tokens] if request.sampling.temperature == 0 else (probs / noise).log()
+    best, second = scores.topk(2).values[0].tolist()
+    return best - second < MARGIN
+
+
+def check_same(request: Request, served: Served) -> int:
+    """Asserts that this is the target's own text; returns 1 for a text that parted at a near-tie, which is counted."""
+    expected = alone(request.prompt, request.sampling, request.max_tokens)
+    assert isinstance(served.end, Finish), served.end
+    if served.tokens == expected:
+        assert served.end.reason == ("length" if len(expected) == request.max_tokens else "stop")
+        return 0
+    pairs = enumerate(zip(expected, served.tokens, strict=False))
+    parted = next((i for i, (left, right) in pairs if left != right), min(len(expected), len(served.tokens)))
+    assert is_near_tie(request, expected[:parted]), f"another text from token {parted} on"
+    return 1
+
+
+def check_all(requests: dict[str, list[Request]], served: dict[str, list[Served]]) -> None:
+    num_texts = sum(len(wanted) for wanted in requests.values())
+    num_ties = sum(
+        check_same(request, got)
+        for name, wanted in requests.items()
+        for request, got in zip(wanted, served[name], strict=True)
+    )
+    assert num_ties <= num_texts // 10, f"{num_ties} of {num_texts} texts parted at near-ties: too many to believe"
+
+
+def every_sampling(first_seed: int, max_tokens: int = 32, **options: Any) -> list[Request]:
+    return [
+        make_request(prompt_ids(first_seed + i), max_tokens, seed=first_seed + i, **sampling, **options)
+        for i, sampling in enumerate(SAMPLINGS)
+    ]
+
+
+DRAFTS = {
+    "small": {"model": "tiny-draft-s"},
+    "medium": {"model": "tiny-draft-m"},
+    "target": {"model": "tiny-target", "max_draft": 5},
+    "none": {"model": "tiny-draft-s"},
+}
+
+
+@pytest.mark.parametrize(
+    "verify_options",
+    [
+        pytest.param({}, id="continuous"),
+        pytest.param({"rounds": "barrier", "policy": "fixed", "budget": 9}, id="barrier-fixed"),
+        pytest.param({"policy": "random", "budget": 40, "seed": 3}, id="random"),
+        pytest.param({"budget": 1, "max_round_tokens": 16}, id="starved"),
+        pytest.param({"kv_pages": 44}, id="preempted"),
+    ],
+)
+def test_match_gives_the_targets_own_text_for_every_draft_and_mix(verify_options: dict[str, Any]) -> None:
+    requests = {name: every_sampling(5 * i) for i, name in enumerate(DRAFTS)}
+    requests["none"] = every_sampling(15, max_draft=0)
+    cluster = Cluster(verify_options, DRAFTS)
+    check_all(requests, cluster.serve(requests))
+    assert not cluster.verify.core.refusals
+
+
+def test_greedy_text_is_that_of_plain_transformers() -> None:
+    model = AutoModelForCausalLM.from_pretrained(path("tiny-target"), dtype=torch.float32).eval()
+    requests = {name: [make_request(prompt_ids(i), 40, temperature=0.0)] for i, name in enumerate(DRAFTS)}
+    served = Cluster({}, DRAFTS).serve(requests)
+    for name, (request,) in requests.items():
+        prompt = torch.tensor([request.prompt])
+        with torch.inference_mode():
+            out = model.generate(
+                prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=40, pad_token_id=0
+            )
+        expected = [token for token in out[0, prompt.shape[1] :].tolist() if token not in request.stop_ids]
+        assert list(served[name][0].tokens) == expected
+
+
+def test_a_draft_equal_to_the_target_is_always_accepted() -> None:
+    clients = {"match": {"model": "tiny-target"}, "ratio": {"model": "tiny-target", "proposal": "dense-fp32"}}
+    requests = {
+        name: [make_request(prompt_ids(i), 32, temperature=1.0, seed=i, verification=name) for i in range(3)]
+        for name in clients
+    }
+    for served in Cluster({}, clients).serve(requests).values():
+        for got in served:
+            assert got.statistics.num_drafted > 0
+            assert got.statistics.num_accepted >= got.statistics.num_drafted - 1  # at most one float32 near-tie
+
+
+def test_ratio_sessions_do_not_disturb_match_sessions_in_the_same_rounds() -> None:
+    kinds = ("lattice", "dense-fp16", "dense-fp32")
+    clients = {kind: {"model": "tiny-draft-m", "proposal": kind} for kind in kinds}
+    requests = {
+        kind: [
+            *every_sampling(i),
+            *(make_request(prompt_ids(i + j), 24, temperature=0.7, seed=j, verification="ratio") for j in range(3)),
+        ]
+        for i, kind in enumerate(kinds)
+    }
+    served = Cluster({"budget": 16}, clients).serve(requests)
+    for kind in kinds:
+        for request, got in zip(requests[kind], served[kind], strict=True):
+            assert isinstance(got.end, Finish)
+            assert len(got.tokens) == request.max_tokens or got.end.reason == "stop"
+            if request.verification == "match":
+                check_same(request, got)
+            elif request.sampling.temperature > 0:
+                assert got.statistics.num_accepted > 0
+
+
+def test_a_reconnection_in_mid_stream_loses_and_repeats_nothing() -> None:
+    class Interrupted(Cluster):
+        """Rebuilds the draft node's socket while its sessions run, several times."""
+
+        async def _serve(self, requests: dict[str, list[Request]]) -> dict[str, list[Served]]:
+            work = asyncio.create_task(super()._serve(requests))
+            done = 0
+            while done < 4 and not work.done():
+                await asyncio.sleep(0)
+                node = self.drafts.get("small")
+                sessions = [] if node is None else [g.session for g in node._generations.values()]
+                if node and sum(len(session.committed) for session in sessions) > 12 * (done + 1):
+                    await node._obey(node.link.failed(asyncio.get_running_loop().time()))
+                    done += 1
+            assert done == 4
+            return await work
+
+    requests = {"small": every_sampling(0)}
+    cluster = Interrupted({}, {"small": DRAFTS["small"]})
+    check_all(requests, cluster.serve(requests))
