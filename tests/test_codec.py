@@ -41,6 +41,7 @@ HELLO = Hello(version=VERSION, name="edge-1", boot_id=BOOT, tokenizer="t")
 DRAFT = Draft(
     session_id=SESSION, epoch=1, round=2, base_len=3, base_digest=b"digestof", tokens=(4, 5), proposal=b"\x00\x01"
 )
+unhurried = settings(deadline=None)  # a loaded machine is no failure
 UP, DOWN = UpMessage.__args__, DownMessage.__args__
 
 
@@ -92,11 +93,13 @@ def refused(decode: Any, data: bytes, limit: int = LIMIT) -> bool:
     return True
 
 
+@unhurried
 @given(messages(UP).map(ours))
 def test_up_messages_come_back_as_they_were(message: UpMessage) -> None:
     assert decode_up(encode(message, LIMIT), LIMIT) == message
 
 
+@unhurried
 @given(messages(DOWN).map(ours))
 def test_down_messages_come_back_as_they_were(message: DownMessage) -> None:
     assert decode_down(encode(message, LIMIT), LIMIT) == message
@@ -108,13 +111,14 @@ def test_directions_are_kept_apart() -> None:
     assert refused(decode_down, encode(DRAFT, LIMIT))
 
 
+@unhurried
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused(data: bytes) -> None:
     assert refused(decode_up, data)
     assert refused(decode_down, data)
 
 
-@settings(max_examples=300)
+@settings(unhurried, max_examples=300)
 @given(messages(UP + DOWN).map(ours), st.data())
 def test_mutated_messages_decode_or_are_refused(message: Any, data: st.DataObject) -> None:
     wire = bytearray(encode(message, LIMIT))
@@ -125,6 +129,7 @@ def test_mutated_messages_decode_or_are_refused(message: Any, data: st.DataObjec
     refused(decode_down, bytes(wire))
 
 
+@unhurried
 @given(messages(UP).map(ours), st.data())
 def test_a_truncated_message_is_refused(message: Any, data: st.DataObject) -> None:
     wire = encode(message, LIMIT)
