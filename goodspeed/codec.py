@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError
+from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
 from goodspeed.messages import VERSION, DownMessage, Hello, Refusal, RefusalCode, UpMessage, Welcome
 
 MAX_MESSAGE_BYTES: Final = 64 << 20
@@ -28,10 +28,6 @@ POSITION_BYTES: Final = 64  # per drafted token: what a proposal adds around its
 
 _M = TypeVar("_M")
 _Errors: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-
-
-class WrongVersion(ProtocolError):
-    """A peer speaks another version of this protocol; nothing else it says can be understood."""
 
 
 class _AnyHello(msgspec.Struct, array_like=True, tag="hello"):

@@ -10,6 +10,7 @@
     ├── ProtocolError           bytes or a message from a peer are not acceptable
     │   ├── MalformedMessage
     │   ├── MessageTooLarge
+    │   ├── WrongVersion        a peer speaks another version of the protocol
     │   └── InvalidProposal     a draft distribution is not one
     ├── RefusedError            the peer refused, and said why
     └── TransportError          a socket cannot be bound, reached, or written to
@@ -56,6 +57,10 @@ class MalformedMessage(ProtocolError):
 
 class MessageTooLarge(ProtocolError):
     """A message beyond the size limit, in either direction."""
+
+
+class WrongVersion(ProtocolError):
+    """A peer speaks another version of this protocol; nothing else it says can be understood."""
 
 
 class InvalidProposal(ProtocolError):

@@ -7,6 +7,7 @@ for the content.
 Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`. Down: `Welcome`, `Verdict`, `Refusal`, `Heartbeat`.
 """
 
+import sys
 from array import array
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -40,7 +41,10 @@ FinishReason: TypeAlias = Literal["stop", "length"]
 
 def digest(tokens: Iterable[int]) -> bytes:
     """64-bit hash of token ids: tells a draft made on another base from one made on this."""
-    return blake2b(array("I", tokens).tobytes(), digest_size=8).digest()
+    ids = array("I", tokens)
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return blake2b(ids.tobytes(), digest_size=8).digest()
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

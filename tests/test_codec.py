@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from goodspeed.codec import (
     MAX_MESSAGE_BYTES,
-    WrongVersion,
     decode_down,
     decode_up,
     encode,
     max_message_bytes,
     refusal_for,
 )
-from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError
+from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
 from goodspeed.messages import (
     VERSION,
     Ack,

@@ -15,8 +15,7 @@ import msgspec
 import pytest
 import zmq
 
-from goodspeed.codec import WrongVersion
-from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, TransportError
+from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, TransportError, WrongVersion
 from goodspeed.messages import VERSION, Ack, Draft, Hello, Refusal, Verdict
 from goodspeed.transport import (
     Delivery,
