@@ -4,12 +4,13 @@ import argparse
 import asyncio
 import re
 
+from draft_node import standard_input
 from draft_node.config import DraftConfig
-from draft_node.prompts import read_file
 from goodspeed.command import add_common_options, run, until_signal
 from goodspeed.config import add_options, from_namespace
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog, print_json
+from goodspeed.prompts import read_file
 
 
 def main() -> int:
@@ -31,7 +32,7 @@ def serve(namespace: argparse.Namespace) -> int:
     config = from_namespace(DraftConfig, namespace)
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", config.name):
         raise ConfigError(f"--name {config.name!r} must be 1 to 64 letters, digits, dots, dashes or underscores")
-    prompts = read_file(config.prompts) if config.prompts is not None else None
+    prompts = read_file(config.prompts) if config.prompts not in (None, standard_input.NAME) else None
     # After the options are checked: importing torch takes seconds that a wrong option should not cost.
     from draft_node.assembly import assemble
     from draft_node.console import Console
@@ -40,9 +41,14 @@ def serve(namespace: argparse.Namespace) -> int:
     daemon, checkpoint = assemble(config)
     console = Console(config, checkpoint, daemon, events)
 
+    async def tell_when_connected() -> None:
+        await daemon.connected.wait()
+        events.write("connected", name=config.name, verify=config.verify)
+
     async def work() -> None:
         serving = asyncio.create_task(daemon.serve())
         asking = asyncio.create_task(console.run(prompts))
+        telling = asyncio.create_task(tell_when_connected())
         events.write("ready", name=config.name, model=config.model)
         try:
             await asyncio.wait([serving, asking], return_when=asyncio.FIRST_COMPLETED)
@@ -50,9 +56,9 @@ def serve(namespace: argparse.Namespace) -> int:
                 serving.result()
             asking.result()
         finally:
-            asking.cancel()
-            serving.cancel()
-            await asyncio.gather(serving, asking, return_exceptions=True)
+            for task in (asking, serving, telling):
+                task.cancel()
+            await asyncio.gather(asking, serving, telling, return_exceptions=True)
 
     asyncio.run(until_signal(work()))
     if namespace.json:

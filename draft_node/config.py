@@ -14,7 +14,8 @@ class DraftConfig(Settings):
     verify: str = option("tcp://127.0.0.1:5555", help="address of the verify node", metavar="tcp://HOST:PORT")
     name: str = option("draft", help="this client's name at the verify node, the unit of fairness", metavar="NAME")
     prompts: str | None = option(
-        None, help="JSONL file, a `prompt` and optionally `domain` and `seed` a line; default: lines of standard input"
+        None,
+        help="JSONL file (- is standard input): a `prompt`, optionally `domain`, `seed`; default: text lines there",
     )
     max_tokens: int = option(150, minimum=1, maximum=MAX_CONTEXT, help="most tokens generated per prompt", metavar="N")
     temperature: float = option(1.0, minimum=0.0, maximum=100.0, help="0 is greedy", metavar="T")

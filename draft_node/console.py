@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Any
 
+from draft_node import standard_input
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
-from draft_node.prompts import Prompt, from_lines
 from draft_node.session import Deliver, Fail, Finish, Request, Statistics
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import encode_prompt
 from goodspeed.errors import PromptError
 from goodspeed.events import EventLog
 from goodspeed.messages import Sampling
+from goodspeed.prompts import Prompt, parse
 from goodspeed.text_stream import TextStream
 
 
@@ -39,7 +40,7 @@ class Console:
                     tasks.create_task(self._serve(index, prompt, live=len(prompts) == 1))
             return
         index = 0
-        async for prompt in _stdin_prompts():
+        async for prompt in _stdin_prompts(jsonl=self.config.prompts == standard_input.NAME):
             await self._serve(index, prompt, live=True)
             index += 1
 
@@ -133,8 +134,10 @@ class Console:
         print(f"--- prompt {index + 1} {prompt.domain}\n{prompt.text}{text}", flush=True)
 
 
-async def _stdin_prompts() -> AsyncIterator[Prompt]:
-    """Lines of standard input as they come, without blocking the event loop."""
-    while line := await asyncio.to_thread(sys.stdin.readline):
-        for prompt in from_lines([line]):
-            yield prompt
+async def _stdin_prompts(*, jsonl: bool) -> AsyncIterator[Prompt]:
+    """Every line of standard input that is not blank, as it comes: a prompt of its own, as text or as JSON."""
+    number = 0
+    async for line in standard_input.lines():
+        number += 1
+        if line.strip():
+            yield parse(line, f"standard input, line {number}") if jsonl else Prompt(line)

@@ -1,7 +1,6 @@
 """Prompts from a JSONL file or from lines of text. Knows nothing about models or sessions."""
 
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +18,10 @@ class Prompt:
     seed: int | None = None
 
 
-def read_file(path: str) -> list[Prompt]:
+def read_file(path: str | Path) -> list[Prompt]:
     """All prompts of a JSONL file; PromptError names the line that is wrong."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8").split("\n")  # splitlines() would cut inside of JSON strings
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"cannot read the prompts in {path}: {error}") from error
     prompts = [parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
@@ -35,8 +34,8 @@ def parse(line: str, where: str) -> Prompt:
     """One line of JSON as a prompt."""
     try:
         value = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise PromptError(f"{where}: not JSON ({error.msg}); write an object with a `prompt`") from error
+    except (ValueError, RecursionError) as error:
+        raise PromptError(f"{where}: not JSON ({error}); write an object with a `prompt`") from error
     if not isinstance(value, dict) or not isinstance(value.get("prompt"), str):
         raise PromptError(f"{where}: an object with a text `prompt` is needed")
     if unknown := sorted(set(value) - KNOWN):
@@ -48,12 +47,17 @@ def parse(line: str, where: str) -> Prompt:
         raise PromptError(f"{where}: the domain must be text")
     if not value["prompt"]:
         raise PromptError(f"{where}: the prompt is empty; give at least one character")
+    _check_unicode(value["prompt"] + domain, where)
     return Prompt(value["prompt"], domain, seed)
 
 
-def from_lines(lines: Iterable[str]) -> Iterator[Prompt]:
-    """Every line that is not blank, as a prompt of its own."""
-    for line in lines:
-        text = line.rstrip("\n")
-        if text.strip():
-            yield Prompt(text)
+def to_json(prompt: Prompt) -> str:
+    """The line of JSON that `parse` reads, in ASCII."""
+    return json.dumps({"prompt": prompt.text, "domain": prompt.domain, "seed": prompt.seed})
+
+
+def _check_unicode(text: str, where: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PromptError(f"{where}: not valid Unicode ({error.reason}); remove lone surrogates") from error
