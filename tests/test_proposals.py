@@ -1,0 +1,213 @@
+"""What is sampled from is what is sent, and whatever else arrives is refused by name."""
+
+import math
+import struct
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goodspeed.errors import ConfigError, InvalidProposal
+from goodspeed.proposals import KINDS, MAX_K, decode, encode, make, position_bytes
+from goodspeed.sampling import Role, uniform
+from tests.chi_square import REJECT, fits
+
+VOCAB = 40
+
+
+def draft_probs(batch: int = 3, vocab: int = VOCAB):
+    return torch.randn(batch, vocab, generator=torch.Generator().manual_seed(batch)).mul(2).softmax(-1)
+
+
+def test_a_lattice_by_hand():
+    proposal = make(torch.tensor([[0.1, 0.0, 0.4, 0.3, 0.2]]), "lattice", k=3)
+    assert proposal.pack() == [struct.pack("<BI3H3H", 3, 3, 2, 3, 4, 65535, 49151, 32768)]
+    total = 65535 + 49151 + 32768
+    assert proposal.probs()[0].tolist() == pytest.approx([0, 0, 65535 / total, 49151 / total, 32768 / total])
+
+
+def test_dense_by_hand():
+    row = torch.tensor([[0.25, 0.75]])
+    assert make(row, "dense-fp32").pack() == [struct.pack("<BI2f", 1, 2, 0.25, 0.75)]
+    assert make(row, "dense-fp16").pack() == [struct.pack("<BI2e", 2, 2, 0.25, 0.75)]
+
+
+def test_zero_weights_do_not_travel():
+    proposal = make(torch.tensor([[1 - 1e-7, 0.0, 1e-7, 0.0]]), "lattice", k=4)
+    assert proposal.pack() == [struct.pack("<BIHH", 3, 1, 0, 65535)]
+    assert proposal.probs()[0].tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("vocab", [1, 5, VOCAB, 70_000])
+def test_decoding_gives_what_was_sampled_from(kind, vocab):
+    proposal = make(draft_probs(vocab=vocab), kind, k=16)
+    positions = proposal.pack()
+    assert max(map(len, positions)) <= position_bytes(kind, vocab, 16)
+    probs = decode(encode(positions), 3, vocab)
+    torch.testing.assert_close(probs, proposal.probs(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(probs.sum(1), torch.ones(3))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_session_joins_the_positions_it_drafted_one_by_one(kind):
+    """Three steps of a batch of two sessions, whose rows then part."""
+    steps = [make(draft_probs(2, VOCAB - step), kind) for step in range(3)]
+    packed = [step.pack() for step in steps]
+    for session in range(2):
+        probs = decode(encode([positions[session] for positions in packed]), 3, VOCAB)
+        for row, step in zip(probs, steps, strict=True):
+            expected = step.probs()[session]
+            torch.testing.assert_close(row[: len(expected)], expected, rtol=1e-6, atol=0)
+            assert not row[len(expected) :].any()  # the draft's vocabulary may be the narrower
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_follow_the_probabilities_that_are_sent(kind):
+    proposal = make(draft_probs(1), kind, k=12)
+    noise = uniform(torch.arange(40_000), Role.DRAFT, 0, 0, 0)
+    many = make(draft_probs(1).expand(40_000, -1), kind, k=12)
+    assert fits(many.sample(noise), proposal.probs()[0]) > REJECT
+
+
+def test_rounding_to_fp16_comes_first():
+    row = torch.tensor([[0.3337, 0.6663]])
+    expected = row.half().double()
+    torch.testing.assert_close(make(row, "dense-fp16").probs(), (expected / expected.sum()).float())
+    flat = make(torch.full((1, 151_936), 1 / 151_936), "dense-fp16")  # sums to 0.996
+    assert decode(encode(flat.pack()), 1, 151_936).sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_a_kind_or_a_k_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match="dense-fp32, dense-fp16, lattice"):
+        make(draft_probs(), "sparse")
+    for k in (0, -1, MAX_K + 1):
+        with pytest.raises(ConfigError, match="1 to 256"):
+            make(draft_probs(), "lattice", k=k)
+
+
+def test_an_empty_draft_has_an_empty_proposal():
+    assert decode(encode([]), 0, VOCAB, tokens=[]).shape == (0, VOCAB)
+
+
+# Refusals
+
+
+def dense(*values: float) -> bytes:
+    return struct.pack(f"<BI{len(values)}f", 1, len(values), *values)
+
+
+def lattice(ids: list[int], weights: list[int]) -> bytes:
+    return struct.pack(f"<BI{len(ids)}H{len(weights)}H", 3, len(ids), *ids, *weights)
+
+
+GOOD = dense(0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "ends after 0 of 1"),
+        (GOOD[:3], "ends after 0 of 1"),
+        (GOOD[:-1], "has 12 bytes, its 1 positions take 13"),
+        (GOOD + b"\0", "has 14 bytes"),
+        (GOOD + GOOD, "has 26 bytes"),
+        (b"\0" + GOOD[1:], "no kind 0"),
+        (b"\x05" + GOOD[1:], "no kind 5"),
+        (struct.pack("<BI", 1, 0), "0 entries, not 1 to 4"),
+        (dense(*[0.2] * 5), "5 entries, not 1 to 4"),
+        (struct.pack("<BI", 1, 0xFFFFFFFF), "4294967295 entries"),
+        (dense(math.nan, 1.0), "not a finite number"),
+        (dense(math.inf, 1.0), "not a finite number"),
+        (struct.pack("<BI2H", 2, 2, 0x7C01, 0x3C00), "not a finite number"),  # a signalling NaN
+        (dense(-0.5, 1.5), "negative"),
+        (dense(0.5, 0.4), "sum to 0.9000"),
+        (dense(0.51, 0.52), "sum to 1.0300"),
+        (dense(0.0, 0.0), "sum to 0.0000"),
+        (dense(3e38, 3e38), "sum to"),
+        (lattice([], []), "0 entries, not 1 to 4"),
+        (lattice([1, 0], [1, 1]), "not strictly increasing"),
+        (lattice([1, 1], [1, 1]), "not strictly increasing"),
+        (lattice([1, 4], [1, 1]), "token id 4 outside the vocabulary of 4"),
+        (struct.pack("<BIIH", 4, 1, 0xFFFFFFFF, 1), "token id 4294967295 outside"),
+        (lattice([1, 2], [1, 0]), "weight of zero"),
+        (lattice([0, 1, 2, 3, 4], [1] * 5), "5 entries, not 1 to 4"),
+    ],
+)
+def test_a_malformed_position_is_refused_by_name(data, says):
+    with pytest.raises(InvalidProposal, match=says):
+        decode(data, 1, 4)
+    with pytest.raises(InvalidProposal):
+        decode(GOOD + data, 2, 4)
+
+
+def test_a_refusal_names_the_position():
+    with pytest.raises(InvalidProposal, match="position 1 of the proposal: a negative"):
+        decode(GOOD + dense(-0.5, 1.5), 2, 4)
+    with pytest.raises(InvalidProposal, match="position 1 of the proposal: no kind 9"):
+        decode(GOOD + b"\x09" + GOOD[1:], 2, 4)
+
+
+def test_a_lattice_of_more_than_256_tokens_is_refused():
+    assert decode(lattice(list(range(256)), [1] * 256), 1, 1000).count_nonzero() == 256
+    with pytest.raises(InvalidProposal, match="257 entries, not 1 to 256"):
+        decode(lattice(list(range(257)), [1] * 257), 1, 1000)
+
+
+def test_a_sum_within_two_percent_is_scaled():
+    assert decode(dense(0.5, 0.49), 1, 4)[0].tolist() == pytest.approx([50 / 99, 49 / 99, 0, 0])
+
+
+def test_drafted_tokens_must_have_been_possible():
+    data = dense(0.5, 0.5) + lattice([1, 3], [1, 1])
+    assert decode(data, 2, 4, tokens=[0, 3]).shape == (2, 4)
+    for tokens, says in (
+        ([2, 3], "position 0 of the proposal: token 2 has probability zero"),
+        ([0, 2], "position 1 of the proposal: token 2 has probability zero"),
+        ([0, 4], "token id 4 outside the vocabulary"),
+        ([0, -1], "token id -1 outside the vocabulary"),
+        ([0], "1 tokens for a proposal of 2 positions"),
+    ):
+        with pytest.raises(InvalidProposal, match=says):
+            decode(data, 2, 4, tokens=tokens)
+
+
+def test_sizes_are_checked_before_anything_is_allocated():
+    with pytest.raises(InvalidProposal):
+        decode(b"", 1 << 40, 1 << 40)
+
+
+def check_refused_or_probabilities(data: bytes, num_positions: int) -> None:
+    try:
+        probs = decode(data, num_positions, VOCAB)
+    except InvalidProposal:
+        return
+    assert probs.shape == (num_positions, VOCAB)
+    assert (probs >= 0).all()
+    torch.testing.assert_close(probs.sum(1), torch.ones(num_positions))
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.binary(max_size=200), st.integers(0, 4))
+def test_any_bytes_are_refused_or_probabilities(data, num_positions):
+    check_refused_or_probabilities(data, num_positions)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.sampled_from(KINDS), st.data())
+def test_damaged_proposals_are_refused_or_probabilities(kind, data):
+    sent = bytearray(encode(make(draft_probs(2), kind, k=8).pack()))
+    for _ in range(data.draw(st.integers(1, 4))):
+        sent[data.draw(st.integers(0, len(sent) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, 3))
+    check_refused_or_probabilities(bytes(sent[: len(sent) - cut]), 2)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(st.floats(width=32), min_size=1, max_size=8), st.sampled_from(["<f4", "<f2"]))
+def test_any_floats_are_refused_or_probabilities(values, dtype):
+    with np.errstate(over="ignore"):
+        body = np.array(values, np.float32).astype(dtype).tobytes()
+    check_refused_or_probabilities(struct.pack("<BI", 1 if dtype == "<f4" else 2, len(values)) + body, 1)
