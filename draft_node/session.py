@@ -31,8 +31,12 @@ RESEND_S = 1.0
 """Silence after which the last word is repeated; doubles up to MAX_RESEND_S."""
 
 MAX_RESEND_S = 8.0
-MAX_REFUSALS = 5
-"""Refusals in a row, without a token in between, after which the session is given up."""
+PATIENCE_S = 5.0
+"""A draft model that takes longer is not waited for: an empty draft goes up, and the verify node goes on alone."""
+
+MAX_REFUSALS = 20
+"""Refusals in a row, without a token in between, after which the session is given up; on a bad line a few are no
+one's fault."""
 
 FATAL = frozenset({"prompt", "vocabulary", "unsupported", "not_owner", "malformed", "too_large"})
 IGNORED = frozenset({"stale_round", "stale_epoch", "proposal"})
@@ -204,25 +208,17 @@ class Session:
     def proposed(self, proposal: Proposed, now: float) -> list[Action]:
         """The draft model is done: send its draft, unless it was made for a base of the past."""
         expected = self.state is State.PROPOSING and (proposal.epoch, proposal.round) == (self.epoch, self.round)
-        if not expected:
-            return []
-        self._draft = Draft(
-            session_id=self.request.session_id,
-            epoch=self.epoch,
-            round=self.round,
-            base_len=len(self.tokens),
-            base_digest=digest(self.tokens),
-            tokens=proposal.tokens[: self._length],
-            proposal=proposal.proposal,
-            drafting_s=proposal.drafting_s,
-        )
-        self._enter(State.WAITING, now)
-        return [Send(self._draft)]
+        return self._send_draft(proposal, now) if expected else []
 
     def tick(self, now: float) -> list[Action]:
-        """Repeats the last word after a silence: the draft in flight byte for byte, or what is applied so far."""
-        if now < self.resend_at or self.state in (State.DONE, State.OFFLINE, State.PROPOSING):
+        """Repeats the last word after a silence: the draft in flight byte for byte, or what is applied so far.
+
+        A draft model that is not done by then is not waited for.
+        """
+        if now < self.resend_at or self.state in (State.DONE, State.OFFLINE):
             return []
+        if self.state is State.PROPOSING:
+            return self._send_draft(Proposed(self.request.session_id, self.epoch, self.round, ()), now)
         if self.state is State.POSTPONED:
             return self.connect(now)
         self._resend_s = min(2 * self._resend_s, MAX_RESEND_S)
@@ -260,7 +256,8 @@ class Session:
             self._enter(State.ADVANCING, now)
             return [Send(self._acknowledgement())]
         self.round += 1
-        self._enter(State.PROPOSING, now)
+        self.state = State.PROPOSING
+        self.resend_at = now + PATIENCE_S
         return [self._propose(verdict.next_length)]
 
     def _count(self, verdict: Verdict, num_new: int) -> None:
@@ -282,7 +279,8 @@ class Session:
         self._refused_in_a_row += 1
         if refusal.code in FATAL or self._refused_in_a_row > MAX_REFUSALS:
             self.state = State.DONE
-            return [Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}")]
+            closed = Close(self.request.session_id, self.epoch)
+            return [Send(closed), Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}")]
         return self.connect(now)
 
     # -- small things ----------------------------------------------------------------------------------------------
@@ -290,6 +288,20 @@ class Session:
     def _propose(self, length: int) -> Propose:
         self._length = length
         return Propose(self.request, self.epoch, self.round, tuple(self.tokens), length)
+
+    def _send_draft(self, proposal: Proposed, now: float) -> list[Action]:
+        self._draft = Draft(
+            session_id=self.request.session_id,
+            epoch=self.epoch,
+            round=self.round,
+            base_len=len(self.tokens),
+            base_digest=digest(self.tokens),
+            tokens=proposal.tokens[: self._length],
+            proposal=proposal.proposal,
+            drafting_s=proposal.drafting_s,
+        )
+        self._enter(State.WAITING, now)
+        return [Send(self._draft)]
 
     def _acknowledgement(self) -> Ack:
         return Ack(self.request.session_id, self.epoch, len(self.tokens))

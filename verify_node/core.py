@@ -18,7 +18,6 @@ from goodspeed.codec import refusal_for
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import ConfigError, ProtocolError
 from goodspeed.messages import (
-    VERSION,
     Ack,
     Close,
     DownMessage,
@@ -27,17 +26,27 @@ from goodspeed.messages import (
     Hello,
     OpenSession,
     Refusal,
-    RefusalCode,
     UpMessage,
     Verdict,
     Welcome,
 )
+from verify_node.checks import (
+    HELLO_FIRST,
+    NOT_OPEN,
+    Refused,
+    check_draft,
+    check_hello,
+    check_open,
+    check_session,
+    check_text,
+)
 from verify_node.planner import Entry, Limits, Planner, Round, plan
 from verify_node.scheduler import Observation, Scheduler
-from verify_node.sessions import MAX_WINDOW, WINDOW, Peer, Session
+from verify_node.sessions import MAX_WINDOW, SMOOTHING, WINDOW, Peer, Session
 
-SMOOTHING = 0.2
-"""Of round durations and round trips."""
+FORGOTTEN_S = 30.0
+"""A session that its draft node has not mentioned for so long was given up there: its Close was lost. (Draft nodes
+repeat themselves at least every 8 s; one that comes back later is told to reopen.)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,7 @@ class VerifyCore:
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before
         self._in_flight: Round | None = None
+        self._taking_part: dict[bytes, Session] = {}  # in the round in flight
         self._released: set[bytes] = set()  # sessions whose memory is freed when no round is in flight
         self._num_opened = 0
         self._heartbeat_at = 0.0
@@ -103,7 +113,7 @@ class VerifyCore:
             return self._hello(peer_id, message, now)
         peer = self.peers.get(peer_id)
         if peer is None:
-            return self._refuse(peer_id, "hello_first", "this verify node does not know you", "send Hello, then reopen")
+            return self._refuse(peer_id, HELLO_FIRST)
         peer.last_seen = now
         match message:
             case OpenSession():
@@ -124,11 +134,13 @@ class VerifyCore:
         return [Send(peer_id, refusal)]
 
     def tick(self, now: float) -> list[Send]:
-        """Drops peers whose lease ran out, with their sessions, and sends heartbeats when they are due."""
+        """Drops peers whose lease ran out, sessions that nobody wants any more, and sends heartbeats when due."""
         for peer in [peer for peer in self.peers.values() if now - peer.last_seen > self.welcome.lease_s]:
             del self.peers[peer.peer_id]
-            for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:
-                self._drop(session)
+            self._drop_sessions_of(peer)
+        forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
+        for session in [session for session in self.sessions.values() if now - session.heard_at > forgotten_s]:
+            self._drop(session)
         if now < self._heartbeat_at:
             return []
         self._heartbeat_at = now + self.welcome.heartbeat_s
@@ -157,10 +169,9 @@ class VerifyCore:
         by_session = {outcome.session_id: outcome for outcome in outcomes}
         moved: list[_Moved] = []
         for entry in done.entries:
-            session = self.sessions.get(entry.session_id)
-            if session is None or session.epoch != entry.epoch:
-                continue
-            session.served_round = done.number
+            session = self._taking_part[entry.session_id]
+            if self.sessions.get(entry.session_id) is not session:
+                continue  # closed meanwhile, or opened again
             session.ready_since = now
             if not entry.samples:
                 session.num_cached = entry.base_len
@@ -172,56 +183,34 @@ class VerifyCore:
     # -- handshake and sessions ------------------------------------------------------------------------------------
 
     def _hello(self, peer_id: bytes, hello: Hello, now: float) -> list[Send]:
-        if hello.version != VERSION:
-            what = f"protocol version {hello.version} is not {VERSION}"
-            return self._refuse(peer_id, "version", what, "run the same release of GoodSpeed on both nodes")
-        if hello.tokenizer != self.welcome.tokenizer:
-            what = f"the draft model's tokenizer {hello.tokenizer!r} is not the target's {self.welcome.tokenizer!r}"
-            return self._refuse(peer_id, "tokenizer", what, "choose a draft model of the target's family")
+        if refused := check_hello(hello, self.welcome):
+            return self._refuse(peer_id, refused)
         client = self.scheduler.client(hello.name)
+        old = self.peers.get(peer_id)
+        if old is not None and (old.client is not client or old.boot_id != hello.boot_id):
+            self._drop_sessions_of(old)  # another process, or by another name: it knows nothing of them
         self.peers[peer_id] = Peer(peer_id, hello.boot_id, client, hello.draft_model, now)
         return [Send(peer_id, self.welcome)]
 
     def _open(self, peer: Peer, message: OpenSession, now: float) -> list[Send]:
         known = self.sessions.get(message.session_id)
-        refused = self._check_open(peer, message, known)
+        num_free = self.max_sessions - len(self.sessions)
+        refused = check_open(message, peer.client, known, num_free) or check_text(
+            message, self.welcome, self.context_len
+        )
         if refused:
-            code, what, what_to_do = refused
-            return self._refuse(peer.peer_id, code, what, what_to_do, message.session_id, message.epoch)
+            return self._refuse(peer.peer_id, refused, message)
         if known is not None and known.epoch == message.epoch:
             known.peer_id = peer.peer_id
+            known.heard_at = now
             return self._resend(known, len(message.prompt) + len(message.committed))
+        if not any(other.client is peer.client and not other.finished for other in self.sessions.values()):
+            peer.client.observed_round = self.num_rounds  # it was idle: its goodput is observed from now on
         session = self._new_session(peer, message, now)
         if known is not None:
             self._replace(known, session)
-        elif not any(other.client is peer.client for other in self.sessions.values()):
-            peer.client.observed_round = self.num_rounds  # it was idle: its goodput is observed from now on
         self.sessions[message.session_id] = session
         return []
-
-    def _check_open(
-        self, peer: Peer, message: OpenSession, known: Session | None
-    ) -> tuple[RefusalCode, str, str] | None:
-        if known is not None and known.client is not peer.client:
-            return "not_owner", "this session belongs to another client", "choose random session ids"
-        if known is not None and message.epoch < known.epoch:
-            return "stale_epoch", f"epoch {message.epoch} is below {known.epoch}", "raise the epoch to reopen"
-        if known is None and len(self.sessions) >= self.max_sessions:
-            return "too_many_sessions", f"{self.max_sessions} sessions are open", "try again later"
-        if not message.prompt:
-            return "prompt", "the prompt is empty", "send at least one token"
-        num_tokens = len(message.prompt) + len(message.committed)
-        if num_tokens >= self.context_len:
-            what = f"{num_tokens} tokens leave no room in a context of {self.context_len}"
-            return "prompt", what, "shorten the prompt"
-        if len(message.committed) >= message.max_tokens:
-            return "prompt", f"{len(message.committed)} committed tokens reach max_tokens", "the session is complete"
-        if max(message.prompt + message.committed) >= self.welcome.vocab_size:
-            what = f"a token id is outside the vocabulary of {self.welcome.vocab_size}"
-            return "vocabulary", what, "encode with the target's tokenizer"
-        if message.verification not in self.welcome.verifications:
-            return "unsupported", f"verification {message.verification!r} is off here", "use another rule"
-        return None
 
     def _new_session(self, peer: Peer, message: OpenSession, now: float) -> Session:
         tokens = [*message.prompt, *message.committed]
@@ -236,14 +225,14 @@ class VerifyCore:
             acked=len(tokens),
             limit=min(len(message.prompt) + message.max_tokens, self.context_len),
             ready_since=now,
-            served_round=self.num_rounds,
-            sent_at=now,
+            heard_at=now,
         )
 
     def _replace(self, old: Session, new: Session) -> None:
         """A session opened again keeps its place, what was learned about it, and the memory that is still right."""
         new.admitted = old.admitted
         new.acceptance = old.acceptance
+        new.share, new.round_trip_s = old.share, old.round_trip_s
         if self._in_flight is not None or old.session_id in self._released:
             self._released.add(old.session_id)
             return
@@ -252,9 +241,16 @@ class VerifyCore:
 
     def _close(self, peer: Peer, message: Close) -> list[Send]:
         session = self.sessions.get(message.session_id)
-        if session is not None and session.client is peer.client and message.epoch >= session.epoch:
-            self._drop(session)
+        if session is None:
+            return []
+        if refused := check_session(session, peer.client, min(message.epoch, session.epoch)):
+            return self._refuse(peer.peer_id, refused, message)
+        self._drop(session)
         return []
+
+    def _drop_sessions_of(self, peer: Peer) -> None:
+        for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:
+            self._drop(session)
 
     def _drop(self, session: Session) -> None:
         del self.sessions[session.session_id]
@@ -262,79 +258,47 @@ class VerifyCore:
 
     # -- drafts and acknowledgements -------------------------------------------------------------------------------
 
-    def _find(self, peer: Peer, message: Draft | Ack) -> Session | list[Send]:
-        """The session that a message is about, or what to answer instead."""
-        number = message.round if isinstance(message, Draft) else None
+    def _find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Refused:
+        """The session that a message is about, or why not."""
         session = self.sessions.get(message.session_id)
-        if session is None or message.epoch > session.epoch:
-            what, todo = "this session is not open here", "reopen it with what is committed"
-            return self._refuse(peer.peer_id, "unknown_session", what, todo, message.session_id, message.epoch, number)
-        if session.client is not peer.client:
-            what, todo = "this session belongs to another client", "use your own sessions"
-            return self._refuse(peer.peer_id, "not_owner", what, todo, message.session_id, message.epoch, number)
-        if message.epoch < session.epoch:
-            what, todo = f"epoch {message.epoch} is below {session.epoch}", "drop what is left of the old epoch"
-            return self._refuse(peer.peer_id, "stale_epoch", what, todo, message.session_id, message.epoch, number)
+        if session is None:
+            return NOT_OPEN
+        if refused := check_session(session, peer.client, message.epoch):
+            return refused
         session.peer_id = peer.peer_id
+        session.heard_at = now
         return session
 
     def _draft(self, peer: Peer, draft: Draft, now: float) -> list[Send]:
-        session = self._find(peer, draft)
-        if isinstance(session, list):
-            return session
-        if draft.round == session.last_round and session.draft is None:
+        session = self._find(peer, draft, now)
+        if isinstance(session, Refused):
+            return self._refuse(peer.peer_id, session, draft)
+        if session.draft is None and draft.round == session.last_round:
             return self._resend(session, draft.base_len)
         if session.draft is not None and draft.round == session.draft.round:
             return []
-        refused = self._check_draft(session, draft)
-        if refused:
-            code, what, what_to_do = refused
-            return self._refuse(peer.peer_id, code, what, what_to_do, draft.session_id, draft.epoch, draft.round)
+        if refused := check_draft(draft, session, self.welcome.vocab_size):
+            return self._refuse(peer.peer_id, refused, draft)
         session.draft = draft
-        session.acked = draft.base_len
         session.ready_since = now
-        self._observe_round_trip(session, now - draft.drafting_s)
+        session.cannot_draft = not draft.tokens
+        session.acknowledge(draft.base_len, now - draft.drafting_s)
         return []
 
-    def _check_draft(self, session: Session, draft: Draft) -> tuple[RefusalCode, str, str] | None:
-        if draft.round <= session.last_round:
-            what = f"round {draft.round} is not above {session.last_round}"
-            return "stale_round", what, "wait for the verdict, or acknowledge what is applied"
-        if session.finished or not session.assigned or session.draft is not None:
-            return "not_assigned", "no draft is expected from this session now", "wait for a verdict with a length"
-        if len(draft.tokens) > session.assigned:
-            what = f"{len(draft.tokens)} tokens exceed the {session.assigned} assigned"
-            return "too_long", what, "propose at most next_length tokens"
-        if draft.base_len != len(session.tokens) or draft.base_digest != session.base_digest():
-            what = f"the draft was made on {draft.base_len} tokens that are not the {len(session.tokens)} committed"
-            return "wrong_base", what, "reopen the session with what is committed"
-        if any(token >= self.welcome.vocab_size for token in draft.tokens):
-            what = f"a drafted id is outside the vocabulary of {self.welcome.vocab_size}"
-            return "vocabulary", what, "mask ids beyond the tokenizer"
-        if session.opened.verification == "ratio" and draft.tokens and draft.proposal is None:
-            return (
-                "proposal",
-                "a draft under the ratio rule came without its distributions",
-                "send what was sampled from",
-            )
-        return None
-
     def _ack(self, peer: Peer, ack: Ack, now: float) -> list[Send]:
-        session = self._find(peer, ack)
-        if isinstance(session, list):
-            return session
+        session = self._find(peer, ack, now)
+        if isinstance(session, Refused):
+            return self._refuse(peer.peer_id, session, ack)
         if ack.base_len > len(session.tokens):
             what = f"{ack.base_len} tokens are more than the {len(session.tokens)} committed here"
-            return self._refuse(peer.peer_id, "wrong_base", what, "reopen the session", ack.session_id, ack.epoch)
-        if ack.base_len < session.acked or (session.finished and ack.base_len <= len(session.tokens)):
-            return self._resend(session, ack.base_len)
-        repeated = ack.base_len == session.acked and ack.base_len < len(session.tokens)
-        if not session.is_ready(self._window(session)):
-            session.ready_since = now
+            return self._refuse(peer.peer_id, Refused("wrong_base", what, "reopen the session"), ack)
         if ack.base_len > session.acked:
-            self._observe_round_trip(session, now)
-        session.acked = ack.base_len
-        return self._resend(session, ack.base_len) if repeated else []
+            if not session.is_ready(self._window(session)):
+                session.ready_since = now
+            session.acknowledge(ack.base_len, now)
+            return self._resend(session, ack.base_len) if session.finished else []
+        lacking = ack.base_len < len(session.tokens) or session.finished
+        return self._resend(session, ack.base_len) if lacking else []
 
     def _resend(self, session: Session, base_len: int) -> list[Send]:
         """Everything from base_len on in one verdict; nothing when there is none yet."""
@@ -342,11 +306,8 @@ class VerifyCore:
         first = len(session.opened.prompt)
         if last is None or not first <= base_len <= len(session.tokens):
             return []
+        session.sent.clear()  # which of the two an answer is to, cannot be told
         return [Send(session.peer_id, replace(last, base_len=base_len, tokens=tuple(session.tokens[base_len:])))]
-
-    def _observe_round_trip(self, session: Session, until: float) -> None:
-        seconds = max(0.0, until - session.sent_at)
-        session.round_trip_s += (seconds - session.round_trip_s) * (SMOOTHING if session.round_trip_s else 1.0)
 
     def _window(self, session: Session) -> int:
         """Tokens that may be on their way: 16, or two round trips' worth of rounds, at most 256."""
@@ -363,6 +324,7 @@ class VerifyCore:
             return None
         self.num_rounds = planned.number
         self._in_flight = planned
+        self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
         return planned
 
     def _free_released(self) -> None:
@@ -373,7 +335,7 @@ class VerifyCore:
         self._released.clear()
 
     def _commit(self, session: Session, entry: Entry, outcome: Outcome) -> "_Moved":
-        base_len = len(session.tokens)
+        base_len, answered = len(session.tokens), session.draft
         taken = session.extend(outcome.tokens)
         session.num_cached = entry.base_len + outcome.num_accepted
         self.pool.truncate(session.session_id, session.num_cached)
@@ -382,14 +344,19 @@ class VerifyCore:
             session.draft = None
         if session.finished:
             self.pool.free(session.session_id)
-        return _Moved(session, entry, outcome, base_len, taken)
+            session.num_cached = 0
+        return _Moved(session, entry, outcome, base_len, taken, answered)
 
     def _observe(self, done: Round, moved: list["_Moved"]) -> None:
         drafting = [session for session in self.sessions.values() if session.is_drafting]
-        self.scheduler.observe_shares(drafting, frozenset(done.verified))
+        over_budget = [key for key in done.deferred if key in self.sessions and self.sessions[key].num_cached]
+        self.scheduler.observe_shares(drafting, {*done.verified, *over_budget})
         self.scheduler.observe(
             done.number,
-            [Observation(move.session, move.outcome.agreement, move.num_verified, len(move.taken)) for move in moved],
+            [
+                Observation(move.session, move.outcome.agreement, move.entry.num_drafted, len(move.taken))
+                for move in moved
+            ],
         )
 
     def _verdicts(self, done: Round, moved: list["_Moved"], now: float) -> list[Send]:
@@ -405,32 +372,23 @@ class VerifyCore:
         for move in moved:
             session = move.session
             session.last_verdict = move.verdict(lengths.get(session.session_id, 0))
-            session.sent_at = now
+            session.sent.append((len(session.tokens), now))
             if move.outcome.invalid:
-                sends += self._refuse(
-                    session.peer_id,
-                    "proposal",
-                    move.outcome.invalid,
-                    "send exactly what was sampled from",
-                    session.session_id,
-                    session.epoch,
-                    move.entry.draft_round,
-                )
+                refused = Refused("proposal", move.outcome.invalid, "send exactly what was sampled from")
+                sends += self._refuse(session.peer_id, refused, move.answered)
             sends.append(Send(session.peer_id, session.last_verdict))
         return sends
 
     def _refuse(
-        self,
-        peer_id: bytes,
-        code: RefusalCode,
-        what: str,
-        what_to_do: str,
-        session_id: bytes | None = None,
-        epoch: int = 0,
-        number: int | None = None,
+        self, peer_id: bytes, refused: Refused, about: OpenSession | Draft | Ack | Close | None = None
     ) -> list[Send]:
-        self.refusals[code] += 1
-        return [Send(peer_id, Refusal(code, what, what_to_do, session_id, epoch, number))]
+        """Says no by name; the refusal echoes what it is about."""
+        self.refusals[refused.code] += 1
+        refusal = Refusal(refused.code, refused.what, refused.what_to_do)
+        if about is not None:
+            number = about.round if isinstance(about, Draft) else None
+            refusal = replace(refusal, session_id=about.session_id, epoch=about.epoch, round=number)
+        return [Send(peer_id, refusal)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,6 +400,7 @@ class _Moved:
     outcome: Outcome
     base_len: int
     taken: tuple[int, ...]
+    answered: Draft | None
 
     @property
     def num_verified(self) -> int:

@@ -116,7 +116,7 @@ def plan(number: int, sessions: Iterable[Session], ready: Iterable[Session], lim
     Memory that a preemption needs is freed in `pool` at once; the caller resets what it knows of the preempted.
     """
     packing = _Packing(limits, pool, resident=[session for session in sessions if session.session_id in pool])
-    for session in sorted(ready, key=lambda session: (session.served_round, session.ready_since, session.admitted)):
+    for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
         packing.add(session)
     return packing.round(number)
 
@@ -127,6 +127,7 @@ class _Packing:
     def __init__(self, limits: Limits, pool: PagePool, resident: list[Session]) -> None:
         self.budget = limits.budget
         self.tokens = limits.max_round_tokens
+        self.prefill = limits.max_round_tokens // 2  # the rest is for those who only need a token or a draft verified
         self.pool = pool
         self.resident = sorted(resident, key=lambda session: session.admitted)
         self.reserved = 0  # pages that the entries so far will take
@@ -149,33 +150,19 @@ class _Packing:
         self.members.add(session.session_id)
         self.budget -= entry.num_drafted
         self.tokens -= len(entry.tokens)
+        self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
 
     def _entry(self, session: Session) -> Entry | None:
-        """What the session would feed, within what is left of the budget and the token limit."""
-        draft = session.draft
-        drafted = draft.tokens if draft else ()
-        fits = session.num_backlog + len(drafted) <= self.tokens
-        if fits and len(drafted) > self.budget:
-            return None
-        if not fits and (self.tokens <= 0 or session.num_backlog == 1):
-            return None
-        end = len(session.tokens) if fits else session.num_cached + min(self.tokens, session.num_backlog - 1)
-        fed = tuple(session.tokens[session.num_cached : end])
-        return Entry(
-            session_id=session.session_id,
-            start=session.num_cached,
-            tokens=fed + drafted if fits else fed,
-            num_drafted=len(drafted) if fits else 0,
-            samples=fits,
-            sampling=session.opened.sampling,
-            verification=session.opened.verification,
-            epoch=session.epoch,
-            draft_round=draft.round if draft and fits else None,
-            proposal=draft.proposal if draft and fits else None,
-        )
+        """What the session would feed: all of it, or else a chunk of what comes before its newest token."""
+        prefill = session.num_backlog - 1
+        num_drafted = len(session.draft.tokens) if session.draft else 0
+        if prefill <= self.prefill and num_drafted <= self.budget and prefill + 1 + num_drafted <= self.tokens:
+            return _whole(session)
+        num_tokens = min(prefill, self.prefill, self.tokens)
+        return _chunk(session, num_tokens) if num_tokens > 0 else None
 
     def _reserve(self, session: Session, num_tokens: int) -> bool:
-        """Sets pages aside; an older session may take them from the youngest one that is not in this round.
+        """Sets pages aside; an older session may take them from the youngest ones that are not in this round.
 
         A session without memory is let in only when all that it has to be fed finds room: half a prompt would be
         thrown away again at the next shortage.
@@ -184,15 +171,26 @@ class _Packing:
         if admission:
             num_tokens = session.num_backlog + (len(session.draft.tokens) if session.draft else 0)
         needed = self.pool.pages_needed(session.session_id, num_tokens)
-        while self.pool.num_free - self.reserved < needed:
-            victim = next((other for other in reversed(self.resident) if other.session_id not in self.members), None)
-            if victim is None or victim.admitted <= session.admitted:
-                return False
+        victims = self._victims(session, needed - (self.pool.num_free - self.reserved))
+        if victims is None:
+            return False
+        for victim in victims:
             self._preempt(victim)
         self.reserved += needed
         if admission:
             self.admitted.append(session.session_id)
         return True
+
+    def _victims(self, session: Session, num_pages: int) -> list[Session] | None:
+        """The youngest sessions that have to give way for so many pages; None when all that may do not suffice."""
+        victims: list[Session] = []
+        for other in reversed(self.resident):
+            if num_pages <= 0 or other.admitted <= session.admitted:
+                break
+            if other.session_id not in self.members:
+                victims.append(other)
+                num_pages -= len(self.pool.table(other.session_id))
+        return victims if num_pages <= 0 else None
 
     def _preempt(self, victim: Session) -> None:
         self.pool.free(victim.session_id)
@@ -210,3 +208,35 @@ class _Packing:
             deferred=tuple(self.deferred),
             preempted=tuple(self.preempted),
         )
+
+
+def _whole(session: Session) -> Entry:
+    """Everything that the session has not been fed, with its draft."""
+    draft = session.draft
+    drafted = draft.tokens if draft else ()
+    return Entry(
+        session_id=session.session_id,
+        start=session.num_cached,
+        tokens=(*session.tokens[session.num_cached :], *drafted),
+        num_drafted=len(drafted),
+        samples=True,
+        sampling=session.opened.sampling,
+        verification=session.opened.verification,
+        epoch=session.epoch,
+        draft_round=draft.round if draft else None,
+        proposal=draft.proposal if draft else None,
+    )
+
+
+def _chunk(session: Session, num_tokens: int) -> Entry:
+    """The next tokens of a text that goes on in a later round."""
+    return Entry(
+        session_id=session.session_id,
+        start=session.num_cached,
+        tokens=tuple(session.tokens[session.num_cached : session.num_cached + num_tokens]),
+        num_drafted=0,
+        samples=False,
+        sampling=session.opened.sampling,
+        verification=session.opened.verification,
+        epoch=session.epoch,
+    )

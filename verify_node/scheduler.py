@@ -6,7 +6,7 @@ C. Knows nothing about messages, rounds' contents or time, but for the round tri
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
@@ -70,10 +70,14 @@ class Scheduler:
             client.goodput.observe(num_tokens, rounds=max(1, number - client.observed_round))
             client.observed_round = number
 
-    def observe_shares(self, drafting: Iterable[Session], verified: frozenset[bytes]) -> None:
-        """Smooths in how many rounds each drafting session takes part."""
+    def observe_shares(self, drafting: Iterable[Session], present: Container[bytes]) -> None:
+        """Smooths in how many rounds each drafting session takes part.
+
+        `present`: whose draft was there, also where the budget did not reach; else more would be handed out because
+        too much was.
+        """
         for session in drafting:
-            took_part = float(session.session_id in verified)
+            took_part = float(session.session_id in present)
             session.share += SHARE_SMOOTHING * (took_part - session.share)
 
     def allocate(
@@ -83,11 +87,17 @@ class Scheduler:
 
         sessions: every active session that has had its first token; participants: those among them to be told.
         """
-        probes = [session for session in participants if self._is_due(session, number, round_s)]
+        budget = self.handed_out(sessions)
+        probes = [session for session in participants if self._is_due(session, number, round_s)][:budget]
+        for session in probes:
+            session.cannot_draft = False
         states = [self._state(session) for session in sessions]
-        budget = max(0, self.handed_out(sessions) - len(probes))
         allocated = dict(
-            zip((session.session_id for session in sessions), self.policy.allocate(states, budget), strict=True)
+            zip(
+                (session.session_id for session in sessions),
+                self.policy.allocate(states, budget - len(probes)),
+                strict=True,
+            )
         )
         lengths = {session.session_id: allocated[session.session_id] for session in participants}
         lengths.update({session.session_id: max(1, lengths[session.session_id]) for session in probes})
@@ -111,7 +121,7 @@ class Scheduler:
             acceptance_rate=session.acceptance.value,
             goodput=max(client.goodput.value, 1e-9),
             weight=client.weight,
-            max_length=min(session.max_length, self.budget),
+            max_length=0 if session.cannot_draft else min(session.max_length, self.budget),
             client_id=client.name,
         )
 
@@ -125,7 +135,6 @@ class Scheduler:
     @staticmethod
     def _note(session: Session, length: int, number: int) -> None:
         session.assigned = length
-        session.assigned_round = number
         if length > 0:
             session.zero_since = None
         elif session.zero_since is None:

@@ -3,6 +3,7 @@
 Plain data with derived properties. Knows nothing about messages' transport, tensors, or when rounds happen.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
@@ -13,6 +14,9 @@ WINDOW = 16
 
 MAX_WINDOW = 256
 """The most that far round trips can widen the window to."""
+
+SMOOTHING = 0.2
+"""Of round trips, and of the durations of rounds."""
 
 
 @dataclass(slots=True)
@@ -56,12 +60,12 @@ class Session:
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
     ready_since: float = 0.0
-    served_round: int = 0  # verify round that last moved it forward
-    assigned_round: int = 0  # verify round of its current assignment
+    heard_at: float = 0.0  # last time that its draft node mentioned it
     zero_since: int | None = None  # verify round in which it was assigned length 0
+    cannot_draft: bool = False  # its last draft was empty: nothing is assigned until the next probe
     share: float = 1.0  # smoothed share of rounds that it takes part in while drafting
-    sent_at: float = 0.0  # of the last verdict
     round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
+    sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     _digest: tuple[int, bytes] = field(default=(-1, b""))
 
     @property
@@ -105,6 +109,16 @@ class Session:
         if self._digest[0] != len(self.tokens):
             self._digest = (len(self.tokens), digest(self.tokens))
         return self._digest[1]
+
+    def acknowledge(self, base_len: int, at: float) -> None:
+        """Everything below base_len is applied; the newest verdict that ends there tells the round trip."""
+        self.acked = base_len
+        sent_at = None
+        while self.sent and self.sent[0][0] <= base_len:
+            sent_at = self.sent.popleft()[1]
+        if sent_at is not None:
+            seconds = max(0.0, at - sent_at)
+            self.round_trip_s += (seconds - self.round_trip_s) * (SMOOTHING if self.round_trip_s else 1.0)
 
     def extend(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
         """Commits what of these tokens the session still takes, ends it where it ends, and returns what was taken."""

@@ -1,0 +1,94 @@
+"""What the verify node does not take from a draft node, and why: each check gives a `Refused`, or None.
+
+Knows nothing about what happens to a message that passes, and changes nothing.
+"""
+
+from dataclasses import dataclass
+
+from goodspeed.messages import VERSION, Draft, Hello, OpenSession, RefusalCode, Welcome
+from verify_node.sessions import Client, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why, by name; what was wrong; what to do about it."""
+
+    code: RefusalCode
+    what: str
+    what_to_do: str
+
+
+HELLO_FIRST = Refused("hello_first", "this verify node does not know you", "send Hello, then reopen")
+NOT_OWNER = Refused("not_owner", "this session belongs to another client", "use your own sessions, with random ids")
+NOT_OPEN = Refused("unknown_session", "this session is not open here", "reopen it with what is committed")
+
+
+def check_hello(hello: Hello, welcome: Welcome) -> Refused | None:
+    if hello.version != VERSION:
+        what = f"protocol version {hello.version} is not {VERSION}"
+        return Refused("version", what, "run the same release of GoodSpeed on both nodes")
+    if hello.tokenizer != welcome.tokenizer:
+        what = f"the draft model's tokenizer {hello.tokenizer!r} is not the target's {welcome.tokenizer!r}"
+        return Refused("tokenizer", what, "choose a draft model of the target's family")
+    return None
+
+
+def check_open(opened: OpenSession, client: Client, known: Session | None, num_free: int) -> Refused | None:
+    """Whether this client may open this session (again); `known` is what is open by its id."""
+    if known is None and num_free <= 0:
+        return Refused("too_many_sessions", "no more sessions can be open here at once", "try again later")
+    if known is not None and known.client is not client:
+        return NOT_OWNER
+    if known is not None and opened.epoch < known.epoch:
+        return Refused("stale_epoch", f"epoch {opened.epoch} is below {known.epoch}", "raise the epoch to reopen")
+    return None
+
+
+def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Refused | None:
+    """Whether the target can go on from this text as it is asked to."""
+    if not opened.prompt:
+        return Refused("prompt", "the prompt is empty", "send at least one token")
+    num_tokens = len(opened.prompt) + len(opened.committed)
+    if num_tokens >= context_len:
+        what = f"{num_tokens} tokens leave no room in a context of {context_len}"
+        return Refused("prompt", what, "shorten the prompt")
+    if len(opened.committed) >= opened.max_tokens:
+        what = f"{len(opened.committed)} committed tokens reach max_tokens"
+        return Refused("prompt", what, "the session is complete")
+    if max(opened.prompt + opened.committed) >= welcome.vocab_size:
+        what = f"a token id is outside the vocabulary of {welcome.vocab_size}"
+        return Refused("vocabulary", what, "encode with the target's tokenizer")
+    if opened.verification not in welcome.verifications:
+        return Refused("unsupported", f"verification {opened.verification!r} is off here", "use another rule")
+    return None
+
+
+def check_session(session: Session, client: Client, epoch: int) -> Refused | None:
+    """Whether a message of this client and epoch is about this session as it is open here."""
+    if session.client is not client:
+        return NOT_OWNER
+    if epoch > session.epoch:
+        return NOT_OPEN
+    if epoch < session.epoch:
+        return Refused("stale_epoch", f"epoch {epoch} is below {session.epoch}", "drop what is left of the old epoch")
+    return None
+
+
+def check_draft(draft: Draft, session: Session, vocab_size: int) -> Refused | None:
+    """Whether a draft is the one that the session was assigned; its distributions are the target's to check."""
+    if draft.round <= session.last_round:
+        what = f"round {draft.round} is not above {session.last_round}"
+        return Refused("stale_round", what, "wait for the verdict, or acknowledge what is applied")
+    if session.finished or not session.assigned or session.draft is not None:
+        what = "no draft is expected from this session now"
+        return Refused("not_assigned", what, "wait for a verdict with a length")
+    if len(draft.tokens) > session.assigned:
+        what = f"{len(draft.tokens)} tokens exceed the {session.assigned} assigned"
+        return Refused("too_long", what, "propose at most next_length tokens")
+    if draft.base_len != len(session.tokens) or draft.base_digest != session.base_digest():
+        what = f"the draft was made on {draft.base_len} tokens that are not the {len(session.tokens)} committed"
+        return Refused("wrong_base", what, "reopen the session with what is committed")
+    if any(token >= vocab_size for token in draft.tokens):
+        what = f"a drafted id is outside the vocabulary of {vocab_size}"
+        return Refused("vocabulary", what, "mask ids beyond the tokenizer")
+    return None
