@@ -13,7 +13,8 @@
     │   ├── WrongVersion        a peer speaks another version of the protocol
     │   └── InvalidProposal     a draft distribution is not one
     ├── RefusedError            the peer refused, and said why
-    └── TransportError          a socket cannot be bound, reached, or written to
+    ├── TransportError          a socket cannot be bound, reached, or written to
+    └── ProcessError            a process that we started ended too early, or never got ready
 
 Each message says what was wrong and what to do. Our own broken invariants are not here: they are bugs.
 """
@@ -79,3 +80,7 @@ class RefusedError(GoodSpeedError):
 
 class TransportError(GoodSpeedError):
     """A socket cannot be bound, connected, or written to."""
+
+
+class ProcessError(GoodSpeedError):
+    """A process that we started ended too early, or never got ready."""

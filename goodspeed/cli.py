@@ -1,0 +1,49 @@
+"""`goodspeed`: the demo, one model alone, the embedded models. Each subcommand is a file in `subcommands/`.
+
+Starts light: nothing here imports torch before a subcommand has its options and needs it.
+"""
+
+import argparse
+from typing import Protocol
+
+from goodspeed import __version__, command
+from goodspeed.subcommands import demo, generate, models
+
+
+class Subcommand(Protocol):
+    """What a file of `subcommands/` provides; its docstring is the description."""
+
+    __doc__: str | None
+
+    @property
+    def NAME(self) -> str: ...  # noqa: N802 (a constant of a module)
+
+    @property
+    def HELP(self) -> str: ...  # noqa: N802
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, namespace: argparse.Namespace) -> int:
+        """Does it, and gives the exit status; a GoodSpeedError becomes one line on standard error."""
+        ...
+
+
+SUBCOMMANDS: tuple[Subcommand, ...] = (demo, generate, models)
+
+
+def main() -> int:
+    return command.run("goodspeed", build_parser(), lambda namespace: int(namespace.body(namespace)))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="goodspeed",
+        description="Fair, lossless speculative decoding between draft nodes at the edge and one verify node.",
+    )
+    parser.add_argument("--version", action="version", version=f"goodspeed {__version__}")
+    chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for subcommand in SUBCOMMANDS:
+        added = chosen.add_parser(subcommand.NAME, help=subcommand.HELP, description=subcommand.__doc__)
+        subcommand.add_arguments(added)
+        added.set_defaults(body=subcommand.run)
+    return parser

@@ -1,0 +1,55 @@
+"""The command lines of the two nodes. Knows nothing about running them."""
+
+import os
+import sys
+from pathlib import Path
+
+import goodspeed
+from goodspeed.demo.options import Client, DemoConfig
+
+ROOT = Path(goodspeed.__file__).parents[1]
+"""Where our packages are; the nodes' are beside them."""
+
+
+def verify_command(config: DemoConfig, log_level: str) -> list[str]:
+    """A port that is free is chosen by the node itself: it tells it when it is ready."""
+    options = {
+        "--model": config.model,
+        "--bind": "tcp://127.0.0.1:0",
+        "--policy": config.policy,
+        "--cost": config.cost,
+        "--rounds": config.rounds,
+        "--budget": config.budget,
+        "--linger-ms": config.linger_ms,
+        "--seed": config.seed,
+        "--max-sessions": max(1024, config.clients),
+    }
+    return _command("verify_node", options, log_level)
+
+
+def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: str) -> list[str]:
+    """The prompt is not on the command line: it is given when everybody is ready."""
+    options = {
+        "--model": client.draft_model,
+        "--verify": endpoint,
+        "--name": client.name,
+        "--prompts": "-",
+        "--max-tokens": config.max_tokens,
+        "--temperature": config.temperature,
+        "--top-k": config.top_k,
+        "--top-p": config.top_p,
+        "--verification": config.verification,
+        "--proposal": config.proposal,
+    }
+    return _command("draft_node", options, log_level)
+
+
+def environment() -> dict[str, str]:
+    """Ours, with one thread for each process, UTF-8 in their pipes, and our packages where they find them."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1", "PYTHONPATH": path}
+
+
+def _command(module: str, options: dict[str, object], log_level: str) -> list[str]:
+    words = [f"{name}={value}" for name, value in options.items()]
+    return [sys.executable, "-m", module, *words, "--json", f"--log-level={log_level}"]

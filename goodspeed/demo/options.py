@@ -1,0 +1,94 @@
+"""What a demo is asked for, and who takes part in it: one client for each draft node, with its model and its prompt."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from goodspeed import policies, prompts
+from goodspeed.config import Settings, option
+from goodspeed.errors import ConfigError, UnknownPolicyError
+from goodspeed.messages import MAX_CONTEXT
+from goodspeed.prompts import Prompt
+from goodspeed.tiny.prompts import PATH as HELD_OUT
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoConfig(Settings):
+    """See `goodspeed demo --help`."""
+
+    clients: int = option(8, minimum=1, help="draft nodes", metavar="N")
+    model: str = option("tiny-target", help="target model: an embedded name, a local folder, or a hub name")
+    draft_models: str = option(
+        "tiny-draft-s,tiny-draft-m", help="draft models, dealt out to the clients in turn", metavar="NAME,NAME"
+    )
+    policy: str = option("gradient", help="who may draft how much: gradient (GoodSpeed, Eq. 5), fixed, random")
+    cost: str = option("none", choices=("none",), help="what a round's time costs the policy; none is plain Eq. (5)")
+    rounds: str = option("continuous", choices=("barrier", "continuous"), help="wait for everybody, or for nobody long")
+    verification: str = option("match", choices=("match", "ratio"), help="how drafts are verified")
+    proposal: str = option(
+        "lattice", choices=("lattice", "dense-fp16", "dense-fp32"), help="ratio: what is sent of the distributions"
+    )
+    budget: int = option(24, minimum=1, maximum=1 << 30, help="C: drafted tokens verified in a round", metavar="N")
+    linger_ms: float = option(2.0, minimum=0.0, help="continuous rounds: longest wait for a draft that is on its way")
+    max_tokens: int = option(150, minimum=1, maximum=MAX_CONTEXT, help="most tokens generated per client", metavar="N")
+    temperature: float = option(1.0, minimum=0.0, maximum=100.0, help="0 is greedy", metavar="T")
+    top_k: int = option(0, minimum=0, maximum=(1 << 31) - 1, help="sample among the K likeliest; 0 is off", metavar="K")
+    top_p: float = option(1.0, minimum=1e-6, maximum=1.0, help="sample among the likeliest that make P", metavar="P")
+    seed: int = option(0, minimum=0, maximum=(1 << 63) - 1, help="seed of prompts that bring none", metavar="N")
+    prompts: str | None = option(
+        None, help="JSONL, a `prompt` and optionally `domain` and `seed` a line; default: one of each domain"
+    )
+    png: str = option("goodspeed-demo.png", help="picture of goodput and utility over rounds", metavar="PATH")
+
+    def check(self) -> None:
+        """Finds out before anything is started what would fail at the end."""
+        if self.policy not in policies.names():
+            raise UnknownPolicyError(
+                f"no policy is called {self.policy!r}; choose one of: {', '.join(policies.names())}"
+            )
+        folder = Path(self.png).absolute().parent
+        if not folder.is_dir():
+            raise ConfigError(f"--png {self.png}: there is no folder {folder}; make it, or choose another")
+
+    def draft_model_names(self) -> list[str]:
+        names = [name.strip() for name in self.draft_models.split(",") if name.strip()]
+        if not names:
+            raise ConfigError("--draft-models names no model; give one, or several with commas between them")
+        return names
+
+
+@dataclass(frozen=True)
+class Client:
+    """One draft node of the demo, and what its user asks for."""
+
+    name: str
+    draft_model: str
+    prompt: Prompt  # its seed is known
+
+    @property
+    def domain(self) -> str:
+        return self.prompt.domain
+
+    @property
+    def seed(self) -> int:
+        return self.prompt.seed or 0
+
+
+def clients(config: DemoConfig) -> list[Client]:
+    """Client i gets line i of the prompts, and from the beginning again when there are fewer."""
+    lines = prompts.read_file(config.prompts or HELD_OUT)
+    models = config.draft_model_names()
+    if config.clients > len(lines):
+        print(f"{config.clients} clients share {len(lines)} prompts: some texts come twice", file=sys.stderr)
+    return [
+        Client(
+            name=f"client-{index + 1}",
+            draft_model=models[index % len(models)],
+            prompt=_with_seed(lines[index % len(lines)], config.seed),
+        )
+        for index in range(config.clients)
+    ]
+
+
+def _with_seed(prompt: Prompt, seed: int) -> Prompt:
+    return Prompt(prompt.text, prompt.domain, seed if prompt.seed is None else prompt.seed)

@@ -1,0 +1,173 @@
+"""Processes that print JSON events: started, listened to, and never left behind.
+
+Knows nothing about what the events mean. Each process has a group of its own, so a Ctrl-C in the terminal reaches only
+us, and we stop them.
+"""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from goodspeed.errors import ProcessError
+
+Event: TypeAlias = dict[str, Any]
+
+GRACE_S = 5.0
+"""From the request to end to the end of patience."""
+
+MAX_LINE = 1 << 26
+TAIL_LINES = 12
+
+
+@dataclass(eq=False)
+class Child:
+    """One process, by the name that messages call it."""
+
+    name: str
+    process: Process
+    on_event: Callable[[Event], None]
+    echo: bool = False  # whether its standard error is passed on, line by line
+    _tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))  # last lines of standard error
+    _seen: dict[str, "asyncio.Future[Event]"] = field(default_factory=dict)  # first event of each kind
+    _ended: "asyncio.Task[int]" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ended = asyncio.create_task(self._listen(), name=self.name)
+
+    async def expect(self, kind: str, timeout_s: float) -> Event:
+        """The first event of that kind, which may have come already; ProcessError if it cannot come, or not in time."""
+        seen = self._first(kind)
+        either: list[asyncio.Future[Any]] = [seen, self._ended]
+        await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if seen.done():
+            return seen.result()
+        if self._ended.done():
+            raise self.failure()
+        raise ProcessError(f"{self.name} was not {kind} within {timeout_s:g} s{self._last_words()}")
+
+    def give(self, line: str) -> None:
+        """One line on its standard input, and no more."""
+        stdin = self.process.stdin
+        if stdin is None:
+            raise RuntimeError(f"{self.name} was started without standard input")
+        stdin.write(line.encode() + b"\n")
+        stdin.close()
+
+    async def ended(self) -> int:
+        """Its exit status, once all that it printed has been heard."""
+        return await asyncio.shield(self._ended)
+
+    async def succeeded(self) -> None:
+        """Waits for its end; ProcessError unless it is a good one."""
+        if await self.ended() != 0:
+            raise self.failure()
+
+    async def must_go_on(self) -> None:
+        """Waits, and raises ProcessError when it ends."""
+        await self.ended()
+        raise self.failure()
+
+    def signal(self, number: int) -> None:
+        """Sends a signal, unless it has ended."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+    def failure(self) -> ProcessError:
+        status = self.process.returncode
+        how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+        return ProcessError(f"{self.name} {how}{self._last_words()}")
+
+    async def _listen(self) -> int:
+        await asyncio.gather(self._hear(), self._keep_tail())
+        return await self.process.wait()
+
+    async def _hear(self) -> None:
+        async for line in _lines(self.process.stdout):
+            event = _parse(line)
+            if "event" in event:
+                first = self._first(event["event"])
+                if not first.done():
+                    first.set_result(event)
+                self.on_event(event)
+
+    async def _keep_tail(self) -> None:
+        async for line in _lines(self.process.stderr):
+            if text := line.decode(errors="replace").rstrip():
+                self._tail.append(text)
+                if self.echo:
+                    print(f"{self.name}: {text}", file=sys.stderr)
+
+    def _first(self, kind: str) -> "asyncio.Future[Event]":
+        if kind not in self._seen:
+            self._seen[kind] = asyncio.get_running_loop().create_future()
+        return self._seen[kind]
+
+    def _last_words(self) -> str:
+        return (": " if len(self._tail) == 1 else ":\n  ") + "\n  ".join(self._tail) if self._tail else ""
+
+
+class Household:
+    """The processes of one run: `async with` it, and all of them are gone at its end, whatever ended it."""
+
+    def __init__(self, environment: dict[str, str], *, echo: bool = False) -> None:
+        self._environment = environment
+        self._echo = echo
+        self._children: list[Child] = []
+
+    async def __aenter__(self) -> "Household":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(
+        self, name: str, command: Sequence[str], on_event: Callable[[Event], None], *, takes_input: bool = False
+    ) -> Child:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=PIPE if takes_input else DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            limit=MAX_LINE,
+            env=self._environment,
+            start_new_session=True,
+        )
+        child = Child(name, process, on_event, self._echo)
+        self._children.append(child)
+        return child
+
+    async def stop(self) -> None:
+        """Asks those that still run to end, and kills them when they do not, or when waiting is interrupted."""
+        running = [child for child in self._children if child.process.returncode is None]
+        try:
+            for child in running:
+                child.signal(signal.SIGTERM)
+            if running:
+                await asyncio.wait([asyncio.create_task(child.ended()) for child in running], timeout=GRACE_S)
+        finally:
+            for child in running:
+                child.signal(signal.SIGKILL)
+        await asyncio.gather(*(child.process.wait() for child in running))
+
+
+async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
+    if stream is not None:
+        async for line in stream:
+            yield line
+
+
+def _parse(line: bytes) -> Event:
+    """A line as an event; what is none (a library's word, the result at the end) gives an empty one."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,125 @@
+"""What is seen of a running demo, on standard error: a live table on a terminal, else a line now and then.
+
+Looks at the state a few times a second; nobody has to tell it anything. Knows nothing about processes.
+"""
+
+import asyncio
+import sys
+import time
+from typing import Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from goodspeed.demo.options import DemoConfig
+from goodspeed.demo.state import DemoState, Progress
+
+REFRESH_S = 0.125
+REPORT_S = 5.0
+FIXED_WIDTH = 80
+"""Columns of the table without the text."""
+
+
+class View(Protocol):
+    """Somebody who watches."""
+
+    def say(self, text: str) -> None:
+        """A line about what happens."""
+        ...
+
+    async def watch(self, config: DemoConfig, state: DemoState) -> None:
+        """Shows the state until cancelled."""
+        ...
+
+
+def create() -> View:
+    console = Console(stderr=True)
+    return LiveView(console) if console.is_terminal else PlainView()
+
+
+class PlainView:
+    """Lines for a log."""
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    async def watch(self, config: DemoConfig, state: DemoState) -> None:
+        told: set[str] = set()
+        report_at = time.monotonic() + REPORT_S
+        try:
+            while True:
+                self._tell_finished(state, told)
+                if time.monotonic() >= report_at:
+                    self.say(headline(config, state))
+                    report_at += REPORT_S
+                await asyncio.sleep(REFRESH_S)
+        finally:
+            self._tell_finished(state, told)
+
+    def _tell_finished(self, state: DemoState, told: set[str]) -> None:
+        for name, one in state.progress.items():
+            if one.finish_reason and name not in told:
+                told.add(name)
+                self.say(
+                    f"{name} ({one.client.domain or 'no domain'}): {one.num_tokens} tokens in {one.elapsed_s:.1f} s"
+                )
+
+
+class LiveView:
+    """A table that changes in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def say(self, text: str) -> None:
+        self._console.print(Text(text))
+
+    async def watch(self, config: DemoConfig, state: DemoState) -> None:
+        with Live(console=self._console, auto_refresh=False) as live:
+            try:
+                while True:
+                    live.update(table(config, state, self._console.width), refresh=True)
+                    await asyncio.sleep(REFRESH_S)
+            finally:
+                live.update(table(config, state, self._console.width), refresh=True)
+
+
+def headline(config: DemoConfig, state: DemoState) -> str:
+    return (
+        f"{config.policy} policy, {config.rounds} rounds, budget {config.budget}: "
+        f"round {state.num_rounds}, {state.num_tokens} tokens"
+    )
+
+
+def table(config: DemoConfig, state: DemoState, width: int) -> Table:
+    """One line for each client; S is its next draft length."""
+    shown = Table(title=Text(headline(config, state)), title_justify="left", expand=True)
+    for name in ("client", "domain", "draft model"):
+        shown.add_column(name, no_wrap=True)
+    for name in ("S", "accept", "goodput", "tokens/s"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("text", ratio=1, no_wrap=True)
+    for one in state.progress.values():
+        shown.add_row(*_cells(one, max(20, width - FIXED_WIDTH)), style="dim" if one.finish_reason else None)
+    return shown
+
+
+def _cells(one: Progress, width: int) -> list[Text]:
+    cells = [
+        one.client.name,
+        one.client.domain,
+        one.client.draft_model,
+        "done" if one.finish_reason else str(one.length),
+        f"{one.acceptance_rate:.2f}",
+        f"{one.goodput:.2f}",
+        f"{one.tokens_per_s:.1f}",
+        one.text[-width:],
+    ]
+    return [Text(printable(cell)) for cell in cells]
+
+
+def printable(text: str) -> str:
+    """On one line, without what a terminal would obey."""
+    return "".join(char if char.isprintable() else " " for char in text)

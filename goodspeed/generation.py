@@ -1,0 +1,98 @@
+"""One model alone, with the same engine and the same draw as the verify node: what the system's text is compared with.
+
+Under the match rule a session's text is a function of target model, prompt and seed; here is that function at its
+plainest. Knows nothing about drafts, rounds or text.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.errors import ConfigError, PromptError
+from goodspeed.messages import FinishReason, Sampling
+from goodspeed.sampling import SamplingBatch, choose
+
+PREFILL_CHUNK = 512
+"""Tokens of a prompt fed at once."""
+
+
+def generate(
+    checkpoint: Checkpoint,
+    runner: Runner,
+    prompt_ids: Sequence[int],
+    sampling: Sampling,
+    max_tokens: int,
+    stop_ids: Sequence[int] = (),
+    *,
+    prefill_chunk: int = PREFILL_CHUNK,
+) -> Iterator[int]:
+    """Token ids one by one, until one of stop_ids comes (it is not given out), max_tokens, or the end of the context.
+
+    Raises PromptError for a prompt that leaves no room. The session's memory is freed when the iteration ends.
+    """
+    limit = len(prompt_ids) + num_wanted(checkpoint, prompt_ids, max_tokens)
+    return _generate(checkpoint, runner, list(prompt_ids), sampling, limit, frozenset(stop_ids), prefill_chunk)
+
+
+def num_wanted(checkpoint: Checkpoint, prompt_ids: Sequence[int], max_tokens: int) -> int:
+    """Tokens after which a generation ends for its length: max_tokens, or what is left of the context."""
+    if max_tokens < 1:
+        raise ConfigError(f"max_tokens {max_tokens} is too small; it must be at least 1")
+    if not prompt_ids:
+        raise PromptError("the prompt is empty; give at least one token")
+    if len(prompt_ids) >= checkpoint.context_len:
+        raise PromptError(
+            f"the prompt's {len(prompt_ids)} tokens leave no room in this model's context of "
+            f"{checkpoint.context_len}; shorten the prompt"
+        )
+    return min(max_tokens, checkpoint.context_len - len(prompt_ids))
+
+
+def finish_reason(num_tokens: int, wanted: int) -> FinishReason:
+    """Why a generation ended that gave num_tokens of the `num_wanted`."""
+    return "length" if num_tokens >= wanted else "stop"
+
+
+def _generate(
+    checkpoint: Checkpoint,
+    runner: Runner,
+    tokens: list[int],
+    sampling: Sampling,
+    limit: int,
+    stop_ids: frozenset[int],
+    prefill_chunk: int,
+) -> Iterator[int]:
+    session = object()
+    try:
+        logits = _prefill(runner, session, tokens, prefill_chunk)
+        while True:
+            token = _draw(checkpoint, logits, sampling, len(tokens))
+            if token in stop_ids:
+                return
+            tokens.append(token)
+            yield token
+            if len(tokens) >= limit:
+                return
+            logits = runner.forward([Chunk(session, (token,), 1)])
+    finally:
+        runner.free(session)
+
+
+def _prefill(runner: Runner, session: object, tokens: list[int], chunk_len: int) -> Tensor:
+    """Feeds the prompt; logits [1, vocab] after its last token."""
+    for first in range(0, len(tokens), chunk_len):
+        chunk = tokens[first : first + chunk_len]
+        is_last = first + chunk_len >= len(tokens)
+        logits = runner.forward([Chunk(session, chunk, int(is_last))])
+    return logits
+
+
+@torch.inference_mode()
+def _draw(checkpoint: Checkpoint, logits: Tensor, sampling: Sampling, position: int) -> int:
+    """The match rule's draw at an absolute position of the text."""
+    batch = SamplingBatch.of([sampling], device=logits.device)
+    positions = torch.tensor([position]).to(logits.device)
+    return int(choose(logits, batch, positions, num_tokens=checkpoint.num_tokens).item())

@@ -1,0 +1,59 @@
+"""Starts a verify node and draft nodes as processes on this machine, shows live what happens, and sums it up."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from goodspeed.command import add_common_options
+from goodspeed.config import add_options, from_namespace
+from goodspeed.demo.options import DemoConfig, clients
+from goodspeed.events import print_json
+
+if TYPE_CHECKING:
+    from goodspeed.demo.state import DemoState
+
+NAME = "demo"
+HELP = "a verify node and draft nodes write text together on this machine"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, DemoConfig)
+    parser.add_argument("--compare", action="store_true", help="run gradient, fixed and random, side by side")
+    add_common_options(parser)
+
+
+def run(namespace: argparse.Namespace) -> int:
+    config = from_namespace(DemoConfig, namespace)
+    config.check()
+    roster = clients(config)
+    # After the options are checked: what draws and asks for versions is slow to import.
+    from goodspeed.demo import compare, summary, view
+    from goodspeed.demo.interrupt import run_interruptible
+    from goodspeed.demo.run import run as run_once
+
+    watcher = view.create()
+    if namespace.compare:
+        states = run_interruptible(compare.run_all(config, roster, watcher, namespace.log_level))
+        result, to_text = compare.summarize(config, states), compare.to_text
+        if config.verification == "match" and not result["texts_identical"]:
+            print("the texts differ between policies; under the match rule they must not", file=sys.stderr)
+    else:
+        state = run_interruptible(run_once(config, roster, watcher, namespace.log_level))
+        states = {config.policy: state}
+        result, to_text = summary.summarize(config, state), summary.to_text
+    result["png"] = save_picture(states, config.png)
+    print_json(result) if namespace.json else print(f"{to_text(result)}\n{'picture':<24} {result['png']}")
+    return 0
+
+
+def save_picture(states: "Mapping[str, DemoState]", path: str) -> str | None:
+    """Where the picture is; None if it cannot be written, which costs nobody the figures."""
+    from goodspeed.demo import plot
+
+    try:
+        plot.save(states, path)
+    except OSError as error:
+        print(f"no picture: {error}", file=sys.stderr)
+        return None
+    return path

@@ -1,0 +1,77 @@
+"""The embedded models: their names and sizes, and where they are."""
+
+import argparse
+import json
+import math
+import struct
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from goodspeed.errors import CheckpointError
+from goodspeed.events import print_json
+from goodspeed.tiny import models
+
+NAME = "models"
+HELP = "list the embedded models, or print the folder of one"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    listing = chosen.add_parser("list", help="names and sizes")
+    listing.add_argument("--json", action="store_true", help="one JSON object")
+    listing.set_defaults(show=show_list)
+    path = chosen.add_parser("path", help="the checkpoint folder of one model")
+    path.add_argument("name", metavar="NAME", help=", ".join(models.NAMES))
+    path.set_defaults(show=show_path)
+
+
+def run(namespace: argparse.Namespace) -> int:
+    namespace.show(namespace)
+    return 0
+
+
+def show_path(namespace: argparse.Namespace) -> None:
+    print(find(namespace.name))
+
+
+def show_list(namespace: argparse.Namespace) -> None:
+    sizes = [measure(name) for name in models.NAMES]
+    if namespace.json:
+        print_json({"models": [asdict(size) for size in sizes]})
+        return
+    for size in sizes:
+        print(f"{size.name:<14} {size.num_parameters / 1e6:6.2f}M parameters {size.num_bytes / 1e6:6.1f} MB")
+
+
+def find(name: str) -> Path:
+    """The folder of an embedded model; CheckpointError for any other name."""
+    if name not in models.NAMES:
+        raise CheckpointError(f"no embedded model is called {name!r}; choose one of: {', '.join(models.NAMES)}")
+    folder = models.path(name)
+    if not (folder / "model.safetensors").is_file():
+        raise CheckpointError(f"{folder} holds no model.safetensors; install the package again, or check it out whole")
+    return folder
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large an embedded model is, and where."""
+
+    name: str
+    path: str
+    num_parameters: int
+    num_bytes: int  # of all files
+
+
+def measure(name: str) -> Size:
+    folder = find(name)
+    num_bytes = sum(file.stat().st_size for file in folder.iterdir())
+    return Size(name, str(folder), num_parameters(folder / "model.safetensors"), num_bytes)
+
+
+def num_parameters(weights: Path) -> int:
+    """Numbers in a safetensors file, from its header alone: 8 bytes of length, then JSON with every tensor's shape."""
+    with weights.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+    return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
