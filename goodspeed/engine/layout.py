@@ -45,8 +45,7 @@ class Group:
     num_queries: int
     num_pages: int
     pages: Ints  # [num_chunks * num_pages]
-    query_positions: Ints  # [num_chunks, num_queries], a padded query repeats the last one
-    first_positions: Ints  # [num_chunks] position of the first gathered key
+    query_positions: Ints  # [num_chunks, num_queries] counted from the first gathered key; padding repeats the last
 
 
 @dataclass(frozen=True)
@@ -65,42 +64,44 @@ def lay_out(starts: Sequence[int], counts: Sequence[int], tables: Sequence[Ints]
     for row, pages in zip(table, tables, strict=True):
         row[: len(pages)] = pages
         row[len(pages) :] = pages[-1]
-    offset = count.cumsum() - count
-    positions: Ints = (np.repeat(start - offset, count) + np.arange(count.sum())).astype(np.int64, copy=False)
-    chunk = np.repeat(np.arange(len(count)), count)
-    slots = table[chunk, positions // page_size] * page_size + positions % page_size
-    return Layout(start, count, table, positions, slots.astype(np.int64, copy=False), page_size)
+    chunk = np.repeat(np.arange(len(starts)), count)  # of each token
+    positions: Ints = (start - count.cumsum() + count)[chunk] + np.arange(len(chunk))
+    page, row = np.divmod(positions, page_size)
+    return Layout(start, count, table, positions, table[chunk, page] * page_size + row, page_size)
 
 
 def plan(layout: Layout, window: int | None, limits: Limits) -> Plan:
     """Divide the batch into groups; with a window (in tokens, the query itself counts) only its pages are gathered."""
-    first_pages = _first_pages(layout, window)
-    num_pages = -(-(layout.starts + layout.counts) // layout.page_size) - first_pages
-    bounds = _bounds(layout.counts.tolist(), (num_pages * layout.page_size).tolist(), limits)
-    offsets = layout.counts.cumsum() - layout.counts
-    groups, padded = [], []
+    starts, tables = (layout.starts, layout.tables) if window is None else _in_window(layout, window)
+    num_pages = (-(-(starts + layout.counts) // layout.page_size)).tolist()
+    counts = layout.counts.tolist()
+    bounds = _bounds(counts, [pages * layout.page_size for pages in num_pages], limits)
+    groups, rows = [], []  # rows: [num_chunks, num_queries] of each group, a chunk's token that each query is
     for low, high in bounds:
-        num_queries, most_pages = int(layout.counts[low:high].max()), int(num_pages[low:high].max())
-        query = np.minimum(np.arange(num_queries), layout.counts[low:high, None] - 1)  # [chunks, queries]
-        column = np.minimum(first_pages[low:high, None] + np.arange(most_pages), layout.tables.shape[1] - 1)
-        groups.append(
-            Group(
-                num_chunks=high - low,
-                num_queries=num_queries,
-                num_pages=most_pages,
-                pages=np.take_along_axis(layout.tables[low:high], column, axis=1).ravel(),
-                query_positions=layout.starts[low:high, None] + query,
-                first_positions=first_pages[low:high] * layout.page_size,
-            )
-        )
-        padded.append((offsets[low:high, None] + query).ravel())
-    return _with_rows(groups, np.concatenate(padded), len(layout.positions))
+        num_queries, most_pages = max(counts[low:high]), max(num_pages[low:high])
+        row: Ints = np.minimum(np.arange(num_queries), layout.counts[low:high, None] - 1)
+        pages, positions = tables[low:high, :most_pages].ravel(), starts[low:high, None] + row
+        groups.append(Group(high - low, num_queries, most_pages, pages, positions))
+        rows.append(row)
+    if sum(row.size for row in rows) == len(layout.positions):
+        return Plan(groups, None, None)
+    return Plan(groups, *_padding(layout, bounds, rows))
 
 
-def _first_pages(layout: Layout, window: int | None) -> Ints:
-    if window is None:
-        return np.zeros_like(layout.starts)
-    return np.maximum(layout.starts - window + 1, 0) // layout.page_size
+def _in_window(layout: Layout, window: int) -> tuple[Ints, Ints]:
+    """Starts and tables as if every session began with the first page that its first new token sees."""
+    first_pages = np.maximum(layout.starts - window + 1, 0) // layout.page_size
+    most = layout.tables.shape[1]
+    columns = np.minimum(first_pages[:, None] + np.arange(most), most - 1)
+    return layout.starts - first_pages * layout.page_size, np.take_along_axis(layout.tables, columns, axis=1)
+
+
+def _padding(layout: Layout, bounds: list[tuple[int, int]], rows: list[Ints]) -> tuple[Ints, Ints]:
+    offsets = layout.counts.cumsum() - layout.counts
+    padded = np.concatenate([(offsets[a:b, None] + row).ravel() for (a, b), row in zip(bounds, rows, strict=True)])
+    unpadded = np.empty(len(layout.positions), np.int64)
+    unpadded[padded] = np.arange(len(padded))  # of a repeated query any row will do: they are equal
+    return padded, unpadded
 
 
 def _bounds(counts: list[int], keys: list[int], limits: Limits) -> list[tuple[int, int]]:
@@ -120,11 +121,3 @@ def _bounds(counts: list[int], keys: list[int], limits: Limits) -> list[tuple[in
 
 def _cost(num_queries: int, num_keys: int) -> int:
     return (num_queries + FETCH_COST) * num_keys
-
-
-def _with_rows(groups: list[Group], padded: Ints, num_tokens: int) -> Plan:
-    if len(padded) == num_tokens:
-        return Plan(groups, None, None)
-    unpadded = np.empty(num_tokens, np.int64)
-    unpadded[padded] = np.arange(len(padded))  # of a repeated query any row will do: they are equal
-    return Plan(groups, padded, unpadded)

@@ -1,10 +1,15 @@
-"""How much key/value memory a runner takes: bytes of a page, and pages that fit on a device."""
+"""The key/value memory itself: tensors of all layers, their size, and how much of a device they may take.
+
+Knows nothing about which page belongs to whom (`pages.py`) nor about attention.
+"""
 
 import os
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from goodspeed.engine.attention import KVShape
 from goodspeed.errors import ConfigError
 
 CPU_FRACTION = 0.1
@@ -12,6 +17,46 @@ CPU_FRACTION = 0.1
 
 CUDA_FRACTION = 0.85
 """Of the memory that is free once the weights are loaded; the rest is for activations and logits."""
+
+
+@dataclass(frozen=True)
+class KVShape:
+    """Shape of one token's keys and values in one layer."""
+
+    num_kv_heads: int
+    key_dim: int
+    value_dim: int
+
+    @property
+    def num_numbers(self) -> int:
+        return self.num_kv_heads * (self.key_dim + self.value_dim)
+
+
+class KVPool:
+    """Key/value memory of all layers, and one scratch space that groups gather into."""
+
+    def __init__(
+        self, shape: KVShape, num_layers: int, num_pages: int, page_size: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.shape, self.page_size, self.dtype, self.device = shape, page_size, dtype, device
+        size = (num_pages, page_size, shape.num_kv_heads, shape.key_dim + shape.value_dim)
+        # Zeros, since masked rows still meet a probability of 0, and 0 * nan is nan; on a CPU untouched memory is free.
+        self.pages = [_zeros(size, dtype, device) for _ in range(num_layers)]
+        self.rows = [pages.flatten(0, 1) for pages in self.pages]  # [num_pages * page_size, kv_heads, key + value]
+        self._scratch = torch.empty((0, *size[1:]), dtype=dtype, device=device)
+
+    def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
+        """Store new rows: key and value are [kv_heads, num_tokens, dim], slots [num_tokens]."""
+        new = torch.cat((key, value), dim=-1).transpose(0, 1)  # [num_tokens, kv_heads, key + value]
+        if self.dtype == torch.float16:
+            new = new.nan_to_num_()  # an overflow must stay in its own session, whoever owns the page next
+        self.rows[layer].index_copy_(0, slots, new)
+
+    def scratch(self, num_pages: int) -> Tensor:
+        """Space for that many pages, [num_pages, page_size, kv_heads, key + value], shared by all groups in turn."""
+        if len(self._scratch) < num_pages:
+            self._scratch = self._scratch.new_empty((num_pages, *self._scratch.shape[1:]))
+        return self._scratch[:num_pages]
 
 
 def bytes_per_page(shape: KVShape, num_layers: int, page_size: int, dtype: torch.dtype) -> int:
@@ -24,7 +69,7 @@ def pages_for(page_bytes: int, device: torch.device, memory_fraction: float | No
         memory_fraction = CUDA_FRACTION if device.type == "cuda" else CPU_FRACTION
     if not 0 < memory_fraction <= 1:
         raise ConfigError(f"memory fraction {memory_fraction} is not above 0 and at most 1")
-    return pages_in(int(available_bytes(device) * memory_fraction), page_bytes)
+    return pages_in(int(_available_bytes(device) * memory_fraction), page_bytes)
 
 
 def pages_in(memory_bytes: int, page_bytes: int) -> int:
@@ -34,7 +79,14 @@ def pages_in(memory_bytes: int, page_bytes: int) -> int:
     return memory_bytes // page_bytes
 
 
-def available_bytes(device: torch.device) -> int:
+def _available_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    if device.type != "cpu":
+        return torch.zeros(size, dtype=dtype, device=device)
+    num_bytes = torch.Size(size).numel() * dtype.itemsize
+    return torch.from_numpy(np.zeros(num_bytes, np.uint8)).view(dtype).view(size)

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from goodspeed.engine.attention import Batch, KVPool
+from goodspeed.engine.batch import Batch
 from goodspeed.engine.layout import Ints, Limits, lay_out
+from goodspeed.engine.memory import KVPool
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import PoolExhausted
 
@@ -39,7 +40,6 @@ class Packed:
         row_bytes = memory.shape.num_numbers * memory.dtype.itemsize
         self._limits = Limits(max_padding=MAX_PADDING[kind], max_group_rows=GROUP_BYTES[kind] // row_bytes)
 
-    @torch.inference_mode()
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Logits [sum(num_logits), vocab_size] in the model's dtype, rows in the order of chunks.
 

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from goodspeed.engine import attention
-from goodspeed.engine.attention import KVPool
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.memory import bytes_per_page, pages_for, pages_in
+from goodspeed.engine.memory import KVPool, bytes_per_page, pages_for, pages_in
 from goodspeed.engine.packed import Chunk, Packed
 from goodspeed.engine.pages import PagePool
 from goodspeed.engine.trial import check_logits, kv_shapes

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from goodspeed.engine import attention
-from goodspeed.engine.attention import KVPool, KVShape
+from goodspeed.engine.memory import KVPool, KVShape
 from goodspeed.engine.packed import Chunk, Packed
 from goodspeed.engine.pages import PagePool
 from goodspeed.engine.support import expected_windows

@@ -42,7 +42,7 @@ def test_padded_queries_repeat_the_last_one() -> None:
 def test_a_window_gathers_only_its_pages() -> None:
     layout = lay_out([10], [2], [pages(9, 8, 7)], page_size=4)
     group = plan(layout, 3, LOOSE).groups[0]  # position 10 sees 8, 9, 10
-    assert (group.pages.tolist(), group.first_positions.tolist()) == ([7], [8])
+    assert (group.pages.tolist(), group.query_positions.tolist()) == ([7], [[2, 3]])
 
 
 def test_one_long_context_does_not_make_the_others_pay() -> None:
@@ -89,8 +89,7 @@ def visible(group: object, window: int | None, page_size: int) -> list[list[int]
         slots = [int(page) * page_size + offset for page in own for offset in range(page_size)]
         for query in group.query_positions[i]:
             low = 0 if window is None else query - window + 1
-            key = enumerate(slots, start=int(group.first_positions[i]))
-            rows.append([slot for position, slot in key if low <= position <= query])
+            rows.append([slot for position, slot in enumerate(slots) if low <= position <= query])
     return rows
 
 

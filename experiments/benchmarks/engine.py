@@ -1,0 +1,166 @@
+"""What paging costs: the engine's packed forward pass beside a plain one of the same tokens without any cache.
+
+Sessions of context 128 verify 1 to 8 tokens each. *plain* is the unmodified model, its own attention, [1, num_tokens]
+as one sequence: it remembers nothing, so no serving engine can be faster by much. *padded* is the usual way to serve a
+batch with transformers: a DynamicCache, every draft padded to the longest, cropped afterwards. The three take turns in
+every repetition, so that a busy machine slows all of them; ratios are medians of the ratios within a repetition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
+
+from goodspeed.engine.checkpoints import DTYPES, Checkpoint
+from goodspeed.engine.runner import Chunk, Runner
+
+CONTEXT = 128
+SHAPES: dict[str, dict[str, Any]] = {
+    "tiny": {"hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1024, "vocab_size": 4096},
+    "wide": {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 2816, "vocab_size": 32000},
+    "draft": {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 384, "vocab_size": 4096},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    shape: str
+    num_layers: int
+    num_sessions: int
+    most_tokens: int  # a session verifies 1 to this many
+    wanted: float | None  # largest ratio to plain that we want to see
+    repetitions: int
+
+
+CASES = [
+    Case("tiny", 8, 8, 8, 1.30, 60),
+    Case("tiny", 8, 64, 8, 1.30, 25),
+    Case("wide", 8, 8, 8, 1.10, 15),
+    Case("wide", 8, 64, 8, 1.10, 7),
+    Case("draft", 2, 1, 1, None, 300),
+    Case("draft", 2, 8, 1, None, 200),
+]
+
+
+class Ways:
+    """One model, three ways to take the same tokens through it."""
+
+    def __init__(self, case: Case, device: str, dtype: str) -> None:
+        config = LlamaConfig(**SHAPES[case.shape], num_hidden_layers=case.num_layers, max_position_embeddings=2048)
+        torch.manual_seed(0)
+        self.model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype]).eval().to(device)
+        own = copy.deepcopy(self.model)
+        ids, width, place = config.vocab_size, config.vocab_size, torch.device(device)
+        self.runner = Runner(
+            Checkpoint("made", own, None, "", (), width, ids, 2048, place, DTYPES[dtype]),
+            num_pages=case.num_sessions * 10,
+        )
+        rng = random.Random(0)
+        self.drafts = [make_tokens(rng, rng.randint(1, case.most_tokens), ids) for _ in range(case.num_sessions)]
+        contexts = [make_tokens(rng, CONTEXT, ids) for _ in self.drafts]
+        self.runner.forward([Chunk(i, tokens, 0) for i, tokens in enumerate(contexts)])
+        self.packed = torch.tensor([list(chain(*self.drafts))], device=device)
+        self.widest = max(map(len, self.drafts))
+        self.rows = torch.tensor([draft + [0] * (self.widest - len(draft)) for draft in self.drafts], device=device)
+        self.mask = torch.ones((case.num_sessions, CONTEXT + self.widest), dtype=torch.int64, device=device)
+        for row, draft in zip(self.mask, self.drafts, strict=True):
+            row[CONTEXT + len(draft) :] = 0
+        self.cache = DynamicCache(config=config)
+        self.model(torch.tensor(contexts, device=device), past_key_values=self.cache, logits_to_keep=1)
+
+    def plain(self) -> Any:
+        return self.model(self.packed, use_cache=False).logits
+
+    def engine(self) -> Any:
+        logits = self.runner.forward([Chunk(i, draft, len(draft)) for i, draft in enumerate(self.drafts)])
+        for i in range(len(self.drafts)):
+            self.runner.truncate(i, CONTEXT)
+        return logits
+
+    def padded(self) -> Any:
+        logits = self.model(self.rows, attention_mask=self.mask, past_key_values=self.cache).logits
+        self.cache.crop(-self.widest)
+        return logits
+
+    def check(self) -> float:
+        """Largest difference of the engine's logits from the padded way's."""
+        found, expected = self.engine(), self.padded()
+        rows = torch.cat([row[: len(draft)] for row, draft in zip(expected, self.drafts, strict=True)])
+        return float((found - rows).abs().max())
+
+
+def make_tokens(rng: random.Random, num_tokens: int, vocab_size: int) -> list[int]:
+    return [rng.randrange(vocab_size) for _ in range(num_tokens)]
+
+
+@torch.inference_mode()
+def measure(case: Case, device: str, dtype: str) -> dict[str, Any]:
+    ways = Ways(case, device, dtype)
+    difference = ways.check()
+    times: dict[str, list[float]] = {name: [] for name in ("plain", "engine", "padded")}
+    for repetition in range(-3, case.repetitions):
+        for name, seconds in times.items():
+            elapsed = timed(getattr(ways, name), device)
+            if repetition >= 0:  # the first three warm up
+                seconds.append(elapsed)
+    medians = {f"{name}_s": statistics.median(seconds) for name, seconds in times.items()}
+    ratios = {f"{name}_ratio": ratio(times[name], times["plain"]) for name in ("engine", "padded")}
+    num_tokens = ways.packed.shape[1]
+    return asdict(case) | {"num_tokens": num_tokens, "difference": difference} | medians | ratios
+
+
+def timed(call: Callable[[], Any], device: str) -> float:
+    before = time.perf_counter()
+    call()
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return time.perf_counter() - before
+
+
+def ratio(times: list[float], baseline: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(times, baseline, strict=True))
+
+
+def show(result: dict[str, Any]) -> None:
+    wanted = f"at most {result['wanted']:.2f}" if result["wanted"] else "-"
+    print(
+        f"{result['shape']:>6} {result['num_sessions']:>8} {result['num_tokens']:>6}"
+        f" {result['plain_s'] * 1e3:>9.2f} {result['engine_s'] * 1e3:>10.2f} {result['padded_s'] * 1e3:>10.2f}"
+        f" {result['engine_ratio']:>12.3f} {wanted:>13} {result['padded_ratio']:>12.3f}"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.engine", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a quarter of the repetitions")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32", choices=DTYPES)
+    parser.add_argument("--threads", type=int, default=1, help="torch threads; a node has one (default 1)")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    print(" shape sessions tokens  plain ms  engine ms  padded ms  engine/plain        wanted  padded/plain")
+    results = []
+    for case in CASES:
+        quick = Case(**asdict(case) | {"repetitions": max(4, case.repetitions // 4)})
+        results.append(measure(quick if options.quick else case, options.device, options.dtype))
+        show(results[-1])
+    if options.json:
+        print(json.dumps({"context": CONTEXT, "threads": options.threads, "device": options.device, "cases": results}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
