@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 import torch
-from goodspeed.generation import generate
 
 from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
@@ -19,6 +18,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.events import EventLog
+from goodspeed.generation import generate
 from goodspeed.messages import Sampling
 from goodspeed.tiny import prompts
 from goodspeed.transport import bind_verify, connect_draft
@@ -83,18 +83,20 @@ class Cluster:
     async def _serve(self, requests: dict[str, list[Request]]) -> dict[str, list[Served]]:
         self._start()
         serving = [asyncio.create_task(node.serve()) for node in (self.verify, *self.drafts.values())]
+        users = [
+            asyncio.ensure_future(asyncio.gather(*(self.use(self.drafts[name], request) for request in wanted)))
+            for name, wanted in requests.items()
+        ]
         try:
-            users = {
-                name: asyncio.gather(*(self.use(self.drafts[name], request) for request in wanted))
-                for name, wanted in requests.items()
-            }
-            return {name: list(await served) for name, served in users.items()}
+            everybody = asyncio.gather(*users)
+            await asyncio.wait([everybody, *serving], return_when=asyncio.FIRST_COMPLETED)
+            for node in serving:
+                assert not node.done(), node.exception()
+            return {name: list(served) for name, served in zip(requests, await everybody, strict=True)}
         finally:
-            for task in serving:
+            for task in (*users, *serving):
                 task.cancel()
-            ended = await asyncio.gather(*serving, return_exceptions=True)
-            failures = [end for end in ended if not isinstance(end, asyncio.CancelledError | None)]
-            assert not failures, failures
+            await asyncio.gather(*users, *serving, return_exceptions=True)
 
     def _start(self) -> None:
         config = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", **self.verify_options)
