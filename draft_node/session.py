@@ -274,6 +274,7 @@ class Session:
             return []
         if refusal.code in LATER:
             self.state = State.POSTPONED
+            self._refused_in_a_row = 0
             self.resend_at = now + RESEND_S
             return []
         self._refused_in_a_row += 1

@@ -1,0 +1,97 @@
+"""Both nodes' state machines together, in worlds that lose, repeat, reorder, delay, restart and freeze.
+
+Whatever happens, every user gets exactly what the target alone would write, each token once, and nothing is left over.
+"""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes import Faults, Settings, World, alone
+
+GOOD = Settings()
+BAD = Faults(
+    lose=0.1,
+    repeat=0.1,
+    jitter_s=0.05,
+    restart_every_s=15.0,
+    cut_every_s=10.0,
+    freeze_every_s=10.0,
+    no_draft=0.05,
+    hang=0.02,
+    cancel=0.2,
+)
+TINY_POOL = {"num_pages": 16, "page_size": 4, "context_len": 64}
+
+
+def check(world: World, limit_s: float = 600.0) -> World:
+    """Runs a world to its end and looks at everything that must hold."""
+    world.run(limit_s)
+    for draft in world.drafts:
+        assert len(draft.done) == world.settings.num_sessions
+        for generation in draft.done:
+            assert generation.fail is None, f"seed {world.seed}: {generation.fail}"
+            context_len = min(world.settings.context_len, world.settings.num_pages * world.settings.page_size)
+            expected = alone(generation.session.request, context_len)
+            if generation.cancelled:
+                expected = expected[: len(generation.delivered)]
+            assert tuple(generation.delivered) == expected, f"seed {world.seed}"
+    world.settle()
+    core = world.verify.core
+    assert core is not None
+    assert not core.sessions, f"seed {world.seed}: sessions are left over"
+    core.plan(world.now)
+    assert core.pool.num_free == core.pool.num_pages, f"seed {world.seed}: pages are left over"
+    return world
+
+
+def some_settings(seed: int) -> Settings:
+    """Anything at all."""
+    rng = random.Random(seed)
+    faults = Faults(
+        lose=rng.choice([0.0, 0.05, 0.3]),
+        repeat=rng.choice([0.0, 0.1, 0.5]),
+        jitter_s=rng.choice([0.0, 0.02, 0.5]),
+        restart_every_s=rng.choice([0.0, 5.0, 20.0]),
+        cut_every_s=rng.choice([0.0, 10.0]),
+        freeze_every_s=rng.choice([0.0, 10.0]),
+        pause_s=rng.choice([0.5, 4.0, 10.0]),
+        no_draft=rng.choice([0.0, 0.2]),
+        hang=rng.choice([0.0, 0.05]),
+        cancel=rng.choice([0.0, 0.3]),
+    )
+    settings = Settings(
+        num_clients=rng.randint(1, 6),
+        num_sessions=rng.randint(1, 4),
+        num_at_once=rng.randint(1, 3),
+        rounds=rng.choice(["barrier", "continuous"]),
+        policy=rng.choice(["gradient", "gradient", "fixed", "random", "phases"]),
+        budget=rng.choice([1, 5, 10, 30]),
+        max_round_tokens=rng.choice([31, 40, 100]),
+        linger_s=rng.choice([0.0, 0.002, 0.05]),
+        max_sessions=rng.choice([2, 100]),
+        max_draft=rng.choice([0, 3, 1024, 1024]),
+        latency_s=tuple(rng.choice([0.001, 0.02, 0.3]) for _ in range(3)),
+        alpha=tuple(rng.random() for _ in range(4)),
+        faults=faults,
+    )
+    return replace(settings, **TINY_POOL) if rng.random() < 0.4 else settings
+
+
+@pytest.mark.parametrize("policy", ["gradient", "fixed", "random", "phases"])
+@pytest.mark.parametrize("rounds", ["barrier", "continuous"])
+def test_a_good_world(rounds, policy):
+    check(World(1, replace(GOOD, rounds=rounds, policy=policy)), limit_s=20.0)
+
+
+@pytest.mark.parametrize("policy", ["gradient", "fixed", "random", "phases"])
+@pytest.mark.parametrize("rounds", ["barrier", "continuous"])
+def test_a_bad_world(rounds, policy):
+    world = check(World(2, replace(GOOD, rounds=rounds, policy=policy, num_sessions=6, faults=BAD)))
+    assert world.verify.num_boots > 1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_world(seed):
+    check(World(seed, some_settings(seed)), limit_s=2000.0)
