@@ -16,13 +16,14 @@ from goodspeed.engine.memory import KVPool
 
 @dataclass(slots=True)
 class GroupTensors:
-    """One group's indexes on the device, and views of the scratch space that its pages are gathered into."""
+    """One group's indexes on the device, and the part of the scratch space that its pages are gathered into."""
 
     group: Group
     pages: Tensor  # [num_chunks * num_pages]
+    run: slice | None  # the pages, where one session's lie side by side and need no gathering
     gathered: Tensor  # [num_chunks * num_pages, page_size, kv_heads, key + value]
-    key: Tensor  # [num_chunks, kv_heads, num_keys, key_dim]
-    value: Tensor  # [num_chunks, kv_heads, num_keys, value_dim]
+    key: Tensor  # [num_chunks, kv_heads, num_keys, key_dim], a view of gathered
+    value: Tensor  # [num_chunks, kv_heads, num_keys, value_dim], a view of gathered
     mask: Tensor  # [num_chunks, 1, num_queries * query heads per kv head, num_keys], 0 or -inf
 
 
@@ -50,8 +51,12 @@ class Batch:
         pages, outputs, first = self.pool.pages[layer], [], 0
         for group in plan.groups:
             last = first + group.group.num_chunks * group.group.num_queries
-            torch.index_select(pages, 0, group.pages, out=group.gathered)
-            outputs.append(_attend(group, rows[first:last], scaling))
+            if group.run is None:
+                key, value = group.key, group.value
+                torch.index_select(pages, 0, group.pages, out=group.gathered)
+            else:
+                key, value = self._views(pages[group.run], 1)
+            outputs.append(_attend(rows[first:last], key, value, group, scaling))
             first = last
         output = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
         return output if plan.unpadded is None else output.index_select(0, plan.unpadded)
@@ -71,12 +76,16 @@ class Batch:
         return PlanTensors(groups, padded, unpadded)
 
     def _make_group(self, group: Group, scratch: Tensor, window: int | None, fold: int) -> GroupTensors:
-        shape, num_keys = self.pool.shape, group.num_pages * self.pool.page_size
         gathered = scratch[: len(group.pages)]
-        rows = gathered.view(group.num_chunks, num_keys, shape.num_kv_heads, -1).transpose(1, 2)
-        key, value = rows[..., : shape.key_dim], rows[..., shape.key_dim :]
-        mask = self._make_mask(group, num_keys, window, fold)
-        return GroupTensors(group, self._tensor(group.pages), gathered, key, value, mask)
+        key, value = self._views(gathered, group.num_chunks)
+        mask = self._make_mask(group, key.shape[2], window, fold)
+        return GroupTensors(group, self._tensor(group.pages), _run(group), gathered, key, value, mask)
+
+    def _views(self, pages: Tensor, num_chunks: int) -> tuple[Tensor, Tensor]:
+        """Keys and values [num_chunks, kv_heads, num_keys, dim] of [num_chunks * num_pages, page_size, ...] pages."""
+        shape = self.pool.shape
+        rows = pages.view(num_chunks, -1, shape.num_kv_heads, shape.key_dim + shape.value_dim).transpose(1, 2)
+        return rows[..., : shape.key_dim], rows[..., shape.key_dim :]
 
     def _make_mask(self, group: Group, num_keys: int, window: int | None, fold: int) -> Tensor:
         query = self._tensor(group.query_positions)[:, :, None]  # counted from the first gathered key
@@ -95,19 +104,27 @@ class Batch:
         return found if self.pool.device.type == "cpu" else found.to(self.pool.device, non_blocking=True)
 
 
-def _attend(tensors: GroupTensors, rows: Tensor, scaling: float | None) -> Tensor:
+def _run(group: Group) -> slice | None:
+    first, num_pages = int(group.pages[0]), len(group.pages)
+    alone = group.num_chunks == 1 and int(group.pages[-1]) - first == num_pages - 1
+    if alone and bool((group.pages[1:] > group.pages[:-1]).all()):
+        return slice(first, first + num_pages)
+    return None
+
+
+def _attend(rows: Tensor, key: Tensor, value: Tensor, tensors: GroupTensors, scaling: float | None) -> Tensor:
     """Rows [num_chunks * num_queries, heads, key_dim] -> [num_chunks * num_queries, heads, value_dim].
 
     Query heads that share a key/value head are folded into the queries, so nothing is repeated in memory.
     """
     num_rows, num_heads, key_dim = rows.shape
-    num_chunks, num_queries, num_kv_heads = tensors.group.num_chunks, tensors.group.num_queries, tensors.key.shape[1]
+    num_chunks, num_queries, num_kv_heads = tensors.group.num_chunks, tensors.group.num_queries, key.shape[1]
     if num_heads == num_kv_heads:
         query = rows.view(num_chunks, num_queries, num_heads, key_dim).transpose(1, 2)
-        out = scaled_dot_product_attention(query, tensors.key, tensors.value, tensors.mask, scale=scaling)
+        out = scaled_dot_product_attention(query, key, value, tensors.mask, scale=scaling)
         return out.transpose(1, 2).reshape(num_rows, num_heads, -1)
     fold = num_heads // num_kv_heads
     query = rows.view(num_chunks, num_queries, num_kv_heads, fold, key_dim).transpose(1, 2).flatten(2, 3)
-    out = scaled_dot_product_attention(query, tensors.key, tensors.value, tensors.mask, scale=scaling)
+    out = scaled_dot_product_attention(query, key, value, tensors.mask, scale=scaling)
     out = out.view(num_chunks, num_kv_heads, num_queries, fold, -1).transpose(1, 2)
     return out.reshape(num_rows, num_heads, -1)

@@ -89,9 +89,11 @@ class Packed:
 
 def _wanted(chunks: Sequence[Chunk], order: list[int]) -> Ints:
     """Packed position of every row of logits that is wanted, in the order of chunks."""
-    ends = dict(zip(order, np.cumsum([len(chunks[i].tokens) for i in order]).tolist(), strict=True))
-    rows = chain.from_iterable(range(ends[i] - chunk.num_logits, ends[i]) for i, chunk in enumerate(chunks))
-    return np.fromiter(rows, np.int64)
+    ends, end = [0] * len(chunks), 0
+    for i in order:
+        ends[i] = end = end + len(chunks[i].tokens)
+    wanted = zip(ends, (chunk.num_logits for chunk in chunks), strict=True)
+    return np.array([row for end, num in wanted for row in range(end - num, end)], np.int64)
 
 
 def _restore(pool: PagePool, key: Hashable, length: int) -> None:
