@@ -4,7 +4,7 @@ Under the match rule a session's text is a function of target model, prompt and 
 plainest. Knows nothing about drafts, rounds or text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ def generate(
     stop_ids: Sequence[int] = (),
     *,
     prefill_chunk: int = PREFILL_CHUNK,
-) -> Iterator[int]:
+) -> Generator[int, None, None]:
     """Token ids one by one, until one of stop_ids comes (it is not given out), max_tokens, or the end of the context.
 
     Raises PromptError for a prompt that leaves no room. The session's memory is freed when the iteration ends.
@@ -64,7 +64,7 @@ def _generate(
     limit: int,
     stop_ids: frozenset[int],
     prefill_chunk: int,
-) -> Iterator[int]:
+) -> Generator[int, None, None]:
     session = object()
     try:
         logits = _prefill(runner, session, tokens, prefill_chunk)

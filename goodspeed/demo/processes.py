@@ -150,12 +150,17 @@ class Household:
         try:
             for child in running:
                 child.signal(signal.SIGTERM)
-            if running:
-                await asyncio.wait([asyncio.create_task(child.ended()) for child in running], timeout=GRACE_S)
+            await wait_for_ends(running, GRACE_S)
         finally:
             for child in running:
                 child.signal(signal.SIGKILL)
-        await asyncio.gather(*(child.process.wait() for child in running))
+        await wait_for_ends(running, GRACE_S)
+
+
+async def wait_for_ends(children: Sequence[Child], timeout_s: float) -> None:
+    """Until all of them have ended and been heard to the end, at most so long."""
+    if children:
+        await asyncio.wait([asyncio.create_task(child.ended()) for child in children], timeout=timeout_s)
 
 
 async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:

@@ -8,7 +8,7 @@ from functools import partial
 from goodspeed import prompts
 from goodspeed.demo.commands import draft_command, environment, verify_command
 from goodspeed.demo.options import Client, DemoConfig
-from goodspeed.demo.processes import GRACE_S, Child, Event, Household
+from goodspeed.demo.processes import GRACE_S, Child, Event, Household, wait_for_ends
 from goodspeed.demo.state import DemoState
 from goodspeed.demo.view import View
 from goodspeed.errors import ProcessError
@@ -78,4 +78,4 @@ async def _give_prompts(clients: list[Client], drafts: list[Child], state: DemoS
 async def _end(verify: Child) -> None:
     """Has the verify node tell its sums; if it does not in time, those of its last round stand."""
     verify.signal(signal.SIGTERM)
-    await asyncio.wait([asyncio.create_task(verify.ended())], timeout=GRACE_S)
+    await wait_for_ends([verify], GRACE_S)

@@ -1,0 +1,124 @@
+"""The `goodspeed` command: what it prints, and how it says what is wrong."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from goodspeed import __version__, cli
+from goodspeed.tiny import models
+
+ROOT = Path(__file__).parents[1]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command in this process: exit status, standard output, standard error."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["goodspeed", *words])
+        try:
+            status = cli.main()
+        except SystemExit as end:  # argparse
+            status = int(end.code or 0)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def test_the_version(run: Run) -> None:
+    assert run("--version") == (0, f"goodspeed {__version__}\n", "")
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_models_path_is_a_checkpoint_folder(run: Run, name: str) -> None:
+    status, out, _ = run("models", "path", name)
+    assert status == 0
+    assert (Path(out.strip()) / "config.json").is_file()
+
+
+def test_models_list_counts_parameters(run: Run) -> None:
+    status, out, _ = run("models", "list", "--json")
+    listed = {model["name"]: model for model in json.loads(out.splitlines()[-1])["models"]}
+    assert status == 0
+    assert tuple(listed) == models.NAMES
+    assert 12e6 < listed["tiny-target"]["num_parameters"] < 16e6
+    assert listed["tiny-draft-s"]["num_parameters"] < 1e6
+    status, out, _ = run("models", "list")
+    assert status == 0
+    assert [line.split()[0] for line in out.splitlines()] == list(models.NAMES)
+
+
+def test_generate_prints_text_or_an_object(run: Run) -> None:
+    words = ("generate", "--prompt", "Not far from here", "--max-tokens", "8", "--temperature", "0.8", "--seed", "4")
+    status, out, err = run(*words, "--json")
+    result = json.loads(out.splitlines()[-1])
+    assert status == 0
+    assert list(result) == [
+        "model",
+        "prompt",
+        "seed",
+        "text",
+        "token_ids",
+        "num_tokens",
+        "finish_reason",
+        "tokens_per_s",
+    ]
+    assert (result["model"], result["prompt"], result["seed"]) == ("tiny-target", "Not far from here", 4)
+    assert result["num_tokens"] == len(result["token_ids"]) <= 8
+    assert "tokens/s" in err
+    assert run(*words)[:2] == (0, result["text"] + "\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        ([], 2, "required: COMMAND"),
+        (["nonsense"], 2, "invalid choice: 'nonsense'"),
+        (["models", "path", "tiny"], 1, "no embedded model is called 'tiny'; choose one of: tiny-target"),
+        (["generate"], 2, "required: --prompt"),
+        (["generate", "--prompt", "x", "--speed", "9"], 2, "unrecognized arguments: --speed 9"),
+        (["generate", "--prompt", ""], 1, "--prompt is empty"),
+        (["generate", "--prompt", "x", "--model", "no-such"], 1, "model 'no-such' was not found"),
+        (["generate", "--prompt", "x", "--model", str(ROOT / "tests")], 1, "is not a checkpoint folder"),
+        (["generate", "--prompt", "word " * 3000], 1, "leave no room in this model's context of 2048"),
+        (["generate", "--prompt", "x", "--temperature", "-1"], 1, "--temperature -1.0 is too small"),
+        (["generate", "--prompt", "x", "--max-tokens", "0"], 1, "--max-tokens 0 is too small"),
+        (["generate", "--prompt", "x", "--device", "tpu"], 1, "device 'tpu' is"),
+        (["demo", "--policy", "greedy"], 1, "no policy is called 'greedy'; choose one of: fixed, gradient, random"),
+        (["demo", "--rounds", "square"], 1, "--rounds 'square' is unknown; choose one of: barrier, continuous"),
+        (["demo", "--clients", "0"], 1, "--clients 0 is too small"),
+        (["demo", "--budget", "0"], 1, "--budget 0 is too small"),
+        (["demo", "--draft-models", ","], 1, "--draft-models names no model"),
+        (["demo", "--prompts", "/no/such/file"], 1, "cannot read the prompts in /no/such/file"),
+        (["demo", "--png", "/no/such/folder/x.png"], 1, "there is no folder /no/such/folder"),
+    ],
+)
+def test_a_wrong_command_line_is_one_clear_line(run: Run, words: list[str], status: int, message: str) -> None:
+    ended, out, err = run(*words)
+    assert (ended, out) == (status, "")
+    assert message in err
+    if status == 1:
+        assert len(err.splitlines()) == 1
+        assert err.startswith("goodspeed: ")
+
+
+@pytest.mark.parametrize("words", [["models", "list"], ["demo", "--help"], ["demo", "--policy", "greedy"]])
+def test_what_needs_no_model_loads_no_torch(words: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from goodspeed import cli\n"
+        f"sys.argv = ['goodspeed', *{words!r}]\n"
+        "try:\n"
+        "    cli.main()\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'matplotlib', 'zmq')))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
