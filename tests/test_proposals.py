@@ -22,10 +22,10 @@ def draft_probs(batch: int = 3, vocab: int = VOCAB):
 
 
 def test_a_lattice_by_hand():
-    proposal = make(torch.tensor([[0.1, 0.0, 0.4, 0.3, 0.2]]), "lattice", k=3)
-    assert proposal.pack() == [struct.pack("<BI3H3H", 3, 3, 2, 3, 4, 65535, 49151, 32768)]
+    proposal = make(torch.tensor([[0.2, 0.0, 0.3, 0.4, 0.1]]), "lattice", k=3)
+    assert proposal.pack() == [struct.pack("<BI3H3H", 3, 3, 0, 2, 3, 32768, 49151, 65535)]
     total = 65535 + 49151 + 32768
-    assert proposal.probs()[0].tolist() == pytest.approx([0, 0, 65535 / total, 49151 / total, 32768 / total])
+    assert proposal.probs()[0].tolist() == pytest.approx([32768 / total, 0, 49151 / total, 65535 / total, 0])
 
 
 def test_dense_by_hand():

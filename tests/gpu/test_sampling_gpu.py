@@ -11,7 +11,7 @@ from goodspeed.proposals import KINDS, decode, encode, make
 from goodspeed.rejection import agreement_match, agreement_ratio, verify_match, verify_ratio
 from goodspeed.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 ROWS = (Sampling(), Sampling(temperature=0.7, top_k=50), Sampling(top_p=0.9), Sampling(temperature=0.0))
 

@@ -1,0 +1,62 @@
+"""Noise of many rows and tokens at once; draws made with it are tested in test_sampling.py."""
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from goodspeed.noise import Role, exponential, key
+from goodspeed.sampling import sample
+from tests.chi_square import REJECT, fits
+
+VOCAB = 4096
+
+
+def rows(seeds: Tensor | int, positions: Tensor | int) -> Tensor:
+    seeds, positions = torch.broadcast_tensors(torch.as_tensor(seeds), torch.as_tensor(positions))
+    return exponential(key(Role.MATCH, seeds, positions), VOCAB)
+
+
+TEXT = (3, torch.arange(1000))  # positions of one seed
+USERS = (torch.arange(1000), 0)  # the first token of neighbouring seeds
+
+
+@pytest.mark.parametrize("counters", [TEXT, USERS])
+def test_noise_is_exponential_in_the_bulk_and_near_zero(counters):
+    noise = rows(*counters)
+    assert stats.kstest(noise[:, ::10].flatten().numpy(), "expon").pvalue > REJECT
+    smallest = noise.amin(1) * VOCAB  # what decides a draw from a flat distribution
+    assert stats.kstest(smallest.numpy(), "expon").pvalue > REJECT
+
+
+@pytest.mark.parametrize("counters", [TEXT, USERS])
+@pytest.mark.parametrize("distance", [1, 2, 64, 1024])
+def test_four_tokens_of_a_row_are_independent(counters, distance):
+    quarter = (torch.exp(-rows(*counters)) * 4).long().clamp(max=3).view(1000, -1, 4, distance)
+    assert fits(torch.einsum("rgtd,t->rgd", quarter, 4 ** torch.arange(4)), torch.ones(256)) > REJECT
+
+
+@pytest.mark.parametrize("counters", [TEXT, USERS])
+def test_four_rows_are_independent_token_by_token(counters):
+    quarter = (torch.exp(-rows(*counters)) * 4).long().clamp(max=3).view(-1, 4, VOCAB)
+    assert fits(torch.einsum("grv,r->gv", quarter, 4 ** torch.arange(4)), torch.ones(256)) > REJECT
+
+
+def test_noise_of_an_id_does_not_depend_on_the_width():
+    keys = key(Role.MATCH, torch.arange(50), 0)
+    wide = exponential(keys, 5000)
+    for vocab in (1, 7, 16, 33, 1000):
+        assert torch.equal(exponential(keys, vocab), wide[:, :vocab])
+        assert torch.equal(exponential(keys[11:12], vocab), wide[11:12, :vocab])
+
+
+# Three of the 2^32 values, found by inverting the hash: those nearest to noise 0 and to noise without end.
+@pytest.mark.parametrize(("seed", "token"), [(249_990, 700), (14_239, 2977), (866_652, 2919)])
+def test_extreme_noise_is_still_a_number(seed, token):
+    noise = rows(seed, torch.tensor([0]))
+    assert noise[0, token] in (noise.min(), noise.max())
+    assert 0 < noise[0, token] < torch.inf
+    for one in (token, 5):  # a draw with and without that token
+        probs = torch.zeros(1, VOCAB)
+        probs[0, one] = 1.0
+        assert sample(probs, torch.tensor([seed]), torch.tensor([0])) == one
