@@ -318,7 +318,7 @@ def test_even_16_bit_rounding_must_come_before_sampling(late):
     """A tail whose weights all round up, 0.51 to 1: sampled as sent it is harmless, sent otherwise it is seen."""
     tail = torch.full((240,), 0.51 / 65535)
     row = torch.cat([torch.tensor([1.0]), tail]) / (1 + tail.sum())
-    num_sessions, chunk = 200_000, 20_000
+    num_sessions, chunk = 160_000, 20_000
     rows = row.expand(chunk, -1)
     proposal = make(rows, "lattice", k=256)
     sent = decode(proposal.pack()[0], 1, 241)
