@@ -84,7 +84,7 @@ class FakeTarget:
         self.pool = pool
         self.limits = limits
         self.context_len = context_len
-        self.num_rounds = self.num_drafted = self.num_preempted = self.num_chunks = 0
+        self.num_rounds = self.num_drafted = self.num_deferred = self.num_preempted = self.num_chunks = 0
         self._states: dict[bytes, list[int]] = {}  # of each session: the state after every cached position
 
     def run(self, planned: Round) -> list[Outcome]:
@@ -94,6 +94,7 @@ class FakeTarget:
         assert len({entry.session_id for entry in planned.entries}) == len(planned.entries)
         self.num_rounds += 1
         self.num_drafted += planned.num_drafted
+        self.num_deferred += len(planned.deferred)
         self.num_preempted += len(planned.preempted)
         outcomes = []
         for entry in planned.entries:
@@ -303,6 +304,7 @@ class Faults:
     cut_every_s: float = 0.0  # of one draft node's line, both ways
     freeze_every_s: float = 0.0  # of one draft node's process
     pause_s: float = 4.0  # how long a cut or a freeze lasts, on average
+    kill_every_s: float = 0.0  # of one draft node's process: its users' sessions are lost, and it comes back as new
     no_draft: float = 0.0  # per proposal: the draft model cannot
     hang: float = 0.0  # per proposal: the draft model never answers
     cancel: float = 0.0  # per session: its user goes away somewhere in the middle
@@ -315,7 +317,9 @@ class Settings:
     num_clients: int = 4
     num_sessions: int = 3  # per client
     num_at_once: int = 2  # per client
+    min_tokens: int = 1
     max_tokens: int = 40
+    stops: float = 0.5  # share of the sessions that have a stop token
     prompt_len: int = 12
     rounds: str = "continuous"
     policy: str = "gradient"
@@ -348,7 +352,6 @@ class World:
         self.refusals: dict[str, int] = {}
         self.verify = _VerifyNode(self)
         self.drafts = [_DraftNode(self, index) for index in range(self.settings.num_clients)]
-        self._by_peer = {draft.peer_id: draft for draft in self.drafts}
         self._plan_faults()
 
     # what happens when
@@ -359,17 +362,17 @@ class World:
     def run(self, limit_s: float) -> None:
         """Until every generation is over; an AssertionError tells who is not after `limit_s` of virtual time."""
         while not all(draft.idle for draft in self.drafts):
-            self._step()
+            self.step()
             assert self.now < limit_s, f"seed {self.seed}: not finished after {limit_s} s: {self._unfinished()}"
 
     def settle(self, seconds: float = 2 * FORGOTTEN_S) -> None:
         """Lets time pass in which nobody asks for anything."""
         end = self.now + seconds
         while self._events and self._events[0][0] <= end:
-            self._step()
+            self.step()
         self.now = end
 
-    def _step(self) -> None:
+    def step(self) -> None:
         self.now, _, event = heapq.heappop(self._events)
         self.num_events += 1
         event()
@@ -385,17 +388,19 @@ class World:
     # the network
 
     def send_up(self, draft: "_DraftNode", message: UpMessage) -> None:
-        data = codec.encode(message, MAX_BYTES)
+        data, peer_id = codec.encode(message, MAX_BYTES), draft.peer_id
         for delay in self._fate(draft):
-            self.at(self.now + delay, lambda: self.verify.receive(draft.peer_id, codec.decode_up(data, MAX_BYTES)))
+            self.at(self.now + delay, lambda: self.verify.receive(peer_id, codec.decode_up(data, MAX_BYTES)))
 
     def send_down(self, peer_id: bytes, message: DownMessage) -> None:
         if isinstance(message, Refusal):
             self.refusals[message.code] = self.refusals.get(message.code, 0) + 1
-        draft = self._by_peer[peer_id]
+        draft = next((draft for draft in self.drafts if draft.peer_id == peer_id), None)
+        if draft is None:
+            return  # its process is no more
         data = codec.encode(message, MAX_BYTES)
         for delay in self._fate(draft):
-            self.at(self.now + delay, lambda: draft.receive(codec.decode_down(data, MAX_BYTES)))
+            self.at(self.now + delay, lambda: draft.receive(codec.decode_down(data, MAX_BYTES), peer_id))
 
     def _fate(self, draft: "_DraftNode") -> list[float]:
         """When the copies of a message arrive; none when it is lost."""
@@ -413,6 +418,7 @@ class World:
         self._every(faults.restart_every_s, lambda: self.verify.restart(self.random.random() * faults.down_s))
         self._every(faults.cut_every_s, lambda: self._some_draft().cut(self._pause()))
         self._every(faults.freeze_every_s, lambda: self._some_draft().freeze(self._pause()))
+        self._every(faults.kill_every_s, lambda: self._some_draft().restart())
 
     def _every(self, mean_s: float, fault: Callable[[], None]) -> None:
         if mean_s <= 0:
@@ -438,7 +444,6 @@ class _VerifyNode:
     def __init__(self, world: World) -> None:
         self.world = world
         self.num_boots = 0
-        self.num_rounds = self.num_drafted = self.num_preempted = self.num_chunks = 0
         self.core: VerifyCore | None = None
         self._wake_at = float("inf")
         self._boot()
@@ -527,15 +532,15 @@ class _DraftNode:
     def __init__(self, world: World, index: int) -> None:
         settings = world.settings
         self.world = world
-        self.peer_id = f"peer-{index}".encode()
+        self.index = index
+        self.num_boots = 0
         self.latency_s = settings.latency_s[index % len(settings.latency_s)]
         self.alpha = settings.alpha[index % len(settings.alpha)]
         self.cut_until = self.frozen_until = 0.0
         self.waiting = deque(self._requests(index))
         self.generations: dict[bytes, Generation] = {}
         self.done: list[Generation] = []
-        self.link = VerifyLink.begin(make_hello(f"client-{index}"), 3.0, world.now)
-        self._start_some()
+        self._boot()
         self._tick()
 
     @property
@@ -550,8 +555,8 @@ class _DraftNode:
                 session_id=rng.randbytes(16),
                 prompt=tuple(rng.randrange(VOCAB) for _ in range(rng.randint(1, settings.prompt_len))),
                 sampling=Sampling(seed=seed),
-                max_tokens=rng.randint(1, settings.max_tokens),
-                stop_ids=(STOP,) if rng.random() < 0.5 else (),
+                max_tokens=rng.randint(settings.min_tokens, settings.max_tokens),
+                stop_ids=(STOP,) if rng.random() < settings.stops else (),
                 max_draft=settings.max_draft,
             )
 
@@ -560,6 +565,22 @@ class _DraftNode:
 
     def freeze(self, seconds: float) -> None:
         self.frozen_until = self.world.now + seconds
+
+    def restart(self) -> None:
+        """kill -9, and a new process at once."""
+        for generation in self.generations.values():
+            generation.cancelled = True
+            self.done.append(generation)
+        self.generations.clear()
+        self.frozen_until = 0.0
+        self._boot()
+
+    def _boot(self) -> None:
+        self.num_boots += 1
+        boot_id = f"{self.index}-{self.num_boots}".rjust(8).encode()
+        self.peer_id = b"peer-" + boot_id
+        self.link = VerifyLink.begin(make_hello(f"client-{self.index}", boot_id=boot_id), 3.0, self.world.now)
+        self._start_some()
 
     def _start_some(self) -> None:
         while self.waiting and len(self.generations) < self.world.settings.num_at_once:
@@ -573,9 +594,11 @@ class _DraftNode:
 
     # events; a frozen process finds them waiting when it goes on
 
-    def receive(self, message: DownMessage) -> None:
+    def receive(self, message: DownMessage, peer_id: bytes) -> None:
+        if peer_id != self.peer_id:
+            return  # it was for the process before this one
         if self.world.now < self.frozen_until:
-            self.world.at(self.frozen_until, lambda: self.receive(message))
+            self.world.at(self.frozen_until, lambda: self.receive(message, peer_id))
             return
         now = self.world.now
         self._obey(self.link.heard(message, now))

@@ -18,6 +18,7 @@ BAD = Faults(
     restart_every_s=15.0,
     cut_every_s=10.0,
     freeze_every_s=10.0,
+    kill_every_s=20.0,
     no_draft=0.05,
     hang=0.02,
     cancel=0.2,
@@ -49,13 +50,15 @@ def check(world: World, limit_s: float = 600.0) -> World:
 def some_settings(seed: int) -> Settings:
     """Anything at all."""
     rng = random.Random(seed)
+    jitter_s = rng.choice([0.0, 0.02, 0.5, 2.0])
     faults = Faults(
         lose=rng.choice([0.0, 0.05, 0.3]),
         repeat=rng.choice([0.0, 0.1, 0.5]),
-        jitter_s=rng.choice([0.0, 0.02, 0.5]),
-        restart_every_s=rng.choice([0.0, 5.0, 20.0]),
+        jitter_s=jitter_s,
+        restart_every_s=rng.choice([0.0, 5.0, 20.0]) if jitter_s < 1 else 0.0,
         cut_every_s=rng.choice([0.0, 10.0]),
         freeze_every_s=rng.choice([0.0, 10.0]),
+        kill_every_s=rng.choice([0.0, 0.0, 10.0]),
         pause_s=rng.choice([0.5, 4.0, 10.0]),
         no_draft=rng.choice([0.0, 0.2]),
         hang=rng.choice([0.0, 0.05]),

@@ -1,0 +1,326 @@
+"""Eq. (3), (4) and (5) as the verify node applies them; probes; and the budget that is handed out."""
+
+import pytest
+
+from goodspeed import policies
+from goodspeed.estimators import AcceptanceEstimator
+from goodspeed.messages import Ack
+from tests.fakes import Desk, Settings, World, make_open, session_id
+from verify_node.scheduler import (
+    INITIAL_ACCEPTANCE,
+    INITIAL_GOODPUT,
+    PROBE_ROUNDS,
+    SHARE_SMOOTHING,
+    Observation,
+    Scheduler,
+)
+from verify_node.sessions import Session
+
+
+class Given:
+    """A policy that does as it is told and remembers what it was asked."""
+
+    def __init__(self, *lengths):
+        self.lengths = lengths
+        self.asked = []
+
+    def allocate(self, clients, budget):
+        self.asked.append((list(clients), budget))
+        return [min(length, client.max_length) for length, client in zip(self.lengths, clients, strict=False)]
+
+
+def make_scheduler(policy="gradient", budget=8, *, steer=False, eta=0.25, beta=0.5):
+    policy = policies.create(policy) if isinstance(policy, str) else policy
+    return Scheduler(policy, budget, eta=eta, beta=beta, steer=steer)
+
+
+def make_session(scheduler, number=1, client="a", **changes):
+    opened = make_open(number, **({"max_tokens": 1000} | changes))
+    known = scheduler.client(client)
+    return Session(
+        opened,
+        b"peer",
+        known,
+        scheduler.session_acceptance(known),
+        list(opened.prompt),
+        number,
+        3,
+        3 + opened.max_tokens,
+    )
+
+
+def lengths_of(scheduler, sessions, number=1, round_s=0.01):
+    lengths = scheduler.allocate(number, sessions, sessions, round_s)
+    return [lengths[session.session_id] for session in sessions]
+
+
+# -- Eq. (3) and Eq. (4) -----------------------------------------------------------------------------------------------
+
+
+def test_one_round_by_hand():
+    scheduler = make_scheduler()
+    session = make_session(scheduler)
+    scheduler.observe(1, [Observation(session, agreement=3.0, num_drafted=4, num_tokens=4)])
+    assert session.acceptance.value == pytest.approx(0.75 * INITIAL_ACCEPTANCE + 0.25 * 0.75)
+    assert session.client.goodput.value == pytest.approx(0.5 * INITIAL_GOODPUT + 0.5 * 4)
+
+
+def test_a_round_without_a_draft_teaches_goodput_alone():
+    scheduler = make_scheduler()
+    session = make_session(scheduler)
+    scheduler.observe(1, [Observation(session, 0.0, 0, 1)])
+    assert session.acceptance.value == pytest.approx(INITIAL_ACCEPTANCE)
+    assert session.client.goodput.value == 1.0
+
+
+def test_goodput_is_the_clients_and_acceptance_the_sessions():
+    scheduler = make_scheduler()
+    one, two = make_session(scheduler, 1), make_session(scheduler, 2)
+    other = make_session(scheduler, 3, client="b")
+    scheduler.observe(1, [Observation(one, 4.0, 4, 5), Observation(two, 0.0, 4, 1), Observation(other, 1.0, 1, 2)])
+    assert one.client.goodput.value == pytest.approx(0.5 * 1 + 0.5 * (5 + 1))  # one observation, tokens summed
+    assert other.client.goodput.value == pytest.approx(0.5 * 1 + 0.5 * 2)
+    assert one.acceptance.value > INITIAL_ACCEPTANCE > two.acceptance.value
+
+
+def test_rounds_without_an_observation_count_as_that_many_steps():
+    scheduler = make_scheduler()
+    session = make_session(scheduler)
+    scheduler.observe(1, [Observation(session, 0, 0, 1)])
+    scheduler.observe(4, [Observation(session, 0, 0, 6)])
+    keep = 0.5**3
+    assert session.client.goodput.value == pytest.approx(keep * 1 + (1 - keep) * 6 / 3)
+
+
+def test_a_new_session_starts_from_what_its_client_has_shown():
+    scheduler = make_scheduler()
+    first = make_session(scheduler)
+    for number in range(50):
+        scheduler.observe(number, [Observation(first, 0.0, 4, 1)])
+    assert scheduler.session_acceptance(first.client).value < 0.1
+    assert scheduler.client("a") is first.client  # remembered by name
+    assert scheduler.session_acceptance(scheduler.client("b")).value == pytest.approx(INITIAL_ACCEPTANCE)
+
+
+def test_an_idle_client_keeps_its_goodput():
+    """The rounds between two of its sessions are no rounds of its own; nor does a finished session make it active."""
+    desk = Desk(beta=0.5)
+    desk.hello("a")
+    desk.hello("b")
+    desk.open("a", 1, max_tokens=1)
+    desk.round()
+    goodput = desk.session(1).client.goodput
+    assert goodput.value == 1.0
+    desk.open("b", 2, max_draft=0, max_tokens=100)
+    for _ in range(10):
+        desk.round()
+    assert desk.session(1).finished
+    desk.open("a", 3)
+    desk.round()
+    assert desk.session(3).client.goodput is goodput
+    assert goodput.value == 1.0
+
+
+def test_a_slow_clients_goodput_is_per_round():
+    desk = Desk(beta=0.5)
+    desk.hello("a")
+    desk.hello("b")
+    desk.open("a", 1)
+    desk.round()
+    desk.open("b", 2, max_draft=0, max_tokens=100)
+    for _ in range(7):
+        desk.round()
+    desk.draft("a", 1)
+    desk.round()
+    assert desk.session(1).client.goodput.value == pytest.approx(0.5**8 * 1 + (1 - 0.5**8) * 9 / 8)
+
+
+# -- Eq. (5) -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_policy_sees_sessions_with_their_clients_goodput():
+    policy = Given(2, 3)
+    scheduler = make_scheduler(policy)
+    one, two = make_session(scheduler, 1), make_session(scheduler, 2, max_draft=2)
+    one.client.weight = 2.5
+    one.acceptance = AcceptanceEstimator(0.1, 0.9)
+    assert lengths_of(scheduler, [one, two]) == [2, 2]
+    [([first, second], budget)] = policy.asked
+    assert budget == 8
+    assert (first.acceptance_rate, first.goodput, first.weight, first.max_length) == (0.9, INITIAL_GOODPUT, 2.5, 8)
+    assert (first.client_id, second.client_id, second.max_length) == ("a", "a", 2)
+
+
+def test_gradient_gives_more_to_whom_it_helps_more():
+    scheduler = make_scheduler(budget=12)
+    sessions = [make_session(scheduler, number, client=str(number)) for number in (1, 2, 3)]
+    for session, alpha in zip(sessions, (0.9, 0.6, 0.3), strict=True):
+        session.acceptance = AcceptanceEstimator(0.1, alpha)
+    lengths = lengths_of(scheduler, sessions)
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] > lengths[2]
+    assert sum(lengths) == 12
+
+
+def test_gradient_gives_more_to_who_got_less():
+    scheduler = make_scheduler(budget=12)
+    poor, rich = make_session(scheduler, 1, client="poor"), make_session(scheduler, 2, client="rich")
+    for number in range(20):
+        scheduler.observe(number, [Observation(rich, 0, 0, 8), Observation(poor, 0, 0, 1)])
+    lengths = lengths_of(scheduler, [poor, rich])
+    assert lengths[0] > lengths[1]
+
+
+@pytest.mark.parametrize("policy", ["gradient", "fixed", "random"])
+def test_no_length_exceeds_the_budget_or_what_is_missing(policy):
+    scheduler = make_scheduler(policy, budget=6, steer=True)
+    sessions = [make_session(scheduler, number, max_tokens=number) for number in (1, 3, 1000)]
+    for session in sessions:
+        session.share, session.assigned = 0.01, 6  # a lot is handed out
+    for number in range(20):
+        lengths = lengths_of(scheduler, sessions, number)
+        assert lengths[0] == 0
+        assert lengths[1] <= 2
+        assert lengths[2] <= 6
+
+
+def test_only_participants_are_told():
+    scheduler = make_scheduler(Given(3, 3))
+    one, two = make_session(scheduler, 1), make_session(scheduler, 2)
+    two.assigned = 1
+    assert scheduler.allocate(1, [one, two], [one], 0.01) == {session_id(1): 3}
+    assert (one.assigned, two.assigned) == (3, 1)
+
+
+# -- length 0 and probes -----------------------------------------------------------------------------------------------
+
+
+def test_length_0_is_probed_out_of_the_budget():
+    policy = Given(0, 8)
+    scheduler = make_scheduler(policy)
+    zero, other = make_session(scheduler, 1), make_session(scheduler, 2)
+    told = [lengths_of(scheduler, [zero, other], number)[0] for number in range(1, 60)]
+    assert [number for number, length in enumerate(told, 1) if length] == [1 + PROBE_ROUNDS, 2 + 2 * PROBE_ROUNDS]
+    budgets = [budget for _, budget in policy.asked]
+    assert [number for number, budget in enumerate(budgets, 1) if budget == 7] == [21, 42]
+
+
+def test_a_far_client_is_probed_less_often():
+    scheduler = make_scheduler(Given(0))
+    session = make_session(scheduler)
+    session.round_trip_s = 0.02
+    told = [lengths_of(scheduler, [session], number, round_s=0.01)[0] for number in range(1, 300)]
+    assert told.index(1) == 200  # 100 round trips of two rounds
+
+
+def test_a_session_that_takes_no_drafts_is_not_probed():
+    scheduler = make_scheduler(Given(0))
+    session = make_session(scheduler, max_draft=0)
+    assert not any(lengths_of(scheduler, [session], number)[0] for number in range(1, 100))
+
+
+def test_probes_never_exceed_the_budget():
+    scheduler = make_scheduler(Given(*[0] * 10), budget=3)
+    sessions = [make_session(scheduler, number) for number in range(10)]
+    sums = [sum(lengths_of(scheduler, sessions, number)) for number in range(1, 50)]
+    assert max(sums) == 3
+
+
+def test_who_could_not_draft_is_asked_again_by_a_probe_only():
+    scheduler = make_scheduler(Given(4))
+    session = make_session(scheduler)
+    assert lengths_of(scheduler, [session], 1) == [4]
+    session.cannot_draft = True
+    told = [lengths_of(scheduler, [session], number)[0] for number in range(2, 30)]
+    assert told.index(4) == PROBE_ROUNDS  # the draft model may be back: the policy's length
+    assert not session.cannot_draft
+
+
+# -- the budget that is handed out -------------------------------------------------------------------------------------
+
+
+def test_shares_are_smoothed():
+    scheduler = make_scheduler()
+    one, two = make_session(scheduler, 1), make_session(scheduler, 2)
+    scheduler.observe_shares([one, two], {session_id(1)})
+    assert (one.share, two.share) == (1.0, 1.0 - SHARE_SMOOTHING)
+
+
+def test_the_budget_is_steered_by_shares():
+    scheduler = make_scheduler(budget=10, steer=True)
+    one, two = make_session(scheduler, 1), make_session(scheduler, 2)
+    assert scheduler.handed_out([one, two]) == 10  # nobody drafts yet
+    one.assigned, two.assigned = 5, 5
+    one.share, two.share = 1.0, 0.25
+    assert scheduler.handed_out([one, two]) == 16  # 10 * 10 / 6.25
+    one.share = two.share = 0.001
+    assert scheduler.handed_out([one, two]) == 20  # C for each, no more
+    assert make_scheduler(budget=10).handed_out([one, two]) == 10  # barrier: everybody takes part
+
+
+@pytest.mark.parametrize("policy", ["gradient", "fixed", "random"])
+def test_barrier_rounds_hand_out_exactly_the_budget(policy):
+    desk = Desk(rounds="barrier", policy=policy, budget=12, context_len=500, num_pages=500)
+    for number, name in enumerate("abcd"):
+        desk.hello(name)
+        desk.open(name, number, max_tokens=400)
+    desk.round()
+    for _ in range(30):
+        drafted = sum(desk.session(number).assigned for number in range(4))
+        assert drafted == 12 or (policy == "random" and drafted <= 12)
+        for number, name in enumerate("abcd"):
+            if desk.session(number).assigned:
+                desk.draft(name, number, alpha=0.5)
+            else:
+                desk.up(name, Ack(session_id(number), 1, len(desk.session(number).tokens)))
+        assert len(desk.round()) == 4
+
+
+NEAR, FAR, MIXED = (0.001,), (0.1,), (0.001, 0.02, 0.05, 0.15)
+
+
+@pytest.mark.parametrize(
+    ("policy", "latency_s", "least"),
+    [
+        ("gradient", FAR, 0.9),
+        ("fixed", FAR, 0.9),
+        ("fixed", NEAR, 0.9),
+        ("gradient", NEAR, 0.65),
+        ("fixed", MIXED, 0.65),
+    ],
+)
+def test_continuous_rounds_verify_about_the_budget_on_average(policy, latency_s, least):
+    """Of 12 clients few are there in any one round, so each is asked for more; but not for so much that drafts queue.
+
+    Drafts that are there in the same round and exceed the budget together cost the difference to C.
+    """
+    settings = Settings(
+        num_clients=12,
+        num_sessions=1,
+        num_at_once=1,
+        budget=12,
+        max_round_tokens=200,
+        policy=policy,
+        latency_s=latency_s,
+        alpha=(0.97, 0.9),
+        num_pages=2000,
+        page_size=16,
+        context_len=3000,
+        min_tokens=2000,
+        max_tokens=2000,
+        stops=0.0,
+    )
+    world = World(3, settings)
+    while world.now < 3.0:
+        world.step()
+    target = world.verify.target
+    before = (target.num_rounds, target.num_drafted, target.num_deferred)
+    while world.now < 10.0:
+        world.step()
+    rounds, drafted, deferred = (
+        after - count
+        for after, count in zip((target.num_rounds, target.num_drafted, target.num_deferred), before, strict=True)
+    )
+    assert rounds > 300
+    assert least * 12 < drafted / rounds <= 12
+    assert deferred / rounds < 1.2
