@@ -42,7 +42,7 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
     if not isinstance(text, str) or not text:
         raise PromptError("the prompt is empty or not text; give at least one character")
     try:
-        token_ids: list[int] = tokenizer(text)["input_ids"]
+        token_ids: list[int] = tokenizer(text, verbose=False)["input_ids"]  # too long is ours to say
     except (UnicodeEncodeError, TypeError) as error:
         raise PromptError(f"the prompt is not valid Unicode ({error}); remove lone surrogates") from error
     if not token_ids:
