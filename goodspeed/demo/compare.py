@@ -39,4 +39,5 @@ def to_text(result: dict[str, Any]) -> str:
         label = f"goodput {client['name']} {client['domain']}"
         rows.append((label, [f"{one['clients'][index]['goodput']:.2f}" for one in results.values()]))
     rows += [("", []), ("texts identical", ["yes" if result["texts_identical"] else "no"])]
-    return "\n".join(f"{label:<28}" + "".join(f"{cell:>12}" for cell in cells) for label, cells in rows).rstrip()
+    lines = (f"{label:<28}" + "".join(f"{cell:>12}" for cell in cells) for label, cells in rows)
+    return "\n".join(line.rstrip() for line in lines)

@@ -15,7 +15,8 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
     async def guarded() -> T:
         task = asyncio.ensure_future(work)
         for number in SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means it
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         return await task
 
     try:

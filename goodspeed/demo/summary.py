@@ -13,6 +13,8 @@ from goodspeed.demo.state import DemoState, Progress
 WALL = ("receive", "forward", "verify", "schedule", "send")
 """The verify node's time, split as in Fig. 3 of the GoodSpeed paper."""
 
+TEXT_WIDTH = 88
+
 
 def jain_index(values: Sequence[float]) -> float:
     """(sum x)^2 / (n sum x^2): 1 when all are equal, 1/n when one has everything; 0 of nothing."""
@@ -84,12 +86,18 @@ def to_text(result: dict[str, Any]) -> str:
         f"{'goodput':>8} {'tokens/s':>8}",
     ]
     lines += [
-        f"{one['name']:<11} {one['domain'] or '-':<9} {one['draft_model']:<14} {one['num_tokens']:>6} "
+        f"{one['name']:<11} {printable(one['domain']) or '-':<9} {one['draft_model']:<14} {one['num_tokens']:>6} "
         f"{one['num_rounds']:>6} {one['acceptance_rate']:>10.2f} {one['goodput']:>8.2f} {one['tokens_per_s']:>8.1f}"
         for one in result["clients"]
     ]
+    lines += ["", *(f"{one['name']:<11} {printable(one['text'])[:TEXT_WIDTH]}" for one in result["clients"])]
     lines += ["", *(f"{name:<24} {value}" for name, value in figures(result).items())]
     return "\n".join(lines)
+
+
+def printable(text: str) -> str:
+    """On one line, without what a terminal would obey."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def figures(result: dict[str, Any]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from goodspeed.demo.options import DemoConfig
 from goodspeed.demo.state import DemoState, Progress
+from goodspeed.demo.summary import printable
 
 REFRESH_S = 0.125
 REPORT_S = 5.0
@@ -99,7 +100,7 @@ def table(config: DemoConfig, state: DemoState, width: int) -> Table:
     for name in ("client", "domain", "draft model"):
         shown.add_column(name, no_wrap=True)
     for name in ("S", "accept", "goodput", "tokens/s"):
-        shown.add_column(name, justify="right", no_wrap=True)
+        shown.add_column(name, justify="right", no_wrap=True, min_width=4)
     shown.add_column("text", ratio=1, no_wrap=True)
     for one in state.progress.values():
         shown.add_row(*_cells(one, max(20, width - FIXED_WIDTH)), style="dim" if one.finish_reason else None)
@@ -118,8 +119,3 @@ def _cells(one: Progress, width: int) -> list[Text]:
         one.text[-width:],
     ]
     return [Text(printable(cell)) for cell in cells]
-
-
-def printable(text: str) -> str:
-    """On one line, without what a terminal would obey."""
-    return "".join(char if char.isprintable() else " " for char in text)

@@ -43,7 +43,10 @@ def run(namespace: argparse.Namespace) -> int:
         states = {config.policy: state}
         result, to_text = summary.summarize(config, state), summary.to_text
     result["png"] = save_picture(states, config.png)
-    print_json(result) if namespace.json else print(f"{to_text(result)}\n{'picture':<24} {result['png']}")
+    if namespace.json:
+        print_json(result)
+    else:
+        print(f"{to_text(result)}\n{'picture':<24} {result['png']}")
     return 0
 
 

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 NAME = "generate"
 HELP = "run one model alone: the thing to compare with"
+PAGE_SIZE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +53,17 @@ def run(namespace: argparse.Namespace) -> int:
 
     torch.set_num_threads(config.threads or 1)
     checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
-    result = write(config, checkpoint, live=not namespace.json)
+    result = generate(config, checkpoint, ignore if namespace.json else show)
     if namespace.json:
         print_json(result)
+    else:
+        print(flush=True)
+    print(f"{result['num_tokens']} tokens, {result['tokens_per_s']:.1f} tokens/s", file=sys.stderr)
     return 0
 
 
-def write(config: GenerateConfig, checkpoint: "Checkpoint", *, live: bool) -> dict[str, Any]:
-    """Generates, on standard output as it comes if live, and returns the whole."""
+def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable[[str], None]) -> dict[str, Any]:
+    """The whole result; on_text gets the text piece by piece as it comes."""
     from goodspeed import generation
     from goodspeed.engine.runner import Runner
     from goodspeed.engine.text import encode_prompt
@@ -66,30 +71,32 @@ def write(config: GenerateConfig, checkpoint: "Checkpoint", *, live: bool) -> di
 
     prompt_ids = encode_prompt(checkpoint.tokenizer, config.prompt)
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
-    runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // 16), page_size=16)
+    runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     sampling = Sampling(config.temperature, config.top_k, config.top_p, config.seed)
-    stream, token_ids, shown = TextStream(checkpoint.tokenizer), list[int](), list[str]()
-
-    def show(text: str, end: str = "") -> None:
-        shown.append(text)
-        if live:
-            print(text, end=end, flush=True)
-
+    stream, token_ids, pieces = TextStream(checkpoint.tokenizer), list[int](), list[str]()
     started = time.perf_counter()
     for token in generation.generate(checkpoint, runner, prompt_ids, sampling, wanted, checkpoint.eos_ids):
         token_ids.append(token)
-        show(stream.push([token]))
+        pieces.append(stream.push([token]))
+        on_text(pieces[-1])
     elapsed_s = time.perf_counter() - started
-    show(stream.end(), end="\n")
-    tokens_per_s = len(token_ids) / elapsed_s
-    print(f"{len(token_ids)} tokens, {tokens_per_s:.1f} tokens/s", file=sys.stderr)
+    pieces.append(stream.end())
+    on_text(pieces[-1])
     return {
         "model": config.model,
         "prompt": config.prompt,
         "seed": config.seed,
-        "text": "".join(shown),
+        "text": "".join(pieces),
         "token_ids": token_ids,
         "num_tokens": len(token_ids),
         "finish_reason": generation.finish_reason(len(token_ids), wanted),
-        "tokens_per_s": tokens_per_s,
+        "tokens_per_s": len(token_ids) / elapsed_s,
     }
+
+
+def show(text: str) -> None:
+    print(text, end="", flush=True)
+
+
+def ignore(text: str) -> None:
+    """Under --json the text comes as a whole."""
