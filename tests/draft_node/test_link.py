@@ -1,0 +1,106 @@
+"""The draft node's standing with the verify node: handshake, silence, restarts, refusals."""
+
+from itertools import pairwise
+
+import pytest
+
+from draft_node.link import HELLO_S, MAX_BACKOFF_S, Command, VerifyLink
+from goodspeed.errors import RefusedError
+from goodspeed.messages import Heartbeat, Refusal, Welcome
+from tests.fakes import make_hello, replace_message, session_id
+
+WELCOME = Welcome(1, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
+ALIVE = Heartbeat(b"verify-1")
+
+
+@pytest.fixture
+def link():
+    """Not connected yet."""
+    return VerifyLink.begin(make_hello(), timeout_s=3.0, now=0.0)
+
+
+@pytest.fixture
+def connected(link):
+    link.tick(0.0)
+    assert link.heard(WELCOME, 0.0) == [Command.OPEN_SESSIONS]
+    return link
+
+
+def test_the_first_word_is_hello(link):
+    assert not link.connected
+    assert link.tick(0.0) == [Command.SAY_HELLO]
+    assert link.tick(0.5 * HELLO_S) == []
+
+
+def test_an_unanswered_hello_is_repeated_ever_more_rarely_over_a_new_socket(link):
+    said = {step / 10: commands for step in range(300) if (commands := link.tick(step / 10))}
+    assert all(commands[-1] is Command.SAY_HELLO for commands in said.values())
+    times = list(said)
+    gaps = [round(after - before, 1) for before, after in pairwise(times)]
+    assert gaps[:4] == [1.0, 2.0, 4.0, MAX_BACKOFF_S]
+    assert max(gaps) == MAX_BACKOFF_S
+    assert said[times[-1]] == [Command.RECONNECT, Command.SAY_HELLO]
+    assert link.away_s(30.0) == 30.0
+
+
+def test_welcome_opens_the_sessions_once(connected):
+    assert connected.connected
+    assert connected.away_s(1.0) == 0.0
+    assert connected.heard(WELCOME, 1.0) == []  # an answer to a repeated Hello
+
+
+def test_signs_of_life_are_given_when_due(connected):
+    assert connected.tick(0.0) == [Command.BEAT]
+    assert connected.tick(0.5) == []
+    assert connected.tick(1.0) == [Command.BEAT]
+
+
+def test_silence_is_noticed(connected):
+    connected.tick(0.0)
+    connected.heard(ALIVE, 2.0)
+    assert Command.RECONNECT not in connected.tick(4.9)
+    assert connected.tick(5.1) == [Command.RECONNECT, Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert not connected.connected
+    assert connected.away_s(6.1) == pytest.approx(1.0)
+    assert connected.heard(WELCOME, 7.0) == [Command.OPEN_SESSIONS]  # the same process: its sessions are still there
+
+
+def test_a_restart_is_seen_by_the_boot_id(connected):
+    assert connected.heard(ALIVE, 1.0) == []
+    assert connected.heard(Heartbeat(b"verify-2"), 1.0) == [Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert connected.heard(Heartbeat(b"verify-2"), 1.1) == []  # already known
+    again = replace_message(WELCOME, boot_id=b"verify-2")
+    assert connected.heard(again, 1.2) == [Command.OPEN_SESSIONS]
+    assert connected.heard(Heartbeat(b"verify-2"), 1.3) == []
+
+
+def test_another_process_may_answer_a_hello(connected):
+    assert connected.heard(replace_message(WELCOME, boot_id=b"verify-2"), 1.0) == [Command.OPEN_SESSIONS]
+
+
+def test_a_verify_node_that_does_not_know_us_is_greeted_again(connected):
+    refusal = Refusal("hello_first", "what", "to do")
+    assert connected.heard(refusal, 1.0) == [Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert connected.heard(refusal, 1.0) == []
+
+
+@pytest.mark.parametrize("code", ["version", "tokenizer"])
+def test_what_no_retry_can_mend_is_raised(link, code):
+    with pytest.raises(RefusedError, match="to do") as raised:
+        link.heard(Refusal(code, "what", "to do"), 1.0)
+    assert raised.value.code == code
+
+
+def test_a_welcome_of_another_version_is_raised(link):
+    with pytest.raises(RefusedError, match="version 2"):
+        link.heard(replace_message(WELCOME, version=2), 1.0)
+
+
+def test_refusals_about_sessions_are_not_about_the_link(connected):
+    assert connected.heard(Refusal("unknown_session", "what", "to do", session_id(1), 1, 2), 1.0) == []
+    assert connected.connected
+
+
+def test_a_message_that_cannot_be_sent_ends_the_connection(connected):
+    assert connected.failed(1.0) == [Command.RECONNECT, Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert not connected.connected
