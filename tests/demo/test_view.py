@@ -1,0 +1,63 @@
+"""What is seen of a running demo."""
+
+import asyncio
+import io
+
+import pytest
+from rich.console import Console
+
+from goodspeed.demo import view
+from goodspeed.demo.options import Client, DemoConfig
+from goodspeed.demo.state import DemoState
+from goodspeed.demo.summary import printable
+from goodspeed.prompts import Prompt
+
+
+@pytest.fixture
+def state() -> DemoState:
+    """Two clients in the middle of a run; one is done."""
+    state = DemoState.of(
+        [Client("client-1", "small", Prompt("", "math", 1)), Client("client-2", "large", Prompt("", "[b]sql[/b]", 2))]
+    )
+    for one in state.progress.values():
+        one.text = "x" * 200 + " the\n\x1b[31mend"
+        one.num_tokens, one.num_rounds, one.num_drafted, one.num_accepted = 12, 4, 10, 5
+        one.first_round, one.last_round, one.length, one.elapsed_s = 1, 8, 7, 3.0
+    state.progress["client-2"].finish_reason = "length"
+    state.num_rounds = 8
+    return state
+
+
+def test_the_table_shows_every_client(state: DemoState) -> None:
+    console = Console(file=io.StringIO(), width=140, record=True)
+    console.print(view.table(DemoConfig(), state, 140))
+    shown = console.export_text()
+    assert "gradient policy, continuous rounds, budget 24: round 8, 24 tokens" in shown
+    first, second = (line for line in shown.splitlines() if "client-" in line)
+    assert [cell.strip() for cell in first.split("│")][1:8] == ["client-1", "math", "small", "7", "0.50", "1.50", "4.0"]
+    assert "done" in second
+    assert "[b]sql[/b]" in second  # text is not markup
+    assert "xx the [31mend" in first  # nothing that a terminal would obey
+    assert max(map(len, shown.splitlines())) <= 140
+
+
+def test_without_a_terminal_every_end_is_told_once(state: DemoState, capsys: pytest.CaptureFixture[str]) -> None:
+    async def work() -> None:
+        watching = asyncio.create_task(view.PlainView().watch(DemoConfig(), state))
+        await asyncio.sleep(0)  # its first look
+        state.progress["client-1"].finish_reason = "stop"
+        watching.cancel()
+        await asyncio.wait([watching])
+
+    asyncio.run(work())
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["client-2 ([b]sql[/b]): 12 tokens in 3.0 s", "client-1 (math): 12 tokens in 3.0 s"]
+
+
+def test_only_a_terminal_gets_a_table() -> None:
+    assert isinstance(view.create(), view.PlainView)
+
+
+def test_printable_text_is_on_one_line() -> None:
+    assert printable("a\n  b\x1b[2J\tc\r\x07 d\u2028e") == "a b [2J c d e"
+    assert printable("größer 🐌") == "größer 🐌"
