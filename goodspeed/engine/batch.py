@@ -10,28 +10,34 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from goodspeed.engine.layout import Group, Ints, Layout, Limits, plan
+from goodspeed.engine.layout import Group, Ints, Layout, Limits, Plan, plan
 from goodspeed.engine.memory import KVPool
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
+class Gather:
+    """Pages to gather, and where: the part of the scratch space whose rows key and value are views of."""
+
+    pages: Tensor  # [num_chunks * num_pages]
+    space: Tensor  # [num_chunks * num_pages, page_size, kv_heads, key + value]
+    key: Tensor  # [num_chunks, kv_heads, num_keys, key_dim]
+    value: Tensor  # [num_chunks, kv_heads, num_keys, value_dim]
+
+
+@dataclass(frozen=True)
 class GroupTensors:
-    """One group's indexes on the device, and the part of the scratch space that its pages are gathered into."""
+    """One group on the device."""
 
     group: Group
-    pages: Tensor  # [num_chunks * num_pages]
-    run: slice | None  # the pages, where one session's lie side by side and need no gathering
-    gathered: Tensor  # [num_chunks * num_pages, page_size, kv_heads, key + value]
-    key: Tensor  # [num_chunks, kv_heads, num_keys, key_dim], a view of gathered
-    value: Tensor  # [num_chunks, kv_heads, num_keys, value_dim], a view of gathered
-    mask: Tensor  # [num_chunks, 1, num_queries * query heads per kv head, num_keys], 0 or -inf
+    source: Gather | slice  # a slice of the pool's rows where one session's pages lie side by side
+    mask: Tensor | None  # [num_chunks, 1, num_queries * query heads per kv head, num_keys], 0 or -inf
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class PlanTensors:
     groups: list[GroupTensors]
-    padded: Tensor | None  # [num_rows]
-    unpadded: Tensor | None  # [num_tokens]
+    padded: Tensor | None = None  # [num_rows] token of each padded query row
+    unpadded: Tensor | None = None  # [num_tokens] row of each token
 
 
 class Batch:
@@ -48,48 +54,48 @@ class Batch:
         self.pool.write(layer, self.slots, key, value)
         plan = self._plan(window, query.shape[1] // key.shape[0])
         rows = query if plan.padded is None else query.index_select(0, plan.padded)
-        pages, outputs, first = self.pool.pages[layer], [], 0
+        outputs, first = [], 0
         for group in plan.groups:
-            last = first + group.group.num_chunks * group.group.num_queries
-            if group.run is None:
-                key, value = group.key, group.value
-                torch.index_select(pages, 0, group.pages, out=group.gathered)
-            else:
-                key, value = self._views(pages[group.run], 1)
-            outputs.append(_attend(rows[first:last], key, value, group, scaling))
+            last = first + group.group.num_rows
+            outputs.append(_attend(group, rows[first:last], *self._read(layer, group.source), scaling))
             first = last
         output = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
         return output if plan.unpadded is None else output.index_select(0, plan.unpadded)
+
+    def _read(self, layer: int, source: Gather | slice) -> tuple[Tensor, Tensor]:
+        if isinstance(source, slice):
+            return self.pool.split(self.pool.rows[layer][source], 1)
+        torch.index_select(self.pool.pages[layer], 0, source.pages, out=source.space)
+        return source.key, source.value
 
     def _plan(self, window: int | None, fold: int) -> PlanTensors:
         """Made once for each window; so many (fold) query heads share a key/value head."""
         found = self._plans.get((window, fold))
         if found is None:
-            found = self._plans[window, fold] = self._make_plan(window, fold)
+            made = plan(self.layout, window, self.limits)
+            groups = [self._make_group(made, group, window, fold) for group in made.groups]
+            rows = made.padding()
+            found = PlanTensors(groups) if rows is None else PlanTensors(groups, *map(self._tensor, rows))
+            self._plans[window, fold] = found
         return found
 
-    def _make_plan(self, window: int | None, fold: int) -> PlanTensors:
-        made = plan(self.layout, window, self.limits)
-        scratch = self.pool.scratch(max(len(group.pages) for group in made.groups))
-        groups = [self._make_group(group, scratch, window, fold) for group in made.groups]
-        padded, unpadded = (None if ints is None else self._tensor(ints) for ints in (made.padded, made.unpadded))
-        return PlanTensors(groups, padded, unpadded)
+    def _make_group(self, made: Plan, group: Group, window: int | None, fold: int) -> GroupTensors:
+        pages = made.pages(group)
+        row = _first_row(pages, self.pool.page_size) if group.num_chunks == 1 else None
+        if row is None:
+            space = self.pool.scratch(len(pages))
+            key, value = self.pool.split(space, group.num_chunks)
+            source: Gather | slice = Gather(self._tensor(pages), space, key, value)
+        elif group.num_queries == 1:  # exactly the keys that the query sees: no mask is needed
+            end = int(made.starts[group.low]) + 1
+            return GroupTensors(group, slice(row + (0 if window is None else max(0, end - window)), row + end), None)
+        else:
+            source = slice(row, row + len(pages) * self.pool.page_size)
+        return GroupTensors(group, source, self._make_mask(made, group, window, fold))
 
-    def _make_group(self, group: Group, scratch: Tensor, window: int | None, fold: int) -> GroupTensors:
-        gathered = scratch[: len(group.pages)]
-        key, value = self._views(gathered, group.num_chunks)
-        mask = self._make_mask(group, key.shape[2], window, fold)
-        return GroupTensors(group, self._tensor(group.pages), _run(group), gathered, key, value, mask)
-
-    def _views(self, pages: Tensor, num_chunks: int) -> tuple[Tensor, Tensor]:
-        """Keys and values [num_chunks, kv_heads, num_keys, dim] of [num_chunks * num_pages, page_size, ...] pages."""
-        shape = self.pool.shape
-        rows = pages.view(num_chunks, -1, shape.num_kv_heads, shape.key_dim + shape.value_dim).transpose(1, 2)
-        return rows[..., : shape.key_dim], rows[..., shape.key_dim :]
-
-    def _make_mask(self, group: Group, num_keys: int, window: int | None, fold: int) -> Tensor:
-        query = self._tensor(group.query_positions)[:, :, None]  # counted from the first gathered key
-        key = torch.arange(num_keys, device=self.pool.device)
+    def _make_mask(self, made: Plan, group: Group, window: int | None, fold: int) -> Tensor:
+        query = self._tensor(made.query_positions(group))[:, :, None]
+        key = torch.arange(group.num_pages * self.pool.page_size, device=self.pool.device)
         hidden = key > query  # [num_chunks, num_queries, num_keys]
         if window is not None:
             hidden |= key <= query - window
@@ -104,15 +110,14 @@ class Batch:
         return found if self.pool.device.type == "cpu" else found.to(self.pool.device, non_blocking=True)
 
 
-def _run(group: Group) -> slice | None:
-    first, num_pages = int(group.pages[0]), len(group.pages)
-    alone = group.num_chunks == 1 and int(group.pages[-1]) - first == num_pages - 1
-    if alone and bool((group.pages[1:] > group.pages[:-1]).all()):
-        return slice(first, first + num_pages)
-    return None
+def _first_row(pages: Ints, page_size: int) -> int | None:
+    """Where in the pool's rows one session's pages begin, if they lie side by side in order."""
+    if int(pages[-1] - pages[0]) != len(pages) - 1 or (pages[1:] - pages[:-1] != 1).any():
+        return None
+    return int(pages[0]) * page_size
 
 
-def _attend(rows: Tensor, key: Tensor, value: Tensor, tensors: GroupTensors, scaling: float | None) -> Tensor:
+def _attend(tensors: GroupTensors, rows: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
     """Rows [num_chunks * num_queries, heads, key_dim] -> [num_chunks * num_queries, heads, value_dim].
 
     Query heads that share a key/value head are folded into the queries, so nothing is repeated in memory.

@@ -39,22 +39,58 @@ class Layout:
 
 @dataclass(frozen=True)
 class Group:
-    """Chunks that attend together: [num_chunks, num_queries] padded queries over num_pages pages each."""
+    """Chunks low to high, which attend together: padded to num_queries tokens over num_pages pages each."""
 
-    num_chunks: int
+    low: int
+    high: int
     num_queries: int
     num_pages: int
-    pages: Ints  # [num_chunks * num_pages]
-    query_positions: Ints  # [num_chunks, num_queries] counted from the first gathered key; padding repeats the last
+
+    @property
+    def num_chunks(self) -> int:
+        return self.high - self.low
+
+    @property
+    def num_rows(self) -> int:
+        return (self.high - self.low) * self.num_queries
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All groups of one forward pass for one attention window, and the way between packed and padded rows."""
+    """All groups of one forward pass for one attention window; index arrays are made when asked for.
+
+    Starts and tables are those of the layout, or as if every session began with the first page of its window.
+    """
 
     groups: list[Group]
-    padded: Ints | None  # [num_rows] packed token of each padded query row; None when nothing is padded
-    unpadded: Ints | None  # [num_tokens] padded query row of each token
+    counts: Ints  # [num_chunks]
+    starts: Ints  # [num_chunks]
+    tables: Ints  # [num_chunks, max_pages]
+    num_tokens: int
+
+    def pages(self, group: Group) -> Ints:
+        """Pages that the group gathers, [num_chunks * num_pages]; a short table repeats its own last page."""
+        return self.tables[group.low : group.high, : group.num_pages].ravel()
+
+    def query_positions(self, group: Group) -> Ints:
+        """[num_chunks, num_queries] counted from the first gathered key; padding repeats the last query."""
+        return self.starts[group.low : group.high, None] + self._tokens(group)
+
+    def padding(self) -> tuple[Ints, Ints] | None:
+        """The token of each padded query row and the row of each token; None when no query is padded."""
+        if sum(group.num_rows for group in self.groups) == self.num_tokens:
+            return None
+        offsets = self.counts.cumsum() - self.counts
+        rows = [(offsets[group.low : group.high, None] + self._tokens(group)).ravel() for group in self.groups]
+        padded = np.concatenate(rows)
+        unpadded = np.empty(self.num_tokens, np.int64)
+        unpadded[padded] = np.arange(len(padded))  # of a repeated query any row will do: they are equal
+        return padded, unpadded
+
+    def _tokens(self, group: Group) -> Ints:
+        """Which of its chunk's tokens each query is, [num_chunks, num_queries]."""
+        tokens: Ints = np.minimum(np.arange(group.num_queries), self.counts[group.low : group.high, None] - 1)
+        return tokens
 
 
 def lay_out(starts: Sequence[int], counts: Sequence[int], tables: Sequence[Ints], page_size: int) -> Layout:
@@ -73,35 +109,18 @@ def lay_out(starts: Sequence[int], counts: Sequence[int], tables: Sequence[Ints]
 def plan(layout: Layout, window: int | None, limits: Limits) -> Plan:
     """Divide the batch into groups; with a window (in tokens, the query itself counts) only its pages are gathered."""
     starts, tables = (layout.starts, layout.tables) if window is None else _in_window(layout, window)
-    num_pages = (-(-(starts + layout.counts) // layout.page_size)).tolist()
     counts = layout.counts.tolist()
+    num_pages = [-(-(start + count) // layout.page_size) for start, count in zip(starts.tolist(), counts, strict=True)]
     bounds = _bounds(counts, [pages * layout.page_size for pages in num_pages], limits)
-    groups, rows = [], []  # rows: [num_chunks, num_queries] of each group, a chunk's token that each query is
-    for low, high in bounds:
-        num_queries, most_pages = max(counts[low:high]), max(num_pages[low:high])
-        row: Ints = np.minimum(np.arange(num_queries), layout.counts[low:high, None] - 1)
-        pages, positions = tables[low:high, :most_pages].ravel(), starts[low:high, None] + row
-        groups.append(Group(high - low, num_queries, most_pages, pages, positions))
-        rows.append(row)
-    if sum(row.size for row in rows) == len(layout.positions):
-        return Plan(groups, None, None)
-    return Plan(groups, *_padding(layout, bounds, rows))
+    groups = [Group(low, high, max(counts[low:high]), max(num_pages[low:high])) for low, high in bounds]
+    return Plan(groups, layout.counts, starts, tables, len(layout.positions))
 
 
 def _in_window(layout: Layout, window: int) -> tuple[Ints, Ints]:
-    """Starts and tables as if every session began with the first page that its first new token sees."""
     first_pages = np.maximum(layout.starts - window + 1, 0) // layout.page_size
     most = layout.tables.shape[1]
     columns = np.minimum(first_pages[:, None] + np.arange(most), most - 1)
     return layout.starts - first_pages * layout.page_size, np.take_along_axis(layout.tables, columns, axis=1)
-
-
-def _padding(layout: Layout, bounds: list[tuple[int, int]], rows: list[Ints]) -> tuple[Ints, Ints]:
-    offsets = layout.counts.cumsum() - layout.counts
-    padded = np.concatenate([(offsets[a:b, None] + row).ravel() for (a, b), row in zip(bounds, rows, strict=True)])
-    unpadded = np.empty(len(layout.positions), np.int64)
-    unpadded[padded] = np.arange(len(padded))  # of a repeated query any row will do: they are equal
-    return padded, unpadded
 
 
 def _bounds(counts: list[int], keys: list[int], limits: Limits) -> list[tuple[int, int]]:

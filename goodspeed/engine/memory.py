@@ -52,6 +52,11 @@ class KVPool:
             new = new.nan_to_num_()  # an overflow must stay in its own session, whoever owns the page next
         self.rows[layer].index_copy_(0, slots, new)
 
+    def split(self, memory: Tensor, num_chunks: int) -> tuple[Tensor, Tensor]:
+        """Views of pages or rows of the pool as keys and values [num_chunks, kv_heads, num_keys, dim]."""
+        rows = memory.view(num_chunks, -1, *memory.shape[-2:]).transpose(1, 2)
+        return rows[..., : self.shape.key_dim], rows[..., self.shape.key_dim :]
+
     def scratch(self, num_pages: int) -> Tensor:
         """Space for that many pages, [num_pages, page_size, kv_heads, key + value], shared by all groups in turn."""
         if len(self._scratch) < num_pages:

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from goodspeed.engine.layout import Layout, Limits, lay_out, plan
+from goodspeed.engine.layout import Group, Layout, Limits, Plan, lay_out, plan
 
 TIGHT = Limits(max_padding=0, max_group_rows=1 << 30)
 LOOSE = Limits(max_padding=1 << 30, max_group_rows=1 << 30)
@@ -24,25 +24,25 @@ def test_positions_and_slots() -> None:
 def test_equal_chunks_share_a_group_without_padding() -> None:
     layout = lay_out([3, 1], [2, 2], [pages(7, 2), pages(5)], page_size=4)
     made = plan(layout, None, LOOSE)
-    assert (len(made.groups), made.padded, made.unpadded) == (1, None, None)
-    assert made.groups[0].pages.tolist() == [7, 2, 5, 5]  # filled up with the session's own page
-    assert made.groups[0].query_positions.tolist() == [[3, 4], [1, 2]]
+    assert (len(made.groups), made.padding()) == (1, None)
+    assert made.pages(made.groups[0]).tolist() == [7, 2, 5, 5]  # filled up with the session's own page
+    assert made.query_positions(made.groups[0]).tolist() == [[3, 4], [1, 2]]
 
 
 def test_padded_queries_repeat_the_last_one() -> None:
     layout = lay_out([0, 0], [3, 1], [pages(1), pages(2)], page_size=4)
     made = plan(layout, None, LOOSE)
-    assert made.padded is not None
-    assert made.unpadded is not None
-    assert made.padded.tolist() == [0, 1, 2, 3, 3, 3]
-    assert made.padded[made.unpadded].tolist() == [0, 1, 2, 3]
-    assert made.groups[0].query_positions.tolist() == [[0, 1, 2], [0, 0, 0]]
+    padded, unpadded = made.padding() or (None, None)
+    assert padded.tolist() == [0, 1, 2, 3, 3, 3]
+    assert padded[unpadded].tolist() == [0, 1, 2, 3]
+    assert made.query_positions(made.groups[0]).tolist() == [[0, 1, 2], [0, 0, 0]]
 
 
 def test_a_window_gathers_only_its_pages() -> None:
     layout = lay_out([10], [2], [pages(9, 8, 7)], page_size=4)
-    group = plan(layout, 3, LOOSE).groups[0]  # position 10 sees 8, 9, 10
-    assert (group.pages.tolist(), group.query_positions.tolist()) == ([7], [[2, 3]])
+    made = plan(layout, 3, LOOSE)  # position 10 sees 8, 9, 10
+    group = made.groups[0]
+    assert (made.pages(group).tolist(), made.query_positions(group).tolist()) == ([7], [[2, 3]])
 
 
 def test_one_long_context_does_not_make_the_others_pay() -> None:
@@ -50,7 +50,7 @@ def test_one_long_context_does_not_make_the_others_pay() -> None:
     starts = [2000] + [100 + i % 8 for i in range(63)]
     tables = [np.arange(-(-(s + 5) // 16)) for s in starts]
     groups = plan(lay_out(starts, counts, tables, 16), None, Limits(1 << 10, 1 << 30)).groups
-    gathered = sum(len(group.pages) * 16 for group in groups)
+    gathered = sum(group.num_chunks * group.num_pages * 16 for group in groups)
     assert len(groups) == 2
     assert gathered < 1.15 * sum(len(table) * 16 for table in tables)
 
@@ -68,9 +68,9 @@ def test_every_query_finds_all_its_keys(limits: Limits, window: int | None) -> N
     for _ in range(20):
         layout = random_layout(rng)
         made = plan(layout, window, limits)
-        seen = [keys for group in made.groups for keys in visible(group, window, layout.page_size)]
-        if made.unpadded is not None:
-            seen = [seen[row] for row in made.unpadded]
+        seen = [keys for group in made.groups for keys in visible(made, group, window, layout.page_size)]
+        if rows := made.padding():
+            seen = [seen[row] for row in rows[1]]
         assert seen == expected(layout, window)
 
 
@@ -81,13 +81,13 @@ def random_layout(rng: random.Random) -> Layout:
     return lay_out([s for s, _ in sessions], [n for _, n in sessions], tables, page_size=4)
 
 
-def visible(group: object, window: int | None, page_size: int) -> list[list[int]]:
+def visible(made: Plan, group: Group, window: int | None, page_size: int) -> list[list[int]]:
     """Slots that each padded query row attends to."""
     rows = []
     for i in range(group.num_chunks):
-        own = group.pages.reshape(group.num_chunks, -1)[i]
+        own = made.pages(group).reshape(group.num_chunks, -1)[i]
         slots = [int(page) * page_size + offset for page in own for offset in range(page_size)]
-        for query in group.query_positions[i]:
+        for query in made.query_positions(group)[i]:
             low = 0 if window is None else query - window + 1
             rows.append([slot for position, slot in enumerate(slots) if low <= position <= query])
     return rows
