@@ -70,6 +70,7 @@ class Drafter:
         self._jobs: dict[bytes, _Job] = {}
         self._caches: dict[bytes, _Cache] = {}
         self._num_steps = 0
+        self._reserved = 0  # pages that the jobs of this step will take
 
     @property
     def busy(self) -> bool:
@@ -99,8 +100,11 @@ class Drafter:
     def step(self) -> list[Proposed]:
         """One forward pass for every proposal in the making; gives back those that are complete."""
         self._num_steps += 1
-        done = [job for job in self._jobs.values() if not self._has_room(job)]
-        jobs = [job for job in self._jobs.values() if job not in done]
+        self._reserved = 0
+        jobs: list[_Job] = []
+        done: list[_Job] = []
+        for job in self._jobs.values():
+            (jobs if self._has_room(job) else done).append(job)
         chunks = [self._chunk(job) for job in jobs]
         sampling = [job for job, chunk in zip(jobs, chunks, strict=True) if chunk.num_logits]
         if any(chunk.tokens for chunk in chunks):
@@ -138,16 +142,13 @@ class Drafter:
             return False
         pool = self.runner.pool
         job.fed = min(len(job.tokens) - len(cache.tokens), PREFILL_CHUNK)
-        reserved = sum(
-            pool.pages_needed(other.session_id, other.fed) for other in self._jobs.values() if other is not job
-        )
         needed = pool.pages_needed(job.session_id, job.fed)
-        while pool.num_free - reserved < needed:
+        while pool.num_free - self._reserved < needed:
             idle = [key for key in self._caches if key not in self._jobs and key in pool]
             if not idle:
-                job.fed = 0
                 return False
             self._evict(min(idle, key=lambda key: self._caches[key].used))
+        self._reserved += needed
         cache.used = self._num_steps
         return True
 
@@ -164,7 +165,6 @@ class Drafter:
     def _note_fed(self, jobs: Iterable[_Job], chunks: Iterable[Chunk]) -> None:
         for job, chunk in zip(jobs, chunks, strict=True):
             self._caches[job.session_id].tokens += chunk.tokens
-            job.fed = 0
 
     def _draw(self, jobs: list[_Job], logits: Tensor) -> None:
         """Draws one token for each job from logits [len(jobs), vocab], by its session's rule."""

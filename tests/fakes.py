@@ -168,20 +168,22 @@ def make_core(
     policy: str | Policy = "gradient",
     num_pages: int = 64,
     page_size: int = 4,
+    pool: PagePool | None = None,
     context_len: int = 200,
+    vocab_size: int = VOCAB,
     max_sessions: int = 100,
     boot_id: bytes = b"verify-0",
     lease_s: float = 6.0,
     eta: float = 0.1,
     beta: float = 0.1,
 ) -> VerifyCore:
-    """A verify node's state machine with the fake target's vocabulary."""
+    """A verify node's state machine, by default with the fake target's vocabulary."""
     return VerifyCore(
         welcome=Welcome(
             version=VERSION,
             boot_id=boot_id,
             tokenizer="fake",
-            vocab_size=VOCAB,
+            vocab_size=vocab_size,
             context_len=context_len,
             max_length=min(budget, MAX_DRAFT),
             max_message_bytes=MAX_BYTES,
@@ -197,7 +199,7 @@ def make_core(
             beta=beta,
             steer=rounds == "continuous",
         ),
-        pool=PagePool(num_pages, page_size),
+        pool=pool or PagePool(num_pages, page_size),
         max_sessions=max_sessions,
     )
 

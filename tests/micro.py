@@ -1,0 +1,49 @@
+"""Microscopic random Llamas, made in a moment: real models for tests of what surrounds them."""
+
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Runner
+
+VOCAB = 64
+CONFIG = LlamaConfig(
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    intermediate_size=64,
+    vocab_size=VOCAB,
+    max_position_embeddings=128,
+    bos_token_id=None,
+    eos_token_id=None,
+    pad_token_id=None,
+    initializer_range=0.25,  # distributions that differ from place to place, and are neither flat nor certain
+)
+
+
+def make_checkpoint(seed: int = 0, *, shift: float = 0.0, num_tokens: int = VOCAB) -> Checkpoint:
+    """Random weights from a seed; with `shift` they are moved by so much noise, as a draft model's might be."""
+    torch.manual_seed(seed)
+    model: Any = AutoModelForCausalLM.from_config(CONFIG, attn_implementation="sdpa").eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += shift * torch.randn_like(weight)
+    return Checkpoint(
+        name="micro",
+        model=model,
+        tokenizer=None,
+        fingerprint="micro",
+        eos_ids=(),
+        vocab_size=VOCAB,
+        num_tokens=num_tokens,
+        context_len=CONFIG.max_position_embeddings,
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+    )
+
+
+def make_runner(checkpoint: Checkpoint, num_pages: int = 256, page_size: int = 4) -> Runner:
+    return Runner(checkpoint, num_pages=num_pages, page_size=page_size)

@@ -1,0 +1,132 @@
+"""The ratio rule through a real draft model and a real target: the joint law of the first two tokens is the target's.
+
+The end-to-end companion of `test_rejection.py`: rounding, packing, the wire's bytes, noise, rounds and epochs included.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+from draft_node.drafter import Drafter
+from draft_node.session import Propose, Request
+from goodspeed import proposals
+from goodspeed.messages import Sampling
+from goodspeed.sampling import SamplingBatch, to_probs
+from tests import chi_square
+from tests.fakes import session_id
+from tests.micro import make_checkpoint, make_runner
+from verify_node.planner import Entry, Round
+from verify_node.target import Target
+
+NUM_TOKENS = 8  # of the vocabulary, so that every pair is frequent; the model's other rows are padding
+NUM_SESSIONS = 4000
+AT_ONCE = 500
+PROMPT = (3, 1, 4)
+TARGET = make_checkpoint(1, num_tokens=NUM_TOKENS)
+DRAFT = make_checkpoint(1, shift=0.1, num_tokens=NUM_TOKENS)
+
+
+def joint(sampling):
+    """Probability of every pair of first tokens [NUM_TOKENS * NUM_TOKENS] under the target alone."""
+    rows = [PROMPT, *((*PROMPT, token) for token in range(NUM_TOKENS))]
+    with torch.inference_mode():
+        logits = torch.cat([make_checkpoint(1).model(torch.tensor([row])).logits[0, -1:] for row in rows])
+    probs = to_probs(logits, SamplingBatch.of([sampling] * len(rows)), num_tokens=NUM_TOKENS).double()
+    return (probs[0, :, None] * probs[1:]).flatten()
+
+
+class Pairs:
+    """Many sessions that want two tokens each, a draft of two at first and of one where the first was rejected."""
+
+    def __init__(self, sampling, kind, spoil=None):
+        self.target = Target(TARGET, make_runner(TARGET, num_pages=4096))
+        self.drafter = Drafter(DRAFT, make_runner(DRAFT, num_pages=4096), kind=kind, k=5)
+        self.sampling, self.spoil = sampling, spoil
+        self.num_accepted = 0
+
+    def run(self):
+        pairs = []
+        for first in range(0, NUM_SESSIONS, AT_ONCE):
+            texts = dict.fromkeys(range(first, first + AT_ONCE), ())
+            for number in (1, 2):
+                self.round(number, texts)
+            pairs += [text[:2] for text in texts.values()]
+            for seed in texts:
+                self.drafter.forget(session_id(seed))
+                self.target.runner.free(session_id(seed))
+        return torch.tensor(pairs)  # [NUM_SESSIONS, 2]
+
+    def round(self, number, texts):
+        wanting = {seed: text for seed, text in texts.items() if len(text) < 2}
+        drafts = self.draft(number, wanting)
+        entries = []
+        for seed, text in wanting.items():
+            proposed = drafts[session_id(seed)]
+            self.target.runner.free(session_id(seed))
+            entries.append(
+                Entry(
+                    session_id(seed),
+                    0,
+                    (*PROMPT, *text, *proposed.tokens),
+                    len(proposed.tokens),
+                    True,
+                    replace_seed(self.sampling, seed),
+                    "ratio",
+                    epoch=1,
+                    draft_round=number,
+                    proposal=self.spoil(proposed) if self.spoil else proposed.proposal,
+                )
+            )
+        for outcome in self.target.run(Round(number, tuple(entries))).outcomes:
+            assert not outcome.invalid
+            self.num_accepted += outcome.num_accepted
+            texts[int.from_bytes(outcome.session_id, "big")] += outcome.tokens
+
+    def draft(self, number, wanting):
+        for seed, text in wanting.items():
+            sampling = replace_seed(self.sampling, seed)
+            request = Request(session_id(seed), PROMPT, sampling, 100, verification="ratio")
+            self.drafter.add(Propose(request, 1, number, (*PROMPT, *text), 2 - len(text)))
+        drafts = {}
+        while self.drafter.busy:
+            drafts |= {proposed.session_id: proposed for proposed in self.drafter.step()}
+        return drafts
+
+
+def replace_seed(sampling, seed):
+    return Sampling(sampling.temperature, sampling.top_k, sampling.top_p, seed)
+
+
+def p_value(pairs, sampling):
+    return chi_square.fits(pairs[:, 0] * NUM_TOKENS + pairs[:, 1], joint(sampling))
+
+
+@pytest.mark.parametrize(
+    ("kind", "temperature"), [("lattice", 0.7), ("lattice", 1.0), ("dense-fp16", 0.7), ("dense-fp32", 1.0)]
+)
+def test_the_first_two_tokens_have_the_targets_law(kind, temperature):
+    sampling = Sampling(temperature=temperature)
+    world = Pairs(sampling, kind)
+    pairs = world.run()
+    assert 0.3 * NUM_SESSIONS < world.num_accepted < 1.8 * NUM_SESSIONS  # else little was tested
+    assert p_value(pairs, sampling) > chi_square.REJECT
+
+
+def flattened(proposed):
+    """A lie: that every token was as likely as any other."""
+    flat = proposals.make(torch.full((len(proposed.tokens), NUM_TOKENS), 1 / NUM_TOKENS), "dense-fp32")
+    return proposals.encode(flat.pack())
+
+
+def test_a_lie_about_what_was_sampled_from_is_seen_in_the_law():
+    sampling = Sampling(temperature=1.0)
+    assert p_value(Pairs(sampling, "dense-fp32", flattened).run(), sampling) < chi_square.REJECT
+
+
+def test_the_law_is_the_targets_and_not_the_drafts():
+    """The draft alone would fail, so the models differ enough for the test to mean something."""
+    sampling = Sampling(temperature=1.0)
+    world = Pairs(sampling, "dense-fp32")
+    drafts = world.draft(1, dict.fromkeys(range(2000), ()))
+    pairs = torch.from_numpy(np.array([proposed.tokens for proposed in drafts.values()]))
+    assert p_value(pairs, sampling) < chi_square.REJECT

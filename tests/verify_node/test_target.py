@@ -1,0 +1,213 @@
+"""Rounds on a real, microscopic model: the target's text whatever is drafted, and bad proposals by name."""
+
+import random
+
+import pytest
+import torch
+
+from draft_node.drafter import Drafter
+from draft_node.session import Propose, Request
+from goodspeed import generation, proposals
+from goodspeed.messages import Ack, Draft, Sampling, digest
+from tests.fakes import Desk, make_core, make_open, session_id
+from tests.micro import VOCAB, make_checkpoint, make_runner
+from verify_node.planner import Entry, Round
+from verify_node.target import Target
+
+CHECKPOINT = make_checkpoint(1)
+SAMPLINGS = [
+    Sampling(temperature=0.0),
+    Sampling(temperature=0.7, seed=3),
+    Sampling(temperature=1.0, top_k=9, top_p=0.9, seed=4),
+]
+
+
+def make_target(**options):
+    return Target(CHECKPOINT, make_runner(CHECKPOINT, **options))
+
+
+def alone(opened):
+    """What the model writes by itself, one token at a time."""
+    return tuple(
+        generation.generate(
+            CHECKPOINT, make_runner(CHECKPOINT), opened.prompt, opened.sampling, opened.max_tokens, opened.stop_ids
+        )
+    )
+
+
+class RealDesk(Desk):
+    """A verify node with a real target."""
+
+    def __init__(self, **options):
+        target = make_target(num_pages=options.pop("num_pages", 256))
+        core = make_core(pool=target.runner.pool, vocab_size=VOCAB, context_len=128, **options)
+        super().__init__(core)
+        self.real = target
+        self.target.run = lambda planned: self.real.run(planned).outcomes
+
+
+def some_draft(rng, session, text):
+    """A draft that follows the right text for a while."""
+    done = len(session.tokens) - len(session.opened.prompt)
+    right = text[done : done + rng.randint(0, session.assigned)]
+    tokens = tuple(token if rng.random() < 0.8 else rng.randrange(VOCAB) for token in right)
+    return Draft(
+        session.session_id,
+        session.epoch,
+        session.last_round + 1,
+        len(session.tokens),
+        digest(session.tokens),
+        tokens,
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"num_pages": 20}, {"rounds": "barrier", "policy": "fixed"}], ids=["roomy", "tiny pool", "barrier"]
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_text_is_the_targets_own_in_any_mix(seed, options):
+    """Drafts right and wrong, chunks of prompts, sessions that come and go, and memory taken away."""
+    rng = random.Random(seed)
+    desk = RealDesk(budget=12, max_round_tokens=24, **options)
+    desk.hello("a")
+    opened = {
+        session_id(number): make_open(
+            number,
+            prompt=tuple(rng.randrange(VOCAB) for _ in range(rng.choice([1, 5, 40]))),
+            sampling=replace_seed(rng.choice(SAMPLINGS), number),
+            max_tokens=rng.randint(1, 30),
+            stop_ids=rng.choice([(), (7,)]),
+            max_draft=rng.choice([0, 3, 1024]),
+        )
+        for number in range(8)
+    }
+    texts = {key: alone(message) for key, message in opened.items()}
+    waiting = list(opened.values())
+    preempted = 0
+    for _ in range(600):
+        if waiting and rng.random() < 0.3:
+            desk.up("a", waiting.pop())
+        planned = desk.core.plan(desk.now)
+        preempted += len(planned.preempted) if planned else 0
+        if planned:
+            desk.finish(planned)
+        for session in list(desk.core.sessions.values()):
+            if session.awaits_draft and rng.random() < 0.8:
+                assert desk.up("a", some_draft(rng, session, texts[session.session_id])) == []
+            elif session.assigned == 0:
+                desk.up("a", Ack(session.session_id, 1, len(session.tokens)))
+        if not waiting and all(session.finished for session in desk.core.sessions.values()):
+            break
+    written = {key: tuple(session.tokens[len(session.opened.prompt) :]) for key, session in desk.core.sessions.items()}
+    assert written == texts
+    assert preempted or "num_pages" not in options
+
+
+def replace_seed(sampling, seed):
+    return Sampling(sampling.temperature, sampling.top_k, sampling.top_p, seed)
+
+
+def entry(number, tokens, num_drafted=0, *, samples=True, **changes):
+    values = {"sampling": Sampling(seed=number), "epoch": 1, "draft_round": 1} | changes
+    return Entry(session_id(number), 0, tuple(tokens), num_drafted, samples, **values)
+
+
+def test_one_round_by_hand():
+    """A right draft, a wrong one, an empty one and a chunk of a prompt, in one forward pass."""
+    opened = [make_open(number, prompt=(1, 2, 3), max_tokens=5) for number in range(3)]
+    right = [alone(message) for message in opened]
+    wrong = (right[1][0], (right[1][1] + 1) % VOCAB, right[1][2])
+    planned = Round(
+        1,
+        (
+            entry(0, (1, 2, 3, *right[0][:3]), 3),
+            entry(9, range(10), samples=False),
+            entry(1, (1, 2, 3, *wrong), 3),
+            entry(2, (1, 2, 3)),
+        ),
+    )
+    result = make_target().run(planned)
+    outcomes = {outcome.session_id: outcome for outcome in result.outcomes}
+    assert [outcomes[session_id(number)].tokens for number in range(3)] == [right[0][:4], right[1][:2], right[2][:1]]
+    assert [outcomes[session_id(number)].num_accepted for number in range(3)] == [3, 1, 0]
+    assert outcomes[session_id(0)].agreement == 3
+    assert session_id(9) not in outcomes
+    assert result.forward_s > 0
+    assert result.verify_s > 0
+
+
+def test_a_round_of_nothing_but_prompts_decides_nothing():
+    assert make_target().run(Round(1, (entry(1, range(5), samples=False),))).outcomes == []
+
+
+# -- ratio -------------------------------------------------------------------------------------------------------------
+
+
+def draft(numbers, prompt, length, *, kind="lattice", k=32):
+    """What the target itself would draft for sessions of these numbers."""
+    drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT), kind=kind, k=k)
+    for number in numbers:
+        request = Request(session_id(number), prompt, Sampling(seed=number), 100, verification="ratio")
+        drafter.add(Propose(request, 1, 1, prompt, length))
+    done = []
+    while drafter.busy:
+        done += drafter.step()
+    return done
+
+
+BAD = {
+    "nothing": (lambda good: None, "ends after 0 of 3"),
+    "cut short": (lambda good: good[: len(good) // 2], "proposal"),
+    "too much": (lambda good: good + b"x", "bytes"),
+    "noise": (lambda good: bytes(range(len(good) % 256)), "proposal"),
+    "not what was drafted": (lambda good: good[: len(good) // 3] * 3, "probability zero"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "named"), BAD.values(), ids=BAD)
+def test_an_invalid_proposal_costs_its_session_the_draft_and_nobody_else_anything(spoil, named):
+    prompt = (1, 2, 3)
+    drafts = draft(range(3), prompt, 3)
+    bad = next(number for number, proposed in enumerate(drafts) if len(set(proposed.tokens)) == 3)
+
+    def planned(proposals_sent):
+        entries = [
+            entry(number, (*prompt, *proposed.tokens), 3, verification="ratio", proposal=sent)
+            for number, (proposed, sent) in enumerate(zip(drafts, proposals_sent, strict=True))
+        ]
+        return Round(1, (*entries, entry(7, (4, 5))))
+
+    good = [proposed.proposal for proposed in drafts]
+    if named == "probability zero":  # one token wide, so that no other can have been drafted
+        good[bad] = b"".join(narrow(token) for token in drafts[bad].tokens)
+    spoilt = [*good[:bad], spoil(good[bad]), *good[bad + 1 :]]
+    honest = {outcome.session_id: outcome for outcome in make_target().run(planned(good)).outcomes}
+    outcomes = {outcome.session_id: outcome for outcome in make_target().run(planned(spoilt)).outcomes}
+    outcome = outcomes.pop(session_id(bad))
+    honest.pop(session_id(bad))
+    assert named in outcome.invalid
+    assert (len(outcome.tokens), outcome.num_accepted, outcome.agreement) == (1, 0, 0.0)
+    assert {key: value.tokens for key, value in outcomes.items()} == {
+        key: value.tokens for key, value in honest.items()
+    }
+    assert not any(value.invalid for value in outcomes.values())
+
+
+def narrow(token):
+    """A position of a proposal in which only this token can be drawn."""
+    probs = torch.zeros(1, VOCAB)
+    probs[0, token] = 1.0
+    return proposals.make(probs, "lattice", k=1).pack()[0]
+
+
+@pytest.mark.parametrize("kind", proposals.KINDS)
+def test_what_the_target_itself_drafted_is_accepted_whole(kind):
+    """Rounded to 16 bits the distributions are the same but for their last bits; so nearly always."""
+    drafts = draft(range(40), (1, 2, 3), 3, kind=kind, k=VOCAB)
+    entries = [
+        entry(number, (1, 2, 3, *proposed.tokens), 3, verification="ratio", proposal=proposed.proposal)
+        for number, proposed in enumerate(drafts)
+    ]
+    outcomes = make_target().run(Round(1, tuple(entries))).outcomes
+    assert sum(outcome.num_accepted for outcome in outcomes) >= 118
+    assert all(outcome.agreement == pytest.approx(3, abs=0.01) for outcome in outcomes)
