@@ -93,9 +93,11 @@ def train_drafts(args: argparse.Namespace, tokens: corpus.Tokens) -> None:
 
     def losses(step: int) -> list[Tensor]:
         inputs, _ = batch(tokens, step, target.device)
-        wanted = functional.log_softmax(logits(target, inputs).flatten(0, 1), -1)
-        given = [functional.log_softmax(logits(run.model, inputs).flatten(0, 1), -1) for run in runs]
-        return [functional.kl_div(log_probs, wanted, reduction="batchmean", log_target=True) for log_probs in given]
+        with torch.no_grad():
+            wanted = logits(target, inputs).flatten(0, 1).softmax(-1)  # [tokens, vocab]
+            entropy = torch.special.entr(wanted).sum(-1).mean()
+        given = [logits(run.model, inputs).flatten(0, 1) for run in runs]
+        return [functional.cross_entropy(log_probs, wanted) - entropy for log_probs in given]
 
     def on_save() -> None:
         for name, run in zip(DRAFTS, runs, strict=True):

@@ -125,7 +125,7 @@ def test_the_commands_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name in models.NAMES:
         monkeypatch.setitem(family.SHAPES, name, {k: v for k, v in SMALL.items() if k != "vocab_size"})
     monkeypatch.setattr(corpus, "train_tokenizer", lambda: train_module.tokenizer.load(models.path("tiny-target")))
-    monkeypatch.setattr(sources, "library", lambda: dict.fromkeys(SOURCES, [("ast", "def f():\n    pass\n" * 40)]))
+    monkeypatch.setattr(sources, "library", lambda: {key: [("ast", "def f():\n    pass\n" * 40)] for key in SOURCES})
     state, out = tmp_path / "state", tmp_path / "weights"
     options = ["--minutes", "0.005", "--state", str(state), "--weights", str(out), "--num-tokens", "20000"]
     train_module.main(options)
