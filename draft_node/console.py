@@ -4,8 +4,7 @@ import asyncio
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from draft_node import standard_input
@@ -21,6 +20,39 @@ from goodspeed.prompts import Prompt, parse
 from goodspeed.text_stream import TextStream
 
 
+@dataclass(slots=True)
+class _Answer:
+    """What one prompt has come to so far."""
+
+    index: int
+    prompt: Prompt
+    request: Request
+    stream: TextStream
+    live: bool  # shown as it comes
+    started: float = field(default_factory=time.perf_counter)
+    token_ids: list[int] = field(default_factory=list)
+    text: str = ""
+
+    @property
+    def session(self) -> str:
+        return self.request.session_id.hex()
+
+    def result(self, finish: Finish, statistics: Statistics) -> dict[str, Any]:
+        return {
+            "index": self.index,
+            "session": self.session,
+            "domain": self.prompt.domain,
+            "prompt": self.prompt.text,
+            "seed": self.request.sampling.seed,
+            "text": self.text,
+            "token_ids": self.token_ids,
+            "finish_reason": finish.reason,
+            "elapsed_s": time.perf_counter() - self.started,
+            "acceptance_rate": statistics.acceptance_rate,
+            **asdict(statistics),
+        }
+
+
 class Console:
     """Runs prompts through a draft node and tells what comes of them."""
 
@@ -34,18 +66,29 @@ class Console:
 
     async def run(self, prompts: list[Prompt] | None) -> None:
         """All prompts at once, as many as the node serves together; without a list, line after line of stdin."""
-        if prompts is not None:
-            async with asyncio.TaskGroup() as tasks:
-                for index, prompt in enumerate(prompts):
-                    tasks.create_task(self._serve(index, prompt, live=len(prompts) == 1))
+        if prompts is None:
+            await self._run_standard_input(jsonl=self.config.prompts == standard_input.NAME)
             return
-        index = 0
-        async for prompt in _stdin_prompts(jsonl=self.config.prompts == standard_input.NAME):
-            await self._serve(index, prompt, live=True)
-            index += 1
+        async with asyncio.TaskGroup() as tasks:
+            for index, prompt in enumerate(prompts):
+                tasks.create_task(self._serve(index, prompt, live=len(prompts) == 1))
+
+    async def _run_standard_input(self, *, jsonl: bool) -> None:
+        """Every line that is not blank, as it comes: a prompt of its own, as text or as JSON."""
+        number = 0
+        async for line in standard_input.lines():
+            number += 1
+            if not line.strip():
+                continue
+            try:
+                prompt = parse(line, f"standard input, line {number}") if jsonl else Prompt(line)
+            except PromptError as error:
+                self._fail(len(self.results), line, "prompt", str(error))
+            else:
+                await self._serve(len(self.results), prompt, live=True)
 
     def request(self, prompt: Prompt) -> Request:
-        """The session that a prompt asks for; without any seed it gets a random one."""
+        """The session that a prompt asks for; without any seed it gets a random one. PromptError if it cannot be."""
         seed = prompt.seed if prompt.seed is not None else self.config.seed
         config = self.config
         return Request(
@@ -68,76 +111,46 @@ class Console:
         try:
             request = self.request(prompt)
         except PromptError as error:
-            self._fail(index, prompt, "prompt", str(error))
+            self._fail(index, prompt.text, "prompt", str(error))
             return
-        session_id = request.session_id.hex()
-        self.events.write("start", index=index, session=session_id, domain=prompt.domain, prompt=prompt.text)
-        started = time.perf_counter()
-        stream, token_ids, shown = TextStream(self.checkpoint.tokenizer), list[int](), list[str]()
-
-        def show(text: str) -> None:
-            shown.append(text)
-            if live and not self.events.enabled:
-                print(text, end="", flush=True)
-
+        answer = _Answer(index, prompt, request, TextStream(self.checkpoint.tokenizer), live)
+        self.events.write("start", index=index, session=answer.session, domain=prompt.domain, prompt=prompt.text)
         async for item in self.daemon.generate(request):
-            statistics = self.daemon.session(request.session_id).statistics
-            if isinstance(item, Deliver):
-                token_ids += item.tokens
-                show(text := stream.push(item.tokens))
-                self.events.write("tokens", index=index, session=session_id, token_ids=item.tokens, text=text)
-            elif isinstance(item, Fail):
-                self._fail(index, prompt, item.code, item.what)
-                return
-            else:
-                show(stream.end())
-                elapsed_s = time.perf_counter() - started
-                self._finish(index, prompt, request, item, statistics, token_ids, "".join(shown), elapsed_s)
-                if not self.events.enabled:
-                    print(flush=True) if live else self._print(index, prompt, "".join(shown))
+            match item:
+                case Deliver():
+                    self._show(answer, item.tokens)
+                case Finish():
+                    self._finish(answer, item, self.daemon.session(request.session_id).statistics)
+                case Fail():
+                    self._fail(index, prompt.text, item.code, item.what)
 
-    def _finish(
-        self,
-        index: int,
-        prompt: Prompt,
-        request: Request,
-        finish: Finish,
-        statistics: Statistics,
-        token_ids: list[int],
-        text: str,
-        elapsed_s: float,
-    ) -> None:
-        result = {
-            "index": index,
-            "session": request.session_id.hex(),
-            "domain": prompt.domain,
-            "prompt": prompt.text,
-            "seed": request.sampling.seed,
-            "text": text,
-            "token_ids": token_ids,
-            "finish_reason": finish.reason,
-            "elapsed_s": elapsed_s,
-            "acceptance_rate": statistics.acceptance_rate,
-            **asdict(statistics),
-        }
+    def _show(self, answer: _Answer, tokens: tuple[int, ...]) -> None:
+        answer.token_ids += tokens
+        text = answer.stream.push(tokens)
+        self._print(answer, text)
+        self.events.write("tokens", index=answer.index, session=answer.session, token_ids=tokens, text=text)
+
+    def _finish(self, answer: _Answer, finish: Finish, statistics: Statistics) -> None:
+        self._print(answer, answer.stream.end())
+        result = answer.result(finish, statistics)
         self.results.append(result)
         self.events.write("finish", **result)
+        if self.events.enabled:
+            return
+        if answer.live:
+            print(flush=True)
+        else:
+            print(
+                f"--- prompt {answer.index + 1} {answer.prompt.domain}\n{answer.prompt.text}{answer.text}", flush=True
+            )
 
-    def _fail(self, index: int, prompt: Prompt, code: str, what: str) -> None:
+    def _print(self, answer: _Answer, text: str) -> None:
+        answer.text += text
+        if answer.live and not self.events.enabled:
+            print(text, end="", flush=True)
+
+    def _fail(self, index: int, prompt: str, code: str, what: str) -> None:
         self.num_failed += 1
-        self.results.append({"index": index, "prompt": prompt.text, "error": {"code": code, "what": what}})
+        self.results.append({"index": index, "prompt": prompt, "error": {"code": code, "what": what}})
         self.events.write("fail", index=index, code=code, what=what)
         print(f"prompt {index + 1} failed: {what} ({code})", file=sys.stderr, flush=True)
-
-    @staticmethod
-    def _print(index: int, prompt: Prompt, text: str) -> None:
-        print(f"--- prompt {index + 1} {prompt.domain}\n{prompt.text}{text}", flush=True)
-
-
-async def _stdin_prompts(*, jsonl: bool) -> AsyncIterator[Prompt]:
-    """Every line of standard input that is not blank, as it comes: a prompt of its own, as text or as JSON."""
-    number = 0
-    async for line in standard_input.lines():
-        number += 1
-        if line.strip():
-            yield parse(line, f"standard input, line {number}") if jsonl else Prompt(line)
