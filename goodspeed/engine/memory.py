@@ -91,7 +91,12 @@ def _available_bytes(device: torch.device) -> int:
 
 
 def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    if device.type != "cpu":
-        return torch.zeros(size, dtype=dtype, device=device)
     num_bytes = torch.Size(size).numel() * dtype.itemsize
-    return torch.from_numpy(np.zeros(num_bytes, np.uint8)).view(dtype).view(size)
+    try:
+        if device.type != "cpu":
+            return torch.zeros(size, dtype=dtype, device=device)
+        raw = np.zeros(num_bytes + 64, np.uint8)  # unlike torch's, not written to: memory comes when it is used
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise ConfigError(f"{num_bytes} bytes of key/value memory a layer cannot be had; ask for less") from error
+    start = -raw.ctypes.data % 64  # whole cache lines
+    return torch.from_numpy(raw[start : start + num_bytes]).view(dtype).view(size)

@@ -58,8 +58,8 @@ class Packed:
             raise
 
     def _check(self, chunks: Sequence[Chunk]) -> None:
-        if len({chunk.key for chunk in chunks}) != len(chunks):
-            raise ValueError("a session takes part in a forward pass once")
+        if not chunks or len({chunk.key for chunk in chunks}) != len(chunks):
+            raise ValueError("a forward pass needs sessions, each of them once")
         for chunk in chunks:
             if not 0 <= chunk.num_logits <= len(chunk.tokens) or not chunk.tokens:
                 raise ValueError(f"{chunk.num_logits} logits of {len(chunk.tokens)} tokens cannot be had")

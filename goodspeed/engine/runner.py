@@ -54,8 +54,9 @@ class Runner:
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Append every chunk to its session; logits [sum(num_logits), vocab_size] in float32, rows in chunk order.
 
-        Columns beyond the tokenizer are -inf. Raises PoolExhausted or PromptError, and changes nothing, when the pages
-        do not suffice, a session would outgrow the context, or an id is not the tokenizer's.
+        Columns beyond the tokenizer are -inf; the tensor is one of inference mode. Raises PoolExhausted or PromptError,
+        and changes nothing, when the pages do not suffice, a session would outgrow the context, or an id is not the
+        tokenizer's.
         """
         for chunk in chunks:
             self._check(chunk)

@@ -39,6 +39,8 @@ def test_a_chunk_that_makes_no_sense_is_a_bug(runner: Runner, chunk: Chunk) -> N
 def test_a_session_twice_in_a_batch_is_a_bug(runner: Runner) -> None:
     with pytest.raises(ValueError, match="once"):
         runner.forward([Chunk("x", [1], 0), Chunk("x", [2], 1)])
+    with pytest.raises(ValueError, match="needs sessions"):
+        runner.forward([])
 
 
 def test_a_failing_pass_leaves_the_pool_as_it_was(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,3 +65,5 @@ def test_memory_is_given_in_bytes_or_as_a_fraction(runner: Runner) -> None:
         Runner(runner.checkpoint, memory_bytes=page_bytes - 1)
     with pytest.raises(ConfigError, match="fraction"):
         Runner(runner.checkpoint, memory_fraction=1.5)
+    with pytest.raises(ConfigError, match="cannot be had"):
+        Runner(runner.checkpoint, num_pages=1 << 40)

@@ -136,6 +136,12 @@ def test_a_window_that_attention_is_not_told(save_checkpoint: Callable[..., Path
         Runner(checkpoint, num_pages=16)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sixteen_bits_pass_the_trial(save_checkpoint: Callable[..., Path], dtype: str) -> None:
+    runner = Runner(checkpoints.load(str(save_checkpoint("qwen3")), dtype=dtype), num_pages=16)
+    assert runner.forward([Chunk("a", [1, 2, 3], 2)]).dtype == torch.float32
+
+
 def test_the_model_alone_says_how_to_call_it(save_checkpoint: Callable[..., Path]) -> None:
     runner = open_runner(save_checkpoint())
     with pytest.raises(RuntimeError, match="call it through"):
