@@ -95,6 +95,14 @@ def test_a_bad_world(rounds, policy):
     assert world.verify.num_boots > 1
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_lossy_line_costs_seconds(seed):
+    """Each loss is made good by repetition at once, and not only when somebody gives up (`FORGOTTEN_S`, leases)."""
+    faults = Faults(lose=0.15, repeat=0.1)
+    policy = ["gradient", "phases"][seed % 2]
+    check(World(seed, replace(GOOD, num_sessions=1, policy=policy, max_tokens=25, faults=faults)), limit_s=28.0)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_any_world(seed):
     check(World(seed, some_settings(seed)), limit_s=2000.0)

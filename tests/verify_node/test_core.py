@@ -355,6 +355,7 @@ def test_a_lost_finish_is_asked_for(desk):
     assert desk.up("a", Ack(session_id(1), 1, 4)) == [last]
     [again] = desk.up("a", Ack(session_id(1), 1, 5))
     assert (again.tokens, again.finish_reason) == ((), "length")
+    assert desk.up("a", Ack(session_id(1), 1, 5)) == [again]  # that one was lost, too
 
 
 def test_the_window_closes_without_acks_and_opens_with_one(desk):
@@ -401,10 +402,10 @@ def test_a_session_goes_on_from_what_is_committed(drafting):
 
 
 def test_memory_that_is_not_right_any_more_is_dropped(drafting):
-    drafting.open(epoch=2, prompt=(1, 2, 4))
-    assert drafting.core.pool.length(session_id(1)) == 2
+    drafting.open(epoch=2, prompt=(1, 9, 3))
+    assert drafting.core.pool.length(session_id(1)) == 1
     drafting.round()
-    assert drafting.text() == (next_token(1, (1, 2, 4)),)
+    assert drafting.text() == (next_token(1, (1, 9, 3)),)
 
 
 def test_opening_again_while_a_round_is_in_flight(drafting):
