@@ -43,8 +43,13 @@ class _Job:
 
     @property
     def stopped(self) -> bool:
-        """Nothing after an end of sequence is worth a place in the budget."""
-        return bool(self.drafted) and self.drafted[-1] in self.propose.request.stop_ids
+        """Nothing after an end of sequence is worth a place in the budget.
+
+        Under the ratio rule the draft goes on all the same: were it done sooner for some tokens than for others, then
+        a draft that is given up because it takes too long would not be given up by chance alone.
+        """
+        request = self.propose.request
+        return request.verification == "match" and bool(self.drafted) and self.drafted[-1] in request.stop_ids
 
 
 @dataclass(slots=True)

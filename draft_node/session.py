@@ -213,7 +213,8 @@ class Session:
     def tick(self, now: float) -> list[Action]:
         """Repeats the last word after a silence: the draft in flight byte for byte, or what is applied so far.
 
-        A draft model that is not done by then is not waited for.
+        A draft model that is not done by then is not waited for. Its time counts as round trip, so it is asked again
+        the more rarely.
         """
         if now < self.resend_at or self.state in (State.DONE, State.OFFLINE):
             return []

@@ -166,6 +166,12 @@ def test_it_stops_after_a_stop_token():
     assert fresh(wanted(stopping, request.prompt, 8)) == tokens[: end + 1]
 
 
+def test_under_ratio_no_token_makes_a_draft_shorter():
+    request = make_request(verification="ratio")
+    tokens = fresh(wanted(request, request.prompt, 8))
+    assert fresh(wanted(replace(request, stop_ids=(tokens[2],)), request.prompt, 8)) == tokens
+
+
 def test_the_end_of_the_context_shortens_a_proposal():
     request = make_request(prompt=(1,) * 125)
     assert len(fresh(wanted(request, request.prompt, 8))) == 4  # fed 125, 126, 127 and 128 tokens
