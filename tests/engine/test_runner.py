@@ -48,6 +48,12 @@ def test_one_session_in_pieces(reference: Reference) -> None:
     assert torch.isneginf(found[:, 258:]).all()
 
 
+def test_one_session_token_by_token_beyond_its_window(reference: Reference) -> None:
+    runner, tokens = reference.runner(num_pages=4, page_size=16), [(7 * i * i) % 250 for i in range(40)]
+    found = torch.cat([runner.forward([Chunk("a", [token], 1)]) for token in tokens])
+    torch.testing.assert_close(known(found), known(reference.logits(tokens, 40)), atol=1e-4, rtol=0)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("page_size", [1, 16])
 def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:
