@@ -1,0 +1,215 @@
+"""What peers do wrong on the wire, against a real process: refused by name, and an honest client notices nothing."""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import zmq
+
+from draft_node import assembly
+from draft_node.config import DraftConfig
+from draft_node.session import Finish
+from goodspeed import proposals
+from goodspeed.messages import (
+    VERSION,
+    Ack,
+    Close,
+    DownMessage,
+    Draft,
+    Hello,
+    Message,
+    OpenSession,
+    Refusal,
+    Sampling,
+    Verdict,
+    Welcome,
+    digest,
+)
+from goodspeed.transport import connect_draft
+from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
+from tests.cluster.conftest import ProcessCluster
+
+PATIENCE_MS = 30_000
+
+
+class Peer:
+    """A raw socket that says what it likes, and reads what comes back."""
+
+    def __init__(self, endpoint: str, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.connect(endpoint)
+        self._decoder = msgspec.msgpack.Decoder(DownMessage)
+
+    def say(self, message: Message | bytes) -> None:
+        self.socket.send(message if isinstance(message, bytes) else msgspec.msgpack.encode(message))
+
+    def hear(self, kind: type[Message]) -> Message:
+        """The next message of that kind; heartbeats and the like are passed over."""
+        while self.socket.poll(PATIENCE_MS):
+            message = self._decoder.decode(self.socket.recv())
+            if isinstance(message, kind):
+                return message
+        raise AssertionError(f"no {kind.__name__} came")
+
+    def refusal(self, message: Message | bytes) -> Refusal:
+        self.say(message)
+        answer = self.hear(Refusal)
+        assert isinstance(answer, Refusal)
+        assert answer.what
+        assert answer.what_to_do
+        return answer
+
+    def hello(self, tokenizer: str | None = None) -> Hello:
+        return Hello(VERSION, "hostile", secrets.token_bytes(8), tokenizer or load("tiny-target").fingerprint)
+
+
+@contextmanager
+def peer(cluster: ProcessCluster, *, welcome: bool = True) -> Iterator[Peer]:
+    with zmq.Context() as context:
+        hostile = Peer(cluster.endpoint, context)
+        try:
+            if welcome:
+                hostile.say(hostile.hello())
+                assert isinstance(hostile.hear(Welcome), Welcome)
+            yield hostile
+        finally:
+            hostile.socket.close()
+
+
+def open_message(**fields: object) -> OpenSession:
+    values = {
+        "session_id": secrets.token_bytes(16),
+        "epoch": 1,
+        "prompt": prompt_ids(0),
+        "committed": (),
+        "sampling": Sampling(seed=1),
+        "max_tokens": 50,
+    }
+    return OpenSession(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def draft_message(opened: OpenSession, verdict: Verdict, **fields: object) -> Draft:
+    """An honest draft, but for the fields given."""
+    text = (*opened.prompt, *verdict.tokens)
+    values = {
+        "session_id": opened.session_id,
+        "epoch": opened.epoch,
+        "round": 1,
+        "base_len": len(text),
+        "base_digest": digest(text),
+        "tokens": (5,),
+    }
+    return Draft(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def opened_session(hostile: Peer, **fields: object) -> tuple[OpenSession, Verdict]:
+    opened = open_message(**fields)
+    hostile.say(opened)
+    verdict = hostile.hear(Verdict)
+    assert isinstance(verdict, Verdict)
+    assert verdict.session_id == opened.session_id
+    assert verdict.next_length > 0
+    return opened, verdict
+
+
+def test_every_handshake_that_cannot_be(process_cluster: ProcessCluster) -> None:
+    with peer(process_cluster, welcome=False) as hostile:
+        assert hostile.refusal(open_message()).code == "hello_first"
+        assert hostile.refusal(hostile.hello(tokenizer="another")).code == "tokenizer"
+        assert hostile.refusal(msgspec.msgpack.encode(["hello", VERSION + 1, "from the future"])).code == "version"
+
+
+def test_malformed_and_oversized_bytes(process_cluster: ProcessCluster) -> None:
+    with peer(process_cluster) as hostile:
+        for data in (b"", b"\xc1", b"\x91" * 5000, b"\xdf\xff\xff\xff\xff", msgspec.msgpack.encode({"draft": 1})):
+            assert hostile.refusal(data).code == "malformed"
+        hostile.say(hostile.hello())
+        welcome = hostile.hear(Welcome)
+        assert isinstance(welcome, Welcome)
+        assert hostile.refusal(b"\xc4" * (welcome.max_message_bytes + 1)).code == "too_large"
+
+
+def test_prompts_that_cannot_be_served(process_cluster: ProcessCluster) -> None:
+    with peer(process_cluster) as hostile:
+        assert hostile.refusal(open_message(prompt=())).code == "prompt"
+        assert hostile.refusal(open_message(prompt=(1,) * 2048)).code == "prompt"
+        assert hostile.refusal(open_message(prompt=(1, 1 << 20))).code == "vocabulary"
+
+
+def test_drafts_that_cannot_be_verified(process_cluster: ProcessCluster) -> None:
+    with peer(process_cluster) as hostile:
+        opened, verdict = opened_session(hostile)
+        too_long = (5,) * (verdict.next_length + 1)
+        wrong: dict[str, Draft] = {
+            "unknown_session": draft_message(opened, verdict, session_id=secrets.token_bytes(16)),
+            "stale_epoch": draft_message(opened, verdict, epoch=0),
+            "wrong_base": draft_message(opened, verdict, base_len=3),
+            "too_long": draft_message(opened, verdict, tokens=too_long),
+            "vocabulary": draft_message(opened, verdict, tokens=(1 << 20,)),
+        }
+        for code, draft in wrong.items():
+            refused = hostile.refusal(draft)
+            assert refused.code == code
+            assert (refused.session_id, refused.epoch, refused.round) == (draft.session_id, draft.epoch, draft.round)
+        hostile.say(draft_message(opened, verdict))  # after all that, an honest one is taken
+        answer = hostile.hear(Verdict)
+        assert isinstance(answer, Verdict)
+        assert answer.round == 1
+        assert hostile.refusal(draft_message(opened, verdict, round=0)).code == "stale_round"
+        assert hostile.refusal(Ack(opened.session_id, opened.epoch, 10_000)).code == "wrong_base"
+        hostile.say(Close(opened.session_id, opened.epoch))
+
+
+def test_probabilities_that_do_not_add_up(process_cluster: ProcessCluster) -> None:
+    """Such a draft costs its session the draft: it is refused by name, and the session goes on by one token."""
+    half = b"\x00\x00\x00\x3f"  # 0.5 in fp32
+    header = b"\x01" + (2).to_bytes(4, "little")  # dense fp32, two entries
+    two = b"\x00\x00\x00\x40"
+    wrong = {"ends after 0 of 1": None, "sum to 2.5": header + half + two, "takes? 13": header + half * 3}
+    with peer(process_cluster) as hostile:
+        opened, verdict = opened_session(hostile, verification="ratio")
+        text = [*opened.prompt, *verdict.tokens]
+        for number, (what, proposal) in enumerate(wrong.items(), 1):
+            base = {"base_len": len(text), "base_digest": digest(text), "round": number}
+            refused = hostile.refusal(draft_message(opened, verdict, tokens=(1,), proposal=proposal, **base))
+            assert refused.code == "proposal"
+            assert re.search(what, refused.what)
+            assert refused.round == number
+            answer = hostile.hear(Verdict)
+            assert isinstance(answer, Verdict)
+            assert (answer.round, answer.num_verified, len(answer.tokens)) == (number, 0, 1)
+            text += answer.tokens
+        assert proposals.decode(header + half + half, 1, 4096).sum() == 1  # what would have been right
+        hostile.say(Close(opened.session_id, opened.epoch))
+
+
+def test_an_honest_client_notices_nothing(process_cluster: ProcessCluster) -> None:
+    """An honest session runs while a hostile peer sends rubbish without pause; its text is the target's own."""
+    request = make_request(prompt_ids(2), 40, temperature=1.0, seed=7)
+    config = DraftConfig(model="tiny-draft-s", verify=process_cluster.endpoint, name="honest")
+    boot_id = secrets.token_bytes(8)
+    daemon = assembly.build(config, load(config.model), connect_draft(config.verify, identity=boot_id), boot_id)
+
+    async def live(hostile: Peer) -> Served:
+        serving = asyncio.create_task(daemon.serve())
+        using = asyncio.create_task(Cluster.use(daemon, request))
+        num_sent = 0
+        while not using.done():
+            if num_sent < 5000:
+                hostile.say(b"\xc1" * 20)
+                hostile.say(Ack(secrets.token_bytes(16), 1, 1))
+                num_sent += 2
+            await asyncio.sleep(0)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        assert num_sent > 100
+        return using.result()
+
+    with peer(process_cluster) as hostile:
+        served = asyncio.run(asyncio.wait_for(live(hostile), timeout=60))
+    assert isinstance(served.end, Finish)
+    assert served.tokens == alone(request.prompt, request.sampling, request.max_tokens)
