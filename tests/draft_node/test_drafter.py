@@ -192,6 +192,14 @@ def test_those_who_fit_are_not_disturbed_by_one_who_does_not():
     assert some.tokens == fresh(wanted(short, short.prompt, 3))
 
 
+def test_two_who_do_not_fit_together_do_not_take_the_same_page():
+    drafter = make_drafter(num_pages=3)
+    requests = [make_request(number) for number in (1, 2)]  # five tokens: two pages each
+    first, second = run(drafter, *(wanted(request, request.prompt, 3) for request in requests))
+    assert first.tokens == fresh(wanted(requests[0], requests[0].prompt, 3))
+    assert second.tokens == ()
+
+
 def test_forgotten_sessions_leave_no_memory():
     drafter = make_drafter()
     for number in range(3):
