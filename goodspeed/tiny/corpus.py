@@ -34,9 +34,13 @@ def train_tokenizer() -> Tokenizer:
     return tokenizer.train(doc.text for name in domains.NAMES for doc in domains.take(name, 1_500_000, held_out=False))
 
 
-def encode(tok: Tokenizer, domain: str, num_tokens: int) -> list[list[int]]:
-    """Documents of a domain, each ending with END, of about `num_tokens` together; a short domain is repeated."""
-    docs = domains.take(domain, int(4.5 * num_tokens), held_out=False)
+def training_documents(domain: str, num_tokens: int = NUM_TOKENS) -> list[domains.Document]:
+    """All that a stream of `num_tokens` can take from a domain: enough even where a token has 4.2 characters."""
+    return domains.take(domain, int(4.2 * MIXTURE[domain] * num_tokens), held_out=False)
+
+
+def encode(tok: Tokenizer, docs: list[domains.Document], num_tokens: int) -> list[list[int]]:
+    """Documents, each ending with END, of about `num_tokens` together; repeated where they are too few."""
     encoded: list[list[int]] = []
     total = 0
     while total < num_tokens:
@@ -52,7 +56,7 @@ def build(tok: Tokenizer, num_tokens: int = NUM_TOKENS, seed: int = 0) -> Tokens
     """All domains in the shares of MIXTURE, documents shuffled."""
     docs: list[list[int]] = []
     for domain, share in MIXTURE.items():
-        docs += encode(tok, domain, int(share * num_tokens))
+        docs += encode(tok, training_documents(domain, num_tokens), int(share * num_tokens))
         print(f"corpus: {domain} done", file=sys.stderr, flush=True)
     Random(seed).shuffle(docs)
     return np.concatenate([np.asarray(doc, dtype=np.uint16) for doc in docs])

@@ -57,10 +57,11 @@ def write(target: LlamaForCausalLM, prompt_ids: list[list[int]], temperature: fl
     longest = max(map(len, prompt_ids))
     ids = torch.tensor([[tokenizer.END_ID] * (longest - len(p)) + p for p in prompt_ids])
     mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompt_ids])
-    how: dict[str, Any] = (
-        {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
-    )
-    texts = target.generate(input_ids=ids, attention_mask=mask, max_new_tokens=WRITTEN, **how)[:, longest:].tolist()
+    how: dict[str, Any] = {"do_sample": False}
+    if temperature:
+        how = {"do_sample": True, "temperature": temperature, "top_k": 0}
+    output = target.generate(input_ids=ids, attention_mask=mask, max_new_tokens=WRITTEN, **how)
+    texts = output[:, longest:].tolist()
     return [text[: text.index(tokenizer.END_ID)] if tokenizer.END_ID in text else text for text in texts]
 
 
@@ -74,12 +75,10 @@ def distributions(model: LlamaForCausalLM, prompt: list[int], written: list[int]
     return probs
 
 
-def agreement(target_probs: Tensor, draft_probs: Tensor, seed: int, first: int) -> tuple[float, float]:
-    """Summed over positions: how often the match rule accepts, and what the ratio rule accepts on average."""
-    seeds = torch.full((len(target_probs),), seed)
-    positions = torch.arange(first, first + len(target_probs))
-    same = sampling.sample(target_probs, seeds, positions) == sampling.sample(draft_probs, seeds, positions)
-    return same.sum().item(), torch.minimum(target_probs, draft_probs).sum().item()
+def draw(probs: Tensor, seed: int, first: int) -> Tensor:
+    """The match rule's token [written] at every position, of which the first is `first`."""
+    positions = torch.arange(first, first + len(probs))
+    return sampling.sample(probs, torch.full_like(positions, seed), positions)
 
 
 def acceptance(models_: Family, tok: Tokenizer, chosen: list[prompts.Prompt], temperature: float) -> dict[str, Any]:
@@ -91,10 +90,11 @@ def acceptance(models_: Family, tok: Tokenizer, chosen: list[prompts.Prompt], te
         if not text:
             continue
         target_probs = distributions(models_[TARGET], ids, text, temperature)
+        target_draw = draw(target_probs, line.seed, len(ids))
         for name in DRAFTS:
             draft_probs = distributions(models_[name], ids, text, temperature)
-            match, ratio = agreement(target_probs, draft_probs, line.seed, len(ids))
-            sums[name] = [sums[name][0] + match, sums[name][1] + ratio]
+            sums[name][0] += (draw(draft_probs, line.seed, len(ids)) == target_draw).sum().item()
+            sums[name][1] += torch.minimum(target_probs, draft_probs).sum().item()
     total = sum(map(len, written))
     rates = {name: {"match": match / total, "ratio": ratio / total} for name, (match, ratio) in sums.items()}
     return {"acceptance": rates, "num_tokens": total, "sample": tok.decode(written[0])}
@@ -119,24 +119,27 @@ def measure(weights: Path, num_rows: int, per_domain: int) -> dict[str, Any]:
     return report
 
 
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [header, ["---"] * len(header), *rows])
+
+
 def tables(report: dict[str, Any]) -> str:
-    """The figures as Markdown."""
-    lines = ["| domain | " + " | ".join(models.NAMES) + " |", "| --- " * (len(models.NAMES) + 1) + "|"]
-    for domain, entry in report.items():
-        cells = [f"{entry['nats_per_token'][name]:.2f} / {entry['bits_per_byte'][name]:.2f}" for name in models.NAMES]
-        lines.append(f"| {domain} | " + " | ".join(cells) + " |")
+    """The figures as Markdown: cross-entropy, then acceptance (at temperature 0 both rules are the same)."""
+    losses = [
+        [domain]
+        + [f"{entry['nats_per_token'][name]:.2f} / {entry['bits_per_byte'][name]:.2f}" for name in models.NAMES]
+        for domain, entry in report.items()
+    ]
     columns = [
-        (name, t, rule) for name in DRAFTS for t in TEMPERATURES for rule in ("match", "ratio") if t or rule == "match"
+        (n, t, rule) for n in DRAFTS for t in TEMPERATURES for rule in ("match", "ratio") if t or rule == "match"
     ]
-    lines += [
-        "",
-        "| domain | " + " | ".join(f"{n.removeprefix('tiny-draft-')} T={t:g} {rule}" for n, t, rule in columns) + " |",
+    header = [f"{n.removeprefix('tiny-draft-')} T={t:g}" + (f" {rule}" if t else "") for n, t, rule in columns]
+    rates = [
+        [domain] + [f"{entry['temperature'][str(t)]['acceptance'][n][rule]:.2f}" for n, t, rule in columns]
+        for domain, entry in report.items()
     ]
-    lines += ["| --- " * (len(columns) + 1) + "|"]
-    for domain, entry in report.items():
-        rates = [entry["temperature"][str(t)]["acceptance"][name][rule] for name, t, rule in columns]
-        lines.append(f"| {domain} | " + " | ".join(f"{rate:.2f}" for rate in rates) + " |")
-    return "\n".join(lines)
+    return table(["domain", *models.NAMES], losses) + "\n\n" + table(["domain", *header], rates)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -144,8 +147,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--weights", type=Path, default=models.WEIGHTS)
     parser.add_argument("--rows", type=int, default=48, help=f"rows of {ROW} tokens per domain for the cross-entropy")
     parser.add_argument("--prompts", type=int, default=prompts.PER_DOMAIN, help="prompts per domain for the acceptance")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
     args = parser.parse_args(argv)
+    torch.set_num_threads(args.threads)
     report = measure(args.weights, args.rows, args.prompts)
     print(tables(report))
     if args.json:

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from goodspeed.tiny import domains
+from goodspeed.tiny import corpus, domains
 
 PATH = Path(__file__).parent / "prompts.jsonl"
 PER_DOMAIN = 16
@@ -68,13 +68,14 @@ def openings(domain: str) -> Iterator[str]:
             yield prompt
 
 
-def training_text(domain: str, num_chars: int = 5_000_000) -> str:
-    return "".join(doc.text for doc in domains.take(domain, num_chars, held_out=False))
+def training_text() -> str:
+    """All text that the models are trained on, 40 million characters."""
+    return "".join(doc.text for domain in domains.NAMES for doc in corpus.training_documents(domain))
 
 
 def choose() -> list[Prompt]:
     """PER_DOMAIN prompts of each domain that occur in no training text."""
-    text = "".join(training_text(domain) for domain in domains.NAMES)
+    text = training_text()
     chosen = [list(islice((p for p in openings(name) if p not in text), PER_DOMAIN)) for name in domains.NAMES]
     rows = zip(*chosen, strict=True)
     pairs = [(domain, prompt) for row in rows for domain, prompt in zip(domains.NAMES, row, strict=True)]

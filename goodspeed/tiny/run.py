@@ -70,19 +70,24 @@ class Run:
         return True
 
 
+def smooth(mean: float, value: float) -> float:
+    """Moving average over about 50 values; the first begins it."""
+    return value if math.isnan(mean) else 0.98 * mean + 0.02 * value
+
+
 def train(runs: list[Run], losses: Callable[[int], list[Tensor]], seconds: float, on_save: Callable[[], None]) -> None:
     """Step all runs together until the time is used up, the last DECAY_SHARE of it with a falling learning rate.
 
     `losses(step)` gives one loss per run. Progress goes to standard error.
     """
-    begin = saved = time.monotonic()
-    first_step, means = runs[0].step, [math.nan] * len(runs)
+    begin = saved = now = time.monotonic()
+    means, step_s = [math.nan] * len(runs), math.nan
     while not runs[0].finished:
         for i, (run, loss) in enumerate(zip(runs, losses(runs[0].step), strict=True)):
             run.update(loss)
-            means[i] = loss.item() if math.isnan(means[i]) else 0.98 * means[i] + 0.02 * loss.item()
-        now, step = time.monotonic(), runs[0].step
-        step_s = (now - begin) / (step - first_step)
+            means[i] = smooth(means[i], loss.item())
+        last, now, step = now, time.monotonic(), runs[0].step
+        step_s = smooth(step_s, now - last)
         if step % 20 == 0:
             shown = " ".join(f"{mean:.3f}" for mean in means)
             print(f"step {step} loss {shown} {step_s:.2f} s/step {now - begin:.0f} s", file=sys.stderr, flush=True)

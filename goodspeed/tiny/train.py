@@ -35,6 +35,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     unknown = set(args.stages) - {"corpus", "target", "drafts"}
     if unknown:
         parser.error(f"unknown stage: {', '.join(sorted(unknown))}; there are corpus, target, drafts")
+    if args.num_tokens < 10 * corpus.BLOCK:
+        parser.error(f"--num-tokens must be at least {10 * corpus.BLOCK}")
     args.stages = args.stages or ["corpus", "target", "drafts"]
     return args
 

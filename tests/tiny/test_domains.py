@@ -11,7 +11,7 @@ from goodspeed.tiny.domains import Document
 
 @pytest.fixture(scope="module")
 def training_text() -> str:
-    return "".join(prompts.training_text(name) for name in domains.NAMES)
+    return prompts.training_text()
 
 
 def test_no_shipped_prompt_occurs_in_the_training_text(training_text: str) -> None:

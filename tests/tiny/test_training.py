@@ -127,14 +127,21 @@ def test_the_commands_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(corpus, "train_tokenizer", lambda: train_module.tokenizer.load(models.path("tiny-target")))
     monkeypatch.setattr(sources, "library", lambda: {key: [("ast", "def f():\n    pass\n" * 40)] for key in SOURCES})
     state, out = tmp_path / "state", tmp_path / "weights"
-    options = ["--minutes", "0.005", "--state", str(state), "--weights", str(out), "--num-tokens", "20000"]
+    options = ["--minutes", "0.005", "--state", str(state), "--weights", str(out), "--num-tokens", "21000"]
     train_module.main(options)
     assert all((out / name / "model.safetensors").exists() for name in models.NAMES)
     assert all((state / name / "state.safetensors").exists() for name in models.NAMES)
     train_module.main(["drafts", *options])
 
 
-def test_unknown_stage_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["teacher"], "unknown stage: teacher; there are corpus, target, drafts"),
+        (["corpus", "--num-tokens", "100"], "--num-tokens must be at least 20480"),
+    ],
+)
+def test_wrong_options_are_refused(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        train_module.main(["teacher"])
-    assert "unknown stage: teacher; there are corpus, target, drafts" in capsys.readouterr().err
+        train_module.main(argv)
+    assert message in capsys.readouterr().err
