@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
+from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.drafter import Drafter
 from draft_node.link import Command, VerifyLink
-from draft_node.session import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Session
+from draft_node.session import Session
 from goodspeed.codec import FIXED_BYTES
-from goodspeed.errors import ProtocolError, RefusedError, TransportError
+from goodspeed.errors import MessageTooLarge, ProtocolError, RefusedError, TransportError
 from goodspeed.messages import DownMessage, Heartbeat, Refusal, UpMessage, Verdict
 from goodspeed.model_thread import ModelThread
 from goodspeed.transport import DraftChannel
@@ -179,12 +180,19 @@ class DraftDaemon:
         for action in actions:
             match action:
                 case Send():
-                    await self._send(action.message)
+                    await self._send_for(generation, action.message)
                 case Propose():
                     self._wanted.append(action)
                     self._work.set()
                 case _:
                     generation.outbox.put_nowait(action)
+
+    async def _send_for(self, generation: _Generation, message: UpMessage) -> None:
+        try:
+            await self._send(message)
+        except MessageTooLarge as error:
+            generation.session.disconnect()
+            generation.outbox.put_nowait(Fail("too_large", str(error)))
 
     async def _send(self, message: UpMessage) -> None:
         if self._closing:

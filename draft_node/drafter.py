@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from draft_node.session import Propose, Proposed, Request
+from draft_node.actions import Propose, Proposed, Request
 from goodspeed import proposals
 from goodspeed.codec import MAX_MESSAGE_BYTES
 from goodspeed.engine.checkpoints import Checkpoint

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from draft_node.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.link import Command, VerifyLink
-from draft_node.session import Deliver, Fail, Finish, Propose, Proposed, Request, Send, Session
+from draft_node.session import Session
 from goodspeed import codec, policies
 from goodspeed.engine.pages import PagePool
 from goodspeed.messages import (
@@ -34,8 +35,9 @@ from goodspeed.messages import (
 )
 from goodspeed.policies import ClientState, Policy
 from verify_node import planner
-from verify_node.core import FORGOTTEN_S, Outcome, VerifyCore
+from verify_node.core import FORGOTTEN_S, VerifyCore
 from verify_node.core import Send as Down
+from verify_node.outcomes import Outcome
 from verify_node.planner import Limits, Round
 from verify_node.scheduler import Scheduler
 

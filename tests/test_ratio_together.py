@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter
-from draft_node.session import Propose, Request
 from goodspeed import proposals
 from goodspeed.messages import Sampling
 from goodspeed.sampling import SamplingBatch, to_probs

@@ -4,6 +4,7 @@ import secrets
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from goodspeed import policies
 from goodspeed.codec import max_message_bytes
@@ -46,6 +47,8 @@ def build(
 ) -> VerifyDaemon:
     """A verify node around a model and a channel that are already there."""
     runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
+    capacity = runner.pool.num_pages * runner.pool.page_size
+    welcome = replace(welcome, context_len=min(welcome.context_len, capacity))
     steer = config.rounds == "continuous"
     core = VerifyCore(
         welcome=welcome,

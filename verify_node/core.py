@@ -27,7 +27,6 @@ from goodspeed.messages import (
     OpenSession,
     Refusal,
     UpMessage,
-    Verdict,
     Welcome,
 )
 from verify_node.checks import (
@@ -40,6 +39,7 @@ from verify_node.checks import (
     check_session,
     check_text,
 )
+from verify_node.outcomes import Moved, Outcome
 from verify_node.planner import Entry, Limits, Planner, Round, plan
 from verify_node.scheduler import Observation, Scheduler
 from verify_node.sessions import MAX_WINDOW, SMOOTHING, WINDOW, Peer, Session
@@ -55,17 +55,6 @@ class Send:
 
     peer_id: bytes
     message: DownMessage
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the target decided for one entry that samples: the accepted tokens and one more."""
-
-    session_id: bytes
-    tokens: tuple[int, ...]
-    num_accepted: int
-    agreement: float  # sum over the drafted positions of Eq. (3)'s indicator
-    invalid: str = ""  # why the proposal was not used
 
 
 class VerifyCore:
@@ -167,7 +156,7 @@ class VerifyCore:
             raise RuntimeError("no round is in flight")
         self.round_s += (duration_s - self.round_s) * (SMOOTHING if self.round_s else 1.0)
         by_session = {outcome.session_id: outcome for outcome in outcomes}
-        moved: list[_Moved] = []
+        moved: list[Moved] = []
         for entry in done.entries:
             session = self._taking_part[entry.session_id]
             if self.sessions.get(entry.session_id) is not session:
@@ -334,7 +323,7 @@ class VerifyCore:
                 self.sessions[session_id].num_cached = 0
         self._released.clear()
 
-    def _commit(self, session: Session, entry: Entry, outcome: Outcome) -> "_Moved":
+    def _commit(self, session: Session, entry: Entry, outcome: Outcome) -> Moved:
         base_len, answered = len(session.tokens), session.draft
         taken = session.extend(outcome.tokens)
         session.num_cached = entry.base_len + outcome.num_accepted
@@ -345,9 +334,9 @@ class VerifyCore:
         if session.finished:
             self.pool.free(session.session_id)
             session.num_cached = 0
-        return _Moved(session, entry, outcome, base_len, taken, answered)
+        return Moved(session, entry, outcome, base_len, taken, answered)
 
-    def _observe(self, done: Round, moved: list["_Moved"]) -> None:
+    def _observe(self, done: Round, moved: list[Moved]) -> None:
         drafting = [session for session in self.sessions.values() if session.is_drafting]
         over_budget = [key for key in done.deferred if key in self.sessions and self.sessions[key].num_cached]
         self.scheduler.observe_shares(drafting, {*done.verified, *over_budget})
@@ -359,7 +348,7 @@ class VerifyCore:
             ],
         )
 
-    def _verdicts(self, done: Round, moved: list["_Moved"], now: float) -> list[Send]:
+    def _verdicts(self, done: Round, moved: list[Moved], now: float) -> list[Send]:
         participants = [move.session for move in moved if not move.session.finished]
         told = {session.session_id for session in participants}
         active = [
@@ -389,35 +378,6 @@ class VerifyCore:
             number = about.round if isinstance(about, Draft) else None
             refusal = replace(refusal, session_id=about.session_id, epoch=about.epoch, round=number)
         return [Send(peer_id, refusal)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Moved:
-    """A session that a round gave tokens to."""
-
-    session: Session
-    entry: Entry
-    outcome: Outcome
-    base_len: int
-    taken: tuple[int, ...]
-    answered: Draft | None
-
-    @property
-    def num_verified(self) -> int:
-        return 0 if self.outcome.invalid else self.entry.num_drafted
-
-    def verdict(self, next_length: int) -> Verdict:
-        return Verdict(
-            session_id=self.session.session_id,
-            epoch=self.session.epoch,
-            round=self.entry.draft_round,
-            base_len=self.base_len,
-            tokens=self.taken,
-            num_verified=self.num_verified,
-            num_accepted=self.outcome.num_accepted,
-            next_length=next_length,
-            finish_reason=self.session.finish_reason,
-        )
 
 
 def _common_prefix(left: list[int], right: list[int]) -> int:

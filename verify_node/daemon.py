@@ -16,7 +16,8 @@ from goodspeed.events import EventLog
 from goodspeed.messages import Draft, Verdict
 from goodspeed.model_thread import ModelThread
 from goodspeed.transport import Delivery, Received, VerifyChannel
-from verify_node.core import Outcome, Send, VerifyCore
+from verify_node.core import Send, VerifyCore
+from verify_node.outcomes import Outcome
 from verify_node.planner import Round
 from verify_node.target import RoundResult, Target
 

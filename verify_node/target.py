@@ -17,7 +17,7 @@ from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import InvalidProposal
 from goodspeed.rejection import agreement_match, agreement_ratio, verify_match, verify_ratio
 from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
-from verify_node.core import Outcome
+from verify_node.outcomes import Outcome
 from verify_node.planner import Entry, Round
 
 

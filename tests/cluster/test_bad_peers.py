@@ -10,8 +10,8 @@ import msgspec
 import zmq
 
 from draft_node import assembly
+from draft_node.actions import Finish
 from draft_node.config import DraftConfig
-from draft_node.session import Finish
 from goodspeed import proposals
 from goodspeed.messages import (
     VERSION,

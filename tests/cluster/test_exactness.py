@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from draft_node.session import Finish, Request
+from draft_node.actions import Finish, Request
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.noise import Role, exponential, key
 from goodspeed.sampling import SamplingBatch, to_probs

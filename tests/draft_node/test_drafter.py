@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter
-from draft_node.session import Propose, Request
 from goodspeed import generation, proposals
 from goodspeed.messages import Sampling
 from goodspeed.sampling import SamplingBatch, to_probs

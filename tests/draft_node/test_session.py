@@ -4,21 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from draft_node.session import (
-    MAX_REFUSALS,
-    MAX_RESEND_S,
-    PATIENCE_S,
-    RESEND_S,
-    Deliver,
-    Fail,
-    Finish,
-    Propose,
-    Proposed,
-    Request,
-    Send,
-    Session,
-    State,
-)
+from draft_node.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.session import MAX_REFUSALS, MAX_RESEND_S, PATIENCE_S, RESEND_S, Session, State
 from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"

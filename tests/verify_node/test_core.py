@@ -17,7 +17,8 @@ from tests.fakes import (
     request_of,
     session_id,
 )
-from verify_node.core import FORGOTTEN_S, Outcome
+from verify_node.core import FORGOTTEN_S
+from verify_node.outcomes import Outcome
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import random
 import pytest
 import torch
 
+from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter
-from draft_node.session import Propose, Request
 from goodspeed import generation, proposals
 from goodspeed.messages import Ack, Draft, Sampling, digest
 from tests.fakes import Desk, make_core, make_open, session_id

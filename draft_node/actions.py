@@ -1,0 +1,78 @@
+"""What a session is asked for (`Request`, `Proposed`) and what it asks for (the actions). Plain data, no rules.
+
+A session's driver carries out every action that an event gave back: it sends, has the draft model propose, or tells
+the user.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from goodspeed.messages import MAX_DRAFT, FinishReason, Sampling, UpMessage, Verification
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a user asked for: prompt ids and how to go on from them."""
+
+    session_id: bytes
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    max_tokens: int
+    stop_ids: tuple[int, ...] = ()
+    verification: Verification = "match"
+    max_draft: int = MAX_DRAFT
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message for the verify node."""
+
+    message: UpMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date."""
+
+    request: Request
+    epoch: int
+    round: int
+    tokens: tuple[int, ...]
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What came of a Propose; no tokens when the draft model could not."""
+
+    session_id: bytes
+    epoch: int
+    round: int
+    tokens: tuple[int, ...]
+    proposal: bytes | None = None
+    drafting_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Verified tokens for the user, in order, each exactly once."""
+
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The generation is complete."""
+
+    reason: FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The generation cannot go on; the user is told why."""
+
+    code: str
+    what: str
+
+
+Action: TypeAlias = Send | Propose | Deliver | Finish | Fail

@@ -1,0 +1,47 @@
+"""What a round came to: the target's decision for one entry, and the session that it moved. No tensors."""
+
+from dataclasses import dataclass
+
+from goodspeed.messages import Draft, Verdict
+from verify_node.planner import Entry
+from verify_node.sessions import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the target decided for one entry that samples: the accepted tokens and one more."""
+
+    session_id: bytes
+    tokens: tuple[int, ...]
+    num_accepted: int
+    agreement: float  # sum over the drafted positions of Eq. (3)'s indicator
+    invalid: str = ""  # why the proposal was not used
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A session that a round gave tokens to."""
+
+    session: Session
+    entry: Entry
+    outcome: Outcome
+    base_len: int
+    taken: tuple[int, ...]
+    answered: Draft | None
+
+    @property
+    def num_verified(self) -> int:
+        return 0 if self.outcome.invalid else self.entry.num_drafted
+
+    def verdict(self, next_length: int) -> Verdict:
+        return Verdict(
+            session_id=self.session.session_id,
+            epoch=self.session.epoch,
+            round=self.entry.draft_round,
+            base_len=self.base_len,
+            tokens=self.taken,
+            num_verified=self.num_verified,
+            num_accepted=self.outcome.num_accepted,
+            next_length=next_length,
+            finish_reason=self.session.finish_reason,
+        )
