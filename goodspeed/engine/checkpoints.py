@@ -51,6 +51,7 @@ def load(name: str, *, device: str = "cpu", dtype: str = "float32") -> Checkpoin
     tokenizer = load_tokenizer(name)
     with _wrapped(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        meaning = fingerprint(tokenizer)
     refuse_config(config)
     model = _load_model(name, folder, config, torch_device, torch_dtype)
     known, vocab_size = num_tokens(tokenizer), int(model.get_output_embeddings().weight.shape[0])
@@ -60,7 +61,7 @@ def load(name: str, *, device: str = "cpu", dtype: str = "float32") -> Checkpoin
         name=name,
         model=model,
         tokenizer=tokenizer,
-        fingerprint=fingerprint(tokenizer),
+        fingerprint=meaning,
         eos_ids=_eos_ids(model, tokenizer),
         vocab_size=vocab_size,
         num_tokens=known,

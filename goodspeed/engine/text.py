@@ -12,16 +12,21 @@ from typing import Any
 from goodspeed.errors import PromptError
 
 MEANING = ("model", "normalizer", "pre_tokenizer", "decoder")
-"""Parts of a tokenizer that say which text an id is; truncation, padding and templates do not."""
+"""Parts of a tokenizer that say which text an id is; truncation, padding and chat templates do not."""
+
+PROBE = "A probe, 1 2 3."
+"""Encoded for the fingerprint: shows the special tokens that a prompt gets, however the tokenizer writes that down."""
 
 
 def fingerprint(tokenizer: Any) -> str:
-    """Hash of what the ids mean: vocabulary, merges, normalisation and added tokens; the same on every machine.
+    """Hash of what the ids mean and of what is added to a prompt; the same on every machine.
 
-    Rows that a model has beyond its tokenizer play no part, so checkpoints padded differently agree.
+    Vocabulary, merges, normalisation, added tokens, and an encoded probe: a draft node encodes the prompts, so it must
+    add what the target expects. Rows that a model has beyond its tokenizer play no part, so checkpoints padded
+    differently agree.
     """
     added = {str(i): (token.content, token.special) for i, token in tokenizer.added_tokens_decoder.items()}
-    parts: dict[str, Any] = {"added": added}
+    parts: dict[str, Any] = {"added": added, "probe": tokenizer(PROBE, verbose=False)["input_ids"]}
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         described = json.loads(backend.to_str())

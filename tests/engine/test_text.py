@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import normalizers
+from tokenizers import normalizers, processors
 
 from goodspeed.engine import checkpoints, text
 from goodspeed.errors import PromptError
@@ -37,6 +37,21 @@ def test_other_merges_tokens_or_normalisation_have_another(make_tokenizer: MakeT
     tokenizers[2].add_special_tokens({"additional_special_tokens": ["<extra>"]})
     tokenizers[3].backend_tokenizer.normalizer = normalizers.Lowercase()
     assert len({text.fingerprint(tokenizer) for tokenizer in tokenizers}) == 6
+
+
+def test_what_is_added_to_a_prompt_counts_and_not_how_it_is_written_down(make_tokenizer: MakeTokenizer) -> None:
+    def processed(processor: Any) -> str:
+        tokenizer = make_tokenizer()
+        tokenizer.backend_tokenizer.post_processor = processor
+        return text.fingerprint(tokenizer)
+
+    def template(single: str) -> Any:
+        return processors.TemplateProcessing(single=single, special_tokens=[("<end>", 256)])
+
+    plain, first, last = processed(template("$A")), processed(template("<end> $A")), processed(template("$A <end>"))
+    assert len({plain, first, last}) == 3
+    assert text.fingerprint(make_tokenizer()) == plain == processed(processors.ByteLevel(trim_offsets=False))
+    assert processed(processors.Sequence([processors.ByteLevel(), template("<end> $A")])) == first
 
 
 def test_text_goes_there_and_back_byte_by_byte(make_tokenizer: MakeTokenizer) -> None:
