@@ -14,6 +14,7 @@ HELLO_S = 1.0
 """An unanswered Hello is repeated, at first after so long."""
 
 MAX_BACKOFF_S = 5.0
+MISSED_BEATS = 3
 FATAL = frozenset({"version", "tokenizer"})
 
 
@@ -45,6 +46,11 @@ class VerifyLink:
         return cls(hello, timeout_s, away_since=now, _heard_at=now, _hello_at=now)
 
     @property
+    def _patience_s(self) -> float:
+        """Silence that is no accident: three heartbeats at least, however seldom the verify node sends them."""
+        return max(self.timeout_s, MISSED_BEATS * self.welcome.heartbeat_s if self.welcome else 0.0)
+
+    @property
     def connected(self) -> bool:
         return self.away_since is None
 
@@ -69,7 +75,7 @@ class VerifyLink:
     def tick(self, now: float) -> list[Command]:
         """Time passes: repeat a Hello that was not answered, notice silence, send heartbeats."""
         if self.connected:
-            if now - self._heard_at > self.timeout_s:
+            if now - self._heard_at > self._patience_s:
                 return [Command.RECONNECT, *self._lost(now)]
             if now < self._beat_at:
                 return []

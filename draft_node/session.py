@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
-from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, Verdict, digest
+from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, TextDigest, Verdict
 
 RESEND_S = 1.0
 """Silence after which the last word is repeated; doubles up to MAX_RESEND_S."""
@@ -25,7 +25,7 @@ MAX_REFUSALS = 20
 """Refusals in a row, without a token in between, after which the session is given up; on a bad line a few are no
 one's fault."""
 
-FATAL = frozenset({"prompt", "vocabulary", "unsupported", "not_owner", "malformed", "too_large"})
+FATAL = frozenset({"prompt", "vocabulary", "unsupported", "not_owner", "malformed", "too_large", "failed"})
 IGNORED = frozenset({"stale_round", "stale_epoch", "proposal"})
 LATER = frozenset({"too_many_sessions", "draining"})
 
@@ -73,6 +73,7 @@ class Session:
     _resend_s: float = RESEND_S
     _refused_in_a_row: int = 0
     _length: int = 0  # of the draft asked for
+    _digest: TextDigest = field(default_factory=TextDigest)
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
@@ -216,7 +217,7 @@ class Session:
             epoch=self.epoch,
             round=self.round,
             base_len=len(self.tokens),
-            base_digest=digest(self.tokens),
+            base_digest=self._digest.of(self.tokens),
             tokens=proposal.tokens[: self._length],
             proposal=proposal.proposal,
             drafting_s=proposal.drafting_s,

@@ -13,6 +13,7 @@
     │   ├── WrongVersion        a peer speaks another version of the protocol
     │   └── InvalidProposal     a draft distribution is not one
     ├── RefusedError            the peer refused, and said why
+    ├── TargetError             the target model fails on everything
     ├── TransportError          a socket cannot be bound, reached, or written to
     └── ProcessError            a process that we started ended too early, or never got ready
 
@@ -76,6 +77,10 @@ class RefusedError(GoodSpeedError):
         self.code = code
         self.what = what
         self.what_to_do = what_to_do
+
+
+class TargetError(GoodSpeedError):
+    """The target model fails round after round, whoever takes part."""
 
 
 class TransportError(GoodSpeedError):

@@ -9,7 +9,7 @@ Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`. Down: `Welcome
 
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Annotated, Literal, TypeAlias
 
@@ -39,12 +39,26 @@ Verification: TypeAlias = Literal["match", "ratio"]
 FinishReason: TypeAlias = Literal["stop", "length"]
 
 
-def digest(tokens: Iterable[int]) -> bytes:
+class TextDigest:
+    """64-bit hash of a text of token ids that only ever grows: each call costs what is new."""
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=8)
+        self._num_tokens = 0
+
+    def of(self, tokens: Sequence[int]) -> bytes:
+        """Hash of all tokens; those of the last call must be the first of these."""
+        ids = array("I", tokens[self._num_tokens :])
+        if sys.byteorder == "big":
+            ids.byteswap()
+        self._hash.update(ids.tobytes())
+        self._num_tokens = len(tokens)
+        return self._hash.copy().digest()
+
+
+def digest(tokens: Sequence[int]) -> bytes:
     """64-bit hash of token ids: tells a draft made on another base from one made on this."""
-    ids = array("I", tokens)
-    if sys.byteorder == "big":
-        ids.byteswap()
-    return blake2b(ids.tobytes(), digest_size=8).digest()
+    return TextDigest().of(tokens)
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -86,6 +100,7 @@ class Welcome(Message, frozen=True, tag="welcome"):
     heartbeat_s: Seconds
     lease_s: Seconds
     verifications: tuple[Verification, ...] = ("match", "ratio")
+    eos_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()  # what the target ends a text with
 
 
 class OpenSession(Message, frozen=True, tag="open"):
@@ -176,13 +191,14 @@ RefusalCode: TypeAlias = Literal[
     "unsupported",
     "too_many_sessions",
     "draining",
+    "failed",
 ]
 
 
 class Refusal(Message, frozen=True, tag="refusal"):
     """What was not accepted, why, and what to do; echoes what it refers to."""
 
-    code: RefusalCode
+    code: Annotated[str, Meta(max_length=64)]  # a `RefusalCode`, or one of a later release
     what: Text
     what_to_do: Text
     session_id: SessionId | None = None

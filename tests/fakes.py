@@ -174,6 +174,7 @@ def make_core(
     context_len: int = 200,
     vocab_size: int = VOCAB,
     max_sessions: int = 100,
+    max_client_sessions: int = 100,
     boot_id: bytes = b"verify-0",
     lease_s: float = 6.0,
     eta: float = 0.1,
@@ -203,6 +204,7 @@ def make_core(
         ),
         pool=pool or PagePool(num_pages, page_size),
         max_sessions=max_sessions,
+        max_client_sessions=max_client_sessions,
     )
 
 

@@ -273,7 +273,13 @@ def test_this_version_malformed_is_not_called_another_version() -> None:
     with pytest.raises(MalformedMessage):
         decode_up(msgspec.msgpack.encode(["hello", VERSION, "edge-1"]), LIMIT)
     with pytest.raises(MalformedMessage):
-        decode_down(msgspec.msgpack.encode(["refusal", "unheard_of", "what", "do"]), LIMIT)
+        decode_down(msgspec.msgpack.encode(["refusal", "malformed", "what"]), LIMIT)
+
+
+def test_a_refusal_of_a_later_release_is_understood_as_one() -> None:
+    refusal = decode_down(msgspec.msgpack.encode(["refusal", "unheard_of", "what", "do"]), LIMIT)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "unheard_of"
 
 
 def test_refusals_name_the_reason() -> None:

@@ -59,7 +59,7 @@ PINNED = {  # the first fields of version 1, in their order: never to be moved, 
     "close": "session_id epoch",
     "heartbeat": "boot_id",
     "welcome": "version boot_id tokenizer vocab_size context_len max_length max_message_bytes heartbeat_s lease_s "
-    "verifications",
+    "verifications eos_ids",
     "verdict": "session_id epoch round base_len tokens num_verified num_accepted next_length finish_reason logprobs",
     "refusal": "code what what_to_do session_id epoch round",
 }
@@ -147,7 +147,7 @@ BAD_FIELDS = [
     ("draft", "assumes", True),
     ("verdict", "finish_reason", "bored"),
     ("verdict", "next_length", -1),
-    ("refusal", "code", "whatever"),
+    ("refusal", "code", "c" * 65),
     ("refusal", "what", "x" * 2049),
 ]
 

@@ -52,11 +52,12 @@ def build(
     steer = config.rounds == "continuous"
     core = VerifyCore(
         welcome=welcome,
-        limits=Limits(config.budget, config.max_round_tokens, config.linger_ms / 1000),
+        limits=Limits(config.budget, config.round_tokens, config.linger_ms / 1000),
         planner=planner.create(config.rounds),
         scheduler=Scheduler(create_policy(config), config.budget, eta=config.eta, beta=config.beta, steer=steer),
         pool=runner.pool,
         max_sessions=config.max_sessions,
+        max_client_sessions=config.max_client_sessions,
     )
     return VerifyDaemon(core, Target(checkpoint, runner), channel, events)
 
@@ -80,4 +81,5 @@ def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
         max_message_bytes=max_message_bytes(checkpoint.context_len, max_length, checkpoint.vocab_size),
         heartbeat_s=config.heartbeat_s,
         lease_s=config.lease_s,
+        eos_ids=checkpoint.eos_ids,
     )

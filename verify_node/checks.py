@@ -36,12 +36,17 @@ def check_hello(hello: Hello, welcome: Welcome) -> Refused | None:
 def check_open(opened: OpenSession, client: Client, known: Session | None, num_free: int) -> Refused | None:
     """Whether this client may open this session (again); `known` is what is open by its id."""
     if known is None and num_free <= 0:
-        return Refused("too_many_sessions", "no more sessions can be open here at once", "try again later")
+        return Refused("too_many_sessions", "no more sessions can be open for this client now", "try again later")
     if known is not None and known.client is not client:
         return NOT_OWNER
     if known is not None and opened.epoch < known.epoch:
         return Refused("stale_epoch", f"epoch {opened.epoch} is below {known.epoch}", "raise the epoch to reopen")
     return None
+
+
+def target_failed(why: str) -> Refused:
+    """The target model could not compute this session, and would fail again."""
+    return Refused("failed", f"the target model failed on this session: {why}", "try another prompt, or a shorter one")
 
 
 def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Refused | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from goodspeed.config import Settings, option
+from goodspeed.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,14 +16,19 @@ class VerifyConfig(Settings):
     cost: str = option("none", choices=("none",), help="what a round's time costs the policy; none is plain Eq. (5)")
     rounds: str = option("continuous", choices=("barrier", "continuous"), help="wait for everybody, or for nobody long")
     budget: int = option(24, minimum=1, maximum=1 << 30, help="C: drafted tokens verified in a round", metavar="N")
-    max_round_tokens: int = option(
-        512, minimum=16, help="all tokens of one forward pass: drafted, one more per session, prefill", metavar="N"
+    max_round_tokens: int | None = option(
+        None,
+        minimum=16,
+        maximum=1 << 30,
+        help="all tokens of one forward pass: drafted, one more per session, prefill; default: 512, or 4 x budget",
+        metavar="N",
     )
     linger_ms: float = option(2.0, minimum=0.0, help="continuous rounds: longest wait for a draft that is on its way")
     eta: float = option(0.1, minimum=1e-6, maximum=1.0, help="smoothing of acceptance rates, Eq. (3)")
     beta: float = option(0.1, minimum=1e-6, maximum=1.0, help="smoothing of goodput, Eq. (4)")
     fairness: float = option(1.0, minimum=0.0, help="alpha-fair utility of goodput; 1 is the paper's logarithm")
     max_sessions: int = option(1024, minimum=1, help="sessions open at once", metavar="N")
+    max_client_sessions: int = option(64, minimum=1, help="sessions that one client may have open", metavar="N")
     memory_fraction: float | None = option(
         None, minimum=0.001, maximum=0.95, help="share of the device's memory for keys and values", metavar="F"
     )
@@ -30,7 +36,27 @@ class VerifyConfig(Settings):
     device: str = option("cpu", help="cpu, cuda, or cuda:INDEX")
     dtype: str = option("float32", choices=("float32", "bfloat16", "float16"), help="precision of the forward pass")
     threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")
-    heartbeat_s: float = option(1.0, minimum=0.05, help="seconds between signs of life")
-    lease_s: float = option(6.0, minimum=0.1, help="a draft node silent for so long loses its sessions")
+    heartbeat_s: float = option(1.0, minimum=0.05, maximum=60.0, help="seconds between signs of life")
+    lease_s: float = option(
+        6.0, minimum=0.15, maximum=3600.0, help="a draft node silent for so long loses its sessions"
+    )
     trusted_network: bool = option(False, help="allow an address beyond loopback, without keys or encryption")
     seed: int = option(0, minimum=0, help="seed of the random policy")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.round_tokens <= self.budget:
+            raise ConfigError(
+                f"--max-round-tokens {self.max_round_tokens} leaves no room beside --budget {self.budget}; "
+                "it must be larger than the budget"
+            )
+        if self.lease_s < 3 * self.heartbeat_s:
+            raise ConfigError(
+                f"--lease-s {self.lease_s:g} is too short for --heartbeat-s {self.heartbeat_s:g}; "
+                f"it must be at least {3 * self.heartbeat_s:g}, or one lost heartbeat ends sessions"
+            )
+
+    @property
+    def round_tokens(self) -> int:
+        """All tokens of one forward pass."""
+        return self.max_round_tokens if self.max_round_tokens is not None else max(512, 4 * self.budget)

@@ -38,6 +38,7 @@ from verify_node.checks import (
     check_open,
     check_session,
     check_text,
+    target_failed,
 )
 from verify_node.outcomes import Moved, Outcome
 from verify_node.planner import Entry, Limits, Planner, Round, plan
@@ -69,6 +70,7 @@ class VerifyCore:
         scheduler: Scheduler,
         pool: PagePool,
         max_sessions: int = 1024,
+        max_client_sessions: int = 64,
     ) -> None:
         if limits.max_round_tokens <= limits.budget:
             raise ConfigError(
@@ -81,6 +83,7 @@ class VerifyCore:
         self.scheduler = scheduler
         self.pool = pool
         self.max_sessions = max_sessions
+        self.max_client_sessions = max_client_sessions
         self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
         self.peers: dict[bytes, Peer] = {}
         self.sessions: dict[bytes, Session] = {}
@@ -90,6 +93,7 @@ class VerifyCore:
         self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before
         self._in_flight: Round | None = None
         self._taking_part: dict[bytes, Session] = {}  # in the round in flight
+        self._num_alone = 0  # rounds of one session each that are left, to find the one that the target fails on
         self._released: set[bytes] = set()  # sessions whose memory is freed when no round is in flight
         self._num_opened = 0
         self._heartbeat_at = 0.0
@@ -155,8 +159,10 @@ class VerifyCore:
         if done is None:
             raise RuntimeError("no round is in flight")
         self.round_s += (duration_s - self.round_s) * (SMOOTHING if self.round_s else 1.0)
+        self._num_alone = max(0, self._num_alone - 1)
         by_session = {outcome.session_id: outcome for outcome in outcomes}
         moved: list[Moved] = []
+        sends: list[Send] = []
         for entry in done.entries:
             session = self._taking_part[entry.session_id]
             if self.sessions.get(entry.session_id) is not session:
@@ -165,9 +171,36 @@ class VerifyCore:
             if not entry.samples:
                 session.num_cached = entry.base_len
                 continue
-            moved.append(self._commit(session, entry, by_session[entry.session_id]))
+            outcome = by_session[entry.session_id]
+            if outcome.failed:
+                sends += self._give_up(session, outcome.failed)
+            else:
+                moved.append(self._commit(session, entry, outcome))
         self._observe(done, moved)
-        return self._verdicts(done, moved, now)
+        return sends + self._verdicts(done, moved, now)
+
+    def abort(self, why: str) -> list[Send]:
+        """The round in flight failed as a whole (out of memory, say): nothing was revealed, so it is made again.
+
+        Then the sessions go one by one, as often as there were sessions; one that the target fails on alone is given
+        up, and the others never learn of it.
+        """
+        failed, self._in_flight = self._in_flight, None
+        if failed is None:
+            raise RuntimeError("no round is in flight")
+        self._num_alone = max(self._num_alone, len(failed.entries))
+        for entry in failed.entries:
+            session = self._taking_part[entry.session_id]
+            if self.sessions.get(entry.session_id) is not session:
+                continue
+            self.pool.truncate(entry.session_id, min(session.num_cached, self.pool.length(entry.session_id)))
+            if len(failed.entries) == 1:
+                return self._give_up(session, why)
+        return []
+
+    def _give_up(self, session: Session, why: str) -> list[Send]:
+        self._drop(session)
+        return self._refuse(session.peer_id, target_failed(why), session.opened)
 
     # -- handshake and sessions ------------------------------------------------------------------------------------
 
@@ -183,7 +216,8 @@ class VerifyCore:
 
     def _open(self, peer: Peer, message: OpenSession, now: float) -> list[Send]:
         known = self.sessions.get(message.session_id)
-        num_free = self.max_sessions - len(self.sessions)
+        num_own = sum(session.client is peer.client for session in self.sessions.values())
+        num_free = min(self.max_sessions - len(self.sessions), self.max_client_sessions - num_own)
         refused = check_open(message, peer.client, known, num_free) or check_text(
             message, self.welcome, self.context_len
         )
@@ -306,6 +340,8 @@ class VerifyCore:
     # -- rounds ----------------------------------------------------------------------------------------------------
 
     def _start(self, sessions: list[Session], ready: list[Session]) -> Round | None:
+        if self._num_alone:
+            ready = [min(ready, key=lambda session: (session.ready_since, session.admitted))]
         planned = plan(self.num_rounds + 1, sessions, ready, self.limits, self.pool)
         for session_id in planned.preempted:
             self.sessions[session_id].num_cached = 0

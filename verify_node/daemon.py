@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from goodspeed.errors import MessageTooLarge, ProtocolError
+from goodspeed.errors import MessageTooLarge, ProtocolError, TargetError
 from goodspeed.events import EventLog
 from goodspeed.messages import Draft, Verdict
 from goodspeed.model_thread import ModelThread
@@ -22,6 +22,9 @@ from verify_node.planner import Round
 from verify_node.target import RoundResult, Target
 
 logger = logging.getLogger("goodspeed.verify")
+
+MAX_FAILURES = 100
+"""Rounds that the target model may fail on in a row before the node gives up: then it is not any session's fault."""
 
 
 @dataclass
@@ -46,6 +49,7 @@ class VerifyDaemon:
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of Draft messages
     num_undelivered: int = 0
+    _num_failures: int = 0  # of the target model, in a row
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _thread: ModelThread = field(default_factory=ModelThread)
 
@@ -64,10 +68,27 @@ class VerifyDaemon:
         """The way of a round: collect, plan, forward, verify, observe, allocate, reply."""
         while True:
             planned = await self._next_round()
-            result = await self._thread.run(partial(self.target.run, planned))
+            result = await self._forward_and_verify(planned)
+            if result is None:
+                continue
             verdicts = self._finish(result)
             self._reply(verdicts)
             self._report(planned, result, verdicts)
+
+    async def _forward_and_verify(self, planned: Round) -> RoundResult | None:
+        """The round on the model thread; None when the model failed, which costs nobody but its cause anything."""
+        try:
+            result = await self._thread.run(partial(self.target.run, planned))
+            self._num_failures = 0
+            return result
+        except Exception as error:  # out of memory, say
+            logger.exception("round %d failed", planned.number)
+            self._num_failures += 1
+            if self._num_failures > MAX_FAILURES:
+                raise TargetError(f"the target model failed {self._num_failures} times in a row: {error}") from error
+            self.target.recover()
+            self._reply(self.core.abort(type(error).__name__))
+            return None
 
     async def _next_round(self) -> Round:
         """Waits until the planner has a round."""

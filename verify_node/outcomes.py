@@ -16,6 +16,7 @@ class Outcome:
     num_accepted: int
     agreement: float  # sum over the drafted positions of Eq. (3)'s indicator
     invalid: str = ""  # why the proposal was not used
+    failed: str = ""  # why nothing could be decided: the session cannot go on
 
 
 @dataclass(frozen=True, slots=True)

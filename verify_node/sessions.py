@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.messages import Draft, FinishReason, OpenSession, Verdict, digest
+from goodspeed.messages import Draft, FinishReason, OpenSession, TextDigest, Verdict
 
 WINDOW = 16
 """Unacknowledged tokens after which a session that advances by itself waits for its draft node."""
@@ -66,7 +66,7 @@ class Session:
     share: float = 1.0  # smoothed share of rounds that it takes part in while drafting
     round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
-    _digest: tuple[int, bytes] = field(default=(-1, b""))
+    _digest: TextDigest = field(default_factory=TextDigest)
 
     @property
     def session_id(self) -> bytes:
@@ -105,10 +105,8 @@ class Session:
         return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
 
     def base_digest(self) -> bytes:
-        """Hash of prompt and committed tokens, kept until there are more."""
-        if self._digest[0] != len(self.tokens):
-            self._digest = (len(self.tokens), digest(self.tokens))
-        return self._digest[1]
+        """Hash of prompt and committed tokens."""
+        return self._digest.of(self.tokens)
 
     def acknowledge(self, base_len: int, at: float) -> None:
         """Everything below base_len is applied; the newest verdict that ends there tells the round trip."""

@@ -61,6 +61,11 @@ class Target:
         outcomes = self._verify(planned, logits)
         return RoundResult(outcomes, forwarded - started, time.perf_counter() - forwarded)
 
+    def recover(self) -> None:
+        """After a failure: gives back what the allocator holds on to."""
+        if self.checkpoint.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def _forward(self, planned: Round) -> Tensor:
         chunks = [
             Chunk(entry.session_id, entry.tokens, entry.num_drafted + 1 if entry.samples else 0)
@@ -113,14 +118,15 @@ class Target:
         draft_tokens, num_drafted = _drafts(samplings, logits)
         accepted, next_token = verify_match(target_tokens, draft_tokens, num_drafted)
         agreement = agreement_match(target_tokens, draft_tokens, num_drafted)
-        return _outcomes(samplings, accepted, next_token, agreement)
+        return _outcomes(samplings, accepted, next_token, agreement, _finite(wanted, columns))
 
     def _ratio(self, samplings: Sequence[_Sampling], logits: Tensor) -> list[Outcome]:
         """Rejection sampling against the distributions that were sent."""
         rows, _, repeats = _rows(samplings)
         batch = SamplingBatch.of([s.entry.sampling for s in samplings], repeats, device=logits.device)
-        probs = to_probs(logits[_tensor(rows, logits)], batch, num_tokens=self.checkpoint.num_tokens)
-        target_probs = probs[_tensor(_columns(repeats), logits)]  # [batch, max_len + 1, vocab]
+        wanted, columns = logits[_tensor(rows, logits)], _columns(repeats)
+        probs = to_probs(wanted, batch, num_tokens=self.checkpoint.num_tokens)
+        target_probs = probs[_tensor(columns, logits)]  # [batch, max_len + 1, vocab]
         draft_tokens, num_drafted = _drafts(samplings, logits)
         draft_probs = torch.zeros(*draft_tokens.shape, probs.shape[-1], device=logits.device)
         for row, sampling in enumerate(samplings):
@@ -131,7 +137,7 @@ class Target:
             target_probs, draft_tokens, draft_probs, num_drafted, accept_noise, final_noise
         )
         agreement = agreement_ratio(target_probs, draft_tokens, draft_probs, num_drafted)
-        return _outcomes(samplings, accepted, next_token, agreement)
+        return _outcomes(samplings, accepted, next_token, agreement, _finite(wanted, columns))
 
 
 def _rows(samplings: Sequence[_Sampling]) -> tuple[list[int], list[int], list[int]]:
@@ -177,17 +183,27 @@ def _noise(samplings: Sequence[_Sampling], draft_tokens: Tensor) -> tuple[Tensor
     return accept, uniform(seeds, Role.FINAL, epochs, rounds, bases)
 
 
-def _outcomes(samplings: Sequence[_Sampling], accepted: Tensor, next_token: Tensor, agreement: Tensor) -> list[Outcome]:
-    table = torch.stack([accepted.double(), next_token.double(), agreement.double()]).tolist()  # ids are exact in fp64
+def _finite(logits: Tensor, columns: Sequence[Sequence[int]]) -> Tensor:
+    """Whether every row of an entry has a largest logit that is a number [batch]: an overflow has none."""
+    return logits.amax(-1).isfinite()[_tensor(columns, logits)].all(1)
+
+
+def _outcomes(
+    samplings: Sequence[_Sampling], accepted: Tensor, next_token: Tensor, agreement: Tensor, finite: Tensor
+) -> list[Outcome]:
+    table = [accepted.double(), next_token.double(), agreement.double(), finite.double()]  # ids are exact in fp64
     return [
         Outcome(
             session_id=sampling.entry.session_id,
-            tokens=(*sampling.drafted[: int(num_accepted)], int(token)),
-            num_accepted=int(num_accepted),
-            agreement=agreed,
+            tokens=(*sampling.drafted[: int(num_accepted)], int(token)) if is_finite else (),
+            num_accepted=int(num_accepted) if is_finite else 0,
+            agreement=agreed if is_finite else 0.0,
             invalid=sampling.invalid,
+            failed="" if is_finite else "its logits are not numbers",
         )
-        for sampling, num_accepted, token, agreed in zip(samplings, *table, strict=True)
+        for sampling, num_accepted, token, agreed, is_finite in zip(
+            samplings, *torch.stack(table).tolist(), strict=True
+        )
     ]
 
 

@@ -46,7 +46,8 @@ def draft(endpoint: str, *options: str) -> list[str]:
     [
         (["--policy", "greedy"], 1, ["no policy is called 'greedy'", "fixed, gradient, random"]),
         (["--budget", "0"], 1, ["--budget 0 is too small", "at least 1"]),
-        (["--budget", "600"], 1, ["--max-round-tokens 512", "larger than the budget"]),
+        (["--budget", "600", "--max-round-tokens", "512"], 1, ["--max-round-tokens 512", "larger than the budget"]),
+        (["--heartbeat-s", "5"], 1, ["--lease-s 6 is too short", "at least 15"]),
         (["--rounds", "sometimes"], 1, ["--rounds 'sometimes' is unknown", "barrier, continuous"]),
         (["--dtype", "int8"], 1, ["--dtype 'int8' is unknown"]),
         (["--model", "tiny-goose"], 1, ["tiny-goose", "tiny-target"]),

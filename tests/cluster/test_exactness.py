@@ -7,12 +7,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from draft_node.actions import Finish, Request
+from draft_node.actions import Fail, Finish, Request
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.noise import Role, exponential, key
 from goodspeed.sampling import SamplingBatch, to_probs
 from goodspeed.tiny.models import path
 from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
+from verify_node.planner import Round
+from verify_node.target import RoundResult
 
 MARGIN = 1e-4
 """Nearer than this, the target's two best choices may change places: batches of another shape round differently."""
@@ -165,3 +167,41 @@ def test_a_reconnection_in_mid_stream_loses_and_repeats_nothing() -> None:
     requests = {"small": every_sampling(0)}
     cluster = Interrupted({}, {"small": DRAFTS["small"]})
     check_all(requests, cluster.serve(requests))
+
+
+def test_a_target_model_that_fails_now_and_then_changes_no_text() -> None:
+    class Failing(Cluster):
+        """Every fifth forward pass runs out of memory after it has written its keys and values."""
+
+        def _start(self) -> None:
+            super()._start()
+            run, calls = self.verify.target.run, iter(range(1 << 30))
+
+            def fail_now_and_then(planned: Round) -> RoundResult:
+                result = run(planned)
+                if next(calls) % 5 == 4 and len(planned.entries) > 1:
+                    raise torch.OutOfMemoryError("out of memory, as ordered")
+                return result
+
+            self.verify.target.run = fail_now_and_then  # type: ignore[method-assign]
+
+    requests = {"small": every_sampling(0), "medium": every_sampling(5)}
+    clients = {name: DRAFTS[name] for name in requests}
+    check_all(requests, Failing({}, clients).serve(requests))
+
+
+def test_a_target_model_that_always_fails_ends_its_sessions_by_name() -> None:
+    class Broken(Cluster):
+        def _start(self) -> None:
+            super()._start()
+
+            def fail(planned: Round) -> RoundResult:
+                raise torch.OutOfMemoryError("out of memory, as ordered")
+
+            self.verify.target.run = fail  # type: ignore[method-assign]
+
+    requests = {"small": every_sampling(0)}
+    for served in Broken({}, {"small": DRAFTS["small"]}).serve(requests)["small"]:
+        assert isinstance(served.end, Fail)
+        assert served.end.code == "failed"
+        assert "OutOfMemoryError" in served.end.what
