@@ -1,17 +1,20 @@
 """What every command line of the project does alike: parse, run, and end with a clear error and exit status.
 
 Exit status 0: done. 1: a named error, said on standard error. 2: wrong usage (argparse). 130: interrupted.
+141: whoever read standard output is gone.
 """
 
 import argparse
 import asyncio
-import contextlib
+import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 
 from goodspeed.errors import GoodSpeedError
 from goodspeed.events import LOG_LEVELS, setup_logging
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
@@ -21,33 +24,73 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
-    """Parses the command line and runs the body; a named error is one line, never a traceback."""
+    """Parses the command line and runs the body; a named error is one line, never a traceback.
+
+    Task groups wrap what their tasks raise, one inside the other: here, and only here, it is unwrapped.
+    """
     namespace = parser.parse_args()
     setup_logging(getattr(namespace, "log_level", "warning"))
+    status = 0
     try:
-        return body(namespace)
-    except GoodSpeedError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output is gone, and so are we
-        return 141
+        status = body(namespace)
+    except* GoodSpeedError as group:
+        print(f"{name}: {next(_leaves(group))}", file=sys.stderr)  # the others follow from the first
+        status = 1
+    except* BrokenPipeError:
+        _discard_output()
+        status = 141
+    except* KeyboardInterrupt:
+        status = 130
+    return status
 
 
-async def until_signal(serving: Coroutine[None, None, None]) -> None:
-    """Runs a daemon until it ends by itself, or is cancelled by SIGINT or SIGTERM."""
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+def _discard_output() -> None:
+    """Nobody reads it, and Python would complain at its end about what is left in the buffer."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+async def until_signal(serving: Coroutine[None, None, None]) -> bool:
+    """Runs a daemon until it ends by itself, or is cancelled by SIGINT or SIGTERM: whether it was.
+
+    A second signal ends the process at once, also while a model keeps the event loop waiting.
+    """
     task = asyncio.ensure_future(serving)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+    interrupted = False
+
+    def release() -> None:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        interrupted = True
+        release()
+        # Not Python's KeyboardInterrupt: it would still wait for the model's thread before the process ends.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        task.cancel()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, interrupt)
     try:
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await task
+    except asyncio.CancelledError:
+        if not interrupted:
+            raise
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)  # a second signal does what it always does
+        if not interrupted:
+            release()
+    return interrupted
 
 
 def warn_trusted_network(address: str) -> None:

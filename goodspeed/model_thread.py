@@ -22,5 +22,5 @@ class ModelThread:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)
 
     def close(self) -> None:
-        """Waits for what is running."""
-        self._executor.shutdown(wait=True)
+        """Waits for what is running; what has not begun never does. Blocks the event loop: call it last."""
+        self._executor.shutdown(wait=True, cancel_futures=True)

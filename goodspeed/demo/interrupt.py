@@ -1,4 +1,7 @@
-"""Work that a signal ends in good order: what it has opened is closed before the program ends."""
+"""Work that a signal ends in good order: what it has opened is closed before the program ends.
+
+Other than `command.until_signal`, a second signal does not end the program: it would leave processes behind.
+"""
 
 import asyncio
 import signal

@@ -1,0 +1,154 @@
+"""What every command line does alike: errors as one line, exit statuses, and the end by a signal."""
+
+import argparse
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from goodspeed import command
+from goodspeed.errors import ConfigError, TransportError
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
+
+BUSY = """
+import asyncio, time
+from goodspeed.command import until_signal
+from goodspeed.model_thread import ModelThread
+
+async def work():
+    thread = ModelThread()
+    def compute():
+        print("busy", flush=True)
+        time.sleep(SECONDS)
+    try:
+        await thread.run(compute)
+    finally:
+        print("closing", flush=True)
+        thread.close()
+
+print(asyncio.run(until_signal(work())), flush=True)
+"""
+
+CHATTY = """
+import argparse, asyncio, sys
+from goodspeed import command
+
+async def talk():
+    while True:
+        print("words " * 1000, flush=True)
+        await asyncio.sleep(0)
+
+async def work():
+    async with asyncio.TaskGroup() as outer:
+        async with asyncio.TaskGroup() as inner:
+            inner.create_task(talk())
+
+sys.exit(command.run("name", argparse.ArgumentParser(), lambda _: asyncio.run(work())))
+"""
+
+
+def run(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> int:
+    """The exit status of a command whose body ends like that."""
+
+    def body(_: argparse.Namespace) -> int:
+        if error is not None:
+            raise error
+        return 7
+
+    monkeypatch.setattr(sys, "argv", ["name"])
+    return command.run("name", argparse.ArgumentParser(), body)
+
+
+def start(program: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_bodys_status_is_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, None) == 7
+    assert run(monkeypatch, KeyboardInterrupt()) == 130
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TransportError("it is away"),
+        ExceptionGroup("outer", [ExceptionGroup("inner", [TransportError("it is away")])]),
+        ExceptionGroup("outer", [TransportError("it is away"), ConfigError("another")]),
+    ],
+)
+def test_a_named_error_is_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, error) == 1
+    assert capsys.readouterr() == ("", "name: it is away\n")
+
+
+def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyError):
+        run(monkeypatch, KeyError("bug"))
+    with pytest.raises(ExceptionGroup) as caught:
+        run(monkeypatch, ExceptionGroup("outer", [TransportError("it is away"), KeyError("bug")]))
+    assert caught.group_contains(KeyError)
+    assert not caught.group_contains(TransportError)
+
+
+def test_nobody_reads_the_output() -> None:
+    with start(CHATTY) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=30) == 141
+
+
+@pytest.mark.parametrize("number", command.SIGNALS)
+def test_a_signal_lets_the_model_end(number: signal.Signals) -> None:
+    with start(BUSY.replace("SECONDS", "0.3")) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        process.send_signal(number)
+        assert process.communicate(timeout=30) == ("closing\nTrue\n", "")
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number", command.SIGNALS)
+def test_a_second_signal_does_not_wait_for_the_model(number: signal.Signals) -> None:
+    with start(BUSY.replace("SECONDS", "100")) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == "closing\n"
+        process.send_signal(number)
+        assert process.wait(timeout=30) == -number
+
+
+def test_what_ends_by_itself_was_not_interrupted() -> None:
+    before = [signal.getsignal(number) for number in command.SIGNALS]
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(command.until_signal(asyncio.sleep(100)))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    assert asyncio.run(command.until_signal(work())) is False
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+    assert [signal.getsignal(number) for number in command.SIGNALS] == before
