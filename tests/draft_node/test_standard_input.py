@@ -1,22 +1,29 @@
 """Lines of standard input: all of them, and nobody waits for one that never comes."""
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from draft_node.standard_input import MAX_WAITING
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
-import asyncio
+import argparse, asyncio, sys
 from draft_node import standard_input
-from goodspeed.command import until_signal
+from goodspeed.command import run, until_signal
 
 async def work():
     async for line in standard_input.lines():
         print(ascii(line), flush=True)
 
-asyncio.run(until_signal(work()))
-print("end", flush=True)
+def body(namespace):
+    asyncio.run(until_signal(work()))
+    print("end", flush=True)
+    return 0
+
+sys.exit(run("name", argparse.ArgumentParser(), body))
 """
 COMMAND = [sys.executable, "-c", PROGRAM]
 
@@ -38,3 +45,28 @@ def test_a_signal_ends_the_wait_for_a_line() -> None:
         process.send_signal(signal.SIGTERM)
         assert process.stdout.readline() == "end\n"  # though standard input is still open
         assert process.wait(timeout=30) == 0
+
+
+def test_closed_standard_input_is_an_error_and_no_wait() -> None:
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *COMMAND], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("name: standard input is closed; ")
+
+
+def test_unreadable_standard_input_is_an_error_and_no_wait(tmp_path: Path) -> None:
+    file = os.open(tmp_path / "written", os.O_WRONLY | os.O_CREAT)
+    try:
+        ended = subprocess.run(COMMAND, cwd=ROOT, stdin=file, capture_output=True, text=True, timeout=30)
+    finally:
+        os.close(file)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("name: cannot read standard input: ")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_more_lines_than_are_read_ahead() -> None:
+    num_lines = 10 * MAX_WAITING
+    ended = subprocess.run(COMMAND, cwd=ROOT, input="x\n" * num_lines, capture_output=True, text=True, timeout=30)
+    assert ended.stdout.splitlines() == ["'x'"] * num_lines + ["end"]
