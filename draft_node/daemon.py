@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 
 from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
@@ -57,7 +57,7 @@ class DraftDaemon:
 
     # -- for users -------------------------------------------------------------------------------------------------
 
-    async def generate(self, request: Request) -> AsyncIterator[Deliver | Finish | Fail]:
+    async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
         """Verified tokens as they come, then Finish or Fail. Waits its turn, first come first served.
 
         Leaving the iteration early closes the session at both nodes.
