@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from goodspeed.engine.text import decode
+
 REPLACEMENT = "\ufffd"
 """What a decoder puts where bytes are no UTF-8; at the end of a text it mostly means: the rest is still to come."""
 
@@ -31,8 +33,7 @@ class TextStream:
         return self._advance(self._decode())
 
     def _decode(self) -> str:
-        text: str = self._tokenizer.decode(self._tokens[self._start :], skip_special_tokens=True)
-        return text
+        return decode(self._tokenizer, self._tokens[self._start :])
 
     def _advance(self, text: str) -> str:
         """Gives out what is new, and keeps the last token given out as the context of what follows."""

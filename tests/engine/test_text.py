@@ -9,6 +9,7 @@ from tokenizers import normalizers, processors
 
 from goodspeed.engine import checkpoints, text
 from goodspeed.errors import PromptError
+from goodspeed.text_stream import TextStream
 
 MakeTokenizer = Callable[..., Any]
 
@@ -60,6 +61,15 @@ def test_text_goes_there_and_back_byte_by_byte(make_tokenizer: MakeTokenizer) ->
     assert token_ids[0] == 257  # the merge "th"
     assert text.decode(tokenizer, [*token_ids, 256]) == prompt
     assert text.num_tokens(tokenizer) == 258
+
+
+def test_a_stream_gives_piece_by_piece_what_decoding_gives_at_once(make_tokenizer: MakeTokenizer) -> None:
+    tokenizer, prompt = make_tokenizer(), "it 's  naïve , is n't it ?\n日本 "
+    tokenizer.clean_up_tokenization_spaces = True  # as some checkpoints ask for; it would eat spaces
+    tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = True
+    stream = TextStream(tokenizer)
+    pieces = [stream.push([token_id]) for token_id in text.encode_prompt(tokenizer, prompt)]
+    assert "".join([*pieces, stream.end()]) == prompt
 
 
 @pytest.mark.parametrize("prompt", ["", None, 3, "\ud800"])
