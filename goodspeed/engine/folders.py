@@ -17,6 +17,9 @@ from goodspeed.tiny import models
 WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 """Files asked of the hub: no pickles, no code."""
 
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+"""Weights in one file, or the list of the files (shards) that they are spread over."""
+
 
 def find_folder(name: str) -> Path:
     """The folder of a checkpoint, complete with config.json and safetensors."""
@@ -37,7 +40,8 @@ def _from_hub(name: str) -> Path:
         raise _unknown(name, "there is no such folder, and hub names are OWNER/NAME")
     try:
         folder = Path(snapshot_download(name, local_files_only=True))
-        if any(folder.glob("*.safetensors")):
+        weights_known = (folder / SINGLE).exists() or (folder / INDEX).exists()
+        if weights_known and not _missing_shards(name, folder):  # else a download was interrupted: go on with it
             return folder
     except Exception:  # not at hand, whatever the reason: ask
         pass
@@ -67,6 +71,11 @@ def _refuse_files(name: str, folder: Path) -> None:
         raise UnsupportedModelError(
             f"{name}: adapter_config.json: adapters are not applied; merge it into the model first"
         )
+    if missing := _missing_shards(name, folder):
+        raise CheckpointError(
+            f"{name}: {len(missing)} of the files that {INDEX} names are missing from {os.fspath(folder)}: "
+            f"{', '.join(missing)}; get the checkpoint again"
+        )
     if not any(folder.glob("*.safetensors")):
         others = [path.name for path in sorted(folder.glob("*.bin")) + sorted(folder.glob("*.pt"))]
         if others:
@@ -74,6 +83,17 @@ def _refuse_files(name: str, folder: Path) -> None:
                 f"{name}: weights in {others[0]} are pickles, which can run code; convert them to safetensors"
             )
         raise CheckpointError(f"{name}: no *.safetensors in {os.fspath(folder)}; the checkpoint has no weights")
+
+
+def _missing_shards(name: str, folder: Path) -> list[str]:
+    """Files that the index names and the folder lacks; none where the weights are in one file or there is no index."""
+    if (folder / SINGLE).exists() or not (folder / INDEX).exists():
+        return []
+    index = _read_json(name, folder / INDEX)
+    shards = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
+        raise CheckpointError(f"{name}: {INDEX} has no weight_map of file names; get the checkpoint again")
+    return sorted(shard for shard in set(shards.values()) if not (folder / shard).is_file())
 
 
 def _read_json(name: str, path: Path) -> Any:

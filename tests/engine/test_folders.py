@@ -1,0 +1,84 @@
+"""Folders of checkpoints: complete ones, and downloads and copies that stopped half-way. No weights, no network."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goodspeed.engine import folders
+from goodspeed.errors import CheckpointError
+
+SHARDS = ("model-1-of-3.safetensors", "model-2-of-3.safetensors", "model-3-of-3.safetensors")
+INDEX_JSON = json.dumps({"weight_map": {f"layer.{i}": SHARDS[i % 3] for i in range(9)}})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A complete checkpoint in three shards."""
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    (tmp_path / folders.INDEX).write_text(INDEX_JSON)
+    for shard in SHARDS:
+        (tmp_path / shard).touch()
+    return tmp_path
+
+
+@pytest.fixture
+def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A hub that has everything, and the log of what was asked of it."""
+    asked: list[str] = []
+
+    def snapshot_download(name: str, *, local_files_only: bool = False, **options: Any) -> str:
+        if not local_files_only:
+            asked.append(name)
+            (folder / folders.INDEX).write_text(INDEX_JSON)
+            for shard in SHARDS:
+                (folder / shard).touch()
+        return str(folder)
+
+    monkeypatch.setattr(folders, "snapshot_download", snapshot_download)
+    return asked
+
+
+def test_a_complete_download_is_not_asked_for_again(folder: Path, hub: list[str]) -> None:
+    assert folders.find_folder("someone/something") == folder
+    assert hub == []
+
+
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        lambda folder: (folder / SHARDS[1]).unlink(),
+        lambda folder: (folder / folders.INDEX).unlink(),  # shards sort before their index
+        lambda folder: (folder / folders.INDEX).write_text("{"),
+    ],
+)
+def test_an_interrupted_download_is_completed(
+    folder: Path, hub: list[str], interrupt: Callable[[Path], object]
+) -> None:
+    interrupt(folder)
+    assert folders.find_folder("someone/something") == folder
+    assert hub == ["someone/something"]
+    assert all((folder / shard).exists() for shard in SHARDS)
+
+
+def test_missing_shards_are_listed(folder: Path) -> None:
+    assert folders.find_folder(str(folder)) == folder
+    (folder / SHARDS[0]).unlink()
+    (folder / SHARDS[2]).unlink()
+    with pytest.raises(CheckpointError, match=rf"2 of the files .* missing .*: {SHARDS[0]}, {SHARDS[2]}; get"):
+        folders.find_folder(str(folder))
+
+
+def test_weights_in_one_file_need_no_shards(folder: Path) -> None:
+    for shard in SHARDS:
+        (folder / shard).rename(folder / "model.safetensors")
+    assert folders.find_folder(str(folder)) == folder
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"weight_map": ["x"]}', '{"weight_map": {"x": 1}}', "{"])
+def test_a_damaged_index(folder: Path, content: str) -> None:
+    (folder / folders.INDEX).write_text(content)
+    with pytest.raises(CheckpointError, match=r"model.safetensors.index.json"):
+        folders.find_folder(str(folder))
