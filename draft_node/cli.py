@@ -3,9 +3,10 @@
 import argparse
 import asyncio
 import re
+import sys
 
 from draft_node import standard_input
-from draft_node.config import DraftConfig
+from draft_node.config import NAME, DraftConfig
 from goodspeed.command import add_common_options, run, until_signal
 from goodspeed.config import add_options, from_namespace
 from goodspeed.errors import ConfigError
@@ -28,9 +29,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def serve(namespace: argparse.Namespace) -> int:
-    """Serves the prompts of the file, or of standard input until it ends; exit status 1 when one of them failed."""
+    """Serves the prompts of the file, or of standard input until it ends.
+
+    Exit status 1 when one of them failed, 130 when a signal left one unfinished.
+    """
     config = from_namespace(DraftConfig, namespace)
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", config.name):
+    if not re.fullmatch(NAME, config.name):
         raise ConfigError(f"--name {config.name!r} must be 1 to 64 letters, digits, dots, dashes or underscores")
     prompts = read_file(config.prompts) if config.prompts not in (None, standard_input.NAME) else None
     # After the options are checked: importing torch takes seconds that a wrong option should not cost.
@@ -39,7 +43,7 @@ def serve(namespace: argparse.Namespace) -> int:
 
     events = EventLog(enabled=namespace.json)
     daemon, checkpoint = assemble(config)
-    console = Console(config, checkpoint, daemon, events)
+    console = Console(config, checkpoint, daemon, events, prompts)
 
     async def tell_when_connected() -> None:
         await daemon.connected.wait()
@@ -47,7 +51,7 @@ def serve(namespace: argparse.Namespace) -> int:
 
     async def work() -> None:
         serving = asyncio.create_task(daemon.serve())
-        asking = asyncio.create_task(console.run(prompts))
+        asking = asyncio.create_task(console.run())
         telling = asyncio.create_task(tell_when_connected())
         events.write("ready", name=config.name, model=config.model)
         try:
@@ -56,11 +60,18 @@ def serve(namespace: argparse.Namespace) -> int:
                 serving.result()
             asking.result()
         finally:
-            for task in (asking, serving, telling):
-                task.cancel()
-            await asyncio.gather(asking, serving, telling, return_exceptions=True)
+            for tasks in ((asking, telling), (serving,)):  # while it still serves, sessions can be closed
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
-    asyncio.run(until_signal(work()))
-    if namespace.json:
-        print_json({"name": config.name, "model": config.model, "prompts": console.results})
+    try:
+        if asyncio.run(until_signal(work())) and console.unfinished:
+            print(f"interrupted; unfinished prompts: {len(console.unfinished)}", file=sys.stderr)
+            console.give_up("interrupted", "this draft node was told to stop")
+            return 130
+    finally:
+        console.give_up("closed", "this draft node could not go on")
+        if namespace.json:
+            print_json({"name": config.name, "model": config.model, "prompts": console.results})
     return 1 if console.num_failed else 0

@@ -1,9 +1,21 @@
 """The draft node's settings; each is also an option of `goodspeed-draft`."""
 
+import os
+import re
+import socket
 from dataclasses import dataclass
 
 from goodspeed.config import Settings, option
 from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
+
+NAME = r"[A-Za-z0-9._-]{1,64}"
+"""What a client may be called."""
+
+
+def default_name() -> str:
+    """This process's own: two nodes of one name would share one client's part of the budget."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "draft"
+    return f"{host[:48]}-{os.getpid()}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,11 +24,14 @@ class DraftConfig(Settings):
 
     model: str = option(help="draft model: an embedded name, a local folder, or a hub name", metavar="NAME")
     verify: str = option("tcp://127.0.0.1:5555", help="address of the verify node", metavar="tcp://HOST:PORT")
-    name: str = option("draft", help="this client's name at the verify node, the unit of fairness", metavar="NAME")
+    name: str = option(
+        default_name(), help="this client's name at the verify node, the unit of fairness", metavar="NAME"
+    )
     prompts: str | None = option(
         None,
         help="JSONL file (- is standard input): a `prompt`, optionally `domain`, `seed`; default: text lines there",
     )
+    chat: bool = option(False, help="put each prompt through the tokenizer's chat template, as one user message")
     max_tokens: int = option(150, minimum=1, maximum=MAX_CONTEXT, help="most tokens generated per prompt", metavar="N")
     temperature: float = option(1.0, minimum=0.0, maximum=100.0, help="0 is greedy", metavar="T")
     top_k: int = option(0, minimum=0, maximum=(1 << 31) - 1, help="sample among the K likeliest; 0 is off", metavar="K")

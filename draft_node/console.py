@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import sys
 import time
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.session import Statistics
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.text import encode_prompt
+from goodspeed.engine.text import encode_chat, encode_prompt
 from goodspeed.errors import PromptError
 from goodspeed.events import EventLog
 from goodspeed.messages import Sampling
@@ -57,44 +58,78 @@ class _Answer:
 class Console:
     """Runs prompts through a draft node and tells what comes of them."""
 
-    def __init__(self, config: DraftConfig, checkpoint: Checkpoint, daemon: DraftDaemon, events: EventLog) -> None:
+    def __init__(
+        self,
+        config: DraftConfig,
+        checkpoint: Checkpoint,
+        daemon: DraftDaemon,
+        events: EventLog,
+        prompts: list[Prompt] | None,
+    ) -> None:
+        """prompts: None for those of standard input."""
         self.config = config
         self.checkpoint = checkpoint
         self.daemon = daemon
         self.events = events
+        self.prompts = prompts
         self.results: list[dict[str, Any]] = []
         self.num_failed = 0
+        self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # and not failed
+        self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
 
-    async def run(self, prompts: list[Prompt] | None) -> None:
-        """All prompts at once, as many as the node serves together; without a list, line after line of stdin."""
-        if prompts is None:
+    async def run(self) -> None:
+        """As many prompts at once as the node serves together."""
+        if self.prompts is None:
             await self._run_standard_input(jsonl=self.config.prompts == standard_input.NAME)
-            return
+        else:
+            await self._run_list(self.prompts)
+
+    async def _run_list(self, prompts: list[Prompt]) -> None:
         async with asyncio.TaskGroup() as tasks:
+            slots = asyncio.Semaphore(self.config.max_sessions)
             for index, prompt in enumerate(prompts):
-                tasks.create_task(self._serve(index, prompt, live=len(prompts) == 1))
+                await self._begin(tasks, slots, index, prompt, live=len(prompts) == 1)
 
     async def _run_standard_input(self, *, jsonl: bool) -> None:
-        """Every line that is not blank, as it comes: a prompt of its own, as text or as JSON."""
-        number = 0
-        async for line in standard_input.lines():
-            number += 1
-            if not line.strip():
-                continue
-            try:
-                prompt = parse(line, f"standard input, line {number}") if jsonl else Prompt(line)
-            except PromptError as error:
-                self._fail(len(self.results), line, "prompt", str(error))
-            else:
-                await self._serve(len(self.results), prompt, live=True)
+        """Every line that is not blank, as it comes: one after another as text, several at once as JSON."""
+        async with asyncio.TaskGroup() as tasks, aclosing(standard_input.lines()) as lines:
+            slots = asyncio.Semaphore(self.config.max_sessions if jsonl else 1)
+            number = index = 0
+            async for line in lines:
+                number += 1
+                if not line.strip():
+                    continue
+                try:
+                    prompt = parse(line, f"standard input, line {number}") if jsonl else Prompt(line)
+                except PromptError as error:
+                    self._fail(index, line, "prompt", str(error))
+                else:
+                    self.unfinished[index] = prompt.text
+                    await self._begin(tasks, slots, index, prompt, live=not jsonl)
+                index += 1
 
-    def request(self, prompt: Prompt) -> Request:
-        """The session that a prompt asks for; without any seed it gets a random one. PromptError if it cannot be."""
+    async def _begin(
+        self, tasks: asyncio.TaskGroup, slots: asyncio.Semaphore, index: int, prompt: Prompt, *, live: bool
+    ) -> None:
+        """Waits for a free slot, and no longer."""
+        await slots.acquire()
+        serving = tasks.create_task(self._serve(index, prompt, live=live))
+        serving.add_done_callback(lambda _: slots.release())
+
+    async def request(self, prompt: Prompt) -> Request:
+        """The session that a prompt asks for; without any seed it gets a random one. PromptError if it cannot be.
+
+        Waits for the verify node: where a text ends is for the target to say, not for the draft model.
+        """
         seed = prompt.seed if prompt.seed is not None else self.config.seed
         config = self.config
+        async with self._encoding:
+            token_ids = await asyncio.to_thread(self._encode, prompt.text)
+        await self.daemon.connected.wait()
+        welcome = self.daemon.link.welcome
         return Request(
             session_id=secrets.token_bytes(16),
-            prompt=tuple(encode_prompt(self.checkpoint.tokenizer, prompt.text)),
+            prompt=tuple(token_ids),
             sampling=Sampling(
                 temperature=config.temperature,
                 top_k=config.top_k,
@@ -102,28 +137,40 @@ class Console:
                 seed=seed if seed is not None else secrets.randbits(62),
             ),
             max_tokens=config.max_tokens,
-            stop_ids=self.checkpoint.eos_ids,
+            stop_ids=welcome.eos_ids if welcome else (),
             verification="ratio" if config.verification == "ratio" else "match",
             max_draft=config.max_draft,
         )
 
+    def give_up(self, code: str, what: str) -> None:
+        """Nobody serves the prompts that are unfinished any more."""
+        for index, prompt in self.unfinished.items():
+            self._note_failure(index, prompt, code, what)
+        self.unfinished.clear()
+
+    def _encode(self, text: str) -> list[int]:
+        if self.config.chat:
+            return encode_chat(self.checkpoint.tokenizer, [{"role": "user", "content": text}])
+        return encode_prompt(self.checkpoint.tokenizer, text)
+
     async def _serve(self, index: int, prompt: Prompt, *, live: bool) -> None:
         """One prompt from beginning to end; a failed one is reported, and the others go on."""
         try:
-            request = self.request(prompt)
+            request = await self.request(prompt)
         except PromptError as error:
             self._fail(index, prompt.text, "prompt", str(error))
             return
         answer = _Answer(index, prompt, request, TextStream(self.checkpoint.tokenizer), live)
         self.events.write("start", index=index, session=answer.session, domain=prompt.domain, prompt=prompt.text)
-        async for item in self.daemon.generate(request):
-            match item:
-                case Deliver():
-                    self._show(answer, item.tokens)
-                case Finish():
-                    self._finish(answer, item, self.daemon.session(request.session_id).statistics)
-                case Fail():
-                    self._fail(index, prompt.text, item.code, item.what)
+        async with aclosing(self.daemon.generate(request)) as items:
+            async for item in items:
+                match item:
+                    case Deliver():
+                        self._show(answer, item.tokens)
+                    case Finish():
+                        self._finish(answer, item, self.daemon.session(request.session_id).statistics)
+                    case Fail():
+                        self._fail(index, prompt.text, item.code, item.what)
 
     def _show(self, answer: _Answer, tokens: tuple[int, ...]) -> None:
         answer.token_ids += tokens
@@ -133,6 +180,7 @@ class Console:
 
     def _finish(self, answer: _Answer, finish: Finish, statistics: Statistics) -> None:
         self._print(answer, answer.stream.end())
+        self.unfinished.pop(answer.index, None)
         result = answer.result(finish, statistics)
         self.results.append(result)
         self.events.write("finish", **result)
@@ -151,7 +199,11 @@ class Console:
             print(text, end="", flush=True)
 
     def _fail(self, index: int, prompt: str, code: str, what: str) -> None:
+        self.unfinished.pop(index, None)
+        self._note_failure(index, prompt, code, what)
+        print(f"prompt {index + 1} failed: {what} ({code})", file=sys.stderr, flush=True)
+
+    def _note_failure(self, index: int, prompt: str, code: str, what: str) -> None:
         self.num_failed += 1
         self.results.append({"index": index, "prompt": prompt, "error": {"code": code, "what": what}})
         self.events.write("fail", index=index, code=code, what=what)
-        print(f"prompt {index + 1} failed: {what} ({code})", file=sys.stderr, flush=True)

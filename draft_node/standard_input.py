@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from goodspeed.errors import PromptError
 
@@ -19,7 +19,7 @@ MAX_WAITING = 64
 """Lines read ahead; whoever writes more waits, as with any pipe."""
 
 
-async def lines() -> AsyncIterator[str]:
+async def lines() -> AsyncGenerator[str, None]:
     """Every line, without its end; bytes that are no UTF-8 become replacement characters.
 
     PromptError when standard input is closed or cannot be read.

@@ -1,0 +1,85 @@
+"""How `goodspeed-draft` ends: what is told, and its exit status."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import ProcessCluster
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def start(endpoint: str, prompts: Path, *options: str) -> "subprocess.Popen[str]":
+    words = ["--model", "tiny-draft-s", "--verify", endpoint, "--prompts", str(prompts), "--json", *options]
+    return subprocess.Popen(
+        [sys.executable, "-m", "draft_node", *words],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps({"prompt": text, "seed": 1}) + "\n" for text in ("one", "two", "three")))
+    return file
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_before_the_end(number: signal.Signals, prompts: Path, process_cluster: ProcessCluster) -> None:
+    with start(process_cluster.endpoint, prompts, "--max-sessions", "1", "--max-tokens", "2000") as process:
+        assert process.stdout is not None
+        while json.loads(process.stdout.readline())["event"] != "tokens":
+            pass
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err == "interrupted; unfinished prompts: 3\n"
+    result = json.loads(out.splitlines()[-1])
+    assert [row["error"]["code"] for row in result["prompts"]] == ["interrupted"] * 3
+    assert [row["prompt"] for row in result["prompts"]] == ["one", "two", "three"]
+
+
+def test_interrupted_when_nothing_is_unfinished(process_cluster: ProcessCluster) -> None:
+    words = ["--model", "tiny-draft-s", "--verify", process_cluster.endpoint, "--max-tokens", "4"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "draft_node", *words, "--json"],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("The river\n")
+        process.stdin.flush()
+        while json.loads(process.stdout.readline())["event"] != "finish":
+            pass
+        process.send_signal(signal.SIGTERM)
+        last = process.stdout.read().splitlines()[-1]
+        assert process.wait(timeout=30) == 0
+    assert [row["num_tokens"] for row in json.loads(last)["prompts"]] == [4]
+
+
+def test_the_verify_node_is_away(prompts: Path) -> None:
+    with socket.socket() as nobody:  # bound and not listening: connections are refused
+        nobody.bind(("127.0.0.1", 0))
+        endpoint = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
+        with start(endpoint, prompts, "--connect-timeout-s", "0.3") as process:
+            out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.startswith(f"goodspeed-draft: the verify node at {endpoint} has been away")
+    assert len(err.splitlines()) == 1
+    result = json.loads(out.splitlines()[-1])
+    assert [row["error"]["code"] for row in result["prompts"]] == ["closed"] * 3

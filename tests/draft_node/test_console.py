@@ -1,0 +1,221 @@
+"""Prompts on the console: how many at once, what is told, and what becomes of those that nobody serves."""
+
+import asyncio
+import json
+import os
+import re
+import threading
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+
+from draft_node import console as module
+from draft_node import standard_input
+from draft_node.actions import Deliver, Fail, Finish, Request
+from draft_node.config import NAME, DraftConfig, default_name
+from draft_node.console import Console
+from draft_node.session import Statistics
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.events import EventLog
+from goodspeed.prompts import Prompt
+
+EOS_IDS = (7, 11)
+TEMPLATE = "{% for message in messages %}[{{ message.role }}: {{ message.content }}]{% endfor %}"
+
+
+@cache
+def draft_model() -> Checkpoint:
+    return checkpoints.load("tiny-draft-s")
+
+
+class Connected(asyncio.Event):
+    """Tells when somebody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awaited = asyncio.Event()
+
+    async def wait(self) -> Literal[True]:
+        self.awaited.set()
+        return await super().wait()
+
+
+@dataclass
+class FakeDaemon:
+    """Connected; answers every prompt with its own tokens, `at_once` of them together."""
+
+    at_once: int = 1
+    connected: Connected = field(default_factory=Connected)
+    link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None))
+    served: list[Request] = field(default_factory=list)
+    num_active: int = 0
+    most_active: int = 0
+    _barrier: asyncio.Barrier = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._barrier = asyncio.Barrier(self.at_once)
+
+    def connect(self) -> "FakeDaemon":
+        self.link.welcome = SimpleNamespace(eos_ids=EOS_IDS)
+        self.connected.set()
+        return self
+
+    async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+        self.served.append(request)
+        self.num_active += 1
+        self.most_active = max(self.most_active, self.num_active)
+        try:
+            await self._barrier.wait()
+            yield Deliver(request.prompt)
+            yield Finish("length")
+        finally:
+            self.num_active -= 1
+
+    def session(self, _: bytes) -> Any:
+        return SimpleNamespace(statistics=Statistics())
+
+
+def make_console(daemon: FakeDaemon, asked: list[Prompt] | None, **options: Any) -> Console:
+    config = DraftConfig(model="tiny-draft-s", **options)
+    return Console(config, draft_model(), daemon, EventLog(enabled=False), asked)  # type: ignore[arg-type]
+
+
+def run(console: Console) -> dict[int, dict[str, Any]]:
+    """What came of each prompt, by its index."""
+    asyncio.run(asyncio.wait_for(console.run(), timeout=30))
+    assert not console.unfinished
+    return {row["index"]: row for row in console.results}
+
+
+@pytest.fixture
+def give(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the lines of standard input."""
+
+    def give(*given: str) -> None:
+        async def lines() -> AsyncGenerator[str, None]:
+            for line in given:
+                yield line
+
+        monkeypatch.setattr(standard_input, "lines", lines)
+
+    return give
+
+
+def test_the_target_says_where_a_text_ends() -> None:
+    daemon = FakeDaemon()
+    console = make_console(daemon, None)
+
+    async def ask() -> Request:
+        asking = asyncio.create_task(console.request(Prompt("The river")))
+        await daemon.connected.awaited.wait()
+        assert not asking.done()
+        daemon.connect()
+        return await asking
+
+    assert draft_model().eos_ids != EOS_IDS
+    assert asyncio.run(ask()).stop_ids == EOS_IDS
+
+
+def test_a_wrong_prompt_fails_at_once_and_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    console = make_console(FakeDaemon().connect(), [Prompt("one"), Prompt("\ud800"), Prompt("three")])
+    rows = run(console)
+    assert [rows[0]["text"], rows[2]["text"]] == ["one", "three"]
+    assert rows[1]["error"]["code"] == "prompt"
+    assert console.num_failed == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("prompt 2 failed: ")
+    assert sorted(captured.out.splitlines()) == ["--- prompt 1 ", "--- prompt 3 ", "oneone", "threethree"]
+
+
+def test_a_file_is_encoded_as_it_is_served_and_never_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = FakeDaemon(at_once=2).connect()
+    console = make_console(daemon, [Prompt(f"number {i}") for i in range(12)], max_sessions=2)
+    encode, ahead, num_encoded = module.encode_prompt, [], 0
+
+    def watched(tokenizer: Any, text: str) -> list[int]:
+        nonlocal num_encoded
+        assert threading.current_thread() is not threading.main_thread()
+        num_encoded += 1
+        ahead.append(num_encoded - len(console.results))
+        return encode(tokenizer, text)
+
+    monkeypatch.setattr(module, "encode_prompt", watched)
+    assert len(run(console)) == 12
+    assert max(ahead) == 2
+    assert daemon.most_active == 2
+
+
+def test_json_lines_are_served_together(give: Callable[..., None]) -> None:
+    give('{"prompt": "one"}', "nonsense", "", json.dumps({"prompt": "three", "seed": 5}))
+    daemon = FakeDaemon(at_once=2).connect()  # neither ends without the other
+    rows = run(make_console(daemon, None, prompts=standard_input.NAME))
+    assert [rows[0]["text"], rows[2]["text"]] == ["one", "three"]
+    assert rows[2]["seed"] == 5
+    assert rows[1]["prompt"] == "nonsense"
+    assert "standard input, line 2: not JSON" in rows[1]["error"]["what"]
+
+
+def test_no_more_json_lines_than_slots(give: Callable[..., None]) -> None:
+    give(*['{"prompt": "x"}'] * 12)
+    daemon = FakeDaemon(at_once=3).connect()
+    assert len(run(make_console(daemon, None, prompts=standard_input.NAME, max_sessions=3))) == 12
+    assert daemon.most_active == 3
+
+
+def test_text_lines_are_served_one_after_another(give: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    give("one", " ", "two", "three")
+    daemon = FakeDaemon().connect()
+    rows = run(make_console(daemon, None))
+    assert [rows[index]["prompt"] for index in range(3)] == ["one", "two", "three"]
+    assert daemon.most_active == 1
+    assert capsys.readouterr().out == "one\ntwo\nthree\n"
+
+
+def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> None:
+    daemon = FakeDaemon(at_once=9).connect()  # so many never come: all wait
+    console = make_console(daemon, [Prompt("one"), Prompt("two"), Prompt("three")], max_sessions=2)
+
+    async def leave() -> None:
+        running = asyncio.create_task(console.run())
+        while daemon.num_active < 2:
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert daemon.num_active == 0
+
+    asyncio.run(asyncio.wait_for(leave(), timeout=30))
+    assert console.unfinished == {0: "one", 1: "two", 2: "three"}
+    console.give_up("interrupted", "told to stop")
+    error = {"code": "interrupted", "what": "told to stop"}
+    assert console.results == [
+        {"index": index, "prompt": text, "error": error} for index, text in enumerate(("one", "two", "three"))
+    ]
+    assert console.num_failed == 3
+    console.give_up("closed", "nothing is left to say")
+    assert len(console.results) == 3
+
+
+def test_a_chat_prompt_goes_through_the_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draft_model().tokenizer, "chat_template", None)
+    rows = run(make_console(FakeDaemon().connect(), [Prompt("hello")], chat=True))
+    assert "no chat template" in rows[0]["error"]["what"]
+    monkeypatch.setattr(draft_model().tokenizer, "chat_template", TEMPLATE)
+    rows = run(make_console(FakeDaemon().connect(), [Prompt("hello")], chat=True))
+    assert rows[0]["text"] == "[user: hello]"  # the fake answers with its prompt
+    assert rows[0]["prompt"] == "hello"
+
+
+@pytest.mark.parametrize("host", ["edge-1.example", "Ana's laptop", "", "x" * 200])
+def test_a_node_without_a_name_has_one_of_its_own(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: host)
+    names = set()
+    for pid in (1, 4194304):
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        names.add(default_name())
+    assert len(names) == 2
+    assert all(re.fullmatch(NAME, name) for name in names)
