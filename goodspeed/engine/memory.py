@@ -3,8 +3,10 @@
 Knows nothing about which page belongs to whom (`pages.py`) nor about attention.
 """
 
+import contextlib
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,10 +15,13 @@ from torch import Tensor
 from goodspeed.errors import ConfigError
 
 CPU_FRACTION = 0.1
-"""Of physical memory, by default: several nodes may share a machine, and what is never touched costs nothing."""
+"""Of what the machine or container has, by default: several nodes may share it, and untouched memory costs nothing."""
 
 CUDA_FRACTION = 0.85
 """Of the memory that is free once the weights are loaded; the rest is for activations and logits."""
+
+CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where Linux tells a container its memory limit (version 2, version 1)."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def bytes_per_page(shape: KVShape, num_layers: int, page_size: int, dtype: torch
 
 
 def pages_for(page_bytes: int, device: torch.device, memory_fraction: float | None = None) -> int:
-    """Pages that fit into a fraction of the device's memory (CUDA: of the free, CPU: of the physical memory)."""
+    """Pages that fit into a fraction of the device's memory (CUDA: of the free, CPU: of what there is)."""
     if memory_fraction is None:
         memory_fraction = CUDA_FRACTION if device.type == "cuda" else CPU_FRACTION
     if not 0 < memory_fraction <= 1:
@@ -87,7 +92,16 @@ def pages_in(memory_bytes: int, page_bytes: int) -> int:
 def _available_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_cgroup_limits()])
+
+
+def _cgroup_limits() -> list[int]:
+    """Limits of this container; none where there is no container, no limit ("max") or no Linux."""
+    limits = []
+    for path in CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            limits.append(int(path.read_text(encoding="ascii")))
+    return [limit for limit in limits if limit > 0]
 
 
 def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

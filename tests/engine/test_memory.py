@@ -1,0 +1,34 @@
+"""How much of a machine the key/value memory may take."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from goodspeed.engine import memory
+
+CPU = torch.device("cpu")
+PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@pytest.mark.parametrize(
+    ("content", "available"),
+    [
+        ("1048576\n", 1048576),
+        ("max\n", PHYSICAL),  # version 2 without a limit
+        ("9223372036854771712\n", PHYSICAL),  # version 1 without a limit
+        ("", PHYSICAL),
+        ("0\n", PHYSICAL),
+        (None, PHYSICAL),
+    ],
+)
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_containers_limit_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, available: int, version: int
+) -> None:
+    paths = [tmp_path / "v2", tmp_path / "v1"]
+    monkeypatch.setattr(memory, "CGROUP_LIMITS", paths)
+    if content is not None:
+        paths[version].write_text(content)
+    assert memory.pages_for(1024, CPU, memory_fraction=0.5) == int(available * 0.5) // 1024
