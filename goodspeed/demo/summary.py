@@ -91,7 +91,7 @@ def to_text(result: dict[str, Any]) -> str:
         for one in result["clients"]
     ]
     lines += ["", *(f"{one['name']:<11} {printable(one['text'])[:TEXT_WIDTH]}" for one in result["clients"])]
-    lines += ["", *(f"{name:<24} {value}" for name, value in figures(result).items())]
+    lines += ["", *(f"{name:<28} {value}" for name, value in figures(result).items())]
     return "\n".join(lines)
 
 
@@ -119,5 +119,5 @@ def short_figures(result: dict[str, Any]) -> dict[str, str]:
         "rounds": f"{result['num_rounds']}",
         "log-utility": f"{result['log_utility']:.3f}",
         "Jain index of goodput": f"{result['jain']:.3f}",
-        "uplink bytes / token": f"{result['uplink_bytes_per_token']:.1f}",
+        "uplink bytes / drafted token": f"{result['uplink_bytes_per_token']:.1f}",
     }

@@ -46,7 +46,7 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.json:
         print_json(result)
     else:
-        print(f"{to_text(result)}\n{'picture':<24} {result['png']}")
+        print(f"{to_text(result)}\n{'picture':<28} {result['png']}")
     return 0
 
 
