@@ -75,6 +75,28 @@ def test_generate_prints_text_or_an_object(run: Run) -> None:
     assert run(*words)[:2] == (0, result["text"] + "\n")
 
 
+def test_generate_answers_a_chat(run: Run) -> None:
+    words = ("generate", "--model", "tiny-draft-s", "--max-tokens", "8", "--temperature", "0", "--json")
+    chat = json.loads(run(*words, "--prompt", "hello", "--chat")[1])
+    written = json.loads(run(*words, "--prompt", "User: hello\n\nAssistant:")[1])  # what its template makes of it
+    plain = json.loads(run(*words, "--prompt", "hello")[1])
+    assert chat["prompt"] == "hello"
+    assert chat["token_ids"] == written["token_ids"] != plain["token_ids"]
+
+
+def test_a_chat_needs_a_template(run: Run, tmp_path: Path) -> None:
+    for file in models.path("tiny-draft-s").iterdir():
+        if file.suffix != ".jinja":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = tmp_path / "tokenizer_config.json"
+    settings = json.loads(config.read_text())
+    settings.pop("chat_template", None)
+    config.write_text(json.dumps(settings))
+    status, out, err = run("generate", "--model", str(tmp_path), "--prompt", "hello", "--chat")
+    assert (status, out) == (1, "")
+    assert err.startswith("goodspeed: this tokenizer has no chat template; ")
+
+
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [

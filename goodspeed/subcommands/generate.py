@@ -27,6 +27,7 @@ class GenerateConfig(Settings):
 
     model: str = option("tiny-target", help="an embedded name, a local folder, or a hub name", metavar="NAME")
     prompt: str = option(help="the text to go on from", metavar="TEXT")
+    chat: bool = option(False, help="put the prompt through the tokenizer's chat template, as one user message")
     max_tokens: int = option(150, minimum=1, maximum=MAX_CONTEXT, help="most tokens generated", metavar="N")
     temperature: float = option(1.0, minimum=0.0, maximum=100.0, help="0 is greedy", metavar="T")
     top_k: int = option(0, minimum=0, maximum=(1 << 31) - 1, help="sample among the K likeliest; 0 is off", metavar="K")
@@ -66,10 +67,13 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     """The whole result; on_text gets the text piece by piece as it comes."""
     from goodspeed import generation
     from goodspeed.engine.runner import Runner
-    from goodspeed.engine.text import encode_prompt
+    from goodspeed.engine.text import encode_chat, encode_prompt
     from goodspeed.text_stream import TextStream
 
-    prompt_ids = encode_prompt(checkpoint.tokenizer, config.prompt)
+    if config.chat:
+        prompt_ids = encode_chat(checkpoint.tokenizer, [{"role": "user", "content": config.prompt}])
+    else:
+        prompt_ids = encode_prompt(checkpoint.tokenizer, config.prompt)
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
     runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     sampling = Sampling(config.temperature, config.top_k, config.top_p, config.seed)
