@@ -76,7 +76,7 @@ class Client:
 
 def clients(config: DemoConfig) -> list[Client]:
     """Client i gets line i of the prompts, and from the beginning again when there are fewer."""
-    lines = prompts.read_file(config.prompts or HELD_OUT)
+    lines = prompts.read_file(config.prompts) if config.prompts else _held_out()
     models = config.draft_model_names()
     if config.clients > len(lines):
         print(f"{config.clients} clients share {len(lines)} prompts: some texts come twice", file=sys.stderr)
@@ -88,6 +88,11 @@ def clients(config: DemoConfig) -> list[Client]:
         )
         for index in range(config.clients)
     ]
+
+
+def _held_out() -> list[Prompt]:
+    """One prompt of each domain after the other, without seeds of their own: `--seed` shall mean something."""
+    return [Prompt(line.text, line.domain) for line in prompts.read_file(HELD_OUT)]
 
 
 def _with_seed(prompt: Prompt, seed: int) -> Prompt:

@@ -13,7 +13,8 @@ def test_by_default_every_domain_comes_once() -> None:
     dealt = clients(DemoConfig())
     assert [client.domain for client in dealt] == list(domains.NAMES)
     assert [client.prompt.text for client in dealt] == [prompt.prompt for prompt in prompts.demo()]
-    assert [client.seed for client in dealt] == [prompt.seed for prompt in prompts.demo()]
+    assert {client.seed for client in dealt} == {0}
+    assert {client.seed for client in clients(DemoConfig(seed=7))} == {7}  # shipped prompts bring no seeds
     assert [client.draft_model for client in dealt] == ["tiny-draft-s", "tiny-draft-m"] * 4
     assert len({client.name for client in dealt}) == 8
 
