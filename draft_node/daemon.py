@@ -113,7 +113,7 @@ class DraftDaemon:
                 messages = [error]
             for message in messages + self.channel.receive_ready():
                 if isinstance(message, ProtocolError):
-                    logger.warning("the verify node sent something unacceptable: %s", message)
+                    logger.warning("the verify node sent something unacceptable", extra={"why": message})
                 else:
                     await self._handle(message)
 
@@ -125,7 +125,8 @@ class DraftDaemon:
             if generation is not None:
                 await self._act(generation, generation.session.receive(message, now))
         elif isinstance(message, Refusal):
-            logger.warning("the verify node refused: %s (%s); %s", message.what, message.code, message.what_to_do)
+            extra = {"code": message.code, "what": message.what, "what_to_do": message.what_to_do}
+            logger.warning("the verify node refused", extra=extra)
 
     async def _watch(self) -> None:
         """The clock: signs of life, silence, repetitions."""
@@ -149,7 +150,7 @@ class DraftDaemon:
                 case Command.BEAT:
                     await self._send(Heartbeat(self.link.hello.boot_id))
                 case Command.RECONNECT:
-                    logger.info("reconnecting to %s", self.channel.endpoint)
+                    logger.info("reconnecting", extra={"endpoint": self.channel.endpoint})
                     await self.channel.reconnect()
                 case Command.OPEN_SESSIONS:
                     await self._open_sessions()
@@ -200,7 +201,7 @@ class DraftDaemon:
         try:
             await self.channel.send(message)
         except TransportError as error:
-            logger.info("%s", error)
+            logger.info("a message could not be sent", extra={"why": error})
             if self.link.connected:
                 await self._obey(self.link.failed(time.monotonic()))
 

@@ -82,7 +82,7 @@ class VerifyDaemon:
             self._num_failures = 0
             return result
         except Exception as error:  # out of memory, say
-            logger.exception("round %d failed", planned.number)
+            logger.exception("a round failed", extra={"round": planned.number, "num_entries": len(planned.entries)})
             self._num_failures += 1
             if self._num_failures > MAX_FAILURES:
                 raise TargetError(f"the target model failed {self._num_failures} times in a row: {error}") from error
@@ -126,11 +126,12 @@ class VerifyDaemon:
             try:
                 delivery = self.channel.send(send.peer_id, send.message)
             except MessageTooLarge:
-                logger.exception("a message was too large to send; its session will ask again in vain")
+                logger.exception("a message was too large to send", extra={"peer": send.peer_id.hex()})
                 continue
             if delivery is not Delivery.SENT:
                 self.num_undelivered += 1
-                logger.info("a %s was not delivered: %s", type(send.message).__name__, delivery.value)
+                extra = {"peer": send.peer_id.hex(), "kind": type(send.message).__name__, "why": delivery.value}
+                logger.info("a message was not delivered", extra=extra)
         self.wall.send += time.perf_counter() - started
 
     async def _collect(self) -> None:
@@ -142,7 +143,8 @@ class VerifyDaemon:
 
     def _handle(self, received: Received) -> list[Send]:
         if isinstance(received.message, ProtocolError):
-            logger.warning("refused a message: %s", received.message)
+            extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
+            logger.warning("refused a message", extra=extra)
             return self.core.reject(received.peer, received.message)
         if isinstance(received.message, Draft):
             self.uplink_bytes += received.num_bytes
