@@ -162,7 +162,6 @@ class DraftDaemon:
     async def _open_sessions(self) -> None:
         if self.link.welcome is not None:
             self.channel.max_send_bytes = self.link.welcome.max_message_bytes
-            self.drafter.num_tokens = min(self.drafter.checkpoint.num_tokens, self.link.welcome.vocab_size)
             self.drafter.max_proposal_bytes = self.link.welcome.max_message_bytes - FIXED_BYTES
         self.connected.set()
         for generation in list(self._generations.values()):
