@@ -68,7 +68,7 @@ class Drafter:
         """kind, k: what is sampled from and sent under the ratio rule (`proposals.make`)."""
         self.checkpoint = checkpoint
         self.runner = runner
-        self.num_tokens = checkpoint.num_tokens  # ids below it may be drafted; lower it to the target's
+        self.num_tokens = checkpoint.num_tokens  # ids below it may be drafted; the target has the same tokenizer
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
