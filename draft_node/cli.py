@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import re
 import sys
+from typing import TYPE_CHECKING
 
 from draft_node import standard_input
 from draft_node.config import NAME, DraftConfig
@@ -12,6 +13,10 @@ from goodspeed.config import add_options, from_namespace
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog, print_json
 from goodspeed.prompts import read_file
+
+if TYPE_CHECKING:  # they import torch
+    from draft_node.console import Console
+    from draft_node.daemon import DraftDaemon
 
 
 def main() -> int:
@@ -45,28 +50,8 @@ def serve(namespace: argparse.Namespace) -> int:
     daemon, checkpoint = assemble(config)
     console = Console(config, checkpoint, daemon, events, prompts)
 
-    async def tell_when_connected() -> None:
-        await daemon.connected.wait()
-        events.write("connected", name=config.name, verify=config.verify)
-
-    async def work() -> None:
-        serving = asyncio.create_task(daemon.serve())
-        asking = asyncio.create_task(console.run())
-        telling = asyncio.create_task(tell_when_connected())
-        events.write("ready", name=config.name, model=config.model)
-        try:
-            await asyncio.wait([serving, asking], return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                serving.result()
-            asking.result()
-        finally:
-            for tasks in ((asking, telling), (serving,)):  # while it still serves, sessions can be closed
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-
     try:
-        if asyncio.run(until_signal(work())) and console.unfinished:
+        if asyncio.run(until_signal(_work(config, daemon, console, events))) and console.unfinished:
             print(f"interrupted; unfinished prompts: {len(console.unfinished)}", file=sys.stderr)
             console.give_up("interrupted", "this draft node was told to stop")
             return 130
@@ -75,3 +60,26 @@ def serve(namespace: argparse.Namespace) -> int:
         if namespace.json:
             print_json({"name": config.name, "model": config.model, "prompts": console.results})
     return 1 if console.num_failed else 0
+
+
+async def _work(config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog) -> None:
+    """Serves until the prompts are done, or the daemon gives up."""
+    serving = asyncio.create_task(daemon.serve())
+    asking = asyncio.create_task(console.run())
+    telling = asyncio.create_task(_tell_when_connected(config, daemon, events))
+    events.write("ready", name=config.name, model=config.model)
+    try:
+        await asyncio.wait([serving, asking], return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+        asking.result()
+    finally:
+        for tasks in ((asking, telling), (serving,)):  # while it still serves, sessions can be closed
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _tell_when_connected(config: DraftConfig, daemon: "DraftDaemon", events: EventLog) -> None:
+    await daemon.connected.wait()
+    events.write("connected", name=config.name, verify=config.verify)
