@@ -25,12 +25,23 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "goodspeed/errors.py",
     "goodspeed/estimators.py",
     "goodspeed/messages.py",
+    "draft_node/actions.py",
+    "draft_node/link.py",
+    "draft_node/session.py",
+    "verify_node/checks.py",
+    "verify_node/core.py",
+    "verify_node/outcomes.py",
+    "verify_node/planner.py",
+    "verify_node/scheduler.py",
+    "verify_node/sessions.py",
+    *(f"goodspeed/policies/{file.name}" for file in sorted((ROOT / "goodspeed/policies").glob("*.py"))),
+]
+MACHINES = [
+    "draft_node/link.py",
     "draft_node/session.py",
     "verify_node/core.py",
     "verify_node/planner.py",
-    *(f"goodspeed/policies/{file.name}" for file in sorted((ROOT / "goodspeed/policies").glob("*.py"))),
-]
-MACHINES = ["draft_node/session.py", "verify_node/core.py", "verify_node/planner.py"]  # events in, actions out
+]  # events in, actions out
 CLOCKS_AND_IO = {"time", "datetime", "asyncio", "socket", "selectors", "threading", "subprocess"}
 HEAVY = ("torch", "transformers", "zmq")
 CODE_FROM_BYTES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
