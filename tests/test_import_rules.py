@@ -24,6 +24,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "goodspeed/engine/pages.py",
     "goodspeed/errors.py",
     "goodspeed/estimators.py",
+    *(f"goodspeed/latency/{file.name}" for file in sorted((ROOT / "goodspeed/latency").glob("*.py"))),
     "goodspeed/messages.py",
     "draft_node/actions.py",
     "draft_node/link.py",

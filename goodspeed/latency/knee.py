@@ -1,0 +1,27 @@
+"""Where drafted tokens stop being nearly free: the budget that `--budget auto` chooses."""
+
+from goodspeed.latency.models import CostModel
+
+STRETCH = 2.0
+"""A round may last so many times as long as one without drafts."""
+
+
+def knee(model: CostModel, num_sessions: int, context_tokens: int, *, max_budget: int, stretch: float = STRETCH) -> int:
+    """The largest budget C, 1 to max_budget, with which a round takes at most `stretch` times that of no drafts.
+
+    A round that lasts twice as long has to bring twice the tokens: at usual acceptance rates (0.7 and up) drafts of
+    three or more do. Where reading the weights bounds the pass, tokens are free up to the roofline's ridge and C lies
+    beyond it; where time is nearly linear in tokens, as on a CPU, there is no ridge, and C is where drafted tokens take
+    as much time as all the rest of the round (Hockney's half-performance length).
+    """
+    if max_budget < 1 or num_sessions < 1 or stretch < 1.0:
+        raise ValueError(f"no budget within 1 and {max_budget} for {num_sessions} sessions and stretch {stretch}")
+    longest_s = stretch * model.round_s(num_sessions, num_sessions, context_tokens)
+    low, high = 1, max_budget  # the time never falls with tokens
+    while low < high:
+        middle = (low + high + 1) // 2
+        if model.round_s(num_sessions + middle, num_sessions, context_tokens) <= longest_s:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,86 @@
+"""Models of a forward pass's duration: a linear one, and the maximum of several. Knows nothing about fitting them."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.float64] | NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measured forward pass, or the middle of several equal ones."""
+
+    num_tokens: int  # fed, over all sessions
+    num_sessions: int
+    context_tokens: int  # cached before, over all sessions
+    seconds: float
+
+    def __post_init__(self) -> None:
+        counts = (self.num_tokens, self.num_sessions, self.context_tokens)
+        if min(counts) < 0 or not 0.0 < self.seconds < math.inf:
+            raise ValueError(f"{self.seconds} s for {counts} tokens, sessions and context is impossible")
+
+
+class CostModel(ABC):
+    """Seconds of a round with so many tokens, sessions and cached tokens; more of anything is never quicker."""
+
+    @overload
+    def round_s(self, num_tokens: float, num_sessions: float, context_tokens: float) -> float: ...
+    @overload
+    def round_s(
+        self, num_tokens: float | Counts, num_sessions: float | Counts, context_tokens: float | Counts
+    ) -> Any: ...
+    def round_s(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
+        """Takes numbers (and gives one) or numpy arrays that broadcast (and gives their shape, float64).
+
+        num_tokens: fed in this round over all sessions; context_tokens: cached before it over all sessions.
+        """
+        return self._seconds(num_tokens, num_sessions, context_tokens)
+
+    @abstractmethod
+    def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Linear(CostModel):
+    """AdaSpec's Eq. (2), with a term for each session beside those for tokens and context; none is negative."""
+
+    fixed_s: float = 0.0
+    token_s: float = 0.0
+    session_s: float = 0.0
+    context_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not all(0.0 <= value < math.inf for value in self.coefficients):
+            raise ValueError(f"coefficients {self.coefficients} must be finite and not negative")
+
+    @property
+    def coefficients(self) -> tuple[float, float, float, float]:
+        return self.fixed_s, self.token_s, self.session_s, self.context_s
+
+    def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
+        variable = self.token_s * num_tokens + self.session_s * num_sessions + self.context_s * context_tokens
+        return self.fixed_s + variable
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline(CostModel):
+    """The maximum of linear terms, as in SLOs-Serve: reading the weights takes its time, computing takes its own."""
+
+    terms: tuple[Linear, ...]
+
+    def __post_init__(self) -> None:
+        if not self.terms:
+            raise ValueError("a roofline needs at least one term")
+
+    def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
+        seconds = [term._seconds(num_tokens, num_sessions, context_tokens) for term in self.terms]
+        if any(isinstance(value, np.ndarray) for value in seconds):
+            return reduce(np.maximum, seconds)
+        return max(seconds)
