@@ -19,8 +19,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Options of every long-running command."""
-    parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning", help="log lines on standard error")
+    add_log_option(parser)
     parser.add_argument("--json", action="store_true", help="JSON events on standard output, a result as the last line")
+
+
+def add_log_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning", help="log lines on standard error")
 
 
 def run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:

@@ -2,6 +2,9 @@
 
 from goodspeed.latency.models import CostModel
 
+SESSIONS, CONTEXT = 8, 256
+"""Whose round is looked at when nobody is there yet: so many sessions, with so many cached tokens each."""
+
 STRETCH = 2.0
 """A round may last so many times as long as one without drafts."""
 

@@ -1,0 +1,227 @@
+"""Measures how long forward passes take on this device, over tokens, sessions and context.
+
+Only the forward pass: drawing and verifying tokens is not in it (a `Refined` model learns that from real rounds). As in
+verification, logits are wanted for every token. Knows nothing about rounds, budgets or fits.
+"""
+
+import contextlib
+import platform
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+from goodspeed import __version__
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.latency import Sample
+from goodspeed.latency.saved import Profile, Setting, make_profile
+
+QUANTILE = 0.25
+"""Of the repetitions of a shape: others who use the machine only ever make a pass slower."""
+
+SETUP_SHARE = 0.3
+"""Of the time, for filling contexts; what is not filled by then is not measured."""
+
+MIN_SHAPES = 8
+"""So many are measured even if the time is up: fewer say nothing about four coefficients."""
+
+PROBE_TOKENS = 16
+LONGEST_SHARE = 0.05
+"""Of the time: a shape of which a single pass would take more is left out."""
+
+SHORTEST_S = 1e-9
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is measured: sessions, tokens of each, and context of each, in powers of `step`, within limits."""
+
+    max_tokens: int  # of one pass, over all sessions
+    max_context: int  # of a session
+    max_sessions: int = 16
+    step: int = 2
+
+
+@dataclass(frozen=True, order=True)
+class Shape:
+    """One kind of forward pass: so many sessions with the same tokens and the same context each."""
+
+    num_sessions: int
+    num_tokens: int  # of each session
+    context: int  # of each session
+
+    @property
+    def all_tokens(self) -> int:
+        return self.num_sessions * self.num_tokens
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came of it."""
+
+    samples: list[Sample]  # one a shape, by the low quantile of its repetitions
+    num_passes: int
+    wall_s: float
+
+
+def profile(runner: Runner, grid: Grid, seconds: float) -> tuple[Profile, Measured]:
+    """Measures and fits; the profile says on what."""
+    measured = measure(runner, grid, seconds)
+    versions = {"goodspeed": __version__, "torch": str(torch.__version__), "transformers": transformers.__version__}
+    now = datetime.now(UTC).replace(microsecond=0)
+    return make_profile(setting(runner.checkpoint), now, versions, measured.samples), measured
+
+
+def measure(
+    runner: Runner, grid: Grid, seconds: float, *, clock: Callable[[], float] = time.perf_counter, seed: int = 0
+) -> Measured:
+    """Takes about so many seconds, and gives the pool's pages back. Shapes that do not fit in it are left out."""
+    started = clock()
+    passes = _Passes(runner, clock, grid.max_sessions)
+    try:
+        longest = passes.longest(grid.max_tokens, LONGEST_SHARE * seconds)
+        passes.fill(_contexts(grid)[1:], grid, started + SETUP_SHARE * seconds)
+        shapes = [shape for shape in _shapes(grid, longest) if passes.can_run(shape)]
+        times = _sweep(passes, shapes, started + seconds, random.Random(seed))
+    finally:
+        passes.free()
+    samples = [
+        Sample(shape.all_tokens, shape.num_sessions, shape.num_sessions * shape.context, _low(times[shape]))
+        for shape in sorted(times)
+    ]
+    return Measured(samples, sum(map(len, times.values())), clock() - started)
+
+
+def setting(checkpoint: Checkpoint) -> Setting:
+    """What this checkpoint's times depend on."""
+    device, folder = checkpoint.device, Path(checkpoint.name)
+    return Setting(
+        model=str(folder.resolve()) if folder.is_dir() else checkpoint.name,
+        device=device.type,
+        hardware=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        dtype=str(checkpoint.dtype).removeprefix("torch."),
+        threads=torch.get_num_threads(),
+    )
+
+
+class _Passes:
+    """Runs forward passes over sessions of several context lengths; each pass finds them as the last one did."""
+
+    def __init__(self, runner: Runner, clock: Callable[[], float], max_sessions: int) -> None:
+        self.runner = runner
+        self.clock = clock
+        self._owner = object()  # in every key: nobody else has one like it
+        self._keys: dict[int, list[Hashable]] = defaultdict(list)  # by context
+        for _ in range(max_sessions):
+            self._new_key(0)
+
+    def longest(self, max_tokens: int, longest_s: float) -> int:
+        """Tokens of the longest pass that takes about so long, judged by small ones, which also warm everything up."""
+        pool = self.runner.pool
+        num_tokens = min(PROBE_TOKENS, max_tokens, self.runner.checkpoint.context_len, pool.num_free * pool.page_size)
+        took = min(self._run(self._keys[0][:1], num_tokens, 0) for _ in range(3))
+        return min(max_tokens, max(num_tokens, int(num_tokens * longest_s / took)))
+
+    def fill(self, contexts: Sequence[int], grid: Grid, until: float) -> None:
+        """Sessions of each context, while there is time, and half of the memory is left for the passes."""
+        pool = self.runner.pool
+        spare = pool.num_free // 2
+        for _ in range(grid.max_sessions):
+            for context in contexts:
+                if context >= self.runner.checkpoint.context_len:
+                    continue
+                if self.clock() >= until or pool.num_free - -(-context // pool.page_size) < spare:
+                    return
+                key = self._new_key(context)
+                for start in range(0, context, grid.max_tokens):
+                    self.runner.forward([Chunk(key, self._tokens(min(grid.max_tokens, context - start)), 0)])
+
+    def can_run(self, shape: Shape) -> bool:
+        keys, pool = self._keys[shape.context][: shape.num_sessions], self.runner.pool
+        num_pages = sum(pool.pages_needed(key, shape.num_tokens) for key in keys)
+        fits = shape.context + shape.num_tokens <= self.runner.checkpoint.context_len
+        return len(keys) == shape.num_sessions and num_pages <= pool.num_free and fits
+
+    def time(self, shape: Shape) -> float:
+        """Seconds of one pass."""
+        return self._run(self._keys[shape.context][: shape.num_sessions], shape.num_tokens, shape.context)
+
+    def free(self) -> None:
+        for keys in self._keys.values():
+            for key in keys:
+                self.runner.free(key)
+
+    def _run(self, keys: Sequence[Hashable], num_tokens: int, context: int) -> float:
+        chunks = [Chunk(key, self._tokens(num_tokens), num_tokens) for key in keys]
+        self._wait()
+        started = self.clock()
+        self.runner.forward(chunks)
+        self._wait()
+        took = self.clock() - started
+        for key in keys:
+            self.runner.truncate(key, context)
+        return max(took, SHORTEST_S)
+
+    def _new_key(self, context: int) -> Hashable:
+        self._keys[context].append((self._owner, context, len(self._keys[context])))
+        return self._keys[context][-1]
+
+    def _tokens(self, num_tokens: int) -> list[int]:
+        """Any ids: no time depends on which."""
+        return [position % self.runner.checkpoint.num_tokens for position in range(num_tokens)]
+
+    def _wait(self) -> None:
+        if self.runner.checkpoint.device.type == "cuda":
+            torch.cuda.synchronize(self.runner.checkpoint.device)
+
+
+def _sweep(passes: _Passes, shapes: Sequence[Shape], until: float, order: random.Random) -> dict[Shape, list[float]]:
+    """Sweeps over all shapes, each in an order of its own, so that a slow moment of the machine hits no shape alone."""
+    times: dict[Shape, list[float]] = defaultdict(list)
+    while True:
+        for shape in order.sample(shapes, len(shapes)):
+            if passes.clock() >= until and len(times) >= min(MIN_SHAPES, len(shapes)):
+                return times
+            times[shape].append(passes.time(shape))
+
+
+def _shapes(grid: Grid, longest: int) -> list[Shape]:
+    return [
+        Shape(num_sessions, num_tokens, context)
+        for context in _contexts(grid)
+        for num_sessions in _powers(grid.step, grid.max_sessions)
+        for num_tokens in _powers(grid.step, longest // num_sessions)
+    ]
+
+
+def _contexts(grid: Grid) -> list[int]:
+    """None, and a few up to the largest, four times as long each."""
+    return [0, *sorted(grid.max_context // 4**power for power in range(3) if grid.max_context >> 2 * power)]
+
+
+def _powers(step: int, largest: int) -> list[int]:
+    found = [1]
+    while found[-1] * step <= largest:
+        found.append(found[-1] * step)
+    return found if largest >= 1 else []
+
+
+def _low(times: Sequence[float]) -> float:
+    return float(np.quantile(times, QUANTILE))
+
+
+def _processor() -> str:
+    """The CPU's name, as Linux tells it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

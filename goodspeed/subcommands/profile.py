@@ -1,0 +1,118 @@
+"""Measures how long forward passes of a model take on this device, and fits the latency models to them.
+
+Only the forward pass is measured; drawing and verifying tokens is not.
+"""
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goodspeed.command import add_log_option
+from goodspeed.config import Settings, add_options, from_namespace, option
+from goodspeed.errors import ConfigError
+from goodspeed.events import print_json
+from goodspeed.latency import CostModel, Linear, knee
+from goodspeed.latency.knee import CONTEXT, SESSIONS
+from goodspeed.latency.saved import Profile, save, to_json
+from goodspeed.messages import MAX_CONTEXT
+
+if TYPE_CHECKING:
+    from goodspeed.profiler import Measured
+
+NAME = "profile"
+HELP = "measure forward passes on this device and fit the latency models"
+WANTED_R2 = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileConfig(Settings):
+    """See `goodspeed profile --help`."""
+
+    model: str = option(help="an embedded name, a local folder, or a hub name", metavar="NAME")
+    device: str = option("cpu", help="cpu, cuda, or cuda:INDEX")
+    dtype: str = option("float32", choices=("float32", "bfloat16", "float16"), help="precision of the forward pass")
+    threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")
+    seconds: float = option(20.0, minimum=0.1, maximum=3600.0, help="about how long to measure", metavar="S")
+    max_tokens: int = option(512, minimum=1, maximum=1 << 20, help="most tokens of a forward pass", metavar="N")
+    max_context: int = option(1024, minimum=0, maximum=MAX_CONTEXT, help="most tokens cached of a session", metavar="N")
+    max_sessions: int = option(16, minimum=1, maximum=4096, help="most sessions of a forward pass", metavar="N")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, ProfileConfig)
+    add_log_option(parser)
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="one JSON object as the last line; with FILE also saved there",
+    )
+
+
+def run(namespace: argparse.Namespace) -> int:
+    config = from_namespace(ProfileConfig, namespace)
+    if namespace.json and not Path(namespace.json).absolute().parent.is_dir():
+        raise ConfigError(f"--json {namespace.json}: there is no such folder; make it, or choose another place")
+    # After the options are checked: importing torch takes seconds that a wrong option should not cost.
+    import torch
+
+    from goodspeed import profiler
+    from goodspeed.engine import checkpoints
+    from goodspeed.engine.runner import Runner
+
+    torch.set_num_threads(config.threads or 1)
+    runner = Runner(checkpoints.load(config.model, device=config.device, dtype=config.dtype))
+    grid = profiler.Grid(config.max_tokens, config.max_context, config.max_sessions)
+    profile, measured = profiler.profile(runner, grid, config.seconds)
+    if namespace.json:
+        save(profile, namespace.json)
+    show(profile, measured, sys.stderr if namespace.json is not None else sys.stdout)
+    if namespace.json is not None:
+        print_json(to_json(profile) | {"budget": budget(profile)})
+    return 0
+
+
+def budget(profile: Profile) -> int:
+    return knee(profile.roofline, SESSIONS, SESSIONS * CONTEXT, max_budget=max(1, profile.max_tokens - SESSIONS))
+
+
+def show(profile: Profile, measured: "Measured", file: Any) -> None:
+    """The table of what was measured, both fits, and the knee."""
+    print(f"{'tokens':>7} {'sessions':>8} {'context':>8} {'ms':>9} {'linear':>9} {'roofline':>9}", file=file)
+    for sample in profile.samples:
+        counts = sample.num_tokens, sample.num_sessions, sample.context_tokens
+        times = [sample.seconds, profile.linear.round_s(*counts), profile.roofline.round_s(*counts)]
+        print("{:7d} {:8d} {:8d}".format(*counts), *(f"{1e3 * time:9.2f}" for time in times), file=file)
+    where = profile.setting
+    print(
+        f"{measured.num_passes} passes of {len(profile.samples)} shapes in {measured.wall_s:.1f} s: {where.model}, "
+        f"{where.dtype}, {where.hardware}, {where.threads} threads; the lower quartile of each shape counts",
+        file=file,
+    )
+    print(f"linear    {line(profile.linear)}; {r2(profile.linear_r2)}", file=file)
+    for number, term in enumerate(profile.roofline.terms):
+        print(f"{'roofline' if number == 0 else '  or':<9} {line(term)}", file=file)
+    print(f"          the larger of these; {r2(profile.roofline_r2)}", file=file)
+    print(knee_line(profile.roofline, budget(profile)), file=file)
+
+
+def line(term: Linear) -> str:
+    per = zip((term.token_s, term.session_s, term.context_s), ("token", "session", "cached token"), strict=True)
+    return f"{1e3 * term.fixed_s:.3f} ms + " + " + ".join(f"{1e6 * value:.4g} us a {name}" for value, name in per)
+
+
+def r2(value: float) -> str:
+    return f"R2 {value:.4f}" + (
+        "" if value >= WANTED_R2 else f", below {WANTED_R2}: measure longer, on a quiet machine"
+    )
+
+
+def knee_line(model: CostModel, chosen: int) -> str:
+    plain, drafted = (model.round_s(SESSIONS + extra, SESSIONS, SESSIONS * CONTEXT) for extra in (0, chosen))
+    return (
+        f"knee      {chosen} drafted tokens a round: {SESSIONS} sessions of {CONTEXT} tokens take {1e3 * plain:.2f} ms "
+        f"without drafts and {1e3 * drafted:.2f} ms with"
+    )
