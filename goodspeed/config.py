@@ -5,8 +5,9 @@ dataclass, and the dataclass checks the bounds, so that a wrong value is refused
 """
 
 import argparse
+from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from goodspeed.errors import ConfigError
 
@@ -22,7 +23,10 @@ def option(
     maximum: float | None = None,
     metavar: str | None = None,
 ) -> Any:
-    """A dataclass field that is also a command-line option; bounds are inclusive."""
+    """A dataclass field that is also a command-line option; bounds are inclusive.
+
+    A type like `int | Literal["auto"]` takes a number within the bounds, or that word.
+    """
     metadata = {"help": help, "choices": choices, "minimum": minimum, "maximum": maximum, "metavar": metavar}
     return field(default=default, metadata=metadata)
 
@@ -42,6 +46,8 @@ def _check(entry: "Field[Any]", value: Any) -> None:
         return
     if rules["choices"] and value not in rules["choices"]:
         raise ConfigError(f"{name} {value!r} is unknown; choose one of: {', '.join(rules['choices'])}")
+    if isinstance(value, str):
+        return  # a word beside numbers has no bounds
     if rules["minimum"] is not None and not value >= rules["minimum"]:
         raise ConfigError(f"{name} {value} is too small; it must be at least {rules['minimum']}")
     if rules["maximum"] is not None and not value <= rules["maximum"]:
@@ -52,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> No
     """Adds an option for every field; one without a default is required."""
     hints = get_type_hints(settings)
     for entry in fields(settings):
-        kind = _scalar(hints[entry.name])
+        kind = _parser(hints[entry.name])
         shared = {"help": entry.metadata["help"], "dest": entry.name}
         if kind is bool:
             parser.add_argument(_flag(entry), action=argparse.BooleanOptionalAction, default=entry.default, **shared)
@@ -74,8 +80,18 @@ def _flag(entry: "Field[Any]") -> str:
     return "--" + entry.name.replace("_", "-")
 
 
-def _scalar(hint: Any) -> type:
-    """The plain type behind `X` or `X | None`."""
-    inner = [kind for kind in getattr(hint, "__args__", (hint,)) if kind is not type(None)]
-    kind: type = inner[0]
-    return kind
+def _parser(hint: Any) -> Callable[[str], Any]:
+    """What reads a value of the plain type behind `X`, `X | None`, or `X | Literal["word"]`."""
+    inner = [kind for kind in get_args(hint) or (hint,) if kind is not type(None)]
+    words = [word for kind in inner if get_origin(kind) is Literal for word in get_args(kind)]
+    kind: Callable[[str], Any] = inner[0]
+    if not words:
+        return kind
+
+    def number_or_word(text: str) -> Any:
+        try:
+            return text if text in words else kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor {' or '.join(words)}") from None
+
+    return number_or_word

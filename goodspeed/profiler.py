@@ -23,6 +23,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.latency import Sample
 from goodspeed.latency.saved import Profile, Setting, make_profile
+from goodspeed.tiny import models
 
 QUANTILE = 0.25
 """Of the repetitions of a shape: others who use the machine only ever make a pass slower."""
@@ -37,17 +38,21 @@ PROBE_TOKENS = 16
 LONGEST_SHARE = 0.05
 """Of the time: a shape of which a single pass would take more is left out."""
 
+LONGEST_DRAFT = 32
+"""Tokens of a session that has a context: longer chunks are prompts, whose attention grows with tokens times context,
+which no linear term describes; they are measured without context."""
+
 SHORTEST_S = 1e-9
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What is measured: sessions, tokens of each, and context of each, in powers of `step`, within limits."""
+    """What is measured, within limits: powers of 2 sessions, powers of 4 tokens of each, a few contexts of each."""
 
     max_tokens: int  # of one pass, over all sessions
     max_context: int  # of a session
     max_sessions: int = 16
-    step: int = 2
+    num_contexts: int = 3  # beside none; the largest, and each a quarter of the last
 
 
 @dataclass(frozen=True, order=True)
@@ -104,7 +109,7 @@ def setting(checkpoint: Checkpoint) -> Setting:
     """What this checkpoint's times depend on."""
     device, folder = checkpoint.device, Path(checkpoint.name)
     return Setting(
-        model=str(folder.resolve()) if folder.is_dir() else checkpoint.name,
+        model=str(folder.resolve()) if checkpoint.name not in models.NAMES and folder.is_dir() else checkpoint.name,
         device=device.type,
         hardware=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         dtype=str(checkpoint.dtype).removeprefix("torch."),
@@ -197,14 +202,15 @@ def _shapes(grid: Grid, longest: int) -> list[Shape]:
     return [
         Shape(num_sessions, num_tokens, context)
         for context in _contexts(grid)
-        for num_sessions in _powers(grid.step, grid.max_sessions)
-        for num_tokens in _powers(grid.step, longest // num_sessions)
+        for num_sessions in _powers(2, grid.max_sessions)
+        for num_tokens in _powers(4, longest // num_sessions)
+        if not context or num_tokens <= LONGEST_DRAFT
     ]
 
 
 def _contexts(grid: Grid) -> list[int]:
-    """None, and a few up to the largest, four times as long each."""
-    return [0, *sorted(grid.max_context // 4**power for power in range(3) if grid.max_context >> 2 * power)]
+    contexts = [grid.max_context // 4**power for power in range(grid.num_contexts)]
+    return [0, *sorted(context for context in contexts if context)]
 
 
 def _powers(step: int, largest: int) -> list[int]:
@@ -215,7 +221,7 @@ def _powers(step: int, largest: int) -> list[int]:
 
 
 def _low(times: Sequence[float]) -> float:
-    return float(np.quantile(times, QUANTILE))
+    return float(np.quantile(times, QUANTILE, method="lower"))
 
 
 def _processor() -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed import __version__, cli
+from goodspeed.latency import saved
 from goodspeed.tiny import models
 
 ROOT = Path(__file__).parents[1]
@@ -97,6 +98,34 @@ def test_a_chat_needs_a_template(run: Run, tmp_path: Path) -> None:
     assert err.startswith("goodspeed: this tokenizer has no chat template; ")
 
 
+QUICK_PROFILE = ("profile", "--model", "tiny-draft-s", "--seconds", "0.2", "--max-tokens", "16", "--max-context", "0")
+
+
+def test_profile_prints_what_was_measured_and_both_fits(run: Run) -> None:
+    status, out, err = run(*QUICK_PROFILE)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].split() == ["tokens", "sessions", "context", "ms", "linear", "roofline"]
+    assert {line.split()[0] for line in lines} >= {"linear", "roofline", "knee"}
+    assert sum("R2 " in line for line in lines) == 2
+
+
+def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    status, out, err = run(*QUICK_PROFILE, "--json", str(file))
+    result = json.loads(out.splitlines()[-1])
+    assert status == 0
+    assert "knee" in err
+    assert result["setting"]["model"] == "tiny-draft-s"
+    assert set(result["linear"]) == {"fixed_s", "token_s", "session_s", "context_s"}
+    assert isinstance(result.pop("budget"), int)
+    assert json.loads(file.read_text()) == result
+    assert saved.load(str(file)).linear_r2 == result["linear_r2"]
+    status, out, _ = run(*QUICK_PROFILE, "--json")
+    assert status == 0
+    assert set(json.loads(out.splitlines()[-1])) == {*result, "budget"}
+
+
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
@@ -112,6 +141,10 @@ def test_a_chat_needs_a_template(run: Run, tmp_path: Path) -> None:
         (["generate", "--prompt", "x", "--temperature", "-1"], 1, "--temperature -1.0 is too small"),
         (["generate", "--prompt", "x", "--max-tokens", "0"], 1, "--max-tokens 0 is too small"),
         (["generate", "--prompt", "x", "--device", "tpu"], 1, "device 'tpu' is"),
+        (["profile"], 2, "required: --model"),
+        (["profile", "--model", "tiny-target", "--seconds", "0"], 1, "--seconds 0.0 is too small"),
+        (["profile", "--model", "tiny-target", "--json", "/no/such/folder/x"], 1, "there is no such folder"),
+        (["profile", "--model", "tiny-goose"], 1, "model 'tiny-goose' was not found"),
         (["demo", "--policy", "greedy"], 1, "no policy is called 'greedy'; choose one of: fixed, gradient, random"),
         (["demo", "--rounds", "square"], 1, "--rounds 'square' is unknown; choose one of: barrier, continuous"),
         (["demo", "--clients", "0"], 1, "--clients 0 is too small"),
@@ -130,7 +163,9 @@ def test_a_wrong_command_line_is_one_clear_line(run: Run, words: list[str], stat
         assert err.startswith("goodspeed: ")
 
 
-@pytest.mark.parametrize("words", [["models", "list"], ["demo", "--help"], ["demo", "--policy", "greedy"]])
+@pytest.mark.parametrize(
+    "words", [["models", "list"], ["profile", "--help"], ["demo", "--help"], ["demo", "--policy", "greedy"]]
+)
 def test_what_needs_no_model_loads_no_torch(words: list[str]) -> None:
     program = (
         "import sys\n"

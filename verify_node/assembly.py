@@ -13,11 +13,13 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.events import EventLog
+from goodspeed.latency import Refined
 from goodspeed.messages import MAX_DRAFT, VERSION, Welcome
 from goodspeed.transport import VerifyChannel, bind_verify
 from verify_node import planner
 from verify_node.config import VerifyConfig
 from verify_node.core import VerifyCore
+from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.planner import Limits
 from verify_node.scheduler import Scheduler
@@ -29,6 +31,9 @@ def assemble(config: VerifyConfig, events: EventLog) -> VerifyDaemon:
     torch.set_num_threads(config.threads or 1)
     create_policy(config)  # before the model is loaded: a wrong name should not cost that
     checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
+    runner = make_runner(config, checkpoint)
+    profile = find_profile(config, runner)
+    config = with_budget(config, profile)
     welcome = make_welcome(config, checkpoint)
     channel = bind_verify(
         config.bind, max_message_bytes=welcome.max_message_bytes, trusted_network=config.trusted_network
@@ -36,30 +41,40 @@ def assemble(config: VerifyConfig, events: EventLog) -> VerifyDaemon:
     if config.trusted_network:
         warn_trusted_network(channel.endpoint)
     try:
-        return build(config, checkpoint, channel, welcome, events)
+        return build(config, runner, channel, welcome, events, make_cost(profile))
     except BaseException:
         channel.close()
         raise
 
 
+def make_runner(config: VerifyConfig, checkpoint: Checkpoint) -> Runner:
+    """The model with its key/value memory."""
+    return Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
+
+
 def build(
-    config: VerifyConfig, checkpoint: Checkpoint, channel: VerifyChannel, welcome: Welcome, events: EventLog
+    config: VerifyConfig,
+    runner: Runner,
+    channel: VerifyChannel,
+    welcome: Welcome,
+    events: EventLog,
+    cost: Refined,
 ) -> VerifyDaemon:
-    """A verify node around a model and a channel that are already there."""
-    runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
+    """A verify node around a model and a channel that are already there; its budget is a number by now."""
     capacity = runner.pool.num_pages * runner.pool.page_size
     welcome = replace(welcome, context_len=min(welcome.context_len, capacity))
     steer = config.rounds == "continuous"
     core = VerifyCore(
         welcome=welcome,
-        limits=Limits(config.budget, config.round_tokens, config.linger_ms / 1000),
+        limits=Limits(config.num_drafted, config.round_tokens, config.linger_ms / 1000),
         planner=planner.create(config.rounds),
-        scheduler=Scheduler(create_policy(config), config.budget, eta=config.eta, beta=config.beta, steer=steer),
+        scheduler=Scheduler(create_policy(config), config.num_drafted, eta=config.eta, beta=config.beta, steer=steer),
         pool=runner.pool,
+        cost=cost,
         max_sessions=config.max_sessions,
         max_client_sessions=config.max_client_sessions,
     )
-    return VerifyDaemon(core, Target(checkpoint, runner), channel, events)
+    return VerifyDaemon(core, Target(runner.checkpoint, runner), channel, events)
 
 
 def create_policy(config: VerifyConfig) -> policies.Policy:
@@ -70,7 +85,7 @@ def create_policy(config: VerifyConfig) -> policies.Policy:
 
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
     """What every draft node is told."""
-    max_length = min(config.budget, MAX_DRAFT)
+    max_length = min(config.num_drafted, MAX_DRAFT)
     return Welcome(
         version=VERSION,
         boot_id=secrets.token_bytes(8),

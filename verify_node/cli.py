@@ -39,7 +39,7 @@ def serve(namespace: argparse.Namespace) -> int:
         model=config.model,
         policy=config.policy,
         rounds=config.rounds,
-        budget=config.budget,
+        budget=daemon.core.limits.budget,
         vocab_size=welcome.vocab_size,
         context_len=daemon.core.context_len,
         num_pages=daemon.core.pool.num_pages,

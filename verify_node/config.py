@@ -1,6 +1,7 @@
 """The verify node's settings; each is also an option of `goodspeed-verify`."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from goodspeed.config import Settings, option
 from goodspeed.errors import ConfigError
@@ -15,7 +16,16 @@ class VerifyConfig(Settings):
     policy: str = option("gradient", help="who may draft how much: gradient (GoodSpeed, Eq. 5), fixed, random")
     cost: str = option("none", choices=("none",), help="what a round's time costs the policy; none is plain Eq. (5)")
     rounds: str = option("continuous", choices=("barrier", "continuous"), help="wait for everybody, or for nobody long")
-    budget: int = option(24, minimum=1, maximum=1 << 30, help="C: drafted tokens verified in a round", metavar="N")
+    budget: int | Literal["auto"] = option(
+        24,
+        minimum=1,
+        maximum=1 << 30,
+        help="C: drafted tokens verified in a round; auto measures the forward pass and takes the knee",
+        metavar="N|auto",
+    )
+    profile: str | None = option(
+        None, help="a file of `goodspeed profile --json FILE`, instead of measuring at the start", metavar="FILE"
+    )
     max_round_tokens: int | None = option(
         None,
         minimum=16,
@@ -45,11 +55,13 @@ class VerifyConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.round_tokens <= self.budget:
+        if self.budget != "auto" and self.round_tokens <= self.budget:
             raise ConfigError(
                 f"--max-round-tokens {self.max_round_tokens} leaves no room beside --budget {self.budget}; "
                 "it must be larger than the budget"
             )
+        if self.kv_pages is not None and self.memory_fraction is not None:
+            raise ConfigError("--kv-pages and --memory-fraction both say how much memory there is; give one of them")
         if self.lease_s < 3 * self.heartbeat_s:
             raise ConfigError(
                 f"--lease-s {self.lease_s:g} is too short for --heartbeat-s {self.heartbeat_s:g}; "
@@ -59,4 +71,11 @@ class VerifyConfig(Settings):
     @property
     def round_tokens(self) -> int:
         """All tokens of one forward pass."""
-        return self.max_round_tokens if self.max_round_tokens is not None else max(512, 4 * self.budget)
+        return self.max_round_tokens if self.max_round_tokens is not None else max(512, 4 * self.num_drafted)
+
+    @property
+    def num_drafted(self) -> int:
+        """The budget as a number; `auto` has to be resolved before (`costs.with_budget`)."""
+        if self.budget == "auto":
+            raise RuntimeError("the budget is still to be measured")
+        return self.budget

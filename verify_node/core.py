@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from goodspeed.codec import refusal_for
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import ConfigError, ProtocolError
+from goodspeed.latency import Refined
 from goodspeed.messages import (
     Ack,
     Close,
@@ -69,6 +70,7 @@ class VerifyCore:
         planner: Planner,
         scheduler: Scheduler,
         pool: PagePool,
+        cost: Refined | None = None,
         max_sessions: int = 1024,
         max_client_sessions: int = 64,
     ) -> None:
@@ -82,6 +84,7 @@ class VerifyCore:
         self.planner = planner
         self.scheduler = scheduler
         self.pool = pool
+        self.cost = cost if cost is not None else Refined()
         self.max_sessions = max_sessions
         self.max_client_sessions = max_client_sessions
         self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
@@ -158,6 +161,7 @@ class VerifyCore:
         done, self._in_flight = self._in_flight, None
         if done is None:
             raise RuntimeError("no round is in flight")
+        self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s)
         self.round_s += (duration_s - self.round_s) * (SMOOTHING if self.round_s else 1.0)
         self._num_alone = max(0, self._num_alone - 1)
         by_session = {outcome.session_id: outcome for outcome in outcomes}

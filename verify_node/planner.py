@@ -67,6 +67,11 @@ class Round:
         return sum(len(entry.tokens) for entry in self.entries)
 
     @property
+    def context_tokens(self) -> int:
+        """Cached before this round, over all its sessions."""
+        return sum(entry.start for entry in self.entries)
+
+    @property
     def num_drafted(self) -> int:
         return sum(entry.num_drafted for entry in self.entries)
 

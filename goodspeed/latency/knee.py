@@ -28,3 +28,17 @@ def knee(model: CostModel, num_sessions: int, context_tokens: int, *, max_budget
         else:
             high = middle - 1
     return low
+
+
+def usual_knee(model: CostModel, most_tokens: int) -> int:
+    """The knee of the round that is looked at when nobody is there yet, with at most so many tokens in it."""
+    return knee(model, SESSIONS, SESSIONS * CONTEXT, max_budget=max(1, most_tokens - SESSIONS))
+
+
+def describe(model: CostModel, budget: int) -> str:
+    """What a budget means for that round."""
+    plain, drafted = (1e3 * model.round_s(SESSIONS + extra, SESSIONS, SESSIONS * CONTEXT) for extra in (0, budget))
+    return (
+        f"{budget} drafted tokens a round: {SESSIONS} sessions with {CONTEXT} cached tokens each take {plain:.1f} ms "
+        f"without drafts and {drafted:.1f} ms with them"
+    )

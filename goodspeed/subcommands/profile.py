@@ -13,8 +13,8 @@ from goodspeed.command import add_log_option
 from goodspeed.config import Settings, add_options, from_namespace, option
 from goodspeed.errors import ConfigError
 from goodspeed.events import print_json
-from goodspeed.latency import CostModel, Linear, knee
-from goodspeed.latency.knee import CONTEXT, SESSIONS
+from goodspeed.latency import Linear
+from goodspeed.latency.knee import describe, usual_knee
 from goodspeed.latency.saved import Profile, save, to_json
 from goodspeed.messages import MAX_CONTEXT
 
@@ -71,12 +71,8 @@ def run(namespace: argparse.Namespace) -> int:
         save(profile, namespace.json)
     show(profile, measured, sys.stderr if namespace.json is not None else sys.stdout)
     if namespace.json is not None:
-        print_json(to_json(profile) | {"budget": budget(profile)})
+        print_json(to_json(profile) | {"budget": usual_knee(profile.roofline, profile.max_tokens)})
     return 0
-
-
-def budget(profile: Profile) -> int:
-    return knee(profile.roofline, SESSIONS, SESSIONS * CONTEXT, max_budget=max(1, profile.max_tokens - SESSIONS))
 
 
 def show(profile: Profile, measured: "Measured", file: Any) -> None:
@@ -96,7 +92,7 @@ def show(profile: Profile, measured: "Measured", file: Any) -> None:
     for number, term in enumerate(profile.roofline.terms):
         print(f"{'roofline' if number == 0 else '  or':<9} {line(term)}", file=file)
     print(f"          the larger of these; {r2(profile.roofline_r2)}", file=file)
-    print(knee_line(profile.roofline, budget(profile)), file=file)
+    print(f"knee      {describe(profile.roofline, usual_knee(profile.roofline, profile.max_tokens))}", file=file)
 
 
 def line(term: Linear) -> str:
@@ -107,12 +103,4 @@ def line(term: Linear) -> str:
 def r2(value: float) -> str:
     return f"R2 {value:.4f}" + (
         "" if value >= WANTED_R2 else f", below {WANTED_R2}: measure longer, on a quiet machine"
-    )
-
-
-def knee_line(model: CostModel, chosen: int) -> str:
-    plain, drafted = (model.round_s(SESSIONS + extra, SESSIONS, SESSIONS * CONTEXT) for extra in (0, chosen))
-    return (
-        f"knee      {chosen} drafted tokens a round: {SESSIONS} sessions of {CONTEXT} tokens take {1e3 * plain:.2f} ms "
-        f"without drafts and {1e3 * drafted:.2f} ms with"
     )

@@ -20,6 +20,7 @@ from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.events import EventLog
 from goodspeed.generation import generate
+from goodspeed.latency import Refined
 from goodspeed.messages import Sampling
 from goodspeed.tiny import prompts
 from goodspeed.transport import bind_verify, connect_draft
@@ -104,7 +105,8 @@ class Cluster:
         target = load("tiny-target")
         welcome = verify_assembly.make_welcome(config, target)
         channel = bind_verify(config.bind, max_message_bytes=welcome.max_message_bytes)
-        self.verify = verify_assembly.build(config, target, channel, welcome, EventLog(enabled=False))
+        runner = verify_assembly.make_runner(config, target)
+        self.verify = verify_assembly.build(config, runner, channel, welcome, EventLog(enabled=False), Refined())
         for name, options in self.clients.items():
             draft = DraftConfig(name=name, verify=channel.endpoint, **options)
             boot_id = secrets.token_bytes(8)

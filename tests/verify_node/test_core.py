@@ -79,6 +79,16 @@ def test_a_perfect_draft_is_accepted_with_a_bonus(drafting):
     assert verdict.tokens == expected()[1:10]
 
 
+def test_every_finished_round_teaches_what_rounds_cost(drafting):
+    cost = drafting.core.cost
+    assert (cost.num_rounds, cost.round_s(3, 1, 0)) == (1, pytest.approx(0.01))  # the prompt's round
+    seen = []
+    cost.observe = lambda *row: seen.append(row)
+    drafting.draft()
+    drafting.round(duration_s=0.25)
+    assert seen == [(9, 1, 3, 0.25)]  # eight drafted tokens behind the newest one, on a prompt of three
+
+
 def test_a_rejected_token_is_replaced_and_the_rest_forgotten(drafting):
     right = drafting.honest_draft().tokens
     wrong = (right[0], right[1], (right[2] + 1) % VOCAB, *right[3:])

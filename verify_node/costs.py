@@ -1,0 +1,67 @@
+"""What a round costs in time on this device: a saved profile, a quick one at the start, or nothing known yet.
+
+Says on standard error what was measured and which budget was chosen. Knows nothing about policies.
+"""
+
+import sys
+from dataclasses import replace
+
+from goodspeed import profiler
+from goodspeed.engine.runner import Runner
+from goodspeed.errors import ConfigError
+from goodspeed.latency import Refined, saved
+from goodspeed.latency.knee import describe, usual_knee
+from goodspeed.latency.saved import Profile
+from verify_node.config import VerifyConfig
+
+QUICK_S = 1.5
+QUICK = profiler.Grid(max_tokens=256, max_context=128, max_sessions=8, num_contexts=1)
+"""Coarse on purpose: finished rounds refine what it finds, and a node should be ready soon."""
+
+POOR_R2 = 0.9
+
+
+def find_profile(config: VerifyConfig, runner: Runner) -> Profile | None:
+    """The profile that was asked for: loaded from --profile, measured now, or none when nothing needs one.
+
+    Raises ConfigError for a file that is damaged, or of another model or device.
+    """
+    setting = profiler.setting(runner.checkpoint)
+    if config.profile is not None:
+        found = saved.load(config.profile)
+        saved.check(found, setting, config.profile)
+        _say(f"profile {config.profile}, measured {found.measured_at:%Y-%m-%d %H:%M} UTC: {_fit(found)}")
+        return found
+    if config.budget != "auto" and config.cost == "none":
+        return None
+    found, measured = profiler.profile(runner, QUICK, QUICK_S)
+    where = f"{setting.model} on {setting.hardware}, {setting.dtype}, {setting.threads} threads"
+    shapes = f"{measured.num_passes} forward passes of {len(found.samples)} shapes in {measured.wall_s:.1f} s"
+    _say(f"profiled {where}: {shapes}: {_fit(found)}")
+    return found
+
+
+def make_cost(profile: Profile | None) -> Refined:
+    """The model of a round's time that finished rounds go on refining; without a profile it starts from them alone."""
+    return Refined(profile.roofline if profile is not None else None)
+
+
+def with_budget(config: VerifyConfig, profile: Profile | None) -> VerifyConfig:
+    """The settings with a budget that is a number: `auto` becomes the knee of the profile."""
+    if config.budget != "auto":
+        return config
+    if profile is None:
+        raise ConfigError("--budget auto needs a profile; give --profile FILE, or a number")
+    most = profile.max_tokens if config.max_round_tokens is None else config.max_round_tokens - 1
+    budget = usual_knee(profile.roofline, most)
+    _say(f"--budget auto: {describe(profile.roofline, budget)}")
+    return replace(config, budget=budget)
+
+
+def _fit(profile: Profile) -> str:
+    poor = "" if profile.roofline_r2 >= POOR_R2 else "; a poor fit: give --profile, measured longer on a quiet machine"
+    return f"R2 {profile.linear_r2:.3f} as a line, {profile.roofline_r2:.3f} as a roofline{poor}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
