@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format bench gpu clean
 .DEFAULT_GOAL := test
 
 # `make .venv` builds the environment; it does nothing when nothing changed.
@@ -33,6 +33,13 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m experiments.benchmarks $(ARGS)
+
+# For a machine with CUDA. Installs nothing: torch, transformers and numpy are enough. GPU_PYTHON is the Python that has them.
+GPU_PYTHON ?= $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
+
+gpu:
+	$(GPU_PYTHON) -m tests.gpu
+	$(GPU_PYTHON) -m experiments.benchmarks.gpu --device cuda $(ARGS)
 
 clean:
 	rm -rf $(VENV) build ./*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -3,25 +3,40 @@
 Knows nothing about models, sessions, drafts or rounds. The match rule draws with `sample`: whatever batch, padding or
 device a token is drawn in, it is drawn again exactly. The ratio rule draws with `draw` at one `uniform` number.
 
-Nothing here waits for the device: what a batch needs is decided from the `Sampling` structs on the host.
+Nothing here waits for the device: what a batch needs is decided from the `Sampling` of its rows on the host.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .messages import Sampling
 from .noise import Role, exponential, key, uniform
 
-__all__ = ["Role", "SamplingBatch", "choose", "draw", "sample", "to_probs", "uniform"]
+__all__ = ["Role", "Sampling", "SamplingBatch", "choose", "draw", "sample", "to_probs", "uniform"]
 
 Device: TypeAlias = torch.device | str
+
+
+class Sampling(Protocol):
+    """How the token of a row is chosen; the wire's `messages.Sampling` is one, which this file need not know."""
+
+    @property
+    def temperature(self) -> float: ...
+
+    @property
+    def top_k(self) -> int: ...
+
+    @property
+    def top_p(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
 
 
 @dataclass(frozen=True)

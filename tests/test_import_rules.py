@@ -45,6 +45,17 @@ MACHINES = [
 ]  # events in, actions out
 CLOCKS_AND_IO = {"time", "datetime", "asyncio", "socket", "selectors", "threading", "subprocess"}
 HEAVY = ("torch", "transformers", "zmq")
+BARE = [  # run on a machine that has torch and transformers and nothing of ours installed: see `make gpu`
+    *(f"goodspeed/engine/{file.name}" for file in sorted((ROOT / "goodspeed/engine").glob("*.py"))),
+    "goodspeed/noise.py",
+    "goodspeed/proposals.py",
+    "goodspeed/rejection.py",
+    "goodspeed/sampling.py",
+    "experiments/benchmarks/gpu.py",
+    "tests/gpu/__main__.py",
+]
+AT_HAND = {"torch", "transformers", "numpy", "huggingface_hub"}  # transformers brings the last two
+OURS = {*PACKAGES, "experiments", "tests"}
 CODE_FROM_BYTES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 UNSAFE_CALLS = {"eval", "exec", "torch.load", "builtins.eval", "builtins.exec", "torch.serialization.load"}
 UNSAFE_KEYWORDS = {"trust_remote_code": True, "allow_pickle": True, "weights_only": False}
@@ -75,6 +86,28 @@ def imports(tree: ast.AST, file: str) -> set[str]:
 
 def libraries(file: str) -> set[str]:
     return {name.split(".")[0] for name in imports(source(file), file)}
+
+
+def reached(file: str) -> dict[str, str]:
+    """Every file of ours that is loaded with this one, and by whose import."""
+    found, waiting = {file: ""}, [file]
+    while waiting:
+        importer = waiting.pop()
+        for name in imports(source(importer), importer):
+            for part in files_of(name):
+                if part not in found:
+                    found[part] = importer
+                    waiting.append(part)
+    return found
+
+
+def files_of(name: str) -> list[str]:
+    """Our files that importing this dotted name loads: its module and the packages around it."""
+    parts = name.split(".")
+    if parts[0] not in OURS:
+        return []
+    stems = ["/".join(parts[: i + 1]) for i in range(len(parts))]
+    return [path for stem in stems for path in (f"{stem}/__init__.py", f"{stem}.py") if (ROOT / path).is_file()]
 
 
 def dotted(node: ast.AST) -> str:
@@ -152,6 +185,27 @@ def test_pure_files_load_nothing_heavy_through_what_they_import():
     )
     run = subprocess.run([sys.executable, "-c", program, *modules], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("file", BARE)
+def test_what_runs_on_a_bare_machine_needs_torch_and_transformers_only(file):
+    assert (ROOT / file).is_file(), f"{file} is gone or renamed; the rule about it must move with it"
+    wrong = {
+        f"{loaded} (imported by {importer or 'nobody'}) imports {library}"
+        for loaded, importer in reached(file).items()
+        for library in libraries(loaded) - AT_HAND - OURS - sys.stdlib_module_names
+    }
+    assert not wrong
+
+
+def test_imports_are_followed_through_packages_and_names():
+    assert files_of("goodspeed.engine.runner.Runner") == [
+        "goodspeed/__init__.py",
+        "goodspeed/engine/__init__.py",
+        "goodspeed/engine/runner.py",
+    ]
+    assert "goodspeed/messages.py" in reached("goodspeed/generation.py")
+    assert "goodspeed/noise.py" in reached("goodspeed/rejection.py")
 
 
 @pytest.mark.parametrize(

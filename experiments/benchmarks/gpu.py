@@ -1,0 +1,317 @@
+"""A verify round at real size on a GPU: its forward pass, the rest of it, and the floor that memory bandwidth sets.
+
+Random weights are built on the device, in the shape of Qwen3-14B. Sessions with a full context have drafts verified:
+`forward` is the engine's packed pass from token ids to logits, `dispatch` the part of it in which Python still hands
+out work, `rest` is the draw at every position, verification and the transfer of its results, as in the verify node.
+The floor is what no round can beat: every weight and every cached key and value is read once, at the speed of a large
+copy on the same device. `new shape` is the first round of a case, in which kernels may be chosen and compiled.
+
+Needs torch, transformers and numpy only. Times are the clock's, with the device waited for on both sides of each part.
+`--device cpu --shape micro` runs every line but the waiting, in a few seconds; its figures mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, Qwen3Config
+
+from goodspeed.engine.checkpoints import DTYPES, Checkpoint
+from goodspeed.engine.memory import KVShape, bytes_per_page, pages_for
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.rejection import agreement_match, verify_match
+from goodspeed.sampling import SamplingBatch, choose
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "qwen3-14b": {
+        "hidden_size": 5120,
+        "intermediate_size": 17408,
+        "num_hidden_layers": 40,
+        "num_attention_heads": 40,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "vocab_size": 151_936,
+        "max_position_embeddings": 40_960,
+    },
+    "micro": {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 10,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "vocab_size": 512,
+        "max_position_embeddings": 8192,
+    },
+}
+HEADER = (
+    "sessions budget context new shape  dispatch   forward      rest  floor ms forward/floor rest/forward round/floor"
+)
+PAGE_SIZE = 16
+PREFILL = 2048  # tokens of one prefill pass
+NO_CUDA = (
+    "not run: this machine has no CUDA device, or torch is a CPU build; on one that has, run `make gpu`, and here "
+    "--device cpu --shape micro tries the script"
+)
+MEMORY_FRACTION = 0.8  # of what is free beside the weights; the rest is for activations and logits
+
+
+@dataclass(frozen=True)
+class Case:
+    num_sessions: int
+    budget: int  # drafted tokens of a round, spread evenly
+    context: int
+
+    @property
+    def drafts(self) -> list[int]:
+        """Draft length of each session."""
+        return [self.budget * (i + 1) // self.num_sessions - self.budget * i // self.num_sessions for i in self.ids]
+
+    @property
+    def ids(self) -> range:
+        return range(self.num_sessions)
+
+    @property
+    def num_pages(self) -> int:
+        return self.num_sessions * -(-(self.context + max(self.drafts) + 1) // PAGE_SIZE)
+
+
+CASES = {
+    "qwen3-14b": [Case(8, 28, 512), Case(8, 28, 4096), Case(64, 256, 512), Case(64, 256, 4096)],
+    "micro": [Case(2, 7, 64), Case(8, 28, 100)],
+}
+
+
+class Sampling(NamedTuple):
+    """Of every session; see `goodspeed.sampling.Sampling`."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+
+class Times(NamedTuple):
+    """Of one round, in seconds."""
+
+    dispatch: float
+    forward: float
+    rest: float
+
+
+class Rounds:
+    """Sessions of one case, whose contexts are cached; every round ends as it began."""
+
+    def __init__(self, runner: Runner, case: Case, sampling: Sampling) -> None:
+        self.runner, self.case = runner, case
+        self.device, self.vocab = runner.checkpoint.device, runner.checkpoint.num_tokens
+        self.chunks = [
+            Chunk(i, self._tokens(i, num + 1), num + 1) for i, num in zip(case.ids, case.drafts, strict=True)
+        ]
+        self.samplings = [sampling._replace(seed=i) for i in case.ids]
+
+    def fill(self) -> float:
+        """Prefills all contexts; the seconds it took."""
+        started = self._now()
+        piece = min(PREFILL, self.case.context)
+        together = max(1, PREFILL // piece)
+        for first in range(0, self.case.num_sessions, together):
+            keys = self.case.ids[first : first + together]
+            for start in range(0, self.case.context, piece):
+                num = min(piece, self.case.context - start)
+                self.runner.forward([Chunk(key, self._tokens(key + start, num), 0) for key in keys])
+        return self._now() - started
+
+    @torch.inference_mode()
+    def run(self) -> Times:
+        started = self._now()
+        logits = self.runner.forward(self.chunks)
+        dispatched = time.perf_counter()
+        forwarded = self._now()
+        self._verify(logits)
+        finished = self._now()
+        for key in self.case.ids:
+            self.runner.truncate(key, self.case.context)
+        return Times(dispatched - started, forwarded - started, finished - forwarded)
+
+    def free(self) -> None:
+        for key in self.case.ids:
+            self.runner.free(key)
+
+    def _verify(self, logits: Tensor) -> list[list[int]]:
+        """Accepted, next token and agreement by the match rule, as `verify_node/target.py` has them from its logits."""
+        counts = [chunk.num_logits for chunk in self.chunks]
+        batch = SamplingBatch.of(self.samplings, counts, device=self.device)
+        positions = [self.case.context + i for count in counts for i in range(count)]
+        drawn = choose(logits, batch, self._ints(positions), num_tokens=self.vocab)  # [num_rows]
+        finite = logits.amax(-1).isfinite()
+        widest, ends = max(counts), [sum(counts[: i + 1]) for i in self.case.ids]
+        places = zip(ends, counts, strict=True)
+        columns = [[min(end - count + i, end - 1) for i in range(widest)] for end, count in places]
+        rows = self._ints(columns)  # [num_sessions, widest]
+        drafted = [[*chunk.tokens[1:], *[0] * (widest - len(chunk.tokens))] for chunk in self.chunks]
+        target, drafts, num_drafted = drawn[rows], self._ints(drafted), self._ints(self.case.drafts)
+        accepted, next_token = verify_match(target, drafts.view(len(counts), widest - 1), num_drafted)
+        agreement = agreement_match(target, drafts.view(len(counts), widest - 1), num_drafted)
+        table: list[list[int]] = torch.stack([accepted, next_token, agreement.long(), finite[rows].all(1)]).tolist()
+        return table
+
+    def _tokens(self, start: int, num: int) -> list[int]:
+        return [(start + i) * 7919 % self.vocab for i in range(num)]
+
+    def _ints(self, values: list[int] | list[list[int]]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64).to(self.device, non_blocking=True)
+
+    def _now(self) -> float:
+        """The clock, once the device has done all that it was given."""
+        wait(self.device)
+        return time.perf_counter()
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def build(shape: str, device: torch.device, dtype: torch.dtype) -> Checkpoint:
+    """Random weights, made on the device itself in their own dtype: the host never holds them."""
+    config = Qwen3Config(**SHAPES[shape], tie_word_embeddings=False)
+    torch.manual_seed(0)
+    with torch.device(device):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype).eval().requires_grad_(False)
+    tensors = chain(model.named_parameters(), model.named_buffers())
+    elsewhere = [name for name, tensor in tensors if tensor.device.type != device.type]
+    if elsewhere:
+        raise RuntimeError(f"weights were not built on {device}: {', '.join(elsewhere[:3])}")
+    width, context = config.vocab_size, config.max_position_embeddings
+    return Checkpoint(shape, model, None, "", (), width, width, context, device, dtype)
+
+
+def weight_bytes(model: Any) -> int:
+    """Bytes of the weights that every round reads; of the embedding table only a few rows are."""
+    table = model.get_input_embeddings().weight
+    return sum(weight.nbytes for weight in model.parameters() if weight is not table)
+
+
+def copy_bandwidth(device: torch.device, num_bytes: int) -> float:
+    """Bytes a second, read and written, of a large copy; the best of a few."""
+    source = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
+    target, times = torch.empty_like(source), []
+    for _ in range(8):
+        wait(device)
+        started = time.perf_counter()
+        target.copy_(source)
+        wait(device)
+        times.append(time.perf_counter() - started)
+    return 2 * num_bytes / min(times)
+
+
+def measure(runner: Runner, case: Case, repetitions: int, token_bytes: int, bandwidth: float) -> dict[str, Any]:
+    rounds = Rounds(runner, case, Sampling())
+    fill_s = rounds.fill()
+    first = rounds.run()
+    for _ in range(3):
+        rounds.run()
+    times = [rounds.run() for _ in range(repetitions)]
+    rounds.free()
+    dispatch_s, forward_s, rest_s = (statistics.median(column) for column in zip(*times, strict=True))
+    num_bytes = weight_bytes(runner.checkpoint.model) + case.num_sessions * case.context * token_bytes
+    floor_s = num_bytes / bandwidth
+    return asdict(case) | {
+        "num_tokens": sum(len(chunk.tokens) for chunk in rounds.chunks),
+        "prefill_tokens_per_s": case.num_sessions * case.context / fill_s,
+        "new_shape_s": first.forward + first.rest,
+        "dispatch_s": dispatch_s,
+        "forward_s": forward_s,
+        "rest_s": rest_s,
+        "floor_s": floor_s,
+        "forward_ratio": forward_s / floor_s,
+        "rest_ratio": rest_s / forward_s,
+        "round_ratio": (forward_s + rest_s) / floor_s,
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    milliseconds = (result[f"{name}_s"] * 1e3 for name in ("new_shape", "dispatch", "forward", "rest", "floor"))
+    print(
+        f"{result['num_sessions']:>8} {result['budget']:>6} {result['context']:>7}"
+        + "".join(f" {value:>9.2f}" for value in milliseconds)
+        + f" {result['forward_ratio']:>13.2f} {result['rest_ratio']:>12.2f} {result['round_ratio']:>11.2f}",
+        flush=True,
+    )
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    device, dtype = torch.device(options.device), DTYPES[options.dtype]
+    if options.without_cudnn:
+        torch.backends.cuda.enable_cudnn_sdp(False)
+    copied = (4 << 30) if device.type == "cuda" else (64 << 20)
+    bandwidth = copy_bandwidth(device, copied)
+    checkpoint = build(options.shape, device, dtype)
+    sizes = SHAPES[options.shape]
+    kv_shape = KVShape(sizes["num_key_value_heads"], sizes["head_dim"], sizes["head_dim"])
+    page_bytes = bytes_per_page(kv_shape, sizes["num_hidden_layers"], PAGE_SIZE, dtype)
+    most = pages_for(page_bytes, device, MEMORY_FRACTION)
+    fitting = [case for case in CASES[options.shape] if case.num_pages <= most]
+    too_large = [case for case in CASES[options.shape] if case.num_pages > most]
+    about = {"device": device_name(device), "torch": torch.__version__, "shape": options.shape, "dtype": options.dtype}
+    about |= {"weight_bytes": weight_bytes(checkpoint.model), "kv_bytes_per_token": page_bytes // PAGE_SIZE}
+    print(f"{about['device']}, {options.shape} in {options.dtype}, copy {bandwidth / 1e9:.0f} GB/s")
+    print(HEADER)
+    results = []
+    if fitting:
+        runner = Runner(checkpoint, num_pages=max(case.num_pages for case in fitting), page_size=PAGE_SIZE)
+        for case in fitting:
+            results.append(measure(runner, case, options.repetitions, page_bytes // PAGE_SIZE, bandwidth))
+            show(results[-1])
+    for case in too_large:
+        print(f"not run, {case.num_pages} pages do not fit into {most}: {case}")
+    left_out = [asdict(case) for case in too_large]
+    return about | {"copy_bytes_per_s": bandwidth, "cases": results, "left_out": left_out}
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.gpu", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a quarter of the repetitions")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--device", help="cuda, cuda:N, or cpu; default: cuda, and nothing is run without it")
+    parser.add_argument("--shape", default="qwen3-14b", choices=SHAPES)
+    parser.add_argument("--dtype", default="bfloat16", choices=DTYPES)
+    parser.add_argument("--repetitions", type=int, default=40, metavar="N", help="rounds timed per case (default 40)")
+    parser.add_argument("--without-cudnn", action="store_true", help="keep torch's attention from choosing cuDNN")
+    options = parser.parse_args(argv)
+    options.repetitions = max(4, options.repetitions // 4 if options.quick else options.repetitions)
+    return options
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Without a GPU: status 0 when none was asked for (as with all benchmarks in turn), 1 when one was."""
+    options = parse(argv)
+    has_cuda = torch.cuda.is_available()
+    if not has_cuda and (options.device or "cuda").startswith("cuda"):
+        print(NO_CUDA, file=sys.stderr)
+        if options.json:
+            print(json.dumps({"not_run": NO_CUDA}))
+        return 1 if options.device else 0
+    options.device = options.device or "cuda"
+    result = run(options)
+    if options.json:
+        print(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

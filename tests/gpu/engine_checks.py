@@ -1,0 +1,123 @@
+"""The engine on a device beside the unmodified model on the CPU: any schedule of joins, leaves and rollbacks.
+
+Knows nothing about pytest or CUDA: the device is a parameter, so the same checks run on a CPU.
+"""
+
+import copy
+import random
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen3Config
+
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.memory import bytes_per_page
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.trial import kv_shapes
+
+VOCAB, CONTEXT = 1000, 2048
+SIZES: dict[str, Any] = {
+    "hidden_size": 256,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "intermediate_size": 512,
+    "vocab_size": VOCAB,
+    "max_position_embeddings": CONTEXT,
+    "initializer_range": 0.1,  # logits up to about 8, so that a wrong attention shows
+}
+CONFIGS: dict[str, PreTrainedConfig] = {
+    "llama": LlamaConfig(**SIZES),
+    "qwen3": Qwen3Config(**SIZES, head_dim=32),
+    "mistral": MistralConfig(**SIZES, sliding_window=40),
+}
+FLOAT32_BOUND = 1e-3
+"""Largest difference of a logit; on a CPU it is 1.3e-5, and one key too many or too few makes it more than 0.1."""
+
+BFLOAT16_BOUND = 0.04
+"""Largest difference of a logit in the median row, as a part of the largest logit; on a CPU it is 0.016."""
+
+FLOAT16_BOUND = 0.006
+"""The same for float16; on a CPU it is 0.002."""
+
+BOUNDS = {torch.bfloat16: BFLOAT16_BOUND, torch.float16: FLOAT16_BOUND}
+
+
+class Differences(NamedTuple):
+    """Logits on the device less those of the reference."""
+
+    rows: Tensor  # [num_rows] largest of each row
+    largest: float  # of the reference's logits
+    num_flips: int  # rows whose most likely token is another
+
+
+def make_checkpoint(config: PreTrainedConfig, dtype: torch.dtype, device: torch.device) -> Checkpoint:
+    """Random weights, the same for every device and, rounded, for every dtype."""
+    torch.manual_seed(0)
+    config = copy.deepcopy(config)  # a model keeps its configuration, and its choice of attention, in this object
+    model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval().requires_grad_(False)
+    return Checkpoint("made", model.to(dtype).to(device), None, "", (), VOCAB, VOCAB, CONTEXT, device, dtype)
+
+
+def run_schedule(config: PreTrainedConfig, dtype: torch.dtype, device: torch.device, seed: int = 0) -> Differences:
+    """Rounds of random chunks after random rollbacks; the reference is made of the same weights, in float32."""
+    reference = make_checkpoint(config, dtype, torch.device("cpu")).model.float()
+    runner = Runner(make_checkpoint(config, dtype, device), num_pages=1000)
+    rng, cached = random.Random(seed), {key: list[int]() for key in range(12)}
+    rows, expected = [], []
+    for _ in range(8):
+        for key, tokens in cached.items():
+            del tokens[len(tokens) - rng.randint(0, min(9, len(tokens))) :]
+            runner.truncate(key, len(tokens))
+        chunks = [make_chunk(rng, key) for key in cached if rng.random() < 0.7]
+        rows.append(runner.forward(chunks).cpu())
+        for chunk in chunks:
+            cached[int(str(chunk.key))] += chunk.tokens
+            expected.append(own_logits(reference, cached[int(str(chunk.key))], len(chunk.tokens)))
+    return compare(torch.cat(rows), torch.cat(expected))
+
+
+def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
+    tokens = [rng.randrange(VOCAB) for _ in range(rng.choice([1, 2, 5, 8, 90]))]
+    return Chunk(key, tokens, len(tokens))
+
+
+@torch.inference_mode()
+def own_logits(model: Any, tokens: list[int], num_rows: int) -> Tensor:
+    """The last rows of what the model itself computes, [num_rows, vocab]."""
+    logits: Tensor = model(torch.tensor([tokens]), use_cache=False).logits
+    return logits[0, -num_rows:]
+
+
+def compare(found: Tensor, expected: Tensor) -> Differences:
+    flips = int((found.argmax(1) != expected.argmax(1)).sum())
+    return Differences((found - expected).abs().amax(1), float(expected.abs().max()), flips)
+
+
+def float32_logits_equal_those_of_the_cpu(name: str, seed: int, device: torch.device) -> str:
+    differences = run_schedule(CONFIGS[name], torch.float32, device, seed)
+    largest = float(differences.rows.max())
+    assert largest <= FLOAT32_BOUND, f"a logit differs by {largest:.3g}, more than {FLOAT32_BOUND}"
+    return f"largest difference {largest:.2g}, {differences.num_flips} of {len(differences.rows)} argmax flips"
+
+
+def sixteen_bit_logits_stay_within_bounds(name: str, dtype: torch.dtype, device: torch.device) -> str:
+    """The median, since a few rows of any model are far more sensitive than the rest."""
+    differences = run_schedule(CONFIGS[name], dtype, device)
+    median = float(differences.rows.median()) / differences.largest
+    assert median <= BOUNDS[dtype], f"the median row differs by {median:.3g} of the largest logit"
+    worst = float(differences.rows.max()) / differences.largest
+    flips = differences.num_flips / len(differences.rows)
+    return f"median {median:.2g} and worst {worst:.2g} of the largest logit, {flips:.1%} argmax flips"
+
+
+def memory_is_a_part_of_what_is_free(device: torch.device) -> str:
+    """The default of a node's `--memory-fraction`, at a small fraction, once the weights are there."""
+    checkpoint = make_checkpoint(CONFIGS["llama"], torch.float32, device)
+    runner = Runner(checkpoint, memory_fraction=0.01)
+    shape, num_layers = kv_shapes(checkpoint.model, device)
+    num_bytes = runner.pool.num_pages * bytes_per_page(shape, num_layers, runner.pool.page_size, torch.float32)
+    assert 0 < num_bytes < 10 << 30, f"{num_bytes} bytes are no hundredth of a device's free memory"
+    return f"{num_bytes / 1e6:.0f} MB"

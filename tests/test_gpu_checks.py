@@ -1,0 +1,78 @@
+"""The checks of `make gpu` on a CPU: that they run, and can fail. What a GPU computes only a GPU can show."""
+
+import json
+
+import pytest
+import torch
+
+from experiments.benchmarks import gpu
+from tests.gpu import __main__ as command
+from tests.gpu import engine_checks
+from tests.gpu.checks import CHECKS
+
+CPU = torch.device("cpu")
+SLOW = ("schedule 1", "vocabulary 151936", "zero", "float16 logits, qwen3", "float16 logits, mistral")
+QUICK = [name for name in CHECKS if not any(word in name for word in SLOW)]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_check_passes_on_the_cpu(name):
+    CHECKS[name](CPU)
+
+
+@pytest.mark.parametrize("name", ["float32 logits, llama, schedule 0", "bfloat16 logits, llama"])
+def test_a_rollback_that_goes_too_far_is_found(monkeypatch, name):
+    monkeypatch.setattr(engine_checks, "Runner", ForgetfulRunner)
+    with pytest.raises(AssertionError, match="differs by"):
+        CHECKS[name](CPU)
+
+
+class ForgetfulRunner(engine_checks.Runner):
+    """Right in its own trial, and wrong afterwards."""
+
+    def truncate(self, key, length):
+        super().truncate(key, length // 2)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_without_cuda_the_command_says_so(capsys):
+    assert command.main([]) == 1
+    assert "no CUDA device" in capsys.readouterr().err
+
+
+def test_a_failed_check_is_named_and_the_rest_still_runs(capsys, monkeypatch):
+    def fail(device):
+        raise AssertionError("two is not three")
+
+    monkeypatch.setattr(command, "CHECKS", {"first": fail, "second": lambda device: "all well"})
+    assert command.main(["--device", "cpu"]) == 1
+    shown = capsys.readouterr()
+    for words in ("FAILED first", "ok     second", "1 failed"):
+        assert words in shown.out
+    assert "two is not three" in shown.err
+
+
+def test_the_benchmark_runs_on_a_cpu_at_a_micro_size(capsys):
+    assert gpu.main(["--device", "cpu", "--shape", "micro", "--repetitions", "4", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [case["num_tokens"] for case in result["cases"]] == [7 + 2, 28 + 8]
+    # Of two layers and an untied head; the embedding table is not read whole.
+    assert result["weight_bytes"] == 2 * (
+        512 * 64 + 64 + 2 * (2 * 64 * 80 + 2 * 64 * 16 + 3 * 64 * 128 + 2 * 64 + 2 * 8)
+    )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+@pytest.mark.parametrize(("arguments", "status"), [([], 0), (["--device", "cuda"], 1)])
+def test_without_cuda_the_benchmark_says_that_it_was_not_run(capsys, arguments, status):
+    assert gpu.main([*arguments, "--json"]) == status
+    shown = capsys.readouterr()
+    assert "not run" in shown.err
+    assert "not run" in json.loads(shown.out)["not_run"]
+
+
+def test_cases_that_do_not_fit_are_named(capsys, monkeypatch):
+    monkeypatch.setattr(gpu, "pages_for", lambda *_: 20)
+    assert gpu.main(["--device", "cpu", "--shape", "micro", "--repetitions", "4", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [len(result[which]) for which in ("cases", "left_out")] == [1, 1]
