@@ -36,13 +36,11 @@ CONFIGS: dict[str, PreTrainedConfig] = {
 FLOAT32_BOUND = 1e-3
 """Largest difference of a logit; on a CPU it is 1.3e-5, and one key too many or too few makes it more than 0.1."""
 
-BFLOAT16_BOUND = 0.04
-"""Largest difference of a logit in the median row, as a part of the largest logit; on a CPU it is 0.016."""
+BOUNDS = {torch.bfloat16: (0.04, 0.1), torch.float16: (0.006, 0.02)}
+"""Largest difference of a logit, in the mean over rows and in the worst row, as parts of the largest logit there is.
 
-FLOAT16_BOUND = 0.006
-"""The same for float16; on a CPU it is 0.002."""
-
-BOUNDS = {torch.bfloat16: BFLOAT16_BOUND, torch.float16: FLOAT16_BOUND}
+On a CPU bfloat16 has 0.016 and 0.036, float16 0.002 and 0.005; one token too few in the cache has 0.17 and 1.06.
+"""
 
 
 class Differences(NamedTuple):
@@ -104,13 +102,13 @@ def float32_logits_equal_those_of_the_cpu(name: str, seed: int, device: torch.de
 
 
 def sixteen_bit_logits_stay_within_bounds(name: str, dtype: torch.dtype, device: torch.device) -> str:
-    """The median, since a few rows of any model are far more sensitive than the rest."""
     differences = run_schedule(CONFIGS[name], dtype, device)
-    median = float(differences.rows.median()) / differences.largest
-    assert median <= BOUNDS[dtype], f"the median row differs by {median:.3g} of the largest logit"
-    worst = float(differences.rows.max()) / differences.largest
+    parts = differences.rows / differences.largest
+    mean, worst, bounds = float(parts.mean()), float(parts.max()), BOUNDS[dtype]
+    assert mean <= bounds[0], f"the mean row differs by {mean:.3g} of the largest logit, more than {bounds[0]}"
+    assert worst <= bounds[1], f"the worst row differs by {worst:.3g} of the largest logit, more than {bounds[1]}"
     flips = differences.num_flips / len(differences.rows)
-    return f"median {median:.2g} and worst {worst:.2g} of the largest logit, {flips:.1%} argmax flips"
+    return f"mean {mean:.2g} and worst {worst:.2g} of the largest logit, {flips:.1%} argmax flips"
 
 
 def memory_is_a_part_of_what_is_free(device: torch.device) -> str:
