@@ -1,0 +1,168 @@
+"""A verify node in this process, sessions at any context, and drafts made beforehand from the target's own words.
+
+All sessions of a node go on with one text, with one seed: under the match rule the target alone says what each will be
+given, so the drafts are known before a clock starts. A drafted token is the target's with a given probability, decided
+by session and position alone. The target model, the core and the draft nodes' sessions are the real ones; there are no
+draft models, no sockets and no waiting. Knows nothing about clocks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from draft_node.actions import Action, Propose, Proposed, Request, Send
+from draft_node.session import Session
+from goodspeed.codec import decode_down, decode_up, encode
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.text import encode_prompt
+from goodspeed.events import EventLog
+from goodspeed.generation import PREFILL_CHUNK, generate
+from goodspeed.memory_network import MemoryNetwork
+from goodspeed.messages import VERSION, DownMessage, Hello, Sampling, UpMessage, Verdict
+from goodspeed.tiny import prompts
+from verify_node import assembly
+from verify_node.config import VerifyConfig
+from verify_node.planner import Round
+from verify_node.target import RoundResult
+
+SAMPLING = Sampling(seed=1)
+MAX_BYTES = 1 << 24
+PAGE_SIZE = 16
+
+
+@dataclass(frozen=True)
+class Text:
+    """Token ids: a prompt of held-out text, repeated to its length, and how the target alone goes on."""
+
+    prompt: tuple[int, ...]
+    continuation: tuple[int, ...]
+
+    @classmethod
+    def write(cls, checkpoint: Checkpoint, context: int, num_new: int) -> Text:
+        """Prompt and continuation are `context` tokens together."""
+        corpus = encode_prompt(checkpoint.tokenizer, "\n\n".join(line.prompt for line in prompts.load()))
+        prompt = (corpus * (context // len(corpus) + 1))[: context - num_new]
+        runner = Runner(checkpoint, num_pages=-(-context // PAGE_SIZE), page_size=PAGE_SIZE)
+        return cls(tuple(prompt), tuple(generate(checkpoint, runner, prompt, SAMPLING, num_new)))
+
+    def draft(self, number: int, base_len: int, length: int, acceptance: float, vocab_size: int) -> tuple[int, ...]:
+        """What session `number` drafts after base_len tokens: wrong at a position with probability 1 - acceptance."""
+        first = base_len - len(self.prompt)
+        right = self.continuation[first : first + length]
+        return tuple(
+            token if random.Random(f"{number} {base_len + i}").random() < acceptance else (token + 1) % vocab_size
+            for i, token in enumerate(right)
+        )
+
+
+@dataclass
+class Client:
+    """One draft node with one session, whose draft model is the oracle."""
+
+    number: int
+    text: Text
+    acceptance: float
+    vocab_size: int
+    fingerprint: str
+    session: Session = field(init=False)
+
+    def __post_init__(self) -> None:
+        session_id, num_new = self.number.to_bytes(16, "big"), len(self.text.continuation)
+        self.session = Session(Request(session_id, self.text.prompt, SAMPLING, max_tokens=num_new))
+
+    @property
+    def peer_id(self) -> bytes:
+        return b"p" + self.number.to_bytes(8, "big")
+
+    def open(self) -> list[bytes]:
+        hello = Hello(VERSION, f"client-{self.number}", self.number.to_bytes(8, "big"), self.fingerprint)
+        return [pack(hello), *self.send(self.session.connect(0.0))]
+
+    def hear(self, data: bytes) -> list[Action]:
+        """A message from the verify node, as bytes; this is what a draft node does of its own besides drafting."""
+        message = decode_down(data, MAX_BYTES)
+        return self.session.receive(message, 0.0) if isinstance(message, Verdict) else []
+
+    def send(self, actions: Iterable[Action]) -> list[bytes]:
+        """What goes up, with every proposal that is wanted made."""
+        sent: list[bytes] = []
+        for action in actions:
+            if isinstance(action, Send):
+                sent.append(pack(action.message))
+            elif isinstance(action, Propose) and action.length:
+                sent += self.send(self.session.proposed(self._propose(action), 0.0))
+        return sent
+
+    def _propose(self, wanted: Propose) -> Proposed:
+        base_len = len(self.session.tokens)
+        tokens = self.text.draft(self.number, base_len, wanted.length, self.acceptance, self.vocab_size)
+        return Proposed(wanted.request.session_id, wanted.epoch, wanted.round, tokens)
+
+
+class Node:
+    """The verify node: bytes in, rounds, bytes out."""
+
+    def __init__(self, checkpoint: Checkpoint, num_sessions: int, context: int, budget: int) -> None:
+        pages = (num_sessions + 1) * (-(-context // PAGE_SIZE) + 1)
+        config = VerifyConfig(
+            model=checkpoint.name,
+            budget=budget,
+            max_round_tokens=2 * budget + num_sessions + 16,
+            linger_ms=0,
+            kv_pages=pages,
+            lease_s=3600,
+        )
+        welcome = assembly.make_welcome(config, checkpoint)
+        channel = MemoryNetwork().bind_verify()
+        daemon = assembly.build(config, checkpoint, channel, welcome, EventLog(enabled=False))
+        self.core, self.target = daemon.core, daemon.target
+
+    def open(self, clients: list[Client]) -> None:
+        """Opens all sessions with their prompts already cached, all but the last token; none has waited for that."""
+        runner, prompt = self.target.runner, clients[0].text.prompt
+        source, num_cached = object(), len(prompt) - 1
+        for start in range(0, num_cached, PREFILL_CHUNK):
+            runner.forward([Chunk(source, prompt[start : min(start + PREFILL_CHUNK, num_cached)], 0)])
+        for client in clients:
+            for data in client.open():
+                self.receive(client, data, 0.0)
+            session = self.core.sessions[client.session.request.session_id]
+            copy_cache(runner, source, session.session_id)
+            session.num_cached = num_cached
+        runner.free(source)
+
+    def receive(self, client: Client, data: bytes, now: float) -> None:
+        for sent in self.core.receive(client.peer_id, decode_up(data, MAX_BYTES), now):
+            if not isinstance(sent.message, type(self.core.welcome)):
+                raise RuntimeError(f"a message was not taken: {sent.message}")
+
+    def plan(self, now: float) -> Round:
+        planned = self.core.plan(now)
+        if planned is None:
+            raise RuntimeError("nobody is ready: a client owes a draft")
+        return planned
+
+    def finish(self, result: RoundResult, now: float) -> list[tuple[bytes, bytes]]:
+        """The round's verdicts as (peer, bytes)."""
+        duration_s = result.forward_s + result.verify_s
+        return [(sent.peer_id, pack(sent.message)) for sent in self.core.finish(result.outcomes, duration_s, now)]
+
+
+def page_bytes(runner: Runner) -> int:
+    """Of all layers."""
+    return sum(pages[0].nbytes for pages in runner._packed.memory.pages)
+
+
+def copy_cache(runner: Runner, source: object, target: bytes) -> None:
+    """Gives `target` the keys and values of `source`: prefilling every session anew would take minutes."""
+    pool, memory = runner.pool, runner._packed.memory
+    pool.extend(target, pool.length(source))
+    for pages in memory.pages:
+        pages[pool.table(target)] = pages[pool.table(source)]
+
+
+def pack(message: UpMessage | DownMessage) -> bytes:
+    return encode(message, MAX_BYTES)

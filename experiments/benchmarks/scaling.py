@@ -1,0 +1,235 @@
+"""How a verify node grows with its sessions and their contexts: tokens a second, a round's time, memory per session.
+
+*recorded*: the real core and target in this process, on drafts made beforehand (`oracle.py`): 1 to 64 draft nodes of
+one session each, every one of which has its draft there before the round; a drafted token is the target's own with
+probability 0.8. A context counts prompt and answer. `round` is all that the verify node's process does in a round but
+for sockets and waiting: `target` is the forward pass and verification, `node` the rest (decode and check drafts, plan,
+observe, allocate, encode verdicts), which ought to cost the same per session however many there are. `client` is what
+a draft node does per session and round besides drafting. With one thread the time is the process's own, without
+waiting for a core.
+
+*processes*: a verify node and two draft nodes, two cores for all of them; tokens a second by the clock, between giving
+all prompts and the last answer's end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from experiments.benchmarks import real_nodes
+from experiments.benchmarks.oracle import Client, Node, Text, page_bytes
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+
+ACCEPTANCE = 0.8
+BUDGET_PER_SESSION = 3
+NUM_NEW = 96  # tokens that every session may be given: more than the rounds below give
+WARM_UP = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    contexts: tuple[int, ...]
+    session_counts: tuple[int, ...]
+    num_rounds: int
+    process_counts: tuple[int, ...]
+    max_tokens: int  # of every prompt that the processes are given
+
+
+FULL = Plan((128, 512, 2048), (1, 2, 4, 8, 16, 32, 64), 12, (1, 2, 4, 8, 16), 64)
+QUICK = Plan((128, 512), (1, 4, 16), 6, (1, 4), 24)
+
+
+@dataclass
+class Rounds:
+    """Seconds of each round by what they were spent on, and what came of it."""
+
+    target: list[float] = field(default_factory=list)
+    node: list[float] = field(default_factory=list)
+    client: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)  # given to all sessions
+
+
+class Recorded:
+    """One case: so many sessions at one context, round after round."""
+
+    def __init__(self, checkpoint: Checkpoint, text: Text, num_sessions: int) -> None:
+        context = len(text.prompt) + len(text.continuation)
+        self.text, self.rounds = text, Rounds()
+        self.node = Node(checkpoint, num_sessions, context, BUDGET_PER_SESSION * num_sessions)
+        vocab_size, fingerprint = checkpoint.num_tokens, checkpoint.fingerprint
+        self.clients = [Client(i, text, ACCEPTANCE, vocab_size, fingerprint) for i in range(num_sessions)]
+        self.before = memory_bytes()
+        self.node.open(self.clients)
+        self.waiting: list[tuple[Client, bytes]] = []  # drafts on their way
+
+    def run(self, num_rounds: int) -> None:
+        by_peer = {client.peer_id: client for client in self.clients}
+        for _ in range(num_rounds):
+            started = clock()
+            for client, data in self.waiting:
+                self.node.receive(client, data, time.monotonic())
+            planned = self.node.plan(time.monotonic())
+            ready = clock()
+            result = self.node.target.run(planned)
+            verified = clock()
+            verdicts = self.node.finish(result, time.monotonic())
+            num_tokens, finished = self.num_tokens, clock()
+            heard = [(by_peer[peer_id], by_peer[peer_id].hear(data)) for peer_id, data in verdicts]
+            told = clock()
+            self.waiting = [(client, data) for client, actions in heard for data in client.send(actions)]
+            self.rounds.node.append(ready - started + finished - verified)
+            self.rounds.target.append(verified - ready)
+            self.rounds.client.append(told - finished)
+            self.rounds.tokens.append(self.num_tokens - num_tokens)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(client.session.statistics.num_tokens for client in self.clients)
+
+    def result(self) -> dict[str, Any]:
+        """Medians over rounds; tokens over all of their time."""
+        num_sessions, rounds = len(self.clients), self.rounds
+        seconds = [target + node for target, node in zip(rounds.target, rounds.node, strict=True)]
+        counts = [client.session.statistics for client in self.clients]
+        pool, runner = self.node.core.pool, self.node.target.runner
+        num_pages = sum(len(pool.table(client.session.request.session_id)) for client in self.clients)
+        return {
+            "num_sessions": num_sessions,
+            "context": len(self.text.prompt) + len(self.text.continuation),
+            "tokens_per_s": sum(rounds.tokens) / sum(seconds),
+            "tokens_per_session_and_round": statistics.fmean(rounds.tokens) / num_sessions,
+            "round_s": statistics.median(seconds),
+            "target_s": statistics.median(rounds.target),
+            "node_s_per_session": statistics.median(rounds.node) / num_sessions,
+            "client_s_per_session": statistics.median(rounds.client) / num_sessions,
+            "acceptance_rate": sum(c.num_accepted for c in counts) / max(1, sum(c.num_drafted for c in counts)),
+            "num_deviating": sum(not self._as_recorded(client) for client in self.clients),
+            "kv_bytes_per_session": num_pages * page_bytes(runner) // num_sessions,
+            "grown_bytes_per_session": (memory_bytes() - self.before) // num_sessions,
+        }
+
+    def _as_recorded(self, client: Client) -> bool:
+        """Whether the target wrote here what it wrote alone; rounding may decide otherwise once in 10^5 tokens."""
+        given = client.session.committed
+        return given == self.text.continuation[: len(given)]
+
+
+def clock() -> float:
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+
+
+def memory_bytes() -> int:
+    """Resident memory of this process, by Linux's account."""
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()
+
+
+def measure_recorded(plan: Plan, show: Callable[[dict[str, Any]], None]) -> list[dict[str, Any]]:
+    checkpoint, results = checkpoints.load("tiny-target"), []
+    for context in plan.contexts:
+        text = Text.write(checkpoint, context, min(NUM_NEW, context // 2))
+        for num_sessions in plan.session_counts:
+            case = Recorded(checkpoint, text, num_sessions)
+            case.run(WARM_UP)
+            case.rounds = Rounds()
+            case.run(plan.num_rounds)
+            results.append(case.result())
+            show(results[-1])
+            del case  # and its memory, before the next one's is looked at
+            gc.collect()
+    return results
+
+
+def draw(recorded: Sequence[dict[str, Any]], processes: Sequence[dict[str, Any]], file: Path) -> None:
+    """Tokens a second, a round's time, and what one more session costs, over the number of sessions."""
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    speed, duration, cost = figure.subplots(1, 3)
+    for context in sorted({result["context"] for result in recorded}):
+        rows = [result for result in recorded if result["context"] == context]
+        numbers, label = [row["num_sessions"] for row in rows], f"context {context}"
+        speed.plot(numbers, [row["tokens_per_s"] for row in rows], "o-", label=label)
+        duration.plot(numbers, [row["round_s"] * 1e3 for row in rows], "o-", label=label)
+        cost.plot(numbers, [row["node_s_per_session"] * 1e6 for row in rows], "o-", label=label)
+    if processes:
+        numbers = [row["num_sessions"] for row in processes]
+        label = f"processes on {os.cpu_count()} cores"
+        speed.plot(numbers, [row["tokens_per_s"] for row in processes], "s--", color="grey", label=label)
+    speed.set(ylabel="tokens a second", title="all sessions together")
+    duration.set(ylabel="ms", yscale="log", title="verify node: one round")
+    cost.set(ylabel="us a session", ylim=(0, None), title="verify node: a round beside the target model")
+    for axes in (speed, duration, cost):
+        axes.set(xlabel="sessions")
+        axes.set_xscale("log", base=2)
+        axes.grid(alpha=0.3)
+    speed.legend(fontsize="small")
+    figure.savefig(file, dpi=120, format="png")
+
+
+def show_recorded(result: dict[str, Any]) -> None:
+    print(
+        f"{result['context']:>7} {result['num_sessions']:>8} {result['tokens_per_s']:>8.0f}"
+        f" {result['tokens_per_session_and_round']:>12.2f} {result['round_s'] * 1e3:>8.1f}"
+        f" {result['target_s'] * 1e3:>9.1f} {result['node_s_per_session'] * 1e6:>15.0f}"
+        f" {result['client_s_per_session'] * 1e6:>17.0f} {result['kv_bytes_per_session'] / 1e6:>14.1f}"
+        f" {result['grown_bytes_per_session'] / 1e6:>17.1f}",
+        flush=True,
+    )
+
+
+def show_processes(result: dict[str, Any]) -> None:
+    print(
+        f"{result['num_sessions']:>8} {result['tokens_per_s']:>8.0f} {result['num_rounds']:>6}"
+        f" {result['between_rounds_s'] * 1e3:>14.1f} {result['acceptance_rate']:>8.2f}"
+        f" {result['verify_node_grew_bytes'] / 1e6:>14.1f}",
+        flush=True,
+    )
+
+
+RECORDED = (
+    "context sessions tokens/s tokens/round round ms target ms node us/session client us/session"
+    " KV MB/session grown MB/session"
+)
+PROCESSES = "sessions tokens/s rounds ms from to next accepted verify grew MB"
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.scaling", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer sessions, contexts and rounds")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="write a picture (PNG) there")
+    parser.add_argument("--only", choices=("recorded", "processes"), help="one half of it")
+    options = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    plan = QUICK if options.quick else FULL
+    recorded: list[dict[str, Any]] = []
+    processes: list[dict[str, Any]] = []
+    if options.only != "processes":
+        print(f"recorded drafts, accepted with probability {ACCEPTANCE}\n{RECORDED}")
+        recorded = measure_recorded(plan, show_recorded)
+    if options.only != "recorded":
+        print(f"a verify node and {len(real_nodes.DRAFT_MODELS)} draft nodes as processes\n{PROCESSES}")
+        processes = asyncio.run(real_nodes.measure(plan.process_counts, plan.max_tokens, show_processes))
+    if options.figure:
+        draw(recorded, processes, options.figure)
+    if options.json:
+        print(json.dumps({"plan": asdict(plan), "recorded": recorded, "processes": processes}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
