@@ -20,6 +20,7 @@ from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.events import EventLog
 from goodspeed.generation import PREFILL_CHUNK, generate
+from goodspeed.latency import Refined
 from goodspeed.memory_network import MemoryNetwork
 from goodspeed.messages import VERSION, DownMessage, Hello, Sampling, UpMessage, Verdict
 from goodspeed.tiny import prompts
@@ -117,7 +118,8 @@ class Node:
         )
         welcome = assembly.make_welcome(config, checkpoint)
         channel = MemoryNetwork().bind_verify()
-        daemon = assembly.build(config, checkpoint, channel, welcome, EventLog(enabled=False))
+        runner = assembly.make_runner(config, checkpoint)
+        daemon = assembly.build(config, runner, channel, welcome, EventLog(enabled=False), Refined())
         self.core, self.target = daemon.core, daemon.target
 
     def open(self, clients: list[Client]) -> None:

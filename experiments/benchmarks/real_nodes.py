@@ -37,19 +37,19 @@ class Watch:
 
 
 async def measure(
-    session_counts: Sequence[int], max_tokens: int, show: Callable[[dict[str, Any]], None]
+    num_nodes: int, session_counts: Sequence[int], max_tokens: int, show: Callable[[dict[str, Any]], None]
 ) -> list[dict[str, Any]]:
-    """Each number of sessions in turn, served together by nodes that stay."""
+    """Each number of sessions in turn, served together by as many draft nodes as are asked for, which stay."""
     watch = Watch()
     async with Household(environment()) as house:
         budget = BUDGET_PER_SESSION * max(session_counts)
         verify = await house.start("the verify node", verify_command(budget), watch.verify)
         endpoint = str((await verify.expect("ready", START_S))["endpoint"])
-        most = -(-max(session_counts) // len(DRAFT_MODELS))
-        commands = [draft_command(model, endpoint, most, max_tokens) for model in DRAFT_MODELS]
+        models, most = DRAFT_MODELS[:num_nodes], -(-max(session_counts) // num_nodes)
+        commands = [draft_command(model, endpoint, most, max_tokens) for model in models]
         drafts = [
             await house.start(f"draft node {model}", command, watch.draft, takes_input=True)
-            for model, command in zip(DRAFT_MODELS, commands, strict=True)
+            for model, command in zip(models, commands, strict=True)
         ]
         await asyncio.gather(*(draft.expect("connected", START_S) for draft in drafts))
         await serve(watch, verify, drafts, 2)  # warms everybody up

@@ -8,14 +8,15 @@ observe, allocate, encode verdicts), which ought to cost the same per session ho
 a draft node does per session and round besides drafting. With one thread the time is the process's own, without
 waiting for a core.
 
-*processes*: a verify node and two draft nodes, two cores for all of them; tokens a second by the clock, between giving
-all prompts and the last answer's end.
+*processes*: a verify node and two draft nodes (one with --quick) on the machine's cores; tokens a second by the clock,
+between giving all prompts and the last answer's end.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import gc
 import json
 import os
@@ -47,12 +48,13 @@ class Plan:
     contexts: tuple[int, ...]
     session_counts: tuple[int, ...]
     num_rounds: int
-    process_counts: tuple[int, ...]
-    max_tokens: int  # of every prompt that the processes are given
+    num_draft_nodes: int  # as processes
+    process_counts: tuple[int, ...]  # sessions of all of them together
+    max_tokens: int  # of every prompt that they are given
 
 
-FULL = Plan((128, 512, 2048), (1, 2, 4, 8, 16, 32, 64), 12, (1, 2, 4, 8, 16), 64)
-QUICK = Plan((128, 512), (1, 4, 16), 6, (1, 4), 24)
+FULL = Plan((128, 512, 2048), (1, 2, 4, 8, 16, 32, 64), 12, 2, (1, 2, 4, 8, 16), 64)
+QUICK = Plan((128, 512), (1, 16), 5, 1, (1, 4), 16)
 
 
 @dataclass
@@ -135,7 +137,10 @@ def clock() -> float:
 
 
 def memory_bytes() -> int:
-    """Resident memory of this process, by Linux's account."""
+    """Resident memory of this process, by Linux's account, less what its allocator only keeps for later."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # the GNU C library has it
+    if trim is not None:
+        trim(0)
     return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()
 
 
@@ -222,8 +227,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"recorded drafts, accepted with probability {ACCEPTANCE}\n{RECORDED}")
         recorded = measure_recorded(plan, show_recorded)
     if options.only != "recorded":
-        print(f"a verify node and {len(real_nodes.DRAFT_MODELS)} draft nodes as processes\n{PROCESSES}")
-        processes = asyncio.run(real_nodes.measure(plan.process_counts, plan.max_tokens, show_processes))
+        print(f"processes: a verify node and {plan.num_draft_nodes} with draft models\n{PROCESSES}")
+        measuring = real_nodes.measure(plan.num_draft_nodes, plan.process_counts, plan.max_tokens, show_processes)
+        processes = asyncio.run(measuring)
     if options.figure:
         draw(recorded, processes, options.figure)
     if options.json:
