@@ -35,7 +35,7 @@ MIN_SHAPES = 8
 """So many are measured even if the time is up: fewer say nothing about four coefficients."""
 
 PROBE_TOKENS = 16
-LONGEST_SHARE = 0.05
+LONGEST_SHARE = 0.1
 """Of the time: a shape of which a single pass would take more is left out."""
 
 LONGEST_DRAFT = 32
@@ -47,11 +47,12 @@ SHORTEST_S = 1e-9
 
 @dataclass(frozen=True)
 class Grid:
-    """What is measured, within limits: powers of 2 sessions, powers of 4 tokens of each, a few contexts of each."""
+    """What is measured, within limits: some numbers of sessions, powers of 4 tokens of each, some contexts of each."""
 
     max_tokens: int  # of one pass, over all sessions
     max_context: int  # of a session
     max_sessions: int = 16
+    session_step: int = 2  # powers of it are the numbers of sessions
     num_contexts: int = 3  # beside none; the largest, and each a quarter of the last
 
 
@@ -202,7 +203,7 @@ def _shapes(grid: Grid, longest: int) -> list[Shape]:
     return [
         Shape(num_sessions, num_tokens, context)
         for context in _contexts(grid)
-        for num_sessions in _powers(2, grid.max_sessions)
+        for num_sessions in _powers(grid.session_step, grid.max_sessions)
         for num_tokens in _powers(4, longest // num_sessions)
         if not context or num_tokens <= LONGEST_DRAFT
     ]

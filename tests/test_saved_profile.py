@@ -24,7 +24,12 @@ def file(tmp_path):
 def test_it_comes_back_as_it_was(file):
     assert load(str(file)) == PROFILE
     assert PROFILE.linear_r2 > 1 - 1e-9
-    assert PROFILE.max_tokens == 64
+    assert PROFILE.max_tokens == PROFILE.trusted_tokens == 64
+
+
+def test_a_few_tokens_are_trusted_though_they_were_not_measured():
+    small = make_profile(SETTING, PROFILE.measured_at, {}, [sample for sample in SAMPLES if sample.num_tokens < 64])
+    assert (small.max_tokens, small.trusted_tokens) == (16, 64)
 
 
 def test_the_file_is_json_for_everybody(file):

@@ -13,7 +13,7 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.events import EventLog
-from goodspeed.latency import Refined
+from goodspeed.latency import Refined, saved
 from goodspeed.messages import MAX_DRAFT, VERSION, Welcome
 from goodspeed.transport import VerifyChannel, bind_verify
 from verify_node import planner
@@ -30,6 +30,8 @@ def assemble(config: VerifyConfig, events: EventLog) -> VerifyDaemon:
     """Loads the model and binds the address; raises the named errors of whatever cannot be had."""
     torch.set_num_threads(config.threads or 1)
     create_policy(config)  # before the model is loaded: a wrong name should not cost that
+    if config.profile is not None:
+        saved.load(config.profile)  # likewise
     checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
     runner = make_runner(config, checkpoint)
     profile = find_profile(config, runner)

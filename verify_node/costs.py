@@ -15,8 +15,9 @@ from goodspeed.latency.saved import Profile
 from verify_node.config import VerifyConfig
 
 QUICK_S = 1.5
-QUICK = profiler.Grid(max_tokens=256, max_context=128, max_sessions=8, num_contexts=1)
-"""Coarse on purpose: finished rounds refine what it finds, and a node should be ready soon."""
+QUICK = profiler.Grid(max_tokens=512, max_context=128, max_sessions=8, session_step=8, num_contexts=1)
+"""Coarse on purpose, so that each shape comes several times and a busy moment does not count: a node should be ready
+soon, and finished rounds refine what this finds."""
 
 POOR_R2 = 0.9
 
@@ -34,7 +35,8 @@ def find_profile(config: VerifyConfig, runner: Runner) -> Profile | None:
         return found
     if config.budget != "auto" and config.cost == "none":
         return None
-    found, measured = profiler.profile(runner, QUICK, QUICK_S)
+    most = min(QUICK.max_tokens, config.max_round_tokens or QUICK.max_tokens)  # more might not fit into the memory
+    found, measured = profiler.profile(runner, replace(QUICK, max_tokens=most), QUICK_S)
     where = f"{setting.model} on {setting.hardware}, {setting.dtype}, {setting.threads} threads"
     shapes = f"{measured.num_passes} forward passes of {len(found.samples)} shapes in {measured.wall_s:.1f} s"
     _say(f"profiled {where}: {shapes}: {_fit(found)}")
@@ -52,7 +54,7 @@ def with_budget(config: VerifyConfig, profile: Profile | None) -> VerifyConfig:
         return config
     if profile is None:
         raise ConfigError("--budget auto needs a profile; give --profile FILE, or a number")
-    most = profile.max_tokens if config.max_round_tokens is None else config.max_round_tokens - 1
+    most = profile.trusted_tokens if config.max_round_tokens is None else config.max_round_tokens - 1
     budget = usual_knee(profile.roofline, most)
     _say(f"--budget auto: {describe(profile.roofline, budget)}")
     return replace(config, budget=budget)

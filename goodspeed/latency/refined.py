@@ -60,12 +60,12 @@ class Refined(CostModel):
         """Learns from a finished round, with the same counts as `round_s`; a time that is none is passed over."""
         if not SHORTEST_S < seconds < LONGEST_S:
             return  # a clock's whim must not stop a node
-        modelled = self.model.round_s(num_tokens, num_sessions, context_tokens)
+        modelled = float(self.model.round_s(num_tokens, num_sessions, context_tokens))
         if not self.num_rounds and not self.profiled:
             self.scale = seconds / modelled
         predicted = self.scale * modelled + self.token_s * num_tokens
         self.num_rounds += 1
-        ratio = self._believable(seconds / predicted)
+        ratio = self._believable(float(seconds) / predicted)
         self._add(modelled / predicted, num_tokens / predicted, ratio)
         self._solve()
 

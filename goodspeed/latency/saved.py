@@ -12,6 +12,7 @@ from goodspeed.latency.models import Linear, Roofline, Sample
 
 VERSION = 1
 MAX_BYTES = 16 << 20
+ALWAYS_TRUSTED = 64
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,8 +40,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def max_tokens(self) -> int:
-        """The largest forward pass that was measured; beyond it a model only supposes."""
+        """The largest forward pass that was measured."""
         return max(sample.num_tokens for sample in self.samples)
+
+    @property
+    def trusted_tokens(self) -> int:
+        """The largest forward pass that is taken from the model; on a slow device only small ones were measured."""
+        return max(self.max_tokens, ALWAYS_TRUSTED)
 
 
 class _Version(msgspec.Struct):

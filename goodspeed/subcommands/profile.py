@@ -71,7 +71,7 @@ def run(namespace: argparse.Namespace) -> int:
         save(profile, namespace.json)
     show(profile, measured, sys.stderr if namespace.json is not None else sys.stdout)
     if namespace.json is not None:
-        print_json(to_json(profile) | {"budget": usual_knee(profile.roofline, profile.max_tokens)})
+        print_json(to_json(profile) | {"budget": usual_knee(profile.roofline, profile.trusted_tokens)})
     return 0
 
 
@@ -92,7 +92,8 @@ def show(profile: Profile, measured: "Measured", file: Any) -> None:
     for number, term in enumerate(profile.roofline.terms):
         print(f"{'roofline' if number == 0 else '  or':<9} {line(term)}", file=file)
     print(f"          the larger of these; {r2(profile.roofline_r2)}", file=file)
-    print(f"knee      {describe(profile.roofline, usual_knee(profile.roofline, profile.max_tokens))}", file=file)
+    budget = usual_knee(profile.roofline, profile.trusted_tokens)
+    print(f"knee      {describe(profile.roofline, budget)}", file=file)
 
 
 def line(term: Linear) -> str:

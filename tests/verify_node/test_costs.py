@@ -68,6 +68,11 @@ def test_an_automatic_budget_leaves_room_in_the_round(file):
     assert chosen.round_tokens == 16
 
 
+def test_no_pass_is_measured_that_no_round_may_have(quick, capsys):
+    assert find_profile(config(budget="auto", max_round_tokens=16), RUNNER).max_tokens <= 16
+    assert "profiled micro" in capsys.readouterr().err
+
+
 def test_a_profile_of_another_model_is_refused(file):
     other = make_runner(make_checkpoint(1))
     object.__setattr__(other.checkpoint, "name", "other")
