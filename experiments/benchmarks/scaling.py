@@ -5,9 +5,9 @@ one session each, every one of which has its draft there before the round; a dra
 probability 0.8. A context counts prompt and answer. `round` is all that the verify node's process does in a round but
 for sockets and waiting: `target` is the forward pass and verification, `node` the rest (decode and check drafts, plan,
 observe, allocate, encode verdicts), which ought to cost the same per session however many there are. `client` is what
-a draft node does per session and round besides drafting. `KV` is the pages that a session holds, `grown` what the process
-gained, with the one prompt that was prefilled for all (so look at many sessions). With one thread the time is the process's own, without
-waiting for a core.
+a draft node does per session and round besides drafting. `KV` is the pages that a session holds, `grown` what the
+process gained, with the one prompt that was prefilled for all (so look at many sessions). With one thread the time is
+the process's own, without waiting for a core.
 
 *processes*: a verify node and two draft nodes (one with --quick) on the machine's cores; tokens a second by the clock,
 between giving all prompts and the last answer's end.
