@@ -6,11 +6,16 @@ last step, so that all devices agree.
 """
 
 from enum import IntEnum
+from typing import TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 _GOLDEN = 0x9E3779B97F4A7C15
+
+_Ints = TypeVar("_Ints", Tensor, NDArray[np.int64])
 
 
 class Role(IntEnum):
@@ -24,10 +29,17 @@ class Role(IntEnum):
 
 def key(role: Role, *counters: Tensor | int) -> Tensor:
     """64-bit hash of the counters (int64, broadcast): one splitmix64 finaliser for each."""
-    state = torch.tensor(_signed((role + 1) * _GOLDEN))
-    for counter in counters:
-        state = _mix(state ^ counter)
-    return state
+    start = _signed((role + 1) * _GOLDEN)
+    if any(isinstance(counter, Tensor) and counter.device.type != "cpu" for counter in counters):
+        state = torch.tensor(start)
+        for counter in counters:
+            state = _mix(state ^ counter)
+        return state
+    hashed = np.array(start)  # a few numbers: numpy's calls cost a quarter of torch's
+    with np.errstate(over="ignore"):
+        for counter in counters:
+            hashed = np.asarray(_mix(hashed ^ (counter.numpy() if isinstance(counter, Tensor) else counter)))
+    return torch.from_numpy(hashed)
 
 
 def uniform(seeds: Tensor, role: Role, epochs: Tensor | int, rounds: Tensor | int, positions: Tensor | int) -> Tensor:
@@ -42,7 +54,7 @@ def exponential(keys: Tensor, vocab: int) -> Tensor:
     Two rounds of multiply and xor-shift in 32 bits, keyed by both halves of the key; 32-bit integers because this is
     most of what sampling costs.
     """
-    halves = keys.contiguous().view(torch.int32).view(-1, 2)
+    halves = keys.contiguous().unsqueeze(-1).view(torch.int32)  # [rows, 2]
     ids = torch.arange(vocab, dtype=torch.int32, device=keys.device) * _signed(_GOLDEN, 32)  # [vocab]
     x = (ids ^ halves[:, :1]).mul_(halves[:, 1:] | 1)  # [rows, vocab]
     for multiplier in (0x7FEB352D, 0x846CA68B):  # of Wellons' lowbias32
@@ -52,13 +64,13 @@ def exponential(keys: Tensor, vocab: int) -> Tensor:
     return v.log1p_().neg_()
 
 
-def _mix(x: Tensor) -> Tensor:
+def _mix(x: _Ints) -> _Ints:
     x = (x ^ _shift(x, 30)) * _signed(0xBF58476D1CE4E5B9)
     x = (x ^ _shift(x, 27)) * _signed(0x94D049BB133111EB)
     return x ^ _shift(x, 31)
 
 
-def _shift(x: Tensor, bits: int) -> Tensor:
+def _shift(x: _Ints, bits: int) -> _Ints:
     """Right shift of the 64 bits as an unsigned number."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 

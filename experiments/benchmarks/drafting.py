@@ -1,0 +1,197 @@
+"""What a drafted token costs: the draft node's proposals beside bare forward passes of its model.
+
+1, 4 and 16 sessions with contexts of 128 to 256 tokens propose `LENGTH` tokens each, verdict after verdict. *drafter* is
+all that `draft_node.drafter` does for these proposals: it forgets what the target rejected, feeds what it decided, draws.
+A proposal of S tokens takes S forward passes; the one or two tokens of the verdict are in the first of them, and what
+they cost counts as drafting. *bare* is the unmodified model decoding one token for each session in one pass over its own
+DynamicCache at the mean context, nothing drawn; *plain* the same tokens as one sequence without any cache, which
+attends to next to nothing: it remembers nothing, so no decoding can be faster by much. All are seconds per drafted token
+of one session. They take turns in every repetition; times are the process's own, on one thread, and ratios medians of
+the ratios within a repetition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
+
+from draft_node.actions import Propose, Request
+from draft_node.drafter import Drafter
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Runner
+from goodspeed.messages import Sampling
+
+LENGTH = 5
+FIRST, LAST = 128, 256  # contexts grow from the first to the last, then begin again
+MIDDLE = (FIRST + LAST) // 2
+SAMPLINGS = {
+    "T=1": Sampling(temperature=1.0),
+    "T=0": Sampling(temperature=0.0),
+    "T=1 top-k 50 top-p 0.9": Sampling(temperature=1.0, top_k=50, top_p=0.9),
+}
+SHAPES = {"hidden 512, 8 layers": {"hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8}}
+
+
+@dataclass(frozen=True)
+class Case:
+    model: str
+    num_sessions: int
+    sampling: str
+    wanted: float | None  # largest ratio to bare that we want to see
+    repetitions: int
+
+
+def cases(quick: bool) -> list[Case]:
+    models = (("tiny-draft-s", 1.5, 60), ("hidden 512, 8 layers", 1.2, 24))
+    return [
+        Case(model, num_sessions, sampling, wanted if sampling == "T=1" else None, most // 4 if quick else most)
+        for model, wanted, most in models
+        for sampling in SAMPLINGS
+        for num_sessions in (1, 4, 16)
+    ]
+
+
+@cache
+def load(name: str) -> Checkpoint:
+    if name not in SHAPES:
+        return checkpoints.load(name)
+    config = LlamaConfig(**SHAPES[name], intermediate_size=1408, vocab_size=4096, max_position_embeddings=2048)
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    return Checkpoint("made", model, None, "", (), 4096, 4096, 2048, torch.device("cpu"), torch.float32)
+
+
+class Ways:
+    """One model, three ways to take `LENGTH` tokens of every session through it."""
+
+    def __init__(self, case: Case) -> None:
+        checkpoint = load(case.model)
+        self.rng = random.Random(0)
+        self.num_tokens = checkpoint.num_tokens
+        self.model: Any = copy.deepcopy(checkpoint.model)
+        self.model.set_attn_implementation("sdpa")
+        self.row = torch.tensor([self.make_tokens(case.num_sessions)])  # [1, num_sessions]
+        self.cache = DynamicCache(config=self.model.config)
+        contexts = torch.tensor([self.make_tokens(MIDDLE) for _ in range(case.num_sessions)])
+        self.model(contexts, past_key_values=self.cache, logits_to_keep=1)
+        num_pages = case.num_sessions * (LAST // 16 + 2)
+        self.drafter = Drafter(checkpoint, Runner(checkpoint, num_pages=num_pages, page_size=16))
+        sampling = SAMPLINGS[case.sampling]
+        self.requests = [
+            Request(
+                bytes([number]) * 16, (), Sampling(sampling.temperature, sampling.top_k, sampling.top_p, number), 99
+            )
+            for number in range(case.num_sessions)
+        ]
+        self.drafted: dict[bytes, tuple[int, ...]] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        for request in self.requests:
+            self.drafter.forget(request.session_id)
+        self.bases = [self.make_tokens(FIRST) for _ in self.requests]
+        self.drafts()  # feeds them
+
+    def make_tokens(self, num_tokens: int) -> list[int]:
+        return [self.rng.randrange(self.num_tokens) for _ in range(num_tokens)]
+
+    def bare(self) -> None:
+        for _ in range(LENGTH):
+            self.model(self.row.T, past_key_values=self.cache)
+
+    def plain(self) -> None:
+        for _ in range(LENGTH):
+            self.model(self.row, use_cache=False)
+
+    def drafts(self) -> None:
+        """One proposal of every session; the drafter sees what the target made of the last ones."""
+        for request, base in zip(self.requests, self.bases, strict=True):
+            self.drafter.add(Propose(request, 1, 1, tuple(base), LENGTH))
+        while self.drafter.busy:
+            for proposed in self.drafter.step():
+                self.drafted[proposed.session_id] = proposed.tokens
+
+    def between(self) -> None:
+        """What is not timed: the verdicts, and new sessions when the old ones have become long."""
+        self.cache.crop(MIDDLE - self.cache.get_seq_length())
+        for request, base in zip(self.requests, self.bases, strict=True):
+            accepted = self.drafted[request.session_id][: self.rng.randint(0, LENGTH)]
+            base += [*accepted, *self.make_tokens(1)]
+        if max(map(len, self.bases)) > LAST - LENGTH:
+            self.restart()
+            self.between()
+
+
+@torch.inference_mode()
+def measure(case: Case) -> dict[str, Any]:
+    ways = Ways(case)
+    times: dict[str, list[float]] = {name: [] for name in ("bare", "plain", "drafts")}
+    for repetition in range(-3, case.repetitions):
+        for name, seconds in times.items():
+            elapsed = sum(timed(ways, getattr(ways, name)) for _ in range(4))
+            if repetition >= 0:  # the first three warm up
+                seconds.append(elapsed / (4 * LENGTH * case.num_sessions))
+    bare, plain, drafts = times.values()
+    return asdict(case) | {
+        "bare_s": statistics.median(bare),
+        "plain_s": statistics.median(plain),
+        "drafter_s": statistics.median(drafts),
+        "ratio": ratio(drafts, bare),
+        "plain_ratio": ratio(drafts, plain),
+    }
+
+
+def timed(ways: Ways, call: Callable[[], None]) -> float:
+    ways.between()
+    before = time.process_time()
+    call()
+    return time.process_time() - before
+
+
+def ratio(times: list[float], baseline: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(times, baseline, strict=True))
+
+
+def show(row: dict[str, Any]) -> None:
+    wanted = f"at most {row['wanted']:.1f}" if row["wanted"] else "-"
+    print(
+        f"{row['model']:>20} {row['num_sessions']:>8} {row['sampling']:>22} {row['bare_s'] * 1e6:>8.0f}"
+        f" {row['plain_s'] * 1e6:>8.0f} {row['drafter_s'] * 1e6:>10.0f} {row['ratio']:>12.3f} {wanted:>11}"
+        f" {row['plain_ratio']:>13.3f}",
+        flush=True,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.drafting", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a quarter of the repetitions")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    print(
+        f"{'model':>20} sessions {'sampling':>22}  bare us plain us drafter us drafter/bare      wanted drafter/plain"
+    )
+    rows = []
+    for case in cases(options.quick):
+        rows.append(measure(case))
+        show(rows[-1])
+    if options.json:
+        print(json.dumps({"length": LENGTH, "contexts": [FIRST, LAST], "rows": rows}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
