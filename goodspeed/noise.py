@@ -15,7 +15,7 @@ from torch import Tensor
 
 _GOLDEN = 0x9E3779B97F4A7C15
 
-_Ints = TypeVar("_Ints", Tensor, NDArray[np.int64])
+_Ints = TypeVar("_Ints", Tensor, NDArray[np.int32], NDArray[np.int64])
 
 
 class Role(IntEnum):
@@ -55,13 +55,27 @@ def exponential(keys: Tensor, vocab: int) -> Tensor:
     most of what sampling costs.
     """
     halves = keys.contiguous().unsqueeze(-1).view(torch.int32)  # [rows, 2]
-    ids = torch.arange(vocab, dtype=torch.int32, device=keys.device) * _signed(_GOLDEN, 32)  # [vocab]
-    x = (ids ^ halves[:, :1]).mul_(halves[:, 1:] | 1)  # [rows, vocab]
-    for multiplier in (0x7FEB352D, 0x846CA68B):  # of Wellons' lowbias32
-        x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF)).mul_(_signed(multiplier, 32))
+    ids = torch.arange(vocab, dtype=torch.int32, device=keys.device)
+    x = (
+        torch.from_numpy(_scramble(ids.numpy(), halves.numpy()))
+        if keys.device.type == "cpu"
+        else _scramble(ids, halves)
+    )
     # |x + 1/4| takes 2^32 evenly spaced values, precise near 0; scaled to stay below 1 when rounded.
     v = x.to(torch.float32).add_(0.25).abs_().mul_(-(1 - 2.0**-24) * 2.0**-31)
     return v.log1p_().neg_()
+
+
+def _scramble(ids: _Ints, halves: _Ints) -> _Ints:
+    """32-bit hashes [rows, vocab] of ids [vocab], keyed by halves [rows, 2]."""
+    x = (ids * _signed(_GOLDEN, 32)) ^ halves[:, :1]
+    x *= halves[:, 1:] | 1
+    for multiplier in (0x7FEB352D, 0x846CA68B):  # of Wellons' lowbias32
+        shifted = x >> 16
+        shifted &= 0xFFFF
+        x ^= shifted
+        x *= _signed(multiplier, 32)
+    return x
 
 
 def _mix(x: _Ints) -> _Ints:
