@@ -96,14 +96,17 @@ class Plan:
 def lay_out(starts: Sequence[int], counts: Sequence[int], tables: Sequence[Ints], page_size: int) -> Layout:
     """Positions and slots of every token of the batch; tables[i] holds the pages of chunk i, new ones included."""
     start, count = np.array(starts, np.int64), np.array(counts, np.int64)
-    table = np.empty((len(tables), max(len(pages) for pages in tables)), np.int64)
+    table = np.empty((len(tables), max(map(len, tables))), np.int64)
     for row, pages in zip(table, tables, strict=True):
         row[: len(pages)] = pages
         row[len(pages) :] = pages[-1]
-    chunk = np.repeat(np.arange(len(starts)), count)  # of each token
-    positions: Ints = (start - count.cumsum() + count)[chunk] + np.arange(len(chunk))
-    page, row = np.divmod(positions, page_size)
-    return Layout(start, count, table, positions, table[chunk, page] * page_size + row, page_size)
+    chunk = np.arange(len(start))  # of each token
+    positions: Ints = start
+    if max(counts) > 1:
+        chunk = np.repeat(chunk, count)
+        positions = (start - count.cumsum() + count)[chunk] + np.arange(len(chunk))
+    page, offset = np.divmod(positions, page_size)
+    return Layout(start, count, table, positions, table[chunk, page] * page_size + offset, page_size)
 
 
 def plan(layout: Layout, window: int | None, limits: Limits) -> Plan:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from goodspeed.engine.batch import Batch
-from goodspeed.engine.layout import Ints, Limits, lay_out
+from goodspeed.engine.layout import Limits, lay_out
 from goodspeed.engine.memory import KVPool
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import PoolExhausted
@@ -70,30 +70,31 @@ class Packed:
                 "free a session, or start with more memory"
             )
 
-    def _run(self, chunks: list[Chunk], starts: list[int], wanted: Ints) -> Tensor:
+    def _run(self, chunks: list[Chunk], starts: list[int], wanted: list[int]) -> Tensor:
         counts = [len(chunk.tokens) for chunk in chunks]
         layout = lay_out(starts, counts, [self.pool.table(chunk.key) for chunk in chunks], self.pool.page_size)
         tokens = np.fromiter(chain.from_iterable(chunk.tokens for chunk in chunks), np.int64, len(layout.positions))
-        ints = torch.from_numpy(np.concatenate((tokens, layout.positions, layout.slots, wanted)))
+        ints = torch.from_numpy(np.concatenate((tokens, layout.positions, layout.slots, np.array(wanted, np.int64))))
         ints, num = ints.to(self.memory.device, non_blocking=True), len(tokens)
+        every = wanted == list(range(num))  # as in a drafting step: nothing to pick
         out = self.model(
             input_ids=ints[None, :num],
             position_ids=ints[None, num : 2 * num],
             use_cache=False,
-            logits_to_keep=ints[3 * num :],
+            logits_to_keep=0 if every else ints[3 * num :],  # 0 keeps all
             goodspeed_batch=Batch(self.memory, layout, ints[2 * num : 3 * num], self._limits),
         )
         logits: Tensor = out.logits[0]
         return logits
 
 
-def _wanted(chunks: Sequence[Chunk], order: list[int]) -> Ints:
+def _wanted(chunks: Sequence[Chunk], order: list[int]) -> list[int]:
     """Packed position of every row of logits that is wanted, in the order of chunks."""
     ends, end = [0] * len(chunks), 0
     for i in order:
         ends[i] = end = end + len(chunks[i].tokens)
     wanted = zip(ends, (chunk.num_logits for chunk in chunks), strict=True)
-    return np.array([row for end, num in wanted for row in range(end - num, end)], np.int64)
+    return [row for end, num in wanted for row in range(end - num, end)]
 
 
 def _restore(pool: PagePool, key: Hashable, length: int) -> None:

@@ -110,11 +110,17 @@ def test_sessions_in_one_step_propose_what_each_would_alone(num_pages):
             bases[i] = verdict(rng, bases[i], proposed.tokens)
 
 
-def test_what_is_cached_is_not_fed_again(monkeypatch):
-    drafter = make_drafter()
+def record_passes(drafter, monkeypatch):
+    """The chunks of every forward pass from now on."""
     fed = []
     forward = drafter.runner.forward
     monkeypatch.setattr(drafter.runner, "forward", lambda chunks: fed.append(chunks) or forward(chunks))
+    return fed
+
+
+def test_what_is_cached_is_not_fed_again(monkeypatch):
+    drafter = make_drafter()
+    fed = record_passes(drafter, monkeypatch)
     request = make_request()
     [proposed] = run(drafter, wanted(request, request.prompt, 4))
     assert [len(chunk.tokens) for chunks in fed for chunk in chunks] == [5, 1, 1, 1]
@@ -145,6 +151,24 @@ def test_a_long_prompt_is_fed_in_chunks_beside_the_others(monkeypatch):
     while drafter.busy:
         done += drafter.step()
     assert done[0].tokens == fresh(wanted(long, long.prompt, 3))
+
+
+def test_prefill_and_drafting_share_forward_passes(monkeypatch):
+    monkeypatch.setattr("draft_node.drafter.PREFILL_CHUNK", 8)
+    drafter = make_drafter()
+    fed = record_passes(drafter, monkeypatch)
+    long, short = make_request(1, prompt=tuple(range(20))), make_request(2)
+    run(drafter, wanted(long, long.prompt, 2), wanted(short, short.prompt, 3))
+    assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[8, 5], [8, 1], [4, 1], [1]]
+    assert [[chunk.num_logits for chunk in chunks] for chunks in fed] == [[0, 1], [0, 1], [1, 1], [1]]
+
+
+def test_proposals_of_different_lengths_share_forward_passes(monkeypatch):
+    drafter = make_drafter()
+    fed = record_passes(drafter, monkeypatch)
+    requests = [make_request(number) for number in range(16)]
+    run(drafter, *(wanted(request, request.prompt, i + 1) for i, request in enumerate(requests)))
+    assert [len(chunks) for chunks in fed] == list(range(16, 0, -1))
 
 
 def test_a_new_wish_replaces_an_unfinished_one():
