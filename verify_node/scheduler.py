@@ -2,7 +2,7 @@
 
 Observes acceptance per session and goodput per client, and asks the policy for lengths. In continuous rounds not
 everybody takes part in every round, so the budget that is handed out is steered until what arrives per round comes to
-C. Knows nothing about messages, rounds' contents or time, but for the round trips that a probe waits for.
+C. Knows nothing about messages.
 """
 
 from collections import defaultdict
@@ -10,7 +10,9 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.latency import Refined
 from goodspeed.policies import ClientState, Policy
+from verify_node.planner import Round
 from verify_node.sessions import Client, Session
 
 INITIAL_ACCEPTANCE = 0.7
@@ -37,8 +39,12 @@ class Observation:
 class Scheduler:
     """Keeps the estimates and turns them into next draft lengths."""
 
-    def __init__(self, policy: Policy, budget: int, *, eta: float, beta: float, steer: bool) -> None:
+    def __init__(
+        self, policy: Policy, budget: int, *, eta: float, beta: float, steer: bool, cost: Refined | None = None
+    ) -> None:
+        """cost: the model of a round's time that the policy uses, to be refined from every finished round."""
         self.policy = policy
+        self.cost = cost
         self.budget = budget
         self.eta = eta
         self.beta = beta
@@ -69,6 +75,12 @@ class Scheduler:
             client = self.clients[name]
             client.goodput.observe(num_tokens, rounds=max(1, number - client.observed_round))
             client.observed_round = number
+
+    def observe_time(self, done: Round, duration_s: float) -> None:
+        """What a round of this shape took."""
+        if self.cost is not None:
+            context_tokens = sum(entry.start for entry in done.entries)
+            self.cost.observe(done.num_tokens, len(done.entries), context_tokens, duration_s)
 
     def observe_shares(self, drafting: Iterable[Session], present: Container[bytes]) -> None:
         """Smooths in how many rounds each drafting session takes part.
@@ -123,6 +135,10 @@ class Scheduler:
             weight=client.weight,
             max_length=0 if session.cannot_draft else min(session.max_length, self.budget),
             client_id=client.name,
+            draft_s_per_token=session.draft_s_per_token,
+            round_trip_s=session.away_s,
+            context_len=len(session.tokens),
+            share=max(session.share, 0.05) if session.assigned else 1.0,
         )
 
     def _is_due(self, session: Session, number: int, round_s: float) -> bool:

@@ -1,0 +1,187 @@
+"""Real nodes as processes of their own, for benchmarks: a verify node, and draft nodes that are told what to ask for.
+
+A draft worker (`python -m experiments.benchmarks.nodes OPTIONS`, the options of `goodspeed-draft`) reads one JSON list
+of requests a line, serves them one after the other, and answers with one JSON list of what came of them. So the parent
+starts everybody at once, and times nothing but serving.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from draft_node.actions import Deliver, Fail, Request
+from draft_node.cli import build_parser
+from draft_node.config import DraftConfig
+from goodspeed.config import from_namespace
+from goodspeed.messages import MAX_DRAFT, Sampling
+
+PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One generation that a draft node is to serve; it does not end before `max_tokens`."""
+
+    prompt: list[int]
+    max_tokens: int
+    temperature: float
+    seed: int
+    max_draft: int = MAX_DRAFT
+
+
+@dataclass(frozen=True)
+class Served:
+    """What came of it."""
+
+    tokens: list[int]
+    num_drafted: int
+    num_accepted: int
+    seconds: float
+
+
+class DraftWorker:
+    """A draft node's process, as its parent sees it."""
+
+    def __init__(self, name: str, endpoint: str, model: str, options: Sequence[str], core: int | None) -> None:
+        words = [f"--name={name}", f"--verify={endpoint}", f"--model={model}", *options]
+        self.name = name
+        self._process = start(["experiments.benchmarks.nodes", *words], core)
+        self._read()  # connected
+
+    def ask(self, wanted: Sequence[Wanted]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([asdict(one) for one in wanted]) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> list[Served]:
+        return [Served(**one) for one in self._read()]
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"draft node {self.name} ended; what it said is above")
+        return json.loads(line)
+
+    def stop(self) -> None:
+        end(self._process)
+
+
+@contextlib.contextmanager
+def cluster(
+    draft_models: Sequence[str], verify_options: Sequence[str], draft_options: Sequence[str] = (), *, pin: bool = False
+) -> Iterator[list[DraftWorker]]:
+    """A verify node and one draft node for each of the models, connected; gone at the end, whatever happens.
+
+    pin: the verify node has the last core to itself and the draft nodes share the others, as if they were elsewhere.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    cores = sorted(os.sched_getaffinity(0)) if pin and hasattr(os, "sched_getaffinity") else []
+    alone = cores[-1] if len(cores) > 1 else None
+    verify = start(["verify_node", "--model=tiny-target", f"--bind={endpoint}", *verify_options], alone)
+    workers: list[DraftWorker] = []
+    try:
+        for number, model in enumerate(draft_models):
+            core = cores[number % (len(cores) - 1)] if alone is not None else None
+            workers.append(DraftWorker(f"client-{number + 1}", endpoint, model, draft_options, core))
+        yield workers
+    finally:
+        for worker in workers:
+            worker.stop()
+        end(verify)
+
+
+def serve_all(workers: Sequence[DraftWorker], wanted: Sequence[Sequence[Wanted]]) -> tuple[float, list[list[Served]]]:
+    """Every worker serves its list, all at once: seconds until the last is done, and what they got."""
+    started = time.perf_counter()
+    for worker, own in zip(workers, wanted, strict=True):
+        worker.ask(own)
+    served = [worker.answer() for worker in workers]
+    return time.perf_counter() - started, served
+
+
+def start(module_and_options: Sequence[str], core: int | None) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module_and_options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    if core is not None:
+        os.sched_setaffinity(process.pid, {core})
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+# -- in the draft worker's process -------------------------------------------------------------------------------------
+
+
+def work() -> None:
+    parser: argparse.ArgumentParser = build_parser()
+    asyncio.run(_work(from_namespace(DraftConfig, parser.parse_args())))
+
+
+async def _work(config: DraftConfig) -> None:
+    from draft_node.assembly import assemble
+
+    daemon, _ = assemble(config)
+    serving = asyncio.create_task(daemon.serve())
+    connected = asyncio.create_task(daemon.connected.wait())
+    await asyncio.wait([serving, connected], timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+    print(json.dumps("connected"), flush=True)
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        served = [await _serve(daemon, Wanted(**one)) for one in json.loads(line)]
+        print(json.dumps([asdict(one) for one in served]), flush=True)
+    serving.cancel()
+
+
+async def _serve(daemon: Any, wanted: Wanted) -> Served:
+    request = Request(
+        session_id=secrets.token_bytes(16),
+        prompt=tuple(wanted.prompt),
+        sampling=Sampling(temperature=wanted.temperature, seed=wanted.seed),
+        max_tokens=wanted.max_tokens,
+        max_draft=wanted.max_draft,
+    )
+    tokens: list[int] = []
+    started = time.perf_counter()
+    statistics = None
+    async for item in daemon.generate(request):
+        statistics = daemon.session(request.session_id).statistics
+        if isinstance(item, Deliver):
+            tokens += item.tokens
+        elif isinstance(item, Fail):
+            raise RuntimeError(f"{item.code}: {item.what}")
+    assert statistics is not None
+    return Served(tokens, statistics.num_drafted, statistics.num_accepted, time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    work()

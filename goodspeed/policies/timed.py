@@ -1,0 +1,173 @@
+"""Draft lengths when time counts: what is drafted must earn more than the time that it takes from everybody.
+
+A round of T seconds serves n sessions; who drafts S tokens is away for own(S) = round trip + S x drafting time after
+every verdict, and so gets its expected tokens mu(S) once in T + own(S) seconds. This maximises
+
+    F(S) = sum of w_i U'(X_i) mu_i(S_i) / (T(S) + own_i(S_i)),    own(0) = 0,    T(S) from a cost model
+
+where T(S) is the modelled time of a round with the tokens that the sessions bring to it (each in its `share` of the
+rounds). Length 0 is a choice like any other: then plain decoding is faster.
+
+For a given T each client's term rises concavely in S up to its maximum, but for the first step (a round trip), which
+the upper hull bridges. So tokens are put in the order of what they add, and every number of them is tried in F itself,
+with the T that it makes. The order hardly depends on T; it is made again for the T that was found. Where nobody waits
+for drafts (own = 0) the order does not depend on T at all, and the result is exact (with equal shares; over a thousand
+sessions the numbers that are tried close in on the best one, and F has one maximum there). Otherwise it is near: the
+tests compare it with a search over all allocations.
+
+Knows nothing about rounds or messages: arrays in, lengths out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goodspeed.policies.base import Floats, Ints
+from goodspeed.policies.turns import Turns
+
+MAX_WIDTH = 1 << 10
+"""No draft is longer (`messages.MAX_DRAFT`)."""
+
+MAX_PASSES = 4
+NEAR = 0.02  # relative change of T that does not change the order of tokens
+MAX_TRIED = 1 << 12  # numbers of tokens times clients that are tried at once
+
+
+class Cost(Protocol):
+    """Modelled seconds of a verify round (`goodspeed.latency`)."""
+
+    def round_s(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
+        """num_tokens: all tokens fed, number or array; context_tokens: cached ones of all sessions together."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What takes the sessions' time; arrays [clients]."""
+
+    draft_s_per_token: Floats
+    round_trip_s: Floats
+    share: Floats  # of the rounds that a session takes part in while it drafts
+    context_len: Floats
+
+
+class TimedAllocation:
+    """Allocates one round after the other; the round's time found last is where the next search begins."""
+
+    def __init__(self, cost: Cost, turns: Turns) -> None:
+        self._cost = cost
+        self._turns = turns
+        self._round_s = 0.0
+
+    def allocate(self, worth: Floats, acceptance: Floats, caps: Ints, timing: Timing, budget: int) -> Ints:
+        """worth: w U'(X) of each client -> draft lengths, int64 [clients], together at most `budget`."""
+        if not caps.any() or not budget:
+            return np.zeros_like(caps)
+        search = _Search(worth, acceptance, caps, timing, budget, self._cost)
+        if not self._round_s:
+            self._round_s = float(search.round_s(0.0))
+        best = search.best_at(self._round_s)
+        for _ in range(MAX_PASSES - 1):
+            settled = abs(best.round_s - self._round_s) <= NEAR * best.round_s
+            self._round_s = best.round_s
+            if settled or not search.waits:
+                break
+            best = max(best, search.best_at(self._round_s), key=lambda found: found.rate)
+        return best.lengths if best.num == 0 else _largest(best.gains, best.num, self._turns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Best:
+    num: int  # drafted tokens
+    lengths: Ints  # [clients]
+    rate: float  # F
+    round_s: float  # T
+    gains: Floats  # [clients, width] by which the tokens were put in order
+
+
+class _Search:
+    """One allocation problem, and what of it does not depend on T."""
+
+    def __init__(
+        self, worth: Floats, acceptance: Floats, caps: Ints, timing: Timing, budget: int, cost: Cost
+    ) -> None:
+        self._cost = cost
+        self._share = timing.share
+        self._num_sessions = float(timing.share.sum())
+        self._context = float((timing.share * timing.context_len).sum())
+        self._budget = budget
+        width = self._width(worth, acceptance, caps, timing)
+        steps = np.arange(1, width + 1)
+        self._allowed: NDArray[np.bool_] = steps <= caps[:, None]  # [clients, width]
+        self._steps = steps
+        powers = np.multiply.accumulate(np.broadcast_to(acceptance[:, None], (caps.size, width)), axis=1)
+        self._value = np.empty((caps.size, width + 1))  # w U'(X) mu(S) for S = 0 ... width
+        self._value[:, 0] = 1.0
+        self._value[:, 1:] = 1.0 + powers.cumsum(axis=1)
+        self._value *= worth[:, None]
+        self._own = np.zeros_like(self._value)
+        self._own[:, 1:] = timing.round_trip_s[:, None] + timing.draft_s_per_token[:, None] * steps
+        self.waits = bool(self._own[:, -1].any())
+        self._clients = np.arange(caps.size)
+
+    def round_s(self, num_drafted: Any) -> Any:
+        """T with so many drafted tokens in the round."""
+        return self._cost.round_s(self._num_sessions + num_drafted, self._num_sessions, self._context)
+
+    def best_at(self, round_s: float) -> _Best:
+        """The best number of tokens when they are put in the order that holds for a round of `round_s`."""
+        gains = self._gains(round_s)
+        flat = gains.ravel()
+        order = np.flatnonzero(flat > 0.0)
+        order = order[np.argsort(-flat[order], kind="stable")][: self._budget]
+        owner = order // gains.shape[1]
+        low, high = 0, order.size
+        most = max(8, MAX_TRIED // len(gains))
+        while True:
+            nums = np.unique(np.linspace(low, high, min(most, high - low + 1)).round().astype(np.int64))
+            lengths = np.stack([np.bincount(owner[:num], minlength=len(gains)) for num in nums.tolist()])
+            rates, rounds = self._rates(lengths)
+            at = int(np.argmax(rates))
+            if high - low < most:
+                return _Best(int(nums[at]), lengths[at], float(rates[at]), float(rounds[at]), gains)
+            low, high = int(nums[max(at - 1, 0)]), int(nums[min(at + 1, nums.size - 1)])
+
+    def _gains(self, round_s: float) -> Floats:
+        """What each further token adds to F, on the upper hull, per share of the rounds it comes in; 0 if nothing."""
+        rates = self._value / (round_s + self._own)
+        gains = np.diff(rates, axis=1)
+        if self.waits:
+            mean = np.where(self._allowed, (rates[:, 1:] - rates[:, :1]) / self._steps, -np.inf)
+            first = mean.argmax(axis=1)[:, None]  # the hull's first step leads here
+            gains = np.where(self._steps <= first + 1, np.take_along_axis(mean, first, axis=1), gains)
+        gains = np.where(self._allowed & (gains > 0.0), gains, 0.0)
+        return gains / self._share[:, None]
+
+    def _rates(self, lengths: Ints) -> tuple[Floats, Floats]:
+        """F and T of allocations [num, clients], both [num]."""
+        rounds = np.asarray(self.round_s((lengths * self._share).sum(axis=1)))
+        cycle = rounds[:, None] + self._own[self._clients, lengths]
+        return (self._value[self._clients, lengths] / cycle).sum(axis=1), rounds
+
+    def _width(self, worth: Floats, acceptance: Floats, caps: Ints, timing: Timing) -> int:
+        """Longer drafts cannot pay: F is at least what it is without any, and that sets a least price of a token."""
+        longest = int(min(caps.max(), MAX_WIDTH))
+        idle_s, token_s = self.round_s(np.array([0.0, 1.0]))
+        slowest = idle_s + timing.round_trip_s.max() + timing.draft_s_per_token.max() * longest
+        least = (token_s - idle_s) * worth.sum() / slowest
+        if least <= 0.0:
+            return longest
+        useful = caps > 0
+        lengths = np.log(least / worth[useful]) / np.minimum(np.log(acceptance[useful]), -1e-9)
+        return int(np.clip(lengths.max(), 1, longest))
+
+
+def _largest(gains: Floats, num: int, turns: Turns) -> Ints:
+    """The `num` largest gains [clients, width] as lengths; equal ones take turns."""
+    least = np.partition(gains, gains.size - num, axis=None)[gains.size - num]
+    above: Ints = (gains > least).sum(axis=1)
+    return above + turns.share((gains == least).sum(axis=1), num - int(above.sum()))
