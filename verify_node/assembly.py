@@ -13,7 +13,7 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.events import EventLog
-from goodspeed.latency import Refined, saved
+from goodspeed.latency import CostModel, Refined, saved
 from goodspeed.messages import MAX_DRAFT, VERSION, Welcome
 from goodspeed.transport import VerifyChannel, bind_verify
 from verify_node import planner
@@ -66,11 +66,12 @@ def build(
     capacity = runner.pool.num_pages * runner.pool.page_size
     welcome = replace(welcome, context_len=min(welcome.context_len, capacity))
     steer = config.rounds == "continuous"
+    policy = create_policy(config, cost if config.cost == "auto" else None)
     core = VerifyCore(
         welcome=welcome,
         limits=Limits(config.num_drafted, config.round_tokens, config.linger_ms / 1000),
         planner=planner.create(config.rounds),
-        scheduler=Scheduler(create_policy(config), config.num_drafted, eta=config.eta, beta=config.beta, steer=steer),
+        scheduler=Scheduler(policy, config.num_drafted, eta=config.eta, beta=config.beta, steer=steer),
         pool=runner.pool,
         cost=cost,
         max_sessions=config.max_sessions,
@@ -79,9 +80,12 @@ def build(
     return VerifyDaemon(core, Target(runner.checkpoint, runner), channel, events)
 
 
-def create_policy(config: VerifyConfig) -> policies.Policy:
+def create_policy(config: VerifyConfig, cost: CostModel | None = None) -> policies.Policy:
     """The policy by name, with the options that it has."""
-    options: dict[str, dict[str, Any]] = {"gradient": {"fairness": config.fairness}, "random": {"seed": config.seed}}
+    options: dict[str, dict[str, Any]] = {
+        "gradient": {"fairness": config.fairness, "cost": cost},
+        "random": {"seed": config.seed},
+    }
     return policies.create(config.policy, **options.get(config.policy, {}))
 
 

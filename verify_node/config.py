@@ -14,7 +14,11 @@ class VerifyConfig(Settings):
     model: str = option(help="target model: an embedded name, a local folder, or a hub name", metavar="NAME")
     bind: str = option("tcp://127.0.0.1:5555", help="where draft nodes connect", metavar="tcp://HOST:PORT")
     policy: str = option("gradient", help="who may draft how much: gradient (GoodSpeed, Eq. 5), fixed, random")
-    cost: str = option("none", choices=("none",), help="what a round's time costs the policy; none is plain Eq. (5)")
+    cost: str = option(
+        "auto",
+        choices=("auto", "none"),
+        help="gradient: auto weighs what drafts are worth against the time they take, none is plain Eq. (5)",
+    )
     rounds: str = option("continuous", choices=("barrier", "continuous"), help="wait for everybody, or for nobody long")
     budget: int | Literal["auto"] = option(
         24,

@@ -68,10 +68,11 @@ class VerifyDaemon:
         """The way of a round: collect, plan, forward, verify, observe, allocate, reply."""
         while True:
             planned = await self._next_round()
+            started = time.monotonic()
             result = await self._forward_and_verify(planned)
             if result is None:
                 continue
-            verdicts = self._finish(result)
+            verdicts = self._finish(result, started)
             self._reply(verdicts)
             self._report(planned, result, verdicts)
 
@@ -111,12 +112,13 @@ class VerifyDaemon:
         except TimeoutError:
             pass
 
-    def _finish(self, result: RoundResult) -> list[Send]:
+    def _finish(self, result: RoundResult, started: float) -> list[Send]:
+        """The round's duration, hand-over between threads included, is what the cost of the next ones is told from."""
         self.wall.forward += result.forward_s
         self.wall.verify += result.verify_s
-        started = time.perf_counter()
-        verdicts = self.core.finish(result.outcomes, result.forward_s + result.verify_s, time.monotonic())
-        self.wall.schedule += time.perf_counter() - started
+        now, scheduling = time.monotonic(), time.perf_counter()
+        verdicts = self.core.finish(result.outcomes, now - started, now)
+        self.wall.schedule += time.perf_counter() - scheduling
         return verdicts
 
     def _reply(self, sends: Iterable[Send]) -> None:

@@ -22,7 +22,9 @@ class DemoConfig(Settings):
         "tiny-draft-s,tiny-draft-m", help="draft models, dealt out to the clients in turn", metavar="NAME,NAME"
     )
     policy: str = option("gradient", help="who may draft how much: gradient (GoodSpeed, Eq. 5), fixed, random")
-    cost: str = option("none", choices=("none",), help="what a round's time costs the policy; none is plain Eq. (5)")
+    cost: str = option(
+        "none", choices=("auto", "none"), help="what a round's time costs the policy; none is plain Eq. (5)"
+    )
     rounds: str = option("continuous", choices=("barrier", "continuous"), help="wait for everybody, or for nobody long")
     verification: str = option("match", choices=("match", "ratio"), help="how drafts are verified")
     proposal: str = option(

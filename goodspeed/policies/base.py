@@ -97,3 +97,10 @@ def within_budget(caps: Ints, budget: int) -> Ints:
     if caps.size and caps.min() < 0:
         raise ConfigError(f"max_length is {caps.min()} for a client; it must be 0 or more")
     return np.minimum(caps, budget)
+
+
+def check_values(name: str, values: Floats, right: NDArray[np.bool_], wanted: str) -> None:
+    """Raises ConfigError for the first value that is not right, naming it and its client."""
+    if not right.all():
+        client = int(np.argmin(right))
+        raise ConfigError(f"{name} is {values[client]} for client {client}; it must be {wanted}")

@@ -9,17 +9,31 @@ With `cost`, a model of what a round's time is, the budget is spent only as far 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from goodspeed.errors import ConfigError
 from goodspeed.policies import timed
-from goodspeed.policies.base import ClientState, Floats, Ints, check_budget, max_lengths, register, within_budget
+from goodspeed.policies.base import (
+    ClientState,
+    Floats,
+    Ints,
+    check_budget,
+    check_values,
+    max_lengths,
+    register,
+    within_budget,
+)
 from goodspeed.policies.price import largest_terms
 from goodspeed.policies.turns import Turns
 
 MAX_FAIRNESS = 1000.0
+
+_columns = attrgetter(
+    "acceptance_rate", "goodput", "weight", "draft_s_per_token", "round_trip_s", "share", "context_len"
+)
 
 
 @register("gradient")
@@ -36,18 +50,27 @@ class GradientPolicy:
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
         caps = max_lengths(clients, budget)
+        if self._timed is not None:
+            return self._allocate_timed(self._timed, clients, caps, budget)
         rows = [(client.acceptance_rate, client.goodput, client.weight) for client in clients]
         acceptance, goodput, weight = np.array(rows, dtype=np.float64).reshape(-1, 3).T
-        if self._timed is None:
-            lengths = allocate_arrays(acceptance, goodput, weight, caps, budget, self._fairness, self._turns)
-        else:
-            _check_states(acceptance, goodput, weight)
-            times = [(one.draft_s_per_token, one.round_trip_s, one.share, one.context_len) for one in clients]
-            timing = timed.Timing(*np.array(times, dtype=np.float64).reshape(-1, 4).T)
-            worth = weight * goodput**-self._fairness
-            caps = np.where((acceptance > 0.0) & (weight > 0.0), within_budget(caps, budget), 0)
-            lengths = self._timed.allocate(worth, acceptance, caps, timing, budget)
+        lengths = allocate_arrays(acceptance, goodput, weight, caps, budget, self._fairness, self._turns)
         result: list[int] = lengths.tolist()
+        return result
+
+    def _allocate_timed(
+        self, allocation: timed.TimedAllocation, clients: Sequence[ClientState], caps: Ints, budget: int
+    ) -> list[int]:
+        rows = chain.from_iterable(map(_columns, clients))
+        table = np.fromiter(rows, dtype=np.float64, count=7 * len(clients)).reshape(-1, 7).T
+        acceptance, goodput, weight, *times = table
+        _check_states(acceptance, goodput, weight)
+        timing = timed.Timing(*times)
+        timing.check()
+        useful = (acceptance > 0.0) & (weight > 0.0)
+        worth = weight * goodput**-self._fairness
+        caps = np.where(useful, within_budget(caps, budget), 0)
+        result: list[int] = allocation.allocate(worth, acceptance, caps, timing, budget).tolist()
         return result
 
 
@@ -83,12 +106,6 @@ def check_fairness(fairness: float) -> float:
 
 
 def _check_states(acceptance: Floats, goodput: Floats, weight: Floats) -> None:
-    _check("acceptance_rate", acceptance, (acceptance >= 0.0) & (acceptance <= 1.0), "within 0 and 1")
-    _check("goodput", goodput, (goodput > 0.0) & (goodput < np.inf), "positive and finite")
-    _check("weight", weight, (weight >= 0.0) & (weight < np.inf), "0 or more, and finite")
-
-
-def _check(name: str, values: Floats, right: NDArray[np.bool_], wanted: str) -> None:
-    if not right.all():
-        client = int(np.argmin(right))
-        raise ConfigError(f"{name} is {values[client]} for client {client}; it must be {wanted}")
+    check_values("acceptance_rate", acceptance, (acceptance >= 0.0) & (acceptance <= 1.0), "within 0 and 1")
+    check_values("goodput", goodput, (goodput > 0.0) & (goodput < np.inf), "positive and finite")
+    check_values("weight", weight, (weight >= 0.0) & (weight < np.inf), "0 or more, and finite")

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.policies.base import Floats, Ints
+from goodspeed.policies.base import Floats, Ints, check_values
 from goodspeed.policies.turns import Turns
 
 MAX_WIDTH = 1 << 10
@@ -34,7 +34,8 @@ MAX_WIDTH = 1 << 10
 
 MAX_PASSES = 4
 NEAR = 0.02  # relative change of T that does not change the order of tokens
-MAX_TRIED = 1 << 12  # numbers of tokens times clients that are tried at once
+MAX_TRIED = 1 << 12  # numbers of tokens times clients that are tried at once; else FEW numbers
+FEW = 8
 
 
 class Cost(Protocol):
@@ -53,6 +54,13 @@ class Timing:
     round_trip_s: Floats
     share: Floats  # of the rounds that a session takes part in while it drafts
     context_len: Floats
+
+    def check(self) -> None:
+        """Raises ConfigError for a value out of range, naming it."""
+        for name in ("draft_s_per_token", "round_trip_s", "context_len"):
+            values = getattr(self, name)
+            check_values(name, values, (values >= 0.0) & (values < np.inf), "0 or more, and finite")
+        check_values("share", self.share, (self.share > 0.0) & (self.share <= 1.0), "above 0 and at most 1")
 
 
 class TimedAllocation:
@@ -92,15 +100,18 @@ class _Best:
 class _Search:
     """One allocation problem, and what of it does not depend on T."""
 
-    def __init__(
-        self, worth: Floats, acceptance: Floats, caps: Ints, timing: Timing, budget: int, cost: Cost
-    ) -> None:
+    def __init__(self, worth: Floats, acceptance: Floats, caps: Ints, timing: Timing, budget: int, cost: Cost) -> None:
         self._cost = cost
         self._share = timing.share
         self._num_sessions = float(timing.share.sum())
         self._context = float((timing.share * timing.context_len).sum())
         self._budget = budget
-        width = self._width(worth, acceptance, caps, timing)
+        self._longest = int(min(caps.max(), MAX_WIDTH))
+        self._idle_s, token_s = self.round_s(np.array([0.0, 1.0]))  # token_s: with one token
+        slowest_s = self._idle_s + timing.round_trip_s.max() + timing.draft_s_per_token.max() * self._longest
+        # A token's price is dT/dtoken times F over a cycle; F is at least what it is without any draft.
+        self._least_gain = float((token_s - self._idle_s) * worth.sum() / self._idle_s / slowest_s)
+        width = self._width(worth, acceptance)
         steps = np.arange(1, width + 1)
         self._allowed: NDArray[np.bool_] = steps <= caps[:, None]  # [clients, width]
         self._steps = steps
@@ -122,19 +133,17 @@ class _Search:
         """The best number of tokens when they are put in the order that holds for a round of `round_s`."""
         gains = self._gains(round_s)
         flat = gains.ravel()
-        order = np.flatnonzero(flat > 0.0)
+        order = np.flatnonzero(flat > self._least_gain)
         order = order[np.argsort(-flat[order], kind="stable")][: self._budget]
         owner = order // gains.shape[1]
-        low, high = 0, order.size
-        most = max(8, MAX_TRIED // len(gains))
+        low, high = 0, owner.size
         while True:
-            nums = np.unique(np.linspace(low, high, min(most, high - low + 1)).round().astype(np.int64))
-            lengths = np.stack([np.bincount(owner[:num], minlength=len(gains)) for num in nums.tolist()])
+            nums, lengths = _prefixes(owner, low, high, len(gains))
             rates, rounds = self._rates(lengths)
             at = int(np.argmax(rates))
-            if high - low < most:
+            if high - low < len(nums):
                 return _Best(int(nums[at]), lengths[at], float(rates[at]), float(rounds[at]), gains)
-            low, high = int(nums[max(at - 1, 0)]), int(nums[min(at + 1, nums.size - 1)])
+            low, high = int(nums[max(at - 1, 0)]), int(nums[min(at + 1, len(nums) - 1)])
 
     def _gains(self, round_s: float) -> Floats:
         """What each further token adds to F, on the upper hull, per share of the rounds it comes in; 0 if nothing."""
@@ -153,17 +162,27 @@ class _Search:
         cycle = rounds[:, None] + self._own[self._clients, lengths]
         return (self._value[self._clients, lengths] / cycle).sum(axis=1), rounds
 
-    def _width(self, worth: Floats, acceptance: Floats, caps: Ints, timing: Timing) -> int:
-        """Longer drafts cannot pay: F is at least what it is without any, and that sets a least price of a token."""
-        longest = int(min(caps.max(), MAX_WIDTH))
-        idle_s, token_s = self.round_s(np.array([0.0, 1.0]))
-        slowest = idle_s + timing.round_trip_s.max() + timing.draft_s_per_token.max() * longest
-        least = (token_s - idle_s) * worth.sum() / slowest
-        if least <= 0.0:
-            return longest
-        useful = caps > 0
-        lengths = np.log(least / worth[useful]) / np.minimum(np.log(acceptance[useful]), -1e-9)
-        return int(np.clip(lengths.max(), 1, longest))
+    def _width(self, worth: Floats, acceptance: Floats) -> int:
+        """Tokens of a draft beyond which none can gain the least that pays."""
+        if self._least_gain <= 0.0:
+            return self._longest
+        useful = (worth > 0.0) & (acceptance > 0.0)
+        steps = np.log(self._least_gain * self._idle_s / worth[useful]) / np.minimum(np.log(acceptance[useful]), -1e-9)
+        return int(np.clip(steps.max(), 1, self._longest))
+
+
+def _prefixes(owner: Ints, low: int, high: int, num_clients: int) -> tuple[Ints, Ints]:
+    """Numbers of tokens from low to high, all or a few of them, and each as lengths [numbers, num_clients].
+
+    owner [tokens]: whose each token is, the best first.
+    """
+    if (high - low + 1) * num_clients <= MAX_TRIED:
+        taken = np.zeros((high - low + 1, num_clients), dtype=np.int64)
+        taken[0] = np.bincount(owner[:low], minlength=num_clients)
+        taken[np.arange(1, len(taken)), owner[low:high]] = 1
+        return np.arange(low, high + 1), taken.cumsum(axis=0)
+    nums = np.linspace(low, high, FEW).astype(np.int64)
+    return nums, np.stack([np.bincount(owner[:num], minlength=num_clients) for num in nums.tolist()])
 
 
 def _largest(gains: Floats, num: int, turns: Turns) -> Ints:
