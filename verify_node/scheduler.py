@@ -136,9 +136,8 @@ class Scheduler:
             max_length=0 if session.cannot_draft else min(session.max_length, self.budget),
             client_id=client.name,
             draft_s_per_token=session.draft_s_per_token,
-            round_trip_s=session.away_s,
+            round_trip_s=session.round_trip_s,
             context_len=len(session.tokens),
-            share=max(session.share, 0.05) if session.assigned else 1.0,
         )
 
     def _is_due(self, session: Session, number: int, round_s: float) -> bool:

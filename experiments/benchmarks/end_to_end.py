@@ -15,10 +15,12 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+import transformers
 
 from experiments.benchmarks.nodes import DraftWorker, Wanted, cluster, serve_all
 from goodspeed.engine import checkpoints
@@ -28,6 +30,7 @@ from goodspeed.tiny import prompts
 
 TARGET, DRAFTS = "tiny-target", ("tiny-draft-s", "tiny-draft-m")
 NUM_CLIENTS = 8
+WANTED = {"ratio_1": 1.2, "ratio_8": 0.98, "ratio_8_sequential": 2.5}
 WAYS = ("plain", "assisted", "plain_8", "goodspeed_1", "goodspeed_8", "goodspeed_8_no_speculation")
 
 
@@ -72,12 +75,13 @@ def _for_generate(name: str) -> Any:
 class Served:
     """The same texts through GoodSpeed's processes."""
 
-    def __init__(self, workers: list[DraftWorker], num_tokens: int, texts: Sequence[list[int]], rounds: int) -> None:
+    def __init__(self, workers: list[DraftWorker], num_tokens: int, texts: Sequence[list[int]], turns: int) -> None:
         self.workers = workers
         self.num_tokens = num_tokens
         self.texts = texts
-        self.rounds = rounds
-        self.drafted: dict[str, tuple[int, int]] = {}  # way: drafted, accepted
+        self.turns = turns
+        self.num_drafted: Counter[str] = Counter()  # by way
+        self.num_accepted: Counter[str] = Counter()
 
     def goodspeed_1(self, temperature: float) -> list[list[int]]:
         own = [self._wanted(number, temperature) for number in range(len(self.texts))]
@@ -91,7 +95,7 @@ class Served:
 
     def _everybody(self, temperature: float, max_draft: int) -> list[list[Wanted]]:
         return [
-            [self._wanted(client + turn, temperature, max_draft) for turn in range(self.rounds)]
+            [self._wanted(client + turn, temperature, max_draft) for turn in range(self.turns)]
             for client in range(len(self.workers))
         ]
 
@@ -102,79 +106,109 @@ class Served:
     def _serve(self, way: str, workers: list[DraftWorker], wanted: list[list[Wanted]]) -> list[list[int]]:
         _, served = serve_all(workers, wanted)
         everything = [one for own in served for one in own]
-        before = self.drafted.get(way, (0, 0))
-        drafted, accepted = sum(one.num_drafted for one in everything), sum(one.num_accepted for one in everything)
-        self.drafted[way] = before[0] + drafted, before[1] + accepted
+        self.num_drafted[way] += sum(one.num_drafted for one in everything)
+        self.num_accepted[way] += sum(one.num_accepted for one in everything)
         return [one.tokens for one in everything]
 
 
-def measure(
-    ways: dict[str, Callable[[float], list[list[int]]]], temperature: float, repetitions: int
-) -> dict[str, list[float]]:
-    """Tokens per second of every way in every repetition; the first, which warms up, is left out."""
-    rates: dict[str, list[float]] = {way: [] for way in ways}
-    for repetition in range(repetitions + 1):
-        for way, serve in ways.items():
-            started = time.perf_counter()
-            num_tokens = sum(map(len, serve(temperature)))
-            rate = num_tokens / (time.perf_counter() - started)
-            if repetition:
-                rates[way].append(rate)
-        print(f"T={temperature:g} repetition {repetition} of {repetitions}", file=sys.stderr)
-    return rates
+class Comparison:
+    """All ways in turn, at one temperature."""
+
+    def __init__(self, alone: Alone, served: Served, temperature: float) -> None:
+        self.served = served
+        self.temperature = temperature
+        self.ways = {way: getattr(alone if hasattr(alone, way) else served, way) for way in WAYS}
+        self.rates: dict[str, list[float]] = {way: [] for way in WAYS}  # tokens per second in each repetition
+        self.num_different = 0
+
+    def run(self, repetitions: int) -> dict[str, Any]:
+        """The first repetition, which warms up, is left out."""
+        for repetition in range(repetitions + 1):
+            texts = {}
+            for way, serve in self.ways.items():
+                started = time.perf_counter()
+                texts[way] = serve(self.temperature)
+                seconds = time.perf_counter() - started
+                if repetition:
+                    self.rates[way].append(sum(map(len, texts[way])) / seconds)
+            self.num_different += self._differ(texts)
+            print(f"T={self.temperature:g}: repetition {repetition} of {repetitions}", file=sys.stderr)
+        return self._result()
+
+    def _differ(self, texts: dict[str, list[list[int]]]) -> int:
+        """Texts of GoodSpeed that are not the one that the same prompt and seed gave first; near-ties can be."""
+        turns = self.served.turns
+        first = texts["plain"] if self.temperature == 0 else texts["goodspeed_1"]
+        num_different = sum(one != other for one, other in zip(texts["goodspeed_1"], first, strict=True))
+        for way in ("goodspeed_8", "goodspeed_8_no_speculation"):
+            for index, tokens in enumerate(texts[way]):
+                client, turn = divmod(index, turns)
+                num_different += tokens != first[(client + turn) % len(first)]
+        return num_different
+
+    def _result(self) -> dict[str, Any]:
+        median = {way: statistics.median(rates) for way, rates in self.rates.items()}
+        ratios = {
+            "ratio_1": median["goodspeed_1"] / max(median["plain"], median["assisted"]),
+            "ratio_8": median["goodspeed_8"] / max(median["plain_8"], median["goodspeed_8_no_speculation"]),
+            "ratio_8_sequential": median["goodspeed_8"] / median["assisted"],
+        }
+        drafted = {way: num for way, num in self.served.num_drafted.items() if num}
+        acceptance = {way: self.served.num_accepted[way] / num for way, num in drafted.items()}
+        details = {"acceptance": acceptance, "num_different": self.num_different, "repetitions": self.rates}
+        return {"temperature": self.temperature} | median | ratios | details
 
 
-def compare(rates: dict[str, list[float]]) -> dict[str, float]:
-    """Medians, and the ratios that are wanted."""
-    median = {way: statistics.median(values) for way, values in rates.items()}
-    return median | {
-        "ratio_1": median["goodspeed_1"] / max(median["plain"], median["assisted"]),
-        "ratio_8": median["goodspeed_8"] / max(median["plain_8"], median["goodspeed_8_no_speculation"]),
-        "ratio_8_sequential": median["goodspeed_8"] / median["assisted"],
-    }
+def show(result: dict[str, Any]) -> None:
+    print(f"temperature {result['temperature']:g}: tokens/s (median; lowest to highest)")
+    for way in WAYS:
+        rates = result["repetitions"][way]
+        print(f"  {way:<28} {result[way]:>7.1f}   ({min(rates):.1f} to {max(rates):.1f})")
+    for name, wanted in WANTED.items():
+        print(f"  {name:<28} {result[name]:>7.2f}   (wanted: at least {wanted})")
+    accepted = ", ".join(f"{way} {share:.2f}" for way, share in result["acceptance"].items())
+    print(f"  share of drafted tokens accepted: {accepted}; texts that differ: {result['num_different']}")
 
 
-def run(options: argparse.Namespace, temperatures: Sequence[float]) -> list[dict[str, Any]]:
+def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     tokenizer = checkpoints.load_tokenizer(TARGET)
     texts = [encode_prompt(tokenizer, prompt.prompt) for prompt in prompts.demo()]
     alone = Alone(options.tokens, texts)
     models = [DRAFTS[number % len(DRAFTS)] for number in range(NUM_CLIENTS)]
     results = []
-    with cluster(models, options.verify_options, options.draft_options, pin=options.pin) as workers:
-        for temperature in temperatures:
+    with cluster(models, options.verify, options.draft, pin=options.pin) as workers:
+        for temperature in options.temperature:
             served = Served(workers, options.tokens, texts, options.turns)
-            ways = {way: getattr(alone if hasattr(alone, way) else served, way) for way in WAYS}
-            if options.ways:
-                ways = {way: ways[way] for way in options.ways}
-            rates = measure(ways, temperature, options.repetitions)
-            result: dict[str, Any] = {"temperature": temperature}
-            result |= compare(rates) if len(ways) == len(WAYS) else {k: statistics.median(v) for k, v in rates.items()}
-            result["repetitions"] = rates
-            result["acceptance"] = {way: a / d for way, (d, a) in served.drafted.items() if d}
-            result["drafted"] = {way: d for way, (d, a) in served.drafted.items()}
-            results.append(result)
-            print(json.dumps(result), file=sys.stderr)
+            results.append(Comparison(alone, served, temperature).run(options.repetitions))
+            show(results[-1])
     return results
 
 
-def main() -> int:
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.end_to_end", description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=4)
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--temperature", type=float)
-    parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--ways", nargs="*")
-    parser.add_argument("--verify-options", nargs="*", default=[])
-    parser.add_argument("--draft-options", nargs="*", default=[])
+    parser.add_argument("--quick", action="store_true", help="two repetitions of shorter texts at one temperature")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line; T = 1 at its top")
+    parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
+    parser.add_argument("--turns", type=int, default=4, help="texts of each of the eight clients (default 4)")
+    parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
+    parser.add_argument("--temperature", type=float, nargs="+", default=[1.0, 0.0], help="default: 1 0")
+    parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="a core for the verify node")
+    parser.add_argument("--verify", nargs="*", default=[], help="options of goodspeed-verify, as --verify=--cost=none")
+    parser.add_argument("--draft", nargs="*", default=[], help="options of goodspeed-draft")
     options = parser.parse_args()
+    if options.quick:
+        options.tokens, options.turns, options.repetitions = 32, 2, 2
+        options.temperature = options.temperature[:1]
+    return options
+
+
+def main() -> int:
+    options = parse()
     torch.set_num_threads(1)
-    temperatures = (1.0, 0.0) if options.temperature is None else (options.temperature,)
-    results = run(options, temperatures)
+    transformers.logging.set_verbosity_error()  # it warns about its own defaults
+    results = run(options)
     if options.json:
-        print(json.dumps({"benchmark": "end_to_end", "cases": results}))
+        print(json.dumps({"benchmark": "end_to_end", **results[0], "cases": results}))
     return 0
 
 

@@ -36,7 +36,6 @@ class ClientState:
     draft_s_per_token: float = 0.0
     round_trip_s: float = 0.0
     context_len: int = 0
-    share: float = 1.0  # of the rounds, that it takes part in while it drafts
     slo: float | None = None
 
 

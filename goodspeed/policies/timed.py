@@ -1,19 +1,21 @@
 """Draft lengths when time counts: what is drafted must earn more than the time that it takes from everybody.
 
-A round of T seconds serves n sessions; who drafts S tokens is away for own(S) = round trip + S x drafting time after
-every verdict, and so gets its expected tokens mu(S) once in T + own(S) seconds. This maximises
+Verify rounds of T seconds follow each other. A session that drafts nothing takes part in all of them. One that drafts S
+tokens is away after every verdict, for away(S) = its round trip + S x its drafting time, and then until the round
+that is going on has ended (if there are others: half a round on average, and never less than one round in all). So it
+gets its expected tokens mu(S) once in T + away(S) seconds. This maximises
 
-    F(S) = sum of w_i U'(X_i) mu_i(S_i) / (T(S) + own_i(S_i)),    own(0) = 0,    T(S) from a cost model
+    F(S) = sum of w_i U'(X_i) mu_i(S_i) / (T(S) + away_i(S_i)),    T(S) from a cost model
 
-where T(S) is the modelled time of a round with the tokens that the sessions bring to it (each in its `share` of the
-rounds). Length 0 is a choice like any other: then plain decoding is faster.
+where T(S) is the modelled time of a round with what the sessions bring to it, each in its share of the rounds:
+T / (T + away), or more when the verify node has to wait for drafts. Length 0 is a choice like any other.
 
-For a given T each client's term rises concavely in S up to its maximum, but for the first step (a round trip), which
-the upper hull bridges. So tokens are put in the order of what they add, and every number of them is tried in F itself,
-with the T that it makes. The order hardly depends on T; it is made again for the T that was found. Where nobody waits
-for drafts (own = 0) the order does not depend on T at all, and the result is exact (with equal shares; over a thousand
-sessions the numbers that are tried close in on the best one, and F has one maximum there). Otherwise it is near: the
-tests compare it with a search over all allocations.
+For a given T each client's term rises concavely in S up to its maximum, but for the first step (being away at all),
+which the upper hull bridges. So tokens are put in the order of what they add, and every number of them is tried in F
+itself, with the T that it makes; then once more in the order that holds for that T. Where drafts are there at once
+(away = 0) the order does not depend on T, and the result is exact (among a thousand sessions the numbers that are tried
+close in on the best one; F has one maximum there). Otherwise it is near: the tests compare it with a search over all
+allocations.
 
 Knows nothing about rounds or messages: arrays in, lengths out.
 """
@@ -24,7 +26,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from goodspeed.policies.base import Floats, Ints, check_values
 from goodspeed.policies.turns import Turns
@@ -32,10 +33,12 @@ from goodspeed.policies.turns import Turns
 MAX_WIDTH = 1 << 10
 """No draft is longer (`messages.MAX_DRAFT`)."""
 
+SMALL = 1e-12  # keeps logarithms of 0 and divisions by 0 away
 MAX_PASSES = 4
 NEAR = 0.02  # relative change of T that does not change the order of tokens
-MAX_TRIED = 1 << 12  # numbers of tokens times clients that are tried at once; else FEW numbers
-FEW = 8
+MAX_TRIED = 1 << 12  # numbers of tokens times clients that are all tried
+GOLDEN = 0.618
+CLOSE = 0.03  # of the number of tokens: so near the best one, F differs by nothing that matters
 
 
 class Cost(Protocol):
@@ -52,7 +55,6 @@ class Timing:
 
     draft_s_per_token: Floats
     round_trip_s: Floats
-    share: Floats  # of the rounds that a session takes part in while it drafts
     context_len: Floats
 
     def check(self) -> None:
@@ -60,7 +62,6 @@ class Timing:
         for name in ("draft_s_per_token", "round_trip_s", "context_len"):
             values = getattr(self, name)
             check_values(name, values, (values >= 0.0) & (values < np.inf), "0 or more, and finite")
-        check_values("share", self.share, (self.share > 0.0) & (self.share <= 1.0), "above 0 and at most 1")
 
 
 class TimedAllocation:
@@ -76,117 +77,150 @@ class TimedAllocation:
         if not caps.any() or not budget:
             return np.zeros_like(caps)
         search = _Search(worth, acceptance, caps, timing, budget, self._cost)
-        if not self._round_s:
-            self._round_s = float(search.round_s(0.0))
-        best = search.best_at(self._round_s)
+        best = search.best_at(self._round_s or search.idle_s)
         for _ in range(MAX_PASSES - 1):
             settled = abs(best.round_s - self._round_s) <= NEAR * best.round_s
             self._round_s = best.round_s
             if settled or not search.waits:
                 break
             best = max(best, search.best_at(self._round_s), key=lambda found: found.rate)
-        return best.lengths if best.num == 0 else _largest(best.gains, best.num, self._turns)
+        return search.lengths(best, self._turns)
 
 
 @dataclass(frozen=True, slots=True)
 class _Best:
     num: int  # drafted tokens
-    lengths: Ints  # [clients]
     rate: float  # F
     round_s: float  # T
-    gains: Floats  # [clients, width] by which the tokens were put in order
+    gains: Floats  # [cells] by which the tokens were put in order
 
 
 class _Search:
-    """One allocation problem, and what of it does not depend on T."""
+    """One allocation problem, and what of it does not depend on T.
+
+    A *cell* is a length that a client might get; those of one client lie side by side, from 0 to the longest that can
+    pay.
+    """
 
     def __init__(self, worth: Floats, acceptance: Floats, caps: Ints, timing: Timing, budget: int, cost: Cost) -> None:
-        self._cost = cost
-        self._share = timing.share
-        self._num_sessions = float(timing.share.sum())
-        self._context = float((timing.share * timing.context_len).sum())
-        self._budget = budget
-        self._longest = int(min(caps.max(), MAX_WIDTH))
-        self._idle_s, token_s = self.round_s(np.array([0.0, 1.0]))  # token_s: with one token
-        slowest_s = self._idle_s + timing.round_trip_s.max() + timing.draft_s_per_token.max() * self._longest
-        # A token's price is dT/dtoken times F over a cycle; F is at least what it is without any draft.
-        self._least_gain = float((token_s - self._idle_s) * worth.sum() / self._idle_s / slowest_s)
-        width = self._width(worth, acceptance)
-        steps = np.arange(1, width + 1)
-        self._allowed: NDArray[np.bool_] = steps <= caps[:, None]  # [clients, width]
-        self._steps = steps
-        powers = np.multiply.accumulate(np.broadcast_to(acceptance[:, None], (caps.size, width)), axis=1)
-        self._value = np.empty((caps.size, width + 1))  # w U'(X) mu(S) for S = 0 ... width
-        self._value[:, 0] = 1.0
-        self._value[:, 1:] = 1.0 + powers.cumsum(axis=1)
-        self._value *= worth[:, None]
-        self._own = np.zeros_like(self._value)
-        self._own[:, 1:] = timing.round_trip_s[:, None] + timing.draft_s_per_token[:, None] * steps
-        self.waits = bool(self._own[:, -1].any())
-        self._clients = np.arange(caps.size)
-
-    def round_s(self, num_drafted: Any) -> Any:
-        """T with so many drafted tokens in the round."""
-        return self._cost.round_s(self._num_sessions + num_drafted, self._num_sessions, self._context)
+        self._cost, self._budget = cost, budget
+        self._context_len = timing.context_len
+        self.num_clients = caps.size
+        context = float(timing.context_len.sum())
+        nums = np.arange(self.num_clients, self.num_clients + budget + 1)
+        self._rounds = np.broadcast_to(cost.round_s(nums, self.num_clients, context), nums.shape)  # T by drafted tokens
+        self.idle_s = float(self._rounds[0])
+        self.waits = bool(timing.draft_s_per_token.any() or timing.round_trip_s.any())
+        longest = np.minimum(caps, self._useful_lengths(worth, acceptance, timing, int(caps.max())))
+        self._first = (longest + 1).cumsum() - longest - 1  # [clients] cell of length 0
+        self._owner = np.repeat(np.arange(self.num_clients), longest + 1)  # [cells]
+        self._length = np.arange(len(self._owner)) - self._first[self._owner]
+        alpha = np.minimum(acceptance, 1.0 - SMALL)
+        tokens = np.expm1((self._length + 1.0) * np.log(np.maximum(alpha, SMALL))[self._owner])
+        self._value = (-worth / (1.0 - alpha))[self._owner] * tokens  # w U'(X) mu(S)
+        drafting = timing.round_trip_s[self._owner] + timing.draft_s_per_token[self._owner] * self._length
+        self._drafting: Floats = np.where(self._length > 0, drafting, 0.0)
+        self._absent: Floats = (self._drafting > 0.0) * (1.0 - 1.0 / self.num_clients)
 
     def best_at(self, round_s: float) -> _Best:
         """The best number of tokens when they are put in the order that holds for a round of `round_s`."""
         gains = self._gains(round_s)
-        flat = gains.ravel()
-        order = np.flatnonzero(flat > self._least_gain)
-        order = order[np.argsort(-flat[order], kind="stable")][: self._budget]
-        owner = order // gains.shape[1]
+        order = np.flatnonzero(gains > (self._least_worth / self.idle_s if self.waits else self._least_worth))
+        order = order[np.argsort(-gains[order], kind="stable")][: self._budget]
+        if self.waits:
+            return self._best_prefix(self._owner[order], gains, round_s)
+        worth = self._value[self._first].sum() + np.concatenate(([0.0], gains[order].cumsum()))
+        rates = worth / self._rounds[: len(worth)]
+        num = int(np.argmax(rates))
+        return _Best(num, float(rates[num]), float(self._rounds[num]), gains)
+
+    def lengths(self, best: _Best, turns: Turns) -> Ints:
+        """The lengths that the best tokens make; equal ones take turns."""
+        if not best.num:
+            return np.zeros(self.num_clients, dtype=np.int64)
+        least = np.partition(best.gains, best.gains.size - best.num)[best.gains.size - best.num]
+        above = np.bincount(self._owner[best.gains > least], minlength=self.num_clients)
+        tied = np.bincount(self._owner[best.gains == least], minlength=self.num_clients)
+        return above + turns.share(tied, best.num - int(above.sum()))
+
+    def _best_prefix(self, owner: Ints, gains: Floats, round_s: float) -> _Best:
+        """Tries every number of tokens; owner [tokens]: whose each is, the best first.
+
+        Where that is too many, golden sections close in on the best one first.
+        """
         low, high = 0, owner.size
-        while True:
-            nums, lengths = _prefixes(owner, low, high, len(gains))
-            rates, rounds = self._rates(lengths)
-            at = int(np.argmax(rates))
-            if high - low < len(nums):
-                return _Best(int(nums[at]), lengths[at], float(rates[at]), float(rounds[at]), gains)
-            low, high = int(nums[max(at - 1, 0)]), int(nums[min(at + 1, len(nums) - 1)])
+        left, right = high - int(GOLDEN * high), int(GOLDEN * high)
+        tried: dict[int, float] = {}
+        while (high - low + 1) * self.num_clients > MAX_TRIED and high - low > CLOSE * high:
+            for num in (left, right):
+                if num not in tried:
+                    tried[num] = float(self._rates(self._prefixes(owner, num, num), round_s)[0][0])
+            if tried[left] >= tried[right]:
+                high, right = right, left
+                left = high - round(GOLDEN * (high - low))
+            else:
+                low, left = left, right
+                right = low + round(GOLDEN * (high - low))
+        lengths = self._prefixes(owner, low, high) if not tried else self._prefixes(owner, left, left)
+        rates, rounds = self._rates(lengths, round_s)
+        at = int(np.argmax(rates))
+        return _Best(int(lengths[at].sum()), float(rates[at]), float(rounds[at]), gains)
+
+    def _prefixes(self, owner: Ints, low: int, high: int) -> Ints:
+        """The first `low` to `high` tokens as lengths [high - low + 1, clients]."""
+        taken = np.zeros((high - low + 1, self.num_clients), dtype=np.int64)
+        taken[0] = np.bincount(owner[:low], minlength=self.num_clients)
+        if high > low:
+            taken[np.arange(1, len(taken)), owner[low:high]] = 1
+        return taken.cumsum(axis=0)
 
     def _gains(self, round_s: float) -> Floats:
-        """What each further token adds to F, on the upper hull, per share of the rounds it comes in; 0 if nothing."""
-        rates = self._value / (round_s + self._own)
-        gains = np.diff(rates, axis=1)
-        if self.waits:
-            mean = np.where(self._allowed, (rates[:, 1:] - rates[:, :1]) / self._steps, -np.inf)
-            first = mean.argmax(axis=1)[:, None]  # the hull's first step leads here
-            gains = np.where(self._steps <= first + 1, np.take_along_axis(mean, first, axis=1), gains)
-        gains = np.where(self._allowed & (gains > 0.0), gains, 0.0)
-        return gains / self._share[:, None]
+        """What each further token adds to F, on the upper hull, per share of the rounds it comes in [cells].
 
-    def _rates(self, lengths: Ints) -> tuple[Floats, Floats]:
-        """F and T of allocations [num, clients], both [num]."""
-        rounds = np.asarray(self.round_s((lengths * self._share).sum(axis=1)))
-        cycle = rounds[:, None] + self._own[self._clients, lengths]
-        return (self._value[self._clients, lengths] / cycle).sum(axis=1), rounds
+        Without waiting: what it adds to the sum of worth. 0 if nothing.
+        """
+        if not self.waits:
+            return np.where(self._length > 0, np.diff(self._value, prepend=0.0), 0.0)
+        cycle = self._cycle(self._drafting, self._absent, round_s)
+        rates = self._value / cycle
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = (rates - rates[self._first][self._owner]) / self._length
+        mean[self._first] = -np.inf
+        steepest = np.maximum.reduceat(mean, self._first)[self._owner]
+        peaks = np.flatnonzero(mean == steepest)[::-1]
+        bridge = np.zeros(self.num_clients, dtype=np.int64)  # where the hull's first step leads
+        bridge[self._owner[peaks]] = self._length[peaks]
+        gains = np.where(self._length <= bridge[self._owner], steepest, np.diff(rates, prepend=0.0))
+        return np.where((self._length > 0) & (gains > 0.0), gains, 0.0) * (cycle / round_s)
 
-    def _width(self, worth: Floats, acceptance: Floats) -> int:
-        """Tokens of a draft beyond which none can gain the least that pays."""
-        if self._least_gain <= 0.0:
-            return self._longest
-        useful = (worth > 0.0) & (acceptance > 0.0)
-        steps = np.log(self._least_gain * self._idle_s / worth[useful]) / np.minimum(np.log(acceptance[useful]), -1e-9)
-        return int(np.clip(steps.max(), 1, self._longest))
+    def _rates(self, lengths: Ints, round_s: float) -> tuple[Floats, Floats]:
+        """F and T of allocations [num, clients], both [num]; shares are those of rounds of `round_s`."""
+        cells = self._first + lengths
+        drafting, absent = self._drafting.take(cells), self._absent.take(cells)
+        often = 1.0 / self._cycle(drafting, absent, round_s)
+        between = np.maximum(round_s, 1.0 / often.sum(axis=1, keepdims=True))  # rounds, or the waits for them
+        share = np.minimum(between * often, 1.0)
+        num = share.sum(axis=1)
+        rounds = self._cost.round_s(num + (share * lengths).sum(axis=1), num, share @ self._context_len)
+        rounds = np.broadcast_to(rounds, num.shape)
+        cycles = self._cycle(drafting, absent, rounds[:, None])
+        return (self._value.take(cells) / cycles).sum(axis=1), rounds
 
+    def _cycle(self, drafting: Any, absent: Any, round_s: Any) -> Floats:
+        """Seconds from one verdict to the next; absent is above 0 where a draft is not there at once."""
+        cycle: Floats = round_s + drafting + np.maximum(round_s - drafting, 0.5 * round_s) * absent
+        return cycle
 
-def _prefixes(owner: Ints, low: int, high: int, num_clients: int) -> tuple[Ints, Ints]:
-    """Numbers of tokens from low to high, all or a few of them, and each as lengths [numbers, num_clients].
+    def _useful_lengths(self, worth: Floats, acceptance: Floats, timing: Timing, longest: int) -> Ints:
+        """Of each client; longer drafts cannot pay.
 
-    owner [tokens]: whose each token is, the best first.
-    """
-    if (high - low + 1) * num_clients <= MAX_TRIED:
-        taken = np.zeros((high - low + 1, num_clients), dtype=np.int64)
-        taken[0] = np.bincount(owner[:low], minlength=num_clients)
-        taken[np.arange(1, len(taken)), owner[low:high]] = 1
-        return np.arange(low, high + 1), taken.cumsum(axis=0)
-    nums = np.linspace(low, high, FEW).astype(np.int64)
-    return nums, np.stack([np.bincount(owner[:num], minlength=num_clients) for num in nums.tolist()])
-
-
-def _largest(gains: Floats, num: int, turns: Turns) -> Ints:
-    """The `num` largest gains [clients, width] as lengths; equal ones take turns."""
-    least = np.partition(gains, gains.size - num, axis=None)[gains.size - num]
-    above: Ints = (gains > least).sum(axis=1)
-    return above + turns.share((gains == least).sum(axis=1), num - int(above.sum()))
+        A token's price is dT/dtoken times F over a cycle; F is at least what it is without any draft.
+        """
+        longest = min(longest, MAX_WIDTH)
+        slowest_s = 2.5 * self.idle_s + float(timing.round_trip_s.max() + timing.draft_s_per_token.max() * longest)
+        self._least_worth = float((self._rounds[1] - self.idle_s) * worth.sum()) / slowest_s
+        ratio = np.minimum(self._least_worth / np.maximum(worth, SMALL * SMALL), 1.0)
+        slope = np.minimum(np.log(np.maximum(acceptance, SMALL)), -SMALL)
+        with np.errstate(divide="ignore"):  # a free token: log(0) / slope is endless, and cut
+            lengths: Ints = np.minimum(np.log(ratio) / slope, longest).astype(np.int64)
+        return lengths

