@@ -66,7 +66,7 @@ def build(
     capacity = runner.pool.num_pages * runner.pool.page_size
     welcome = replace(welcome, context_len=min(welcome.context_len, capacity))
     steer = config.rounds == "continuous"
-    policy = create_policy(config, cost if config.cost == "auto" else None)
+    policy = create_policy(config, cost if config.weighs_time else None)
     core = VerifyCore(
         welcome=welcome,
         limits=Limits(config.num_drafted, config.round_tokens, config.linger_ms / 1000),

@@ -73,6 +73,11 @@ class VerifyConfig(Settings):
             )
 
     @property
+    def weighs_time(self) -> bool:
+        """Whether the policy asks what a round costs; only `gradient` can."""
+        return self.cost == "auto" and self.policy == "gradient"
+
+    @property
     def round_tokens(self) -> int:
         """All tokens of one forward pass."""
         return self.max_round_tokens if self.max_round_tokens is not None else max(512, 4 * self.num_drafted)

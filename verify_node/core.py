@@ -154,7 +154,7 @@ class VerifyCore:
         if ready_at > now:
             self.wake_at = min(self.wake_at, ready_at)
             return None
-        return self._start(sessions, ready, now)
+        return self._start(sessions, ready)
 
     def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
         """The round in flight is done: commit, observe, allocate, and one Verdict for each session that moved."""
@@ -180,7 +180,6 @@ class VerifyCore:
                 sends += self._give_up(session, outcome.failed)
             else:
                 moved.append(self._commit(session, entry, outcome))
-        self.scheduler.observe_time(done, duration_s)
         self._observe(done, moved)
         return sends + self._verdicts(done, moved, now)
 
@@ -261,7 +260,6 @@ class VerifyCore:
         new.admitted = old.admitted
         new.acceptance = old.acceptance
         new.share, new.round_trip_s = old.share, old.round_trip_s
-        new.draft_s_per_token, new.away_s = old.draft_s_per_token, old.away_s
         if self._in_flight is not None or old.session_id in self._released:
             self._released.add(old.session_id)
             return
@@ -311,6 +309,7 @@ class VerifyCore:
         session.draft = draft
         session.ready_since = now
         session.cannot_draft = not draft.tokens
+        session.client.observe_drafting(draft.drafting_s, len(draft.tokens))
         session.acknowledge(draft.base_len, now - draft.drafting_s)
         return []
 
@@ -345,7 +344,7 @@ class VerifyCore:
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
-    def _start(self, sessions: list[Session], ready: list[Session], now: float) -> Round | None:
+    def _start(self, sessions: list[Session], ready: list[Session]) -> Round | None:
         if self._num_alone:
             ready = [min(ready, key=lambda session: (session.ready_since, session.admitted))]
         planned = plan(self.num_rounds + 1, sessions, ready, self.limits, self.pool)
@@ -356,8 +355,6 @@ class VerifyCore:
         self.num_rounds = planned.number
         self._in_flight = planned
         self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
-        for session_id in planned.verified:
-            self.sessions[session_id].observe_away(now)
         return planned
 
     def _free_released(self) -> None:
@@ -406,7 +403,6 @@ class VerifyCore:
             session = move.session
             session.last_verdict = move.verdict(lengths.get(session.session_id, 0))
             session.sent.append((len(session.tokens), now))
-            session.told_at = now
             if move.outcome.invalid:
                 refused = Refused("proposal", move.outcome.invalid, "send exactly what was sampled from")
                 sends += self._refuse(session.peer_id, refused, move.answered)

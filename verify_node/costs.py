@@ -33,7 +33,7 @@ def find_profile(config: VerifyConfig, runner: Runner) -> Profile | None:
         saved.check(found, setting, config.profile)
         _say(f"profile {config.profile}, measured {found.measured_at:%Y-%m-%d %H:%M} UTC: {_fit(found)}")
         return found
-    if config.budget != "auto" and config.cost == "none":
+    if config.budget != "auto" and not config.weighs_time:
         return None
     most = min(QUICK.max_tokens, config.max_round_tokens or QUICK.max_tokens)  # more might not fit into the memory
     found, measured = profiler.profile(runner, replace(QUICK, max_tokens=most), QUICK_S)

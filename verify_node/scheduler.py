@@ -10,9 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.latency import Refined
 from goodspeed.policies import ClientState, Policy
-from verify_node.planner import Round
 from verify_node.sessions import Client, Session
 
 INITIAL_ACCEPTANCE = 0.7
@@ -39,12 +37,8 @@ class Observation:
 class Scheduler:
     """Keeps the estimates and turns them into next draft lengths."""
 
-    def __init__(
-        self, policy: Policy, budget: int, *, eta: float, beta: float, steer: bool, cost: Refined | None = None
-    ) -> None:
-        """cost: the model of a round's time that the policy uses, to be refined from every finished round."""
+    def __init__(self, policy: Policy, budget: int, *, eta: float, beta: float, steer: bool) -> None:
         self.policy = policy
-        self.cost = cost
         self.budget = budget
         self.eta = eta
         self.beta = beta
@@ -75,12 +69,6 @@ class Scheduler:
             client = self.clients[name]
             client.goodput.observe(num_tokens, rounds=max(1, number - client.observed_round))
             client.observed_round = number
-
-    def observe_time(self, done: Round, duration_s: float) -> None:
-        """What a round of this shape took."""
-        if self.cost is not None:
-            context_tokens = sum(entry.start for entry in done.entries)
-            self.cost.observe(done.num_tokens, len(done.entries), context_tokens, duration_s)
 
     def observe_shares(self, drafting: Iterable[Session], present: Container[bytes]) -> None:
         """Smooths in how many rounds each drafting session takes part.
@@ -135,7 +123,7 @@ class Scheduler:
             weight=client.weight,
             max_length=0 if session.cannot_draft else min(session.max_length, self.budget),
             client_id=client.name,
-            draft_s_per_token=session.draft_s_per_token,
+            draft_s_per_token=client.draft_s_per_token,
             round_trip_s=session.round_trip_s,
             context_len=len(session.tokens),
         )

@@ -28,6 +28,13 @@ class Client:
     goodput: GoodputEstimator
     weight: float = 1.0
     observed_round: int = 0  # verify round of its last observation, or in which it became active
+    draft_s_per_token: float = 0.0  # as its drafts say, smoothed; 0 until the first
+
+    def observe_drafting(self, seconds: float, num_drafted: int) -> None:
+        """How long one of its drafts was in the making; an empty one says nothing."""
+        if num_drafted:
+            step = SMOOTHING if self.draft_s_per_token else 1.0
+            self.draft_s_per_token += (seconds / num_drafted - self.draft_s_per_token) * step
 
 
 @dataclass(slots=True)
@@ -65,9 +72,6 @@ class Session:
     cannot_draft: bool = False  # its last draft was empty: nothing is assigned until the next probe
     share: float = 1.0  # smoothed share of rounds that it takes part in while drafting
     round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
-    told_at: float = 0.0  # when its last verdict went out
-    draft_s_per_token: float = 0.0  # as its draft node says, smoothed
-    away_s: float = 0.0  # verdict out to the round that takes its draft, without the drafting, smoothed
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     _digest: TextDigest = field(default_factory=TextDigest)
 
@@ -120,16 +124,6 @@ class Session:
         if sent_at is not None:
             seconds = max(0.0, at - sent_at)
             self.round_trip_s += (seconds - self.round_trip_s) * (SMOOTHING if self.round_trip_s else 1.0)
-
-    def observe_away(self, now: float) -> None:
-        """Its draft enters a round: how long it was away for it, and how much of that was drafting."""
-        if self.draft is None or not self.draft.tokens:
-            return
-        drafting_s = self.draft.drafting_s / len(self.draft.tokens)
-        away_s = max(0.0, now - self.told_at - self.draft.drafting_s)
-        step = SMOOTHING if self.draft_s_per_token else 1.0
-        self.draft_s_per_token += (drafting_s - self.draft_s_per_token) * step
-        self.away_s += (away_s - self.away_s) * step
 
     def extend(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
         """Commits what of these tokens the session still takes, ends it where it ends, and returns what was taken."""

@@ -120,7 +120,7 @@ class _Search:
         self._value = (-worth / (1.0 - alpha))[self._owner] * tokens  # w U'(X) mu(S)
         drafting = timing.round_trip_s[self._owner] + timing.draft_s_per_token[self._owner] * self._length
         self._drafting: Floats = np.where(self._length > 0, drafting, 0.0)
-        self._absent: Floats = (self._drafting > 0.0) * (1.0 - 1.0 / self.num_clients)
+        self._absent = np.where(self._drafting > 0.0, 1.0 - 1.0 / self.num_clients, 0.0)
 
     def best_at(self, round_s: float) -> _Best:
         """The best number of tokens when they are put in the order that holds for a round of `round_s`."""

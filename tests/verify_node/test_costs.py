@@ -5,11 +5,12 @@ import pytest
 from goodspeed import profiler
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog
-from goodspeed.latency import saved
+from goodspeed.latency import Linear, Refined, saved
 from goodspeed.messages import MAX_DRAFT
+from goodspeed.policies import ClientState
 from tests.micro import make_checkpoint, make_runner
 from verify_node import costs
-from verify_node.assembly import assemble
+from verify_node.assembly import assemble, create_policy
 from verify_node.config import VerifyConfig
 from verify_node.costs import find_profile, make_cost, with_budget
 
@@ -35,11 +36,21 @@ def file(tmp_path_factory):
 
 
 def test_nothing_is_measured_when_nothing_needs_it(capsys):
-    profile = find_profile(config(), RUNNER)
-    assert profile is None
-    assert capsys.readouterr().err == ""
+    for wanted in (config(cost="none"), config(policy="fixed"), config(policy="random", cost="auto")):
+        profile = find_profile(wanted, RUNNER)
+        assert profile is None
+        assert capsys.readouterr().err == ""
     assert not make_cost(profile).profiled
     assert with_budget(config(budget=7), profile).budget == 7
+
+
+def test_gradient_weighs_time_unless_told_not_to(quick):
+    dear = Refined(Linear(token_s=1.0))  # nothing pays at a second a token
+    clients = [ClientState(0.5, 1.0)]
+    assert find_profile(config(), RUNNER) is not None
+    assert create_policy(config(), dear).allocate(clients, 4) == [0]
+    assert not config(cost="none").weighs_time
+    assert create_policy(config(cost="none")).allocate(clients, 4) == [4]
 
 
 def test_an_automatic_budget_is_measured_and_said(quick, capsys):

@@ -324,3 +324,19 @@ def test_continuous_rounds_verify_about_the_budget_on_average(policy, latency_s,
     assert rounds > 300
     assert least * 12 < drafted / rounds <= 12
     assert deferred / rounds < 1.2
+
+
+def test_what_drafts_take_is_learned_from_them_and_told_to_the_policy():
+    policy = Given(2)
+    desk = Desk(policy=policy, budget=8)
+    desk.hello()
+    desk.open(number=1)
+    desk.round()
+    desk.draft(number=1, drafting_s=0.008)
+    desk.round()
+    [client], _ = policy.asked[-1]
+    assert client.draft_s_per_token == pytest.approx(0.004)
+    assert client.context_len == len(desk.session().tokens)
+    desk.draft(number=1, tokens=(), drafting_s=5.0)
+    desk.round()
+    assert policy.asked[-1][0][0].draft_s_per_token == pytest.approx(0.004)
