@@ -7,6 +7,8 @@ Both rules give (num_accepted [batch], next_token [batch]): the accepted prefix 
 after a rejection or the bonus token after a full acceptance.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -26,6 +28,15 @@ def verify_match(target_tokens: Tensor, draft_tokens: Tensor, num_drafted: Tenso
 def agreement_match(target_tokens: Tensor, draft_tokens: Tensor, num_drafted: Tensor) -> Tensor:
     """Sum over the drafted positions of 1 where draft and target drew the same token [batch], fp64; see Eq. (3)."""
     return _equal(target_tokens, draft_tokens, num_drafted).double().sum(1)
+
+
+def match(target_tokens: Sequence[int], draft_tokens: Sequence[int]) -> tuple[int, int]:
+    """`verify_match` and `agreement_match` of one row, on the host: (num_accepted, agreement).
+
+    target_tokens [num_drafted + 1], draft_tokens [num_drafted]; the next token is target_tokens[num_accepted].
+    """
+    agrees = [target == draft for target, draft in zip(target_tokens, draft_tokens, strict=False)]
+    return agrees.index(False) if False in agrees else len(agrees), sum(agrees)
 
 
 def verify_ratio(

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from goodspeed import rejection
 from goodspeed.messages import Sampling
 from goodspeed.proposals import decode, encode, make
 from goodspeed.rejection import agreement_match, agreement_ratio, verify_match, verify_ratio
@@ -362,3 +363,17 @@ def test_agreement_is_what_acceptance_tends_to():
     p, q = setup.target[0].expand(len(seeds), 2, -1), setup.sent[0].expand(len(seeds), 1, -1)
     observed = agreement_ratio(p, draft, q, torch.ones_like(seeds)).mean()
     assert observed == pytest.approx(float(torch.minimum(setup.target[0], setup.sent[0]).sum()), abs=0.01)
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 2), max_size=5), st.lists(st.integers(0, 2), min_size=6, max_size=6)))
+)
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_one_row_on_the_host_is_judged_as_in_a_batch(rows):
+    for draft, target in rows:
+        num_drafted = torch.tensor([len(draft)])
+        draft_tokens, target_tokens = torch.tensor([draft], dtype=torch.int64), torch.tensor([target[: len(draft) + 1]])
+        accepted, next_token = verify_match(target_tokens, draft_tokens, num_drafted)
+        num_accepted, agreement = rejection.match(target[: len(draft) + 1], draft)
+        assert (num_accepted, target[num_accepted]) == (int(accepted), int(next_token))
+        assert agreement == float(agreement_match(target_tokens, draft_tokens, num_drafted))

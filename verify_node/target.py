@@ -7,7 +7,9 @@ tokens that each entry gets go out. Runs on the model thread.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +17,7 @@ from goodspeed import proposals
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import InvalidProposal
-from goodspeed.rejection import agreement_match, agreement_ratio, verify_match, verify_ratio
+from goodspeed.rejection import agreement_ratio, match, verify_ratio
 from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from verify_node.outcomes import Outcome
 from verify_node.planner import Entry, Round
@@ -52,13 +54,12 @@ class Target:
         self.checkpoint = checkpoint
         self.runner = runner
 
-    @torch.inference_mode()
     def run(self, planned: Round) -> RoundResult:
         """One forward pass over all entries, then verification by rule; one transfer from the device for each rule."""
         started = time.perf_counter()
-        logits = self._forward(planned)  # [num_rows, vocab]
+        logits = self.forward(planned)
         forwarded = time.perf_counter()
-        outcomes = self._verify(planned, logits)
+        outcomes = self.verify(planned, logits)
         return RoundResult(outcomes, forwarded - started, time.perf_counter() - forwarded)
 
     def recover(self) -> None:
@@ -66,7 +67,9 @@ class Target:
         if self.checkpoint.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _forward(self, planned: Round) -> Tensor:
+    @torch.inference_mode()
+    def forward(self, planned: Round) -> Tensor:
+        """Logits [num_rows, vocab]: a row for each position that an entry draws at, in the order of entries."""
         chunks = [
             Chunk(entry.session_id, entry.tokens, entry.num_drafted + 1 if entry.samples else 0)
             for entry in planned.entries
@@ -76,15 +79,17 @@ class Target:
             torch.cuda.synchronize(logits.device)  # else the forward pass would be timed as verification
         return logits
 
-    def _verify(self, planned: Round, logits: Tensor) -> list[Outcome]:
+    @torch.inference_mode()
+    def verify(self, planned: Round, logits: Tensor) -> list[Outcome]:
+        """What the logits of `forward` decide for every entry that samples."""
         samplings = self._samplings(planned)
-        match = [sampling for sampling in samplings if sampling.entry.verification == "match"]
-        ratio = [sampling for sampling in samplings if sampling.entry.verification == "ratio"]
+        by_match = [sampling for sampling in samplings if sampling.entry.verification == "match"]
+        by_ratio = [sampling for sampling in samplings if sampling.entry.verification == "ratio"]
         outcomes: list[Outcome] = []
-        if match:
-            outcomes += self._match(match, logits)
-        if ratio:
-            outcomes += self._ratio(ratio, logits)
+        if by_match:
+            outcomes += self._match(by_match, logits)
+        if by_ratio:
+            outcomes += self._ratio(by_ratio, logits)
         return outcomes
 
     def _samplings(self, planned: Round) -> list[_Sampling]:
@@ -108,17 +113,22 @@ class Target:
         return _Sampling(entry, first_row, entry.num_drafted, draft_probs=probs)
 
     def _match(self, samplings: Sequence[_Sampling], logits: Tensor) -> list[Outcome]:
-        """The target's own draw at every position, then equality."""
+        """The target's own draw at every position, then equality, which is no work for tensors."""
         rows, positions, repeats = _rows(samplings)
         batch = SamplingBatch.of([s.entry.sampling for s in samplings], repeats, device=logits.device)
         wanted = logits if len(rows) == len(logits) else logits[_tensor(rows, logits)]
         drawn = choose(wanted, batch, _tensor(positions, logits), num_tokens=self.checkpoint.num_tokens)  # [num_rows]
-        columns = _columns(repeats)  # [batch, max_len + 1]: the row of each position, any row where there is none
-        target_tokens = drawn[_tensor(columns, logits)]
-        draft_tokens, num_drafted = _drafts(samplings, logits)
-        accepted, next_token = verify_match(target_tokens, draft_tokens, num_drafted)
-        agreement = agreement_match(target_tokens, draft_tokens, num_drafted)
-        return _outcomes(samplings, accepted, next_token, agreement, _finite(wanted, columns))
+        table = torch.stack([drawn.double(), wanted.amax(-1).double()])  # ids are exact in fp64
+        tokens, largest = table.tolist()
+        outcomes: list[Outcome] = []
+        first = 0
+        for sampling, count in zip(samplings, repeats, strict=True):
+            target_tokens = [int(token) for token in tokens[first : first + count]]
+            num_accepted, agreement = match(target_tokens, sampling.drafted)
+            is_finite = all(map(isfinite, largest[first : first + count]))
+            outcomes.append(_outcome(sampling, num_accepted, target_tokens[num_accepted], agreement, is_finite))
+            first += count
+        return outcomes
 
     def _ratio(self, samplings: Sequence[_Sampling], logits: Tensor) -> list[Outcome]:
         """Rejection sampling against the distributions that were sent."""
@@ -193,19 +203,19 @@ def _outcomes(
 ) -> list[Outcome]:
     table = [accepted.double(), next_token.double(), agreement.double(), finite.double()]  # ids are exact in fp64
     return [
-        Outcome(
-            session_id=sampling.entry.session_id,
-            tokens=(*sampling.drafted[: int(num_accepted)], int(token)) if is_finite else (),
-            num_accepted=int(num_accepted) if is_finite else 0,
-            agreement=agreed if is_finite else 0.0,
-            invalid=sampling.invalid,
-            failed="" if is_finite else "its logits are not numbers",
-        )
+        _outcome(sampling, int(num_accepted), int(token), agreed, bool(is_finite))
         for sampling, num_accepted, token, agreed, is_finite in zip(
             samplings, *torch.stack(table).tolist(), strict=True
         )
     ]
 
 
+def _outcome(sampling: _Sampling, num_accepted: int, token: int, agreement: float, is_finite: bool) -> Outcome:
+    if not is_finite:
+        return Outcome(sampling.entry.session_id, (), 0, 0.0, sampling.invalid, "its logits are not numbers")
+    tokens = (*sampling.drafted[:num_accepted], token)
+    return Outcome(sampling.entry.session_id, tokens, num_accepted, agreement, sampling.invalid)
+
+
 def _tensor(values: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
-    return torch.tensor(values, dtype=torch.int64).to(like.device, non_blocking=True)
+    return torch.from_numpy(np.array(values, np.int64)).to(like.device, non_blocking=True)

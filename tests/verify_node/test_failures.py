@@ -105,7 +105,7 @@ def test_logits_that_are_not_numbers_cost_one_session_and_no_other(verification,
     desk.hello("a")
     for number in (1, 2):
         desk.open(number=number, verification=verification, max_tokens=8)
-    forward = desk.real._forward
+    forward = desk.real.forward
 
     def overflow(planned):
         logits = forward(planned).clone()
@@ -116,7 +116,7 @@ def test_logits_that_are_not_numbers_cost_one_session_and_no_other(verification,
             row += entry.num_drafted + 1 if entry.samples else 0
         return logits
 
-    desk.real._forward = torch.inference_mode()(overflow)
+    desk.real.forward = torch.inference_mode()(overflow)
     answers = desk.round()
     assert [answer.session_id for answer in answers if isinstance(answer, Refusal)] == [session_id(1)]
     [verdict] = [answer for answer in answers if isinstance(answer, Verdict)]

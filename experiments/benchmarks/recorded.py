@@ -1,0 +1,107 @@
+"""Draft nodes without their processes: real sessions, and drafts that are made once and then only looked up.
+
+Under the match rule a draft is a function of the committed text, the seed and the draft model. So whoever plays a round
+again, with other code, at another pace, gets the same drafts; and a draft is the beginning of every longer one on the
+same text. Used by the benchmarks; knows nothing about clocks or sockets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from draft_node.actions import Action, Propose, Proposed, Request, Send
+from draft_node.drafter import Drafter
+from draft_node.session import Session
+from goodspeed.channels import peer_name
+from goodspeed.engine import checkpoints
+from goodspeed.engine.runner import Runner
+from goodspeed.messages import VERSION, DownMessage, Hello, Refusal, Sampling, UpMessage, Verdict
+from goodspeed.tiny import prompts
+
+DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m")  # dealt out in turn, as the demo does
+MARGIN = 4  # tokens drafted beyond what is asked for, so that a slightly other length finds them too
+
+
+@dataclass
+class Recording:
+    """What the draft models propose on each text that they were ever asked about."""
+
+    drafters: list[Drafter]
+    drafts: dict[tuple[Sampling, tuple[int, ...]], tuple[int, ...]] = field(default_factory=dict)
+    num_made: int = 0
+
+    @classmethod
+    def empty(cls) -> Recording:
+        models = [checkpoints.load(name) for name in DRAFT_MODELS]
+        return cls([Drafter(model, Runner(model, num_pages=1024)) for model in models])
+
+    def tokens(self, number: int, propose: Propose) -> tuple[int, ...]:
+        """The first `length` tokens of client `number`'s draft on this text."""
+        key = (propose.request.sampling, propose.tokens)
+        known = self.drafts.get(key, ())
+        stopped = bool(known) and known[-1] in propose.request.stop_ids
+        if len(known) < propose.length and not stopped:
+            known = self.drafts[key] = self._make(number, propose)
+        return known[: propose.length]
+
+    def _make(self, number: int, propose: Propose) -> tuple[int, ...]:
+        self.num_made += 1
+        drafter = self.drafters[number % len(self.drafters)]
+        longer = Propose(propose.request, propose.epoch, propose.round, propose.tokens, propose.length + MARGIN)
+        drafter.add(longer)
+        while not (done := drafter.step()):
+            pass
+        return done[0].tokens
+
+
+@dataclass
+class Client:
+    """One draft node with one session; `hear` gives back what it sends."""
+
+    number: int
+    hello: Hello
+    session: Session
+    recording: Recording
+
+    @property
+    def peer_id(self) -> bytes:
+        return peer_name(self.hello.boot_id)
+
+    def greet(self) -> list[UpMessage]:
+        return [self.hello, *self._act(self.session.connect(0.0))]
+
+    def hear(self, message: DownMessage) -> list[UpMessage]:
+        if isinstance(message, Refusal):
+            raise RuntimeError(f"{self.hello.name} was refused: {message.what}")
+        return self._act(self.session.receive(message, 0.0)) if isinstance(message, Verdict) else []
+
+    def _act(self, actions: list[Action]) -> list[UpMessage]:
+        sent: list[UpMessage] = []
+        for action in actions:
+            if isinstance(action, Send):
+                sent.append(action.message)
+            elif isinstance(action, Propose) and action.length:
+                tokens = self.recording.tokens(self.number, action)
+                proposed = Proposed(action.request.session_id, action.epoch, action.round, tokens)
+                sent += self._act(self.session.proposed(proposed, 0.0))
+        return sent
+
+
+def clients(recording: Recording, sampling: Sampling, num_clients: int, max_tokens: int) -> list[Client]:
+    """One client for each domain's held-out prompt, as in the demo; their texts end only at max_tokens."""
+    checkpoint = recording.drafters[0].checkpoint
+    lines = prompts.demo()
+    made = []
+    for number in range(num_clients):
+        line = lines[number % len(lines)]
+        seeded = Sampling(sampling.temperature, sampling.top_k, sampling.top_p, line.seed + number)
+        request = Request(
+            session_id=number.to_bytes(16, "little"),
+            prompt=tuple(checkpoint.tokenizer.encode(line.prompt)),
+            sampling=seeded,
+            max_tokens=max_tokens,
+        )
+        boot_id = (number + 1).to_bytes(8, "little")
+        hello = Hello(VERSION, f"{line.domain}-{number}", boot_id, checkpoint.fingerprint)
+        made.append(Client(number, hello, Session(request), recording))
+    return made

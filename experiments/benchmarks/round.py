@@ -1,0 +1,329 @@
+"""What a verify round costs beside its forward pass: receive, forward, verify, schedule, send.
+
+The real core, target, codec and ZeroMQ channel over loopback serve eight draft nodes that are only played: their
+drafts were recorded beforehand with the embedded draft models, so acceptance is real and nothing competes with the
+verify node. Time spent waiting is never counted. `overhead` is everything but the forward pass, as a share of a round.
+
+One run records; the following ones play the very same rounds again. A part of a round is the median over those runs,
+and what is reported is the median over rounds in which all clients took part. The first line of each setting is the
+thread's own CPU time, so that a busy machine does not show in it; the second is the same by the clock. The third is
+the real daemon on its own event loop, with the model on its own thread and the clients on a third: `other` is what its
+round takes beyond its parts (events, hand-over between threads); there receiving cannot be told from waiting, and is
+left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from experiments.benchmarks.recorded import Client, Recording, clients
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.errors import ProtocolError
+from goodspeed.events import EventLog
+from goodspeed.messages import Sampling, UpMessage
+from goodspeed.transport import DraftChannel, bind_verify, connect_draft
+from verify_node.assembly import build, make_runner, make_welcome
+from verify_node.config import VerifyConfig
+from verify_node.core import Send
+from verify_node.costs import make_cost
+from verify_node.daemon import VerifyDaemon
+
+NUM_CLIENTS, BUDGET = 8, 24
+PARTS = ("receive", "forward", "verify", "schedule", "send")
+SETTINGS = {
+    "T=1": Sampling(temperature=1.0),
+    "T=1 top-k 20": Sampling(temperature=1.0, top_k=20),
+    "T=1 top-p 0.9": Sampling(temperature=1.0, top_p=0.9),
+    "T=1 top-k 20 top-p 0.9": Sampling(temperature=1.0, top_k=20, top_p=0.9),
+    "T=0": Sampling(temperature=0.0),
+}
+ROUND_S = 0.05
+"""What the core's clock moves by from round to round: the same rounds come out on any machine."""
+
+WANTED, GOAL = 0.15, 0.10
+
+
+@dataclass
+class Watch:
+    """Seconds of CPU time of this thread, and of the clock, by part."""
+
+    cpu_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+    wall_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+
+    @contextmanager
+    def timing(self, part: str) -> Iterator[None]:
+        wall, cpu = time.perf_counter(), time.thread_time()
+        yield
+        self.cpu_s[part] += time.thread_time() - cpu
+        self.wall_s[part] += time.perf_counter() - wall
+
+
+@dataclass(frozen=True)
+class Played:
+    """One round as it was played."""
+
+    is_full: bool  # all clients took part, none with its prompt
+    num_drafted: int
+    num_accepted: int
+    watch: Watch
+
+
+class Stage:
+    """A verify node without its loop, and its clients, joined by loopback sockets."""
+
+    def __init__(self, checkpoint: Checkpoint, players: list[Client]) -> None:
+        self.daemon = make_daemon(checkpoint, EventLog(enabled=False))
+        self.core, self.target, self.channel = self.daemon.core, self.daemon.target, self.daemon.channel
+        self.players = players
+        self.lines = [connect(player, self.channel.endpoint) for player in players]
+        self.now = 0.0
+
+    async def play(self, num_rounds: int) -> list[Played]:
+        for player, line in zip(self.players, self.lines, strict=True):  # in order, so that every run is the same
+            await self._take(await send_all(line, player.greet()), Watch())
+            player.hear(await line.receive())  # Welcome
+        return [await self._round() for _ in range(num_rounds)]
+
+    async def _round(self) -> Played:
+        """The drafts are there: the round is played and answered, and the next drafts are taken."""
+        watch = Watch()
+        self.now += ROUND_S
+        with watch.timing("schedule"):
+            planned = self.core.plan(self.now)
+        if planned is None:
+            raise RuntimeError("there is nothing to do: a text is finished; ask for fewer rounds")
+        with watch.timing("forward"):
+            logits = self.target.forward(planned)
+        with watch.timing("verify"):
+            outcomes = self.target.verify(planned, logits)
+        with watch.timing("schedule"):
+            sends = self.core.finish(outcomes, ROUND_S, self.now)
+        with watch.timing("send"):
+            self._reply(sends)
+        await self._take(await self._answers(sends), watch)
+        return Played(
+            is_full=len(planned.verified) == len(self.players) and not planned.prefilled,
+            num_drafted=planned.num_drafted,
+            num_accepted=sum(outcome.num_accepted for outcome in outcomes),
+            watch=watch,
+        )
+
+    def _reply(self, sends: Iterable[Send]) -> None:
+        for send in sends:
+            self.channel.send(send.peer_id, send.message)
+
+    async def _answers(self, sends: list[Send]) -> int:
+        """Messages that the clients sent in answer; their part of the round, which is not counted."""
+        num_sent = 0
+        for player, line in zip(self.players, self.lines, strict=True):
+            for _ in range(sum(send.peer_id == player.peer_id for send in sends)):
+                num_sent += await send_all(line, player.hear(await line.receive()))
+        return num_sent
+
+    async def _take(self, num_messages: int, watch: Watch) -> None:
+        """The verify node takes what was sent."""
+        while num_messages > 0:
+            await asyncio.sleep(0.002)  # for the sockets' own threads; waiting is not counted
+            with watch.timing("receive"):
+                received = self.channel.receive_ready()
+                for one in received:
+                    if isinstance(one.message, ProtocolError):
+                        raise one.message
+                    self._reply(self.core.receive(one.peer, one.message, self.now))
+            num_messages -= len(received)
+
+    def close(self) -> None:
+        for channel in (*self.lines, self.channel):
+            channel.close()
+
+
+def make_daemon(checkpoint: Checkpoint, events: EventLog) -> VerifyDaemon:
+    """A verify node of the default settings, on a free port; it waits for all clients' drafts rather than 2 ms."""
+    config = VerifyConfig(model=checkpoint.name, budget=BUDGET, linger_ms=1000.0, kv_pages=1024)
+    welcome = make_welcome(config, checkpoint)
+    channel = bind_verify("tcp://127.0.0.1:*", max_message_bytes=welcome.max_message_bytes)
+    return build(config, make_runner(config, checkpoint), channel, welcome, events, make_cost(None))
+
+
+def connect(player: Client, endpoint: str) -> DraftChannel:
+    return connect_draft(endpoint, identity=player.hello.boot_id)
+
+
+async def send_all(line: DraftChannel, messages: list[UpMessage]) -> int:
+    for message in messages:
+        await line.send(message)
+    return len(messages)
+
+
+def staged(checkpoint: Checkpoint, players: list[Client], num_rounds: int) -> list[Played]:
+    stage = Stage(checkpoint, players)
+    try:
+        return asyncio.run(stage.play(num_rounds))
+    finally:
+        stage.close()
+
+
+# -- the real daemon ---------------------------------------------------------------------------------------------------
+
+
+class Rounds(io.TextIOBase):
+    """Where the daemon writes its events: keeps those of rounds with all clients, and what each took."""
+
+    def __init__(self, num_clients: int, num_rounds: int) -> None:
+        self.took_s: list[dict[str, float]] = []
+        self.enough = asyncio.Event()
+        self._num_clients, self._num_rounds = num_clients, num_rounds
+        self._before = (0.0, dict.fromkeys(PARTS, 0.0))
+
+    def write(self, text: str) -> int:
+        if text == "\n":  # `print` writes the end of a line by itself
+            return 1
+        event = json.loads(text)
+        now, wall_s = time.perf_counter(), event["wall_s"]
+        if len(event["sessions"]) == self._num_clients:
+            parts = {part: wall_s[part] - self._before[1][part] for part in PARTS}
+            busy_s = now - self._before[0] - parts.pop("receive")  # there it is the wait for the clients
+            self.took_s.append({**parts, "other": busy_s - sum(parts.values())})
+        if len(self.took_s) == self._num_rounds:
+            self.enough.set()
+        self._before = time.perf_counter(), wall_s
+        return len(text)
+
+    def medians(self) -> dict[str, float]:
+        """By the clock: the daemon's own parts, and `other`, which is none of them."""
+        return {part: statistics.median(took[part] for took in self.took_s) for part in self.took_s[0]}
+
+
+async def daemon_rounds(checkpoint: Checkpoint, players: list[Client], num_rounds: int) -> Rounds:
+    """Rounds of the real daemon, with the clients on a thread of their own."""
+    rounds = Rounds(len(players), num_rounds)
+    daemon = make_daemon(checkpoint, EventLog(enabled=True, stream=rounds))
+    serving = asyncio.create_task(daemon.serve())
+    over = threading.Event()
+    playing = asyncio.create_task(asyncio.to_thread(asyncio.run, answer_all(players, daemon.channel.endpoint, over)))
+    await asyncio.wait([serving, playing, asyncio.ensure_future(rounds.enough.wait())], return_when="FIRST_COMPLETED")
+    over.set()
+    await playing
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
+    return rounds
+
+
+async def answer_all(players: list[Client], endpoint: str, over: threading.Event) -> None:
+    tasks = [asyncio.create_task(answer(player, endpoint)) for player in players]
+    while not over.is_set():
+        await asyncio.sleep(0.05)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def answer(player: Client, endpoint: str) -> None:
+    line = connect(player, endpoint)
+    try:
+        await send_all(line, player.greet())
+        while True:
+            await send_all(line, player.hear(await line.receive()))
+    finally:
+        line.close()
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
+def summary(runs: list[list[Played]]) -> dict[str, Any]:
+    """Of several runs of the same rounds: each round's median over the runs, then the median over full rounds."""
+    full = [again for again in zip(*runs, strict=True) if again[0].is_full]
+    cpu, wall = ({part: middle(full, kind, part) for part in PARTS} for kind in ("cpu_s", "wall_s"))
+    drafted = sum(again[0].num_drafted for again in full)
+    return {
+        "num_rounds": len(full),
+        "num_drafted": drafted / len(full),
+        "acceptance": sum(again[0].num_accepted for again in full) / drafted,
+        "overhead": overhead(cpu),
+        "wall_overhead": overhead(wall),
+        "round_s": sum(cpu.values()),
+        "parts_s": cpu,
+        "wall_parts_s": wall,
+    }
+
+
+def middle(full: list[tuple[Played, ...]], kind: str, part: str) -> float:
+    return statistics.median(statistics.median(getattr(played.watch, kind)[part] for played in again) for again in full)
+
+
+def overhead(parts: dict[str, float]) -> float:
+    return 1 - parts["forward"] / sum(parts.values())
+
+
+def measure(checkpoint: Checkpoint, recording: Recording, sampling: Sampling, num_rounds: int, num_runs: int) -> Any:
+    def players() -> list[Client]:
+        return clients(recording, sampling, NUM_CLIENTS, max_tokens=1000)
+
+    staged(checkpoint, players(), num_rounds)  # records
+    num_made = recording.num_made
+    runs = [staged(checkpoint, players(), num_rounds) for _ in range(num_runs)]
+    if recording.num_made != num_made:
+        raise RuntimeError("a run that is played again asked for a draft that was not recorded")
+    rounds = asyncio.run(daemon_rounds(checkpoint, players(), num_rounds))
+    daemon = rounds.medians()
+    return summary(runs) | {"daemon_overhead": overhead(daemon), "daemon_parts_s": daemon}
+
+
+HEADER = f"{'':>24} {'round':>8}" + "".join(f"{part:>9}" for part in PARTS) + f"{'other':>9} overhead (ms)"
+
+
+def show(name: str, result: dict[str, Any]) -> str:
+    def line(title: str, total: float, parts: dict[str, float], end: str) -> str:
+        cells = "".join(f"{parts[part] * 1e3:>9.3f}" if part in parts else f"{'-':>9}" for part in (*PARTS, "other"))
+        return f"{title:>24} {total * 1e3:>8.2f}{cells} {end}"
+
+    daemon = result["daemon_parts_s"]
+    wall = result["wall_parts_s"]
+    return "\n".join(
+        [
+            line(name, result["round_s"], result["parts_s"], f"{result['overhead']:8.1%}"),
+            line("by the clock", sum(wall.values()), wall, f"{result['wall_overhead']:8.1%}"),
+            line("daemon, by the clock", sum(daemon.values()), daemon, f"{result['daemon_overhead']:8.1%}"),
+        ]
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.round", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and runs")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    num_rounds, num_runs = (12, 3) if options.quick else (40, 7)
+    checkpoint, recording = checkpoints.load("tiny-target"), Recording.empty()
+    output = sys.stderr if options.json else sys.stdout
+    print(HEADER, file=output)
+    results = {}
+    for name, sampling in SETTINGS.items():
+        results[name] = measure(checkpoint, recording, sampling, num_rounds, num_runs)
+        print(show(name, results[name]), file=output, flush=True)
+    if options.json:
+        first = results["T=1"]
+        head = {"benchmark": "round", "num_clients": NUM_CLIENTS, "budget": BUDGET, "wanted": WANTED, "goal": GOAL}
+        print(json.dumps(head | {"overhead": first["overhead"], "parts_s": first["parts_s"], "settings": results}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
