@@ -49,13 +49,22 @@ def uniform(seeds: Tensor, role: Role, epochs: Tensor | int, rounds: Tensor | in
 
 
 def exponential(keys: Tensor, vocab: int) -> Tensor:
-    """Exp(1) noise [rows, vocab] fp32 for keys [rows]: column i depends on the row's key and on i alone.
+    """Exp(1) noise [rows, vocab] fp32 for keys [rows]: column i depends on the row's key and on i alone."""
+    return _exponential(keys, torch.arange(vocab, dtype=torch.int32, device=keys.device))
+
+
+def exponential_at(keys: Tensor, tokens: Tensor) -> Tensor:
+    """`exponential` [n] at one token id (int64) for each of keys [n]."""
+    return _exponential(keys, tokens.to(torch.int32).unsqueeze(1)).squeeze(1)
+
+
+def _exponential(keys: Tensor, ids: Tensor) -> Tensor:
+    """For keys [rows] and ids [vocab] or [rows, 1].
 
     Two rounds of multiply and xor-shift in 32 bits, keyed by both halves of the key; 32-bit integers because this is
     most of what sampling costs.
     """
     halves = keys.contiguous().unsqueeze(-1).view(torch.int32)  # [rows, 2]
-    ids = torch.arange(vocab, dtype=torch.int32, device=keys.device)
     x = (
         torch.from_numpy(_scramble(ids.numpy(), halves.numpy()))
         if keys.device.type == "cpu"

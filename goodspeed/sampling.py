@@ -16,11 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .noise import Role, exponential, key, uniform
+from .noise import Role, exponential, exponential_at, key, uniform
+from .truncation import Kept, masked
 
 __all__ = ["Role", "Sampling", "SamplingBatch", "choose", "draw", "sample", "to_probs", "uniform"]
 
 Device: TypeAlias = torch.device | str
+_NUMPY = {torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64}
 
 
 class Sampling(Protocol):
@@ -58,9 +60,18 @@ class SamplingBatch:
     def __getitem__(self, rows: slice) -> "SamplingBatch":
         return SamplingBatch(self.rows[rows], self.device)
 
+    def pick(self, rows: Sequence[int]) -> "SamplingBatch":
+        return SamplingBatch(tuple(self.rows[row] for row in rows), self.device)
+
     @cached_property
     def greedy(self) -> tuple[int, ...]:
         return tuple(i for i, row in enumerate(self.rows) if row.temperature == 0)
+
+    def truncated(self, vocab: int) -> list[int]:
+        """Rows that are drawn from fewer tokens than there are."""
+        return [
+            i for i, row in enumerate(self.rows) if row.temperature > 0 and (0 < row.top_k < vocab or row.top_p < 1)
+        ]
 
     @property
     def all_greedy(self) -> bool:
@@ -72,7 +83,8 @@ class SamplingBatch:
 
     def tensor(self, values: Sequence[float], dtype: torch.dtype) -> Tensor:
         """On the device, without waiting for it."""
-        return torch.tensor(values, dtype=dtype).to(self.device, non_blocking=True)
+        tensor = torch.from_numpy(np.array(values, _NUMPY[dtype]))  # sooner than torch.tensor by half
+        return tensor.to(self.device, non_blocking=True)
 
 
 def to_probs(logits: Tensor, sampling: SamplingBatch, *, num_tokens: int | None = None) -> Tensor:
@@ -83,10 +95,10 @@ def to_probs(logits: Tensor, sampling: SamplingBatch, *, num_tokens: int | None 
     in which a device sorts equals does not matter. Columns from `num_tokens` on are padding of the model beyond its
     tokenizer: they are cut off.
     """
-    logits = logits[:, :num_tokens].to(torch.promote_types(logits.dtype, torch.float32))
+    logits = _wide(logits[:, :num_tokens])
     if sampling.all_greedy:
         return _one_hot(logits)
-    probs = _truncate(_temper(logits, sampling), sampling).softmax(-1)  # [batch, vocab]
+    probs = _probs(_temper(logits, sampling), sampling)
     if sampling.greedy:
         index = sampling.tensor(sampling.greedy, torch.int64)
         probs.index_copy_(0, index, _one_hot(logits[index]))
@@ -100,31 +112,46 @@ def sample(probs: Tensor, seeds: Tensor, positions: Tensor, *, greedy: bool = Fa
     never drawn; a one-hot row gives its token whatever the noise. `greedy` says that all rows are one-hot.
     """
     if greedy:
-        return probs.argmax(-1)
+        return _argmax(probs)
     keys = key(Role.MATCH, seeds, positions)
     step = _rows_at_once(probs)
     if len(probs) <= step:
-        return _argmax(probs / exponential(keys, probs.shape[-1]))
-    tokens = [
-        _argmax(rows / exponential(part, rows.shape[-1]))
-        for rows, part in zip(torch.split(probs, step), torch.split(keys, step), strict=True)
-    ]
-    return torch.cat(tokens)
+        return _first_arrival(probs, keys)
+    parts = zip(torch.split(probs, step), torch.split(keys, step), strict=True)
+    return torch.cat([_first_arrival(rows, part) for rows, part in parts])
 
 
 def choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor, *, num_tokens: int | None = None) -> Tensor:
     """`sample(to_probs(logits))` [batch], a few rows at a time: no second copy of thousands of wide rows."""
+    logits = logits[:, :num_tokens]
     if sampling.all_greedy:
-        return logits[:, :num_tokens].argmax(-1)
+        return _argmax(logits)
     step = _rows_at_once(logits)
     if len(logits) <= step:
-        return sample(to_probs(logits, sampling, num_tokens=num_tokens), sampling.seeds, positions)
+        return _choose(logits, sampling, positions)
     chunks = [slice(start, start + step) for start in range(0, len(logits), step)]
-    tokens = [
-        sample(to_probs(logits[rows], part, num_tokens=num_tokens), part.seeds, positions[rows], greedy=part.all_greedy)
-        for rows, part in ((rows, sampling[rows]) for rows in chunks)
-    ]
-    return torch.cat(tokens)
+    return torch.cat([_choose(logits[rows], sampling[rows], positions[rows]) for rows in chunks])
+
+
+def _choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor) -> Tensor:
+    """All at once. On the host, rows that top-k or top-p leave few tokens of go apart: only those get noise."""
+    few = sampling.truncated(logits.shape[-1])
+    if not few or logits.device.type != "cpu":
+        return sample(to_probs(logits, sampling), sampling.seeds, positions, greedy=sampling.all_greedy)
+    if len(few) == len(logits):
+        return _choose_kept(logits, sampling, positions)
+    tokens = torch.empty(len(logits), dtype=torch.int64)
+    rest = [row for row in range(len(logits)) if row not in set(few)]
+    for rows, by in ((few, _choose_kept), (rest, _choose)):
+        tokens[rows] = by(logits[rows], sampling.pick(rows), positions[rows])
+    return tokens
+
+
+def _choose_kept(logits: Tensor, sampling: SamplingBatch, positions: Tensor) -> Tensor:
+    kept = Kept.of(_temper(_wide(logits), sampling).numpy(), sampling.rows)
+    keys = key(Role.MATCH, sampling.seeds, positions)[torch.from_numpy(kept.rows)]
+    noise = exponential_at(keys, torch.from_numpy(kept.tokens)).numpy()
+    return torch.from_numpy(kept.first(kept.probs / noise, len(logits)))
 
 
 def draw(weights: Tensor, noise: Tensor) -> Tensor:
@@ -139,15 +166,25 @@ def draw(weights: Tensor, noise: Tensor) -> Tensor:
     return (sums > level).to(torch.uint8).argmax(-1)  # argmax gives the first of equals
 
 
-def _argmax(rows: Tensor) -> Tensor:
-    """[batch] of rows [batch, vocab] in fp32 or fp64: the first of the largest."""
-    if rows.device.type != "cpu":
-        return rows.argmax(-1)
-    return torch.from_numpy(rows.numpy().argmax(-1))  # ten times faster than torch's on a CPU
+def _first_arrival(probs: Tensor, keys: Tensor) -> Tensor:
+    """Where p / Exp is largest [batch]: the first arrival of processes with these rates."""
+    noise = exponential(keys, probs.shape[-1])
+    return _argmax(torch.div(probs, noise, out=noise) if probs.dtype == noise.dtype else probs / noise)
+
+
+def _argmax(values: Tensor) -> Tensor:
+    """The first of the largest [batch] of values [batch, vocab]; one that is no number counts as the largest."""
+    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
+        return values.argmax(-1)
+    return torch.from_numpy(values.numpy().argmax(-1))  # ten times faster than torch on a CPU
 
 
 def _one_hot(logits: Tensor) -> Tensor:
-    return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+    return torch.zeros_like(logits).scatter_(-1, _argmax(logits).unsqueeze(-1), 1.0)
+
+
+def _wide(logits: Tensor) -> Tensor:
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def _temper(logits: Tensor, sampling: SamplingBatch) -> Tensor:
@@ -157,42 +194,18 @@ def _temper(logits: Tensor, sampling: SamplingBatch) -> Tensor:
     return logits * sampling.tensor(inverse, logits.dtype).unsqueeze(-1)
 
 
-def _truncate(logits: Tensor, sampling: SamplingBatch) -> Tensor:
-    """-inf for what top-k and top-p drop. Only rows without top-k are sorted whole."""
-    rows = [i for i, row in enumerate(sampling.rows) if row.temperature > 0 and (row.top_k or row.top_p < 1)]
-    limited = {i: 0 < sampling.rows[i].top_k < logits.shape[-1] for i in rows}
-    top_k = [i for i in rows if limited[i]]
-    top_p = [i for i in rows if not limited[i] and sampling.rows[i].top_p < 1]
-    for group in (top_k, top_p):
-        if group:
-            logits = _truncate_rows(logits, sampling, group)
-    return logits
-
-
-def _truncate_rows(logits: Tensor, sampling: SamplingBatch, rows: list[int]) -> Tensor:
-    vocab = logits.shape[-1]
-    counts = [min(sampling.rows[i].top_k or vocab, vocab) for i in rows]
-    index = sampling.tensor(rows, torch.int64)
-    last = sampling.tensor(counts, torch.int64).unsqueeze(-1) - 1  # [rows, 1]
-    top_p = sampling.tensor([sampling.rows[i].top_p for i in rows], torch.float64).unsqueeze(-1)
-    chosen = logits[index]  # [rows, vocab]
-    ordered = _largest(chosen, max(counts))  # [rows, max top_k]
-    beyond = torch.arange(ordered.shape[-1], device=logits.device) > last
-    mass = ordered.masked_fill(beyond, -torch.inf).softmax(-1).cumsum(-1, dtype=torch.float64)
-    reached = (mass < top_p).sum(-1, keepdim=True)
-    least = ordered.gather(-1, torch.where(top_p < 1, torch.minimum(reached, last), last))  # [rows, 1]
-    return logits.index_copy(0, index, chosen.masked_fill(chosen < least, -torch.inf))
-
-
-def _largest(values: Tensor, count: int) -> Tensor:
-    """The largest [rows, count] of values [rows, vocab] in falling order."""
-    if values.device.type != "cpu":
-        return values.topk(count).values
-    array = values.numpy()  # numpy sorts rows 30 times faster than torch on a CPU, and selects 10 times faster
-    rest = array.shape[-1] - count
-    if rest > 0:
-        array = np.partition(array, rest, axis=-1)[:, rest:]
-    return torch.from_numpy(np.sort(array, axis=-1)[:, ::-1].copy())
+def _probs(tempered: Tensor, sampling: SamplingBatch) -> Tensor:
+    """Of tempered logits [batch, vocab], with top-k and top-p."""
+    few = sampling.truncated(tempered.shape[-1])
+    if tempered.device.type != "cpu":
+        return masked(tempered, sampling.rows, few).softmax(-1)
+    probs = tempered.softmax(-1)
+    if not few:
+        return probs
+    kept = Kept.of(tempered[few].numpy(), sampling.pick(few).rows)
+    probs[few] = 0.0
+    probs[torch.tensor(few)[torch.from_numpy(kept.rows)], torch.from_numpy(kept.tokens)] = torch.from_numpy(kept.probs)
+    return probs
 
 
 def _rows_at_once(wide: Tensor) -> int:

@@ -51,6 +51,7 @@ BARE = [  # run on a machine that has torch and transformers and nothing of ours
     "goodspeed/proposals.py",
     "goodspeed/rejection.py",
     "goodspeed/sampling.py",
+    "goodspeed/truncation.py",
     "experiments/benchmarks/gpu.py",
     "tests/gpu/__main__.py",
 ]

@@ -1,0 +1,130 @@
+"""What top-k and top-p leave of rows of logits, in two forms: `Kept` lists it, `masked` hides the rest.
+
+On a CPU a few tokens out of thousands are soon listed, and nothing more is done for the others. A device that runs
+beside the CPU does not tell how many are left without being waited for, so there whole rows are masked.
+
+Top-p keeps the fewest of the top-k tokens (scaled to 1) that reach it; what is exactly as likely as the last token kept
+is kept too, so that the order in which a device sorts equals does not matter. Each row's result depends on that row
+alone, whatever else is in the batch. Knows nothing about temperatures, noise or draws.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Floats = NDArray[np.float32] | NDArray[np.float64]
+
+
+class Limits(Protocol):
+    """Of one row; 0 and 1.0 are off."""
+
+    @property
+    def top_k(self) -> int: ...
+
+    @property
+    def top_p(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Kept:
+    """All tokens that are left in a batch: their rows (rising), ids, and probabilities."""
+
+    rows: NDArray[np.int64]  # [num_kept]
+    tokens: NDArray[np.int64]  # [num_kept]
+    probs: Floats  # [num_kept]
+
+    @classmethod
+    def of(cls, logits: Floats, samplings: Sequence[Limits]) -> "Kept":
+        """Of logits [rows, vocab]; a row whose logits are not numbers may keep nothing."""
+        with np.errstate(invalid="ignore"):  # infinite logits have no probabilities
+            least = _least(logits, samplings)
+            places = np.flatnonzero(logits >= least[:, None])  # a quarter of the time of `nonzero`
+            rows, tokens = np.divmod(places, logits.shape[-1])
+            weights = np.exp(logits.ravel()[places] - logits.max(-1)[rows])
+        sums = np.bincount(rows, weights, minlength=len(logits))
+        return cls(rows, tokens, (weights / sums[rows]).astype(logits.dtype))
+
+    def first(self, scores: Floats, num_rows: int) -> NDArray[np.int64]:
+        """For each row the token of its largest score [num_rows], the lowest id among equals; scores [num_kept]."""
+        best = np.full(num_rows, -1, scores.dtype)
+        with np.errstate(invalid="ignore"):
+            np.maximum.at(best, self.rows, scores)
+        winners = np.flatnonzero(scores == best[self.rows])[::-1]  # written in falling order, so that the first stays
+        tokens = np.zeros(num_rows, np.int64)
+        tokens[self.rows[winners]] = self.tokens[winners]
+        return tokens
+
+
+def _least(logits: Floats, samplings: Sequence[Limits]) -> Floats:
+    """The smallest logit that each row keeps [rows]."""
+    vocab = logits.shape[-1]
+    least = np.full(len(logits), -np.inf, logits.dtype)
+    limited = [i for i, sampling in enumerate(samplings) if 0 < sampling.top_k < vocab]
+    if limited:
+        least[limited] = _least_of_top_k(logits, limited, samplings)
+    for i, sampling in enumerate(samplings):
+        if sampling.top_p < 1 and not 0 < sampling.top_k < vocab:
+            least[i] = _least_of_top_p(logits[i], sampling.top_p)
+    return least
+
+
+def _least_of_top_k(logits: Floats, rows: list[int], samplings: Sequence[Limits]) -> Floats:
+    chosen = logits if len(rows) == len(logits) else logits[rows]
+    counts = np.array([samplings[i].top_k for i in rows])
+    rest = chosen.shape[-1] - int(counts.max())
+    ordered = np.sort(np.partition(chosen, rest, axis=-1)[:, rest:], axis=-1)[:, ::-1]  # [rows, most], falling
+    last = counts - 1
+    top_p = np.array([samplings[i].top_p for i in rows])
+    if (top_p < 1).any():
+        mass = np.exp(ordered - ordered[:, :1]).cumsum(-1, dtype=np.float64)
+        reached = (mass < (top_p * mass[np.arange(len(rows)), last])[:, None]).sum(-1)
+        last = np.where(top_p < 1, np.minimum(reached, last), last)
+    found: Floats = ordered[np.arange(len(rows)), last]
+    return found
+
+
+def _least_of_top_p(row: Floats, top_p: float) -> float:
+    """Tokens less likely than (1 - top_p) / vocab make less than 1 - top_p together, so only the others are sorted."""
+    largest = row.max()
+    weights = np.exp(row - largest)
+    total = float(weights.sum(dtype=np.float64))
+    likely = row[weights >= total * (1 - top_p) / len(row)]
+    if not len(likely):
+        return float(largest)
+    ordered = np.sort(likely)[::-1]
+    mass = np.exp(ordered - largest).cumsum(dtype=np.float64)
+    return float(ordered[min(int(np.searchsorted(mass, top_p * total)), len(ordered) - 1)])
+
+
+def masked(logits: Tensor, samplings: Sequence[Limits], rows: Sequence[int]) -> Tensor:
+    """Logits [batch, vocab] with -inf for what these rows drop. Only rows without top-k are sorted whole."""
+    vocab = logits.shape[-1]
+    top_k = [i for i in rows if 0 < samplings[i].top_k < vocab]
+    top_p = [i for i in rows if not 0 < samplings[i].top_k < vocab]
+    for group in (top_k, top_p):
+        if group:
+            logits = _masked(logits, [samplings[i] for i in group], group)
+    return logits
+
+
+def _masked(logits: Tensor, samplings: Sequence[Limits], rows: list[int]) -> Tensor:
+    def tensor(values: Sequence[float], dtype: torch.dtype) -> Tensor:
+        return torch.tensor(values, dtype=dtype).to(logits.device, non_blocking=True)
+
+    vocab = logits.shape[-1]
+    counts = [min(sampling.top_k or vocab, vocab) for sampling in samplings]
+    index = tensor(rows, torch.int64)
+    last = tensor(counts, torch.int64).unsqueeze(-1) - 1  # [rows, 1]
+    top_p = tensor([sampling.top_p for sampling in samplings], torch.float64).unsqueeze(-1)
+    chosen = logits[index]  # [rows, vocab]
+    ordered = chosen.topk(max(counts)).values  # [rows, most], falling
+    beyond = torch.arange(ordered.shape[-1], device=logits.device) > last
+    mass = ordered.masked_fill(beyond, -torch.inf).softmax(-1).cumsum(-1, dtype=torch.float64)
+    reached = (mass < top_p).sum(-1, keepdim=True)
+    least = ordered.gather(-1, torch.where(top_p < 1, torch.minimum(reached, last), last))  # [rows, 1]
+    return logits.index_copy(0, index, chosen.masked_fill(chosen < least, -torch.inf))
