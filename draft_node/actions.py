@@ -32,13 +32,17 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date."""
+    """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date.
+
+    With `ahead` the last of `tokens` are not verified yet, and the proposal begins with a guess of what follows them.
+    """
 
     request: Request
     epoch: int
     round: int
     tokens: tuple[int, ...]
     length: int
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class Proposed:
     tokens: tuple[int, ...]
     proposal: bytes | None = None
     drafting_s: float = 0.0
+    guess: int | None = None  # ahead: the token that `tokens` follow
 
 
 @dataclass(frozen=True, slots=True)

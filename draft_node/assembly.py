@@ -38,4 +38,4 @@ def build(config: DraftConfig, checkpoint: Checkpoint, channel: DraftChannel, bo
     hello = Hello(VERSION, config.name, boot_id, checkpoint.fingerprint, config.model[:256])
     drafter = Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k)
     link = VerifyLink.begin(hello, config.verify_timeout_s, time.monotonic())
-    return DraftDaemon(drafter, channel, link, config.connect_timeout_s, config.max_sessions)
+    return DraftDaemon(drafter, channel, link, config.connect_timeout_s, config.max_sessions, config.draft_ahead)

@@ -47,6 +47,7 @@ class DraftConfig(Settings):
     max_draft: int = option(
         MAX_DRAFT, minimum=0, maximum=MAX_DRAFT, help="longest draft wanted; 0 is no speculation", metavar="N"
     )
+    draft_ahead: bool = option(True, help="draft on while a draft is in flight, as if all of it were accepted")
     max_sessions: int = option(16, minimum=1, help="prompts served at once; more wait their turn", metavar="N")
     memory_fraction: float | None = option(
         None, minimum=0.001, maximum=0.95, help="share of the device's memory for keys and values", metavar="F"

@@ -44,6 +44,7 @@ class DraftDaemon:
     link: VerifyLink
     connect_timeout_s: float = 60.0
     max_sessions: int = 16
+    draft_ahead: bool = True
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     _generations: dict[bytes, _Generation] = field(default_factory=dict)
     _wanted: "deque[Propose | bytes]" = field(default_factory=deque)  # proposals to make, sessions to forget
@@ -63,7 +64,7 @@ class DraftDaemon:
         Leaving the iteration early closes the session at both nodes.
         """
         async with self._slots:
-            generation = _Generation(Session(request))
+            generation = _Generation(Session(request, self.draft_ahead))
             self._generations[request.session_id] = generation
             try:
                 if self.link.connected:

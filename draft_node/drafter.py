@@ -2,8 +2,8 @@
 
 A proposal begins by bringing the session's cache up to date: what the target decided otherwise is rewound, what it
 added is fed (after a time at length 0 that can be a lot). Under the match rule the draft draws with the target's own
-noise; under the ratio rule it draws from the very numbers that are sent. Knows nothing about sockets or verdicts. Runs
-on the model thread.
+noise; under the ratio rule it draws from the very numbers that are sent. Proposals ahead of a verdict wait while
+somebody is waiting for one of the others. Knows nothing about sockets or verdicts. Runs on the model thread.
 """
 
 import time
@@ -19,6 +19,7 @@ from goodspeed.codec import MAX_MESSAGE_BYTES
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.messages import MAX_DRAFT
+from goodspeed.positions import encode, position_bytes
 from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
 
 PREFILL_CHUNK = 256
@@ -84,9 +85,13 @@ class Drafter:
     def add(self, propose: Propose) -> None:
         """Starts a proposal; it replaces an unfinished one of the same session."""
         cache = self._caches.setdefault(propose.request.session_id, _Cache())
-        self._rewind(cache, propose)
         length = min(propose.length, self._longest(propose.request))
-        self._jobs[propose.request.session_id] = _Job(propose, list(propose.tokens), length, time.perf_counter())
+        job = _Job(propose, list(propose.tokens), length, time.perf_counter())
+        unfinished = self._jobs.get(job.session_id)
+        if unfinished is not None and unfinished.propose.ahead:
+            _take_over(job, unfinished)
+        self._rewind(cache, job)
+        self._jobs[job.session_id] = job
 
     def forget(self, session_id: bytes) -> None:
         """The session is over: frees its memory."""
@@ -103,12 +108,16 @@ class Drafter:
 
     @torch.inference_mode()
     def step(self) -> list[Proposed]:
-        """One forward pass for every proposal in the making; gives back those that are complete."""
+        """One forward pass for every proposal in the making; gives back those that are complete.
+
+        Those made ahead of a verdict take part while there are no others.
+        """
         self._num_steps += 1
         self._reserved = 0
         jobs: list[_Job] = []
         done: list[_Job] = []
-        for job in self._jobs.values():
+        urgent = [job for job in self._jobs.values() if not job.propose.ahead]
+        for job in urgent or self._jobs.values():
             (jobs if self._has_room(job) else done).append(job)
         chunks = [self._chunk(job) for job in jobs]
         sampling = [job for job, chunk in zip(jobs, chunks, strict=True) if chunk.num_logits]
@@ -126,22 +135,26 @@ class Drafter:
         """Tokens whose distributions fit into one message."""
         if request.verification == "match":
             return MAX_DRAFT
-        return self.max_proposal_bytes // proposals.position_bytes(self.kind, self.num_tokens, self.k)
+        return self.max_proposal_bytes // position_bytes(self.kind, self.num_tokens, self.k)
 
-    def _rewind(self, cache: _Cache, propose: Propose) -> None:
-        """Keeps the longest prefix of the cache that the new base agrees with, at most all but its last token."""
-        base = propose.tokens
+    def _rewind(self, cache: _Cache, job: _Job) -> None:
+        """Keeps the longest prefix of the cache that the job's text agrees with, at most all but its last token."""
+        base = job.tokens
         keep = min(cache.num_final, len(base))
         limit = min(len(cache.tokens), len(base) - 1)
         while keep < limit and cache.tokens[keep] == base[keep]:
             keep += 1
         keep = min(keep, limit)
         del cache.tokens[keep:]
-        self.runner.truncate(propose.request.session_id, keep)
-        cache.num_final = keep
+        self.runner.truncate(job.session_id, keep)
+        if not job.propose.ahead:
+            cache.num_final = min(keep, len(job.propose.tokens))
 
     def _has_room(self, job: _Job) -> bool:
-        """Whether this step's tokens fit the context and the memory; idle sessions' memory is taken first."""
+        """Whether this step's tokens fit the context and the memory; idle sessions' memory is taken first.
+
+        What is drafted ahead takes nobody's memory, and gives way to what is not.
+        """
         cache = self._caches[job.session_id]
         if len(job.tokens) > self.checkpoint.context_len:
             return False
@@ -149,13 +162,16 @@ class Drafter:
         job.fed = min(len(job.tokens) - len(cache.tokens), PREFILL_CHUNK)
         needed = pool.pages_needed(job.session_id, job.fed)
         while pool.num_free - self._reserved < needed:
-            idle = [key for key in self._caches if key not in self._jobs and key in pool]
-            if not idle:
+            idle = [key for key in self._caches if key in pool and self._gives_way(key)]
+            if not idle or job.propose.ahead:
                 return False
             self._evict(min(idle, key=lambda key: self._caches[key].used))
         self._reserved += needed
         cache.used = self._num_steps
         return True
+
+    def _gives_way(self, session_id: bytes) -> bool:
+        return session_id not in self._jobs or self._jobs[session_id].propose.ahead
 
     def _evict(self, session_id: bytes) -> None:
         self.runner.free(session_id)
@@ -201,6 +217,20 @@ class Drafter:
         return len(job.drafted) >= job.length or job.stopped
 
 
+def _take_over(job: _Job, unfinished: _Job) -> None:
+    """Goes on where a proposal made ahead stands, if what it assumed came true; one token at least is left to draw.
+
+    Under the ratio rule, too: its tokens were drawn with the noise of a round that will never be sent.
+    """
+    first = len(job.tokens) - len(unfinished.propose.tokens)
+    if first < 0 or unfinished.tokens[: len(job.tokens)] != job.tokens:
+        return
+    taken = slice(first, first + max(0, job.length - 1))
+    job.drafted = unfinished.drafted[taken]
+    job.positions = unfinished.positions[taken]
+    job.tokens += job.drafted
+
+
 def _batch(jobs: list[_Job], logits: Tensor) -> SamplingBatch:
     return SamplingBatch.of([job.propose.request.sampling for job in jobs], device=logits.device)
 
@@ -213,12 +243,14 @@ def _append(jobs: list[_Job], tokens: Tensor) -> None:
 
 def _proposed(job: _Job, *, empty: bool = False) -> Proposed:
     ratio = job.propose.request.verification == "ratio"
-    drafted = [] if empty else job.drafted
+    num_guesses = int(job.propose.ahead and not empty and bool(job.drafted))
+    drafted = [] if empty else job.drafted[num_guesses:]
     return Proposed(
         session_id=job.session_id,
         epoch=job.propose.epoch,
         round=job.propose.round,
         tokens=tuple(drafted),
-        proposal=proposals.encode(job.positions) if ratio and drafted else None,
+        proposal=encode(job.positions[num_guesses:]) if ratio and drafted else None,
         drafting_s=time.perf_counter() - job.started,
+        guess=job.drafted[0] if num_guesses else None,
     )

@@ -5,6 +5,7 @@ and the time, and carries out the actions: send a message, have the draft model 
 
     OFFLINE --connect--> OPENING --Verdict--> PROPOSING --proposed--> WAITING --Verdict--> PROPOSING ...
                                      |  next_length 0: ADVANCING --Verdict--> ... |
+                                     |  drafted ahead rightly: WAITING --Verdict--> ... |
     any state --disconnect--> OFFLINE; --"try later"--> POSTPONED; --finish_reason, cancel, failure--> DONE
 """
 
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.odds import Odds
 from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, TextDigest, Verdict
 
 RESEND_S = 1.0
@@ -52,6 +54,8 @@ class Statistics:
     num_tokens: int = 0
     num_refusals: int = 0
     num_resends: int = 0
+    num_ahead: int = 0  # drafts sent ahead of a verdict
+    num_ahead_true: int = 0  # of which what they assumed came true
 
     @property
     def acceptance_rate(self) -> float:
@@ -63,6 +67,8 @@ class Session:
     """The state machine of one request."""
 
     request: Request
+    draft_ahead: bool = False
+    odds: Odds = field(default_factory=Odds)  # that a draft made ahead is of use
     state: State = State.OFFLINE
     epoch: int = 0
     round: int = -1  # of the last proposal asked for
@@ -70,6 +76,7 @@ class Session:
     statistics: Statistics = field(default_factory=Statistics)
     resend_at: float = 0.0  # when `tick` has something to do
     _draft: Draft | None = None  # in flight; repeated byte for byte
+    _ahead: Draft | None = None  # in flight beside it, on the assumption that all of it is accepted
     _resend_s: float = RESEND_S
     _refused_in_a_row: int = 0
     _length: int = 0  # of the draft asked for
@@ -94,7 +101,7 @@ class Session:
             return []
         self.epoch += 1
         self.round += 1
-        self._draft = None
+        self._draft = self._ahead = None
         self._enter(State.OPENING, now)
         request = self.request
         opened = OpenSession(
@@ -115,7 +122,7 @@ class Session:
         """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
         if not self.done:
             self.state = State.OFFLINE
-            self._draft = None
+            self._draft = self._ahead = None
 
     def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
         """A verdict or a refusal; one of another epoch is of the past."""
@@ -127,11 +134,16 @@ class Session:
 
     def proposed(self, proposal: Proposed, now: float) -> list[Action]:
         """The draft model is done: send its draft, unless it was made for a base of the past."""
-        expected = self.state is State.PROPOSING and (proposal.epoch, proposal.round) == (self.epoch, self.round)
-        return self._send_draft(proposal, now) if expected else []
+        if (proposal.epoch, proposal.round) != (self.epoch, self.round):
+            return []
+        if self.state is State.PROPOSING:
+            return self._send_draft(proposal, now)
+        if self.state is State.WAITING and self._draft is not None and self.round > self._draft.round:
+            return self._send_ahead(self._draft, proposal)
+        return []
 
     def tick(self, now: float) -> list[Action]:
-        """Repeats the last word after a silence: the draft in flight byte for byte, or what is applied so far.
+        """Repeats the last word after a silence: what is in flight byte for byte, or what is applied so far.
 
         A draft model that is not done by then is not waited for. Its time counts as round trip, so it is asked again
         the more rarely.
@@ -145,7 +157,8 @@ class Session:
         self._resend_s = min(2 * self._resend_s, MAX_RESEND_S)
         self.resend_at = now + self._resend_s
         self.statistics.num_resends += 1
-        return [Send(self._draft if self._draft is not None else self._acknowledgement())]
+        in_flight = [Send(draft) for draft in (self._draft, self._ahead) if draft is not None]
+        return [*in_flight] or [Send(self._acknowledgement())]
 
     def cancel(self) -> list[Action]:
         """The user went away."""
@@ -168,7 +181,8 @@ class Session:
         return actions + self._go_on(verdict, now)
 
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
-        self._draft = None
+        ahead = self._look_back(verdict)
+        self._draft = self._ahead = None
         self._refused_in_a_row = 0
         if verdict.finish_reason is not None:
             self.state = State.DONE
@@ -176,6 +190,9 @@ class Session:
         if verdict.next_length == 0:
             self._enter(State.ADVANCING, now)
             return [Send(self._acknowledgement())]
+        self._length = verdict.next_length
+        if ahead is not None:
+            return self._send(ahead, Send(self._acknowledgement()), now)
         self.round += 1
         self.state = State.PROPOSING
         self.resend_at = now + PATIENCE_S
@@ -186,6 +203,55 @@ class Session:
         self.statistics.num_tokens += num_new
         self.statistics.num_drafted += verdict.num_verified
         self.statistics.num_accepted += verdict.num_accepted
+
+    # -- ahead of a verdict ----------------------------------------------------------------------------------------
+
+    def _propose_ahead(self, draft: Draft) -> list[Action]:
+        """Asks for the next draft, after the one that is now in flight and a guess of the token that follows it.
+
+        As long as the last one: the next length is not known yet. None where a text would end before.
+        """
+        drafted = draft.tokens[: self._length]
+        room = len(self.request.prompt) + self.request.max_tokens - len(self.tokens) - len(drafted) - 2
+        length = min(self._length, room)
+        ends = any(token in self.request.stop_ids for token in drafted)
+        if not (self.draft_ahead and self.odds.are_good and drafted and length > 0) or ends:
+            return []
+        self.round += 1
+        return [Propose(self.request, self.epoch, self.round, (*self.tokens, *drafted), length + 1, ahead=True)]
+
+    def _send_ahead(self, draft: Draft, proposal: Proposed) -> list[Action]:
+        if not proposal.tokens or proposal.guess is None or proposal.guess in self.request.stop_ids:
+            return []
+        assumed = (*draft.tokens[: self._length], proposal.guess)
+        self._ahead = Draft(
+            session_id=self.request.session_id,
+            epoch=self.epoch,
+            round=self.round,
+            base_len=len(self.tokens) + len(assumed),
+            base_digest=self._digest.followed_by(assumed),
+            tokens=proposal.tokens,
+            proposal=proposal.proposal,
+            drafting_s=proposal.drafting_s,
+            assumes=True,
+        )
+        self.statistics.num_ahead += 1
+        return [Send(self._ahead)]
+
+    def _look_back(self, verdict: Verdict) -> Draft | None:
+        """What was drafted ahead, if it is the next draft now: its base is the text, and no verdict answered it."""
+        ahead = self._ahead
+        if ahead is None:
+            if verdict.num_verified:
+                accepted = verdict.num_accepted == verdict.num_verified
+                self.odds.observe(self.statistics.acceptance_rate if accepted else 0.0)
+            return None
+        base = len(self.tokens), self._digest.of(self.tokens)
+        is_next = base == (ahead.base_len, ahead.base_digest)
+        came_true = is_next or verdict.round == ahead.round
+        self.odds.observe(float(came_true))
+        self.statistics.num_ahead_true += came_true
+        return ahead if is_next and verdict.dropped != ahead.round else None
 
     # -- refusals --------------------------------------------------------------------------------------------------
 
@@ -212,7 +278,7 @@ class Session:
         return Propose(self.request, self.epoch, self.round, tuple(self.tokens), length)
 
     def _send_draft(self, proposal: Proposed, now: float) -> list[Action]:
-        self._draft = Draft(
+        draft = Draft(
             session_id=self.request.session_id,
             epoch=self.epoch,
             round=self.round,
@@ -222,8 +288,13 @@ class Session:
             proposal=proposal.proposal,
             drafting_s=proposal.drafting_s,
         )
+        return self._send(draft, Send(draft), now)
+
+    def _send(self, draft: Draft, word: Send, now: float) -> list[Action]:
+        """This draft is in flight from now on; meanwhile the draft model may go on."""
+        self._draft = draft
         self._enter(State.WAITING, now)
-        return [Send(self._draft)]
+        return [word, *self._propose_ahead(draft)]
 
     def _acknowledgement(self) -> Ack:
         return Ack(self.request.session_id, self.epoch, len(self.tokens))

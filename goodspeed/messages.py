@@ -55,6 +55,12 @@ class TextDigest:
         self._num_tokens = len(tokens)
         return self._hash.copy().digest()
 
+    def followed_by(self, tokens: Sequence[int]) -> bytes:
+        """Hash of the last call's text with these tokens after it; the next call may go on otherwise."""
+        longer = TextDigest()
+        longer._hash = self._hash.copy()
+        return longer.of(tokens)
+
 
 def digest(tokens: Sequence[int]) -> bytes:
     """64-bit hash of token ids: tells a draft made on another base from one made on this."""
@@ -133,7 +139,7 @@ class Draft(Message, frozen=True, tag="draft"):
     proposal: bytes | None = None  # ratio: what the tokens were sampled from (`proposals.py`)
     drafting_s: Seconds = 0.0  # time the draft model took, for the accounting of rounds
     parents: None = None  # room left: token trees
-    assumes: Literal[False] = False  # room left: drafting ahead of a verdict
+    assumes: bool = False  # made ahead of a verdict: base_len and base_digest are what it hopes to be committed by then
 
 
 class Verdict(Message, frozen=True, tag="verdict"):
@@ -149,6 +155,7 @@ class Verdict(Message, frozen=True, tag="verdict"):
     next_length: Counter
     finish_reason: FinishReason | None = None
     logprobs: None = None
+    dropped: Counter | None = None  # round of a draft made ahead that is dropped unverified: it assumed another text
 
 
 class Ack(Message, frozen=True, tag="ack"):

@@ -9,14 +9,12 @@ proposal is first rounded to what travels (`make`), and then asked for everythin
     Draft(proposal=encode(positions), ...)        up the wire
     draft_probs = decode(data, num_positions, vocab_size)   equal to `proposal.probs()`
 
-A position is `kind: u8, num_entries: u32` and then its entries, all little-endian. Dense: one float per token id from
-0 on. Lattice: the token ids, strictly increasing, then one 16-bit weight, above zero, for each.
+How they lie in bytes, and `encode`, are in `positions.py`.
 """
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -24,28 +22,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .errors import ConfigError, InvalidProposal
+from .positions import HEADER, LAYOUTS, MAX_K, Layout, spans
 from .sampling import draw
 
 KINDS = ("dense-fp32", "dense-fp16", "lattice")
-MAX_K = 256
-"""Most tokens in one position of a lattice."""
 TOLERANCE = 0.02
 """How far the sum of dense probabilities may be from 1. Rounding 151,936 of them to fp16 can cost 0.5 %."""
 
-_HEADER = struct.Struct("<BI")
 _TOP_WEIGHT = 65535
 
 
-class _Layout(NamedTuple):
-    ids: str | None  # numpy dtypes; None: no ids travel, they are 0, 1, ...
-    values: str
-
-    @property
-    def entry_bytes(self) -> int:
-        return np.dtype(self.values).itemsize + (np.dtype(self.ids).itemsize if self.ids else 0)
-
-
-_LAYOUTS = {1: _Layout(None, "<f4"), 2: _Layout(None, "<f2"), 3: _Layout("<u2", "<u2"), 4: _Layout("<u4", "<u2")}
 _Ids: TypeAlias = slice | NDArray[Any]
 
 
@@ -77,8 +63,8 @@ class Dense:
 
     def pack(self) -> list[bytes]:
         kind = 2 if self.values.dtype == torch.float16 else 1
-        rows = self.values.cpu().numpy().astype(_LAYOUTS[kind].values)
-        return [_HEADER.pack(kind, len(row)) + row.tobytes() for row in rows]
+        rows = self.values.cpu().numpy().astype(LAYOUTS[kind].values)
+        return [HEADER.pack(kind, len(row)) + row.tobytes() for row in rows]
 
 
 @dataclass(frozen=True)
@@ -99,12 +85,12 @@ class Lattice:
 
     def pack(self) -> list[bytes]:
         kind = 3 if self.vocab_size <= 1 << 16 else 4
-        layout = _LAYOUTS[kind]
+        layout = LAYOUTS[kind]
         positions = []
         for ids, weights in zip(self.ids.cpu().numpy(), self.weights.cpu().numpy(), strict=True):
             kept = weights > 0
             entries = ids[kept].astype(layout.ids).tobytes() + weights[kept].astype(layout.values).tobytes()
-            positions.append(_HEADER.pack(kind, int(kept.sum())) + entries)
+            positions.append(HEADER.pack(kind, int(kept.sum())) + entries)
         return positions
 
 
@@ -127,28 +113,17 @@ def make(probs: Tensor, kind: str = "lattice", *, k: int = 64) -> Proposal:
     return Lattice(ids, weights.gather(1, order), probs.shape[1])
 
 
-def position_bytes(kind: str, vocab_size: int, k: int = 64) -> int:
-    """Most bytes that one position of this kind takes: what a limit on messages has to leave room for."""
-    code = {"dense-fp32": 1, "dense-fp16": 2, "lattice": 3 if vocab_size <= 1 << 16 else 4}[kind]
-    return _HEADER.size + _LAYOUTS[code].entry_bytes * (min(k, vocab_size) if kind == "lattice" else vocab_size)
-
-
-def encode(positions: Sequence[bytes]) -> bytes:
-    """The packed positions of one draft, in order, as `Draft.proposal`."""
-    return b"".join(positions)
-
-
 def decode(data: bytes, num_positions: int, vocab_size: int, tokens: Sequence[int] | None = None) -> Tensor:
     """Draft probabilities [num_positions, vocab_size], fp32, rows normalised by the float64 sum of what was sent.
 
     With `tokens` [num_positions] each must have been possible at its position. Sizes are checked before anything is
     allocated; the caller bounds num_positions. Raises InvalidProposal, saying at which position and what.
     """
-    spans = _spans(data, num_positions, vocab_size)
+    found = spans(data, num_positions, vocab_size)
     probs = np.zeros((num_positions, vocab_size), np.float32)
-    for position, (kind, start, num_entries) in enumerate(spans):
+    for position, (kind, start, num_entries) in enumerate(found):
         try:
-            ids, values = _entries(data, _LAYOUTS[kind], start, num_entries, vocab_size)
+            ids, values = _entries(data, LAYOUTS[kind], start, num_entries, vocab_size)
         except InvalidProposal as error:
             raise InvalidProposal(f"position {position} of the proposal: {error}") from None
         probs[position, ids] = values / values.sum()
@@ -157,29 +132,8 @@ def decode(data: bytes, num_positions: int, vocab_size: int, tokens: Sequence[in
     return torch.from_numpy(probs)
 
 
-def _spans(data: bytes, num_positions: int, vocab_size: int) -> list[tuple[int, int, int]]:
-    """(kind, start of the entries, number of entries) of each position; the sizes add up."""
-    spans = []
-    start = 0
-    for position in range(num_positions):
-        if start + _HEADER.size > len(data):
-            raise InvalidProposal(f"the proposal ends after {position} of {num_positions} positions")
-        kind, num_entries = _HEADER.unpack_from(data, start)
-        start += _HEADER.size
-        if kind not in _LAYOUTS:
-            raise InvalidProposal(f"position {position} of the proposal: no kind {kind}")
-        most = min(MAX_K, vocab_size) if _LAYOUTS[kind].ids else vocab_size
-        if not 1 <= num_entries <= most:
-            raise InvalidProposal(f"position {position} of the proposal: {num_entries} entries, not 1 to {most}")
-        spans.append((kind, start, num_entries))
-        start += num_entries * _LAYOUTS[kind].entry_bytes
-    if start != len(data):
-        raise InvalidProposal(f"the proposal has {len(data)} bytes, its {num_positions} positions take {start}")
-    return spans
-
-
 def _entries(
-    data: bytes, layout: _Layout, start: int, num_entries: int, vocab_size: int
+    data: bytes, layout: Layout, start: int, num_entries: int, vocab_size: int
 ) -> tuple[_Ids, NDArray[np.float64]]:
     if layout.ids is None:
         return slice(num_entries), _dense_values(np.frombuffer(data, layout.values, num_entries, start))

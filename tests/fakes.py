@@ -15,6 +15,7 @@ from typing import Any
 
 from draft_node.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.link import Command, VerifyLink
+from draft_node.odds import LEAST_ODDS, Odds
 from draft_node.session import Session
 from goodspeed import codec, policies
 from goodspeed.engine.pages import PagePool
@@ -340,6 +341,8 @@ class Settings:
     latency_s: tuple[float, ...] = (0.01,)  # of client i: entry i modulo the length
     alpha: tuple[float, ...] = (0.8,)
     draft_s_per_token: float = 0.002
+    draft_ahead: bool = False
+    least_odds: float = LEAST_ODDS
     faults: Faults = field(default_factory=Faults)
 
 
@@ -591,7 +594,8 @@ class _DraftNode:
     def _start_some(self) -> None:
         while self.waiting and len(self.generations) < self.world.settings.num_at_once:
             request = self.waiting.popleft()
-            generation = Generation(Session(request))
+            settings = self.world.settings
+            generation = Generation(Session(request, settings.draft_ahead, Odds(least=settings.least_odds)))
             if self.world.random.random() < self.world.settings.faults.cancel:
                 generation.cancel_after = self.world.random.randrange(request.max_tokens)
             self.generations[request.session_id] = generation
@@ -677,7 +681,8 @@ class _DraftNode:
             return
         tokens = () if rng.random() < faults.no_draft else propose(wanted, self.alpha)
         seconds = 0.001 + self.world.settings.draft_s_per_token * wanted.length
-        proposed = Proposed(wanted.request.session_id, wanted.epoch, wanted.round, tokens, None, seconds)
+        guess, tokens = (tokens[0], tokens[1:]) if wanted.ahead and tokens else (None, tokens)
+        proposed = Proposed(wanted.request.session_id, wanted.epoch, wanted.round, tokens, None, seconds, guess)
         self.world.at(self.world.now + seconds, lambda: self._proposed(proposed))
 
 

@@ -60,6 +60,8 @@ def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
             return st.lists(values_of(item), max_size=min(longest or 20, 20)).map(tuple)
         case inspect.LiteralType(values=values):
             return st.sampled_from(values)
+        case inspect.BoolType():
+            return st.booleans()
         case inspect.NoneType():
             return st.none()
         case inspect.UnionType(types=types):

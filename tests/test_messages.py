@@ -60,7 +60,8 @@ PINNED = {  # the first fields of version 1, in their order: never to be moved, 
     "heartbeat": "boot_id",
     "welcome": "version boot_id tokenizer vocab_size context_len max_length max_message_bytes heartbeat_s lease_s "
     "verifications eos_ids",
-    "verdict": "session_id epoch round base_len tokens num_verified num_accepted next_length finish_reason logprobs",
+    "verdict": "session_id epoch round base_len tokens num_verified num_accepted next_length finish_reason logprobs "
+    "dropped",
     "refusal": "code what what_to_do session_id epoch round",
 }
 
@@ -144,7 +145,8 @@ BAD_FIELDS = [
     ("draft", "drafting_s", float("nan")),
     ("draft", "drafting_s", -1.0),
     ("draft", "parents", [0]),
-    ("draft", "assumes", True),
+    ("draft", "assumes", 1),
+    ("verdict", "dropped", -1),
     ("verdict", "finish_reason", "bored"),
     ("verdict", "next_length", -1),
     ("refusal", "code", "c" * 65),

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goodspeed.errors import ConfigError, InvalidProposal
-from goodspeed.proposals import KINDS, MAX_K, decode, encode, make, position_bytes
+from goodspeed.positions import MAX_K, encode, position_bytes
+from goodspeed.proposals import KINDS, decode, make
 from goodspeed.sampling import Role, uniform
 from tests.chi_square import REJECT, fits
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from draft_node.odds import LEAST_ODDS
 from tests.fakes import Faults, Settings, World, alone
 
 GOOD = Settings()
@@ -79,7 +80,9 @@ def some_settings(seed: int) -> Settings:
         alpha=tuple(rng.random() for _ in range(4)),
         faults=faults,
     )
-    return replace(settings, **TINY_POOL) if rng.random() < 0.4 else settings
+    if rng.random() < 0.4:
+        settings = replace(settings, **TINY_POOL)
+    return replace(settings, draft_ahead=rng.random() < 0.7, least_odds=rng.choice([0.0, LEAST_ODDS]))
 
 
 @pytest.mark.parametrize("policy", ["gradient", "fixed", "random", "phases"])

@@ -93,6 +93,18 @@ def check_draft(draft: Draft, session: Session, vocab_size: int) -> Refused | No
     if draft.base_len != len(session.tokens) or draft.base_digest != session.base_digest():
         what = f"the draft was made on {draft.base_len} tokens that are not the {len(session.tokens)} committed"
         return Refused("wrong_base", what, "reopen the session with what is committed")
+    return _check_vocabulary(draft, vocab_size)
+
+
+def check_ahead(draft: Draft, welcome: Welcome) -> Refused | None:
+    """Whether a draft made ahead of a verdict could be taken at all; what it assumes is not its fault."""
+    if len(draft.tokens) > welcome.max_length:
+        what = f"{len(draft.tokens)} tokens exceed the {welcome.max_length} that are ever assigned"
+        return Refused("too_long", what, "propose at most max_length tokens")
+    return _check_vocabulary(draft, welcome.vocab_size)
+
+
+def _check_vocabulary(draft: Draft, vocab_size: int) -> Refused | None:
     if any(token >= vocab_size for token in draft.tokens):
         what = f"a drafted id is outside the vocabulary of {vocab_size}"
         return Refused("vocabulary", what, "mask ids beyond the tokenizer")

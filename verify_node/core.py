@@ -34,6 +34,7 @@ from verify_node.checks import (
     HELLO_FIRST,
     NOT_OPEN,
     Refused,
+    check_ahead,
     check_draft,
     check_hello,
     check_open,
@@ -300,10 +301,12 @@ class VerifyCore:
         session = self._find(peer, draft, now)
         if isinstance(session, Refused):
             return self._refuse(peer.peer_id, session, draft)
-        if session.draft is None and draft.round == session.last_round:
-            return self._resend(session, draft.base_len)
+        if draft.round == session.last_round and (session.draft is None or session.draft.assumes):
+            return self._resend(session, session.acked if draft.assumes else draft.base_len)
         if session.draft is not None and draft.round == session.draft.round:
             return []
+        if draft.assumes:
+            return self._draft_ahead(session, draft, now)
         if refused := check_draft(draft, session, self.welcome.vocab_size):
             return self._refuse(peer.peer_id, refused, draft)
         session.draft = draft
@@ -311,6 +314,19 @@ class VerifyCore:
         session.cannot_draft = not draft.tokens
         session.client.observe_drafting(draft.drafting_s, len(draft.tokens))
         session.acknowledge(draft.base_len, now - draft.drafting_s)
+        return []
+
+    def _draft_ahead(self, session: Session, draft: Draft, now: float) -> list[Send]:
+        """A draft that hopes for a verdict: kept until that is made, or taken at once when it came after it.
+
+        Its base is no acknowledgement, since it was sent before the verdict arrived.
+        """
+        if refused := check_ahead(draft, self.welcome):
+            return self._refuse(session.peer_id, refused, draft)
+        session.keep_ahead(draft)
+        if session.ahead is draft and session.awaits_draft and draft.base_len == len(session.tokens):
+            session.take_ahead()
+            session.ready_since = now
         return []
 
     def _ack(self, peer: Peer, ack: Ack, now: float) -> list[Send]:
@@ -401,7 +417,8 @@ class VerifyCore:
         sends: list[Send] = []
         for move in moved:
             session = move.session
-            session.last_verdict = move.verdict(lengths.get(session.session_id, 0))
+            dropped = session.take_ahead()
+            session.last_verdict = move.verdict(lengths.get(session.session_id, 0), dropped)
             session.sent.append((len(session.tokens), now))
             if move.outcome.invalid:
                 refused = Refused("proposal", move.outcome.invalid, "send exactly what was sampled from")

@@ -34,7 +34,7 @@ class Moved:
     def num_verified(self) -> int:
         return 0 if self.outcome.invalid else self.entry.num_drafted
 
-    def verdict(self, next_length: int) -> Verdict:
+    def verdict(self, next_length: int, dropped: int | None = None) -> Verdict:
         return Verdict(
             session_id=self.session.session_id,
             epoch=self.session.epoch,
@@ -45,4 +45,5 @@ class Moved:
             num_accepted=self.outcome.num_accepted,
             next_length=next_length,
             finish_reason=self.session.finish_reason,
+            dropped=dropped,
         )

@@ -6,8 +6,11 @@ Plain data with derived properties. Knows nothing about messages' transport, ten
 from collections import deque
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.messages import Draft, FinishReason, OpenSession, TextDigest, Verdict
+from goodspeed.positions import cut
 
 WINDOW = 16
 """Unacknowledged tokens after which a session that advances by itself waits for its draft node."""
@@ -63,6 +66,7 @@ class Session:
     num_cached: int = 0  # leading tokens with keys and values in the pool
     assigned: int | None = None  # next draft length; None until the first verdict
     draft: Draft | None = None  # arrived, waiting for a round
+    ahead: Draft | None = None  # arrived ahead of the verdict that it hopes for
     last_round: int = -1  # of the last draft answered or dropped
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
@@ -111,6 +115,28 @@ class Session:
         """Longest draft of which every token, and one more, can still be delivered."""
         return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
 
+    def keep_ahead(self, draft: Draft) -> None:
+        """Keeps the newest draft made ahead; one whose assumption cannot come true (any more) is forgotten."""
+        newest = max(self.last_round, *(known.round for known in (self.draft, self.ahead) if known is not None), -1)
+        num_assumed = draft.base_len - len(self.tokens)
+        if draft.round > newest and draft.tokens and self.is_drafting and 0 <= num_assumed <= (self.assigned or 0) + 1:
+            self.ahead = draft
+
+    def take_ahead(self) -> int | None:
+        """What was drafted ahead becomes the draft, cut to what is assigned, if it was made on the text as it is now.
+
+        Else it is dropped; gives its round then.
+        """
+        ahead, self.ahead = self.ahead, None
+        if ahead is None:
+            return None
+        came_true = ahead.base_len == len(self.tokens) and ahead.base_digest == self.base_digest()
+        if not came_true or not self.awaits_draft:
+            return ahead.round
+        self.draft = _cut(ahead, self.assigned or 0)
+        self.cannot_draft = False
+        return None
+
     def base_digest(self) -> bytes:
         """Hash of prompt and committed tokens."""
         return self._digest.of(self.tokens)
@@ -138,3 +164,11 @@ class Session:
                 break
         self.tokens += taken
         return tuple(taken)
+
+
+def _cut(draft: Draft, length: int) -> Draft:
+    """Under the ratio rule, too: how much is cut does not depend on what was drawn."""
+    if len(draft.tokens) <= length:
+        return draft
+    proposal = cut(draft.proposal, length) if draft.proposal is not None else None
+    return replace(draft, tokens=draft.tokens[:length], proposal=proposal)

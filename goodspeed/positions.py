@@ -1,0 +1,76 @@
+"""How the positions of a proposal lie in bytes, and how a proposal is cut without looking inside.
+
+A position is `kind: u8, num_entries: u32` and then its entries, all little-endian. Dense: one float per token id from
+0 on. Lattice: the token ids, strictly increasing, then one 16-bit weight, above zero, for each. Knows nothing about
+tensors or about what the numbers mean (`proposals.py`).
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from goodspeed.errors import InvalidProposal
+
+MAX_K = 256
+"""Most tokens in one position of a lattice."""
+
+HEADER = struct.Struct("<BI")
+
+
+class Layout(NamedTuple):
+    ids: str | None  # numpy dtypes; None: no ids travel, they are 0, 1, ...
+    values: str
+
+    @property
+    def entry_bytes(self) -> int:
+        return np.dtype(self.values).itemsize + (np.dtype(self.ids).itemsize if self.ids else 0)
+
+
+LAYOUTS = {1: Layout(None, "<f4"), 2: Layout(None, "<f2"), 3: Layout("<u2", "<u2"), 4: Layout("<u4", "<u2")}
+
+
+def position_bytes(kind: str, vocab_size: int, k: int = 64) -> int:
+    """Most bytes that one position of this kind takes: what a limit on messages has to leave room for."""
+    code = {"dense-fp32": 1, "dense-fp16": 2, "lattice": 3 if vocab_size <= 1 << 16 else 4}[kind]
+    return HEADER.size + LAYOUTS[code].entry_bytes * (min(k, vocab_size) if kind == "lattice" else vocab_size)
+
+
+def encode(positions: Sequence[bytes]) -> bytes:
+    """The packed positions of one draft, in order, as `Draft.proposal`."""
+    return b"".join(positions)
+
+
+def cut(data: bytes, num_positions: int) -> bytes:
+    """The first positions of a proposal; one that cannot be read so far stays whole, and is refused by `decode`."""
+    start = 0
+    for _ in range(num_positions):
+        if start + HEADER.size > len(data):
+            return data
+        kind, num_entries = HEADER.unpack_from(data, start)
+        if kind not in LAYOUTS:
+            return data
+        start += HEADER.size + num_entries * LAYOUTS[kind].entry_bytes
+    return data[:start]
+
+
+def spans(data: bytes, num_positions: int, vocab_size: int) -> list[tuple[int, int, int]]:
+    """(kind, start of the entries, number of entries) of each position; the sizes add up."""
+    found: list[tuple[int, int, int]] = []
+    start = 0
+    for position in range(num_positions):
+        if start + HEADER.size > len(data):
+            raise InvalidProposal(f"the proposal ends after {position} of {num_positions} positions")
+        kind, num_entries = HEADER.unpack_from(data, start)
+        start += HEADER.size
+        if kind not in LAYOUTS:
+            raise InvalidProposal(f"position {position} of the proposal: no kind {kind}")
+        most = min(MAX_K, vocab_size) if LAYOUTS[kind].ids else vocab_size
+        if not 1 <= num_entries <= most:
+            raise InvalidProposal(f"position {position} of the proposal: {num_entries} entries, not 1 to {most}")
+        found.append((kind, start, num_entries))
+        start += num_entries * LAYOUTS[kind].entry_bytes
+    if start != len(data):
+        raise InvalidProposal(f"the proposal has {len(data)} bytes, its {num_positions} positions take {start}")
+    return found
