@@ -323,9 +323,9 @@ class VerifyCore:
         """
         if refused := check_ahead(draft, self.welcome):
             return self._refuse(session.peer_id, refused, draft)
-        session.keep_ahead(draft)
-        if session.ahead is draft and session.awaits_draft and draft.base_len == len(session.tokens):
-            session.take_ahead()
+        awaited = session.awaits_draft
+        session.hope_for(draft)
+        if awaited and not session.awaits_draft:
             session.ready_since = now
         return []
 
@@ -417,7 +417,7 @@ class VerifyCore:
         sends: list[Send] = []
         for move in moved:
             session = move.session
-            dropped = session.take_ahead()
+            dropped = session.settle_ahead()
             session.last_verdict = move.verdict(lengths.get(session.session_id, 0), dropped)
             session.sent.append((len(session.tokens), now))
             if move.outcome.invalid:

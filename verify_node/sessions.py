@@ -115,27 +115,41 @@ class Session:
         """Longest draft of which every token, and one more, can still be delivered."""
         return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
 
-    def keep_ahead(self, draft: Draft) -> None:
-        """Keeps the newest draft made ahead; one whose assumption cannot come true (any more) is forgotten."""
-        newest = max(self.last_round, *(known.round for known in (self.draft, self.ahead) if known is not None), -1)
-        num_assumed = draft.base_len - len(self.tokens)
-        if draft.round > newest and draft.tokens and self.is_drafting and 0 <= num_assumed <= (self.assigned or 0) + 1:
-            self.ahead = draft
+    def hope_for(self, ahead: Draft) -> None:
+        """A draft made ahead: taken at once where its verdict is made already, kept where it may come true yet.
 
-    def take_ahead(self) -> int | None:
-        """What was drafted ahead becomes the draft, cut to what is assigned, if it was made on the text as it is now.
-
-        Else it is dropped; gives its round then.
+        The newest is kept, and none that cannot come true any more.
         """
+        if ahead.round <= self.last_round or not ahead.tokens:
+            return
+        if self.awaits_draft and self._is_made_on_text(ahead):
+            self._take(ahead)
+            return
+        newest = max(known.round if known else -1 for known in (self.draft, self.ahead))
+        if (
+            self.is_drafting
+            and ahead.round > newest
+            and 0 < ahead.base_len - len(self.tokens) <= (self.assigned or 0) + 1
+        ):
+            self.ahead = ahead
+
+    def settle_ahead(self) -> int | None:
+        """The draft made ahead becomes the next draft, if what it hoped for came true; else gives its round."""
         ahead, self.ahead = self.ahead, None
         if ahead is None:
             return None
-        came_true = ahead.base_len == len(self.tokens) and ahead.base_digest == self.base_digest()
-        if not came_true or not self.awaits_draft:
+        if not self.awaits_draft or not self._is_made_on_text(ahead):
             return ahead.round
+        self._take(ahead)
+        return None
+
+    def _is_made_on_text(self, draft: Draft) -> bool:
+        return draft.base_len == len(self.tokens) and draft.base_digest == self.base_digest()
+
+    def _take(self, ahead: Draft) -> None:
+        """Cut to what is assigned, since it was made before that was known."""
         self.draft = _cut(ahead, self.assigned or 0)
         self.cannot_draft = False
-        return None
 
     def base_digest(self) -> bytes:
         """Hash of prompt and committed tokens."""
