@@ -1,4 +1,4 @@
-"""The ratio rule through a real draft model and a real target: the joint law of the first two tokens is the target's.
+"""The ratio rule through a real draft model and a real target: the joint law of tokens is the target's.
 
 The end-to-end companion of `test_rejection.py`: rounding, packing, the wire's bytes, noise, rounds and epochs included.
 """
