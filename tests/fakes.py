@@ -341,7 +341,7 @@ class Settings:
     latency_s: tuple[float, ...] = (0.01,)  # of client i: entry i modulo the length
     alpha: tuple[float, ...] = (0.8,)
     draft_s_per_token: float = 0.002
-    draft_ahead: bool = False
+    draft_ahead: bool = True
     least_odds: float = LEAST_ODDS
     faults: Faults = field(default_factory=Faults)
 
@@ -549,6 +549,7 @@ class _DraftNode:
         self.waiting = deque(self._requests(index))
         self.generations: dict[bytes, Generation] = {}
         self.done: list[Generation] = []
+        self.done_at = 0.0  # the last of them
         self._boot()
         self._tick()
 
@@ -670,6 +671,7 @@ class _DraftNode:
         if self.generations.pop(generation.session.request.session_id, None) is None:
             return
         generation.cancelled = not (generation.finish or generation.fail)
+        self.done_at = self.world.now
         for action in generation.session.cancel():
             self.world.send_up(self, action.message)
         self.done.append(generation)

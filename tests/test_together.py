@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from draft_node.odds import LEAST_ODDS
+from draft_node.session import Session
 from tests.fakes import Faults, Settings, World, alone
 
 GOOD = Settings()
@@ -46,6 +47,10 @@ def check(world: World, limit_s: float = 600.0) -> World:
     core.plan(world.now)
     assert core.pool.num_free == core.pool.num_pages, f"seed {world.seed}: pages are left over"
     return world
+
+
+def sessions(world: World) -> list[Session]:
+    return [generation.session for draft in world.drafts for generation in draft.done]
 
 
 def some_settings(seed: int) -> Settings:
@@ -87,8 +92,23 @@ def some_settings(seed: int) -> Settings:
 
 @pytest.mark.parametrize("policy", ["gradient", "fixed", "random", "phases"])
 @pytest.mark.parametrize("rounds", ["barrier", "continuous"])
-def test_a_good_world(rounds, policy):
-    check(World(1, replace(GOOD, rounds=rounds, policy=policy)), limit_s=20.0)
+@pytest.mark.parametrize("draft_ahead", [False, True])
+def test_a_good_world(rounds, policy, draft_ahead):
+    settings = replace(GOOD, rounds=rounds, policy=policy, draft_ahead=draft_ahead)
+    world = check(World(1, settings), limit_s=20.0)
+    num_ahead_true = sum(session.statistics.num_ahead_true for session in sessions(world))
+    assert (num_ahead_true > 0) == draft_ahead
+    assert not world.refusals
+
+
+def test_drafting_ahead_saves_round_trips():
+    """Each token of a draft that is always right: nearly two drafts for each round trip."""
+    far = replace(
+        GOOD, num_clients=1, num_sessions=1, min_tokens=40, stops=0.0, alpha=(1.0,), latency_s=(1.0,), budget=3
+    )
+    plain, ahead = (check(World(1, replace(far, draft_ahead=draft_ahead))) for draft_ahead in (False, True))
+    times = [world.drafts[0].done_at for world in (plain, ahead)]
+    assert times[1] < 0.6 * times[0]
 
 
 @pytest.mark.parametrize("policy", ["gradient", "fixed", "random", "phases"])

@@ -74,7 +74,7 @@ def every_sampling(first_seed: int, max_tokens: int = 32, **options: Any) -> lis
 
 DRAFTS = {
     "small": {"model": "tiny-draft-s"},
-    "medium": {"model": "tiny-draft-m"},
+    "medium": {"model": "tiny-draft-m", "draft_ahead": False},
     "target": {"model": "tiny-target", "max_draft": 5},
     "none": {"model": "tiny-draft-s"},
 }
@@ -94,8 +94,12 @@ def test_match_gives_the_targets_own_text_for_every_draft_and_mix(verify_options
     requests = {name: every_sampling(5 * i) for i, name in enumerate(DRAFTS)}
     requests["none"] = every_sampling(15, max_draft=0)
     cluster = Cluster(verify_options, DRAFTS)
-    check_all(requests, cluster.serve(requests))
+    served = cluster.serve(requests)
+    check_all(requests, served)
     assert not cluster.verify.core.refusals
+    num_ahead = {name: sum(each.statistics.num_ahead for each in served[name]) for name in served}
+    assert num_ahead["small"] + num_ahead["target"] > 0
+    assert num_ahead["medium"] == num_ahead["none"] == 0
 
 
 def test_greedy_text_is_that_of_plain_transformers() -> None:
