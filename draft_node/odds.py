@@ -13,7 +13,7 @@ INITIAL_ODDS = 0.5
 LEAST_ODDS = 0.2
 """Below, four of five drafts made ahead would be thrown away."""
 
-SMOOTHING = 0.1
+SMOOTHING = 0.2
 
 
 @dataclass(slots=True)
