@@ -10,8 +10,8 @@ from dataclasses import dataclass
 INITIAL_ODDS = 0.5
 """Good enough to try at first."""
 
-LEAST_ODDS = 0.2
-"""Below, four of five drafts made ahead would be thrown away."""
+LEAST_ODDS = 0.3
+"""Below, more than two of three drafts made ahead would be thrown away."""
 
 SMOOTHING = 0.2
 

@@ -67,17 +67,27 @@ def test_a_verdict_in_the_middle_takes_over_what_is_drafted(monkeypatch, verific
             assert probs.tolist() == pytest.approx(proposals.decode(alone.proposal, 1, VOCAB)[0].tolist(), abs=1e-4)
 
 
+@pytest.mark.parametrize("num_right", range(5))
 @pytest.mark.parametrize("verification", ["match", "ratio"])
-def test_what_was_assumed_wrongly_leaves_no_trace(verification):
+def test_what_was_assumed_wrongly_leaves_no_trace(verification, num_right):
+    """What is drafted and what was assumed is in the cache; the text goes on otherwise, for more than one token."""
     request = make_request(verification=verification)
     drafter = make_drafter()
-    drafter.add(ahead(request, (*request.prompt, 7, 7), 4))
+    [proposed] = run(drafter, wanted(request, request.prompt, 4))
+    drafter.add(ahead(request, (*request.prompt, *proposed.tokens), 4))
     for _ in range(3):
         drafter.step()
-    guess = drafter._jobs[request.session_id].drafted[0]
-    for base in [(*request.prompt, 7, 7, (guess + 1) % VOCAB), (*request.prompt, 7, 8), (*request.prompt, 9)]:
-        again = wanted(request, base, 3, round=3)
-        assert run(drafter, again)[0].tokens == fresh(again)
+    assumed = (*proposed.tokens, drafter._jobs[request.session_id].drafted[0])
+    base = (*request.prompt, *assumed[:num_right], (assumed[num_right] + 1) % VOCAB, 8, 8, 8, 8)
+    again = wanted(request, base, 3, round=3)
+    assert run(drafter, again)[0].tokens == fresh(again)
+
+
+def test_under_ratio_the_guess_distribution_stays_here():
+    request = make_request(verification="ratio")
+    [proposed] = run(make_drafter(), ahead(request, request.prompt, 3))
+    assert proposed.guess is not None
+    assert proposals.decode(proposed.proposal, 3, VOCAB, proposed.tokens).shape == (3, VOCAB)
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
