@@ -57,7 +57,14 @@ def test_a_verdict_in_the_middle_takes_over_what_is_drafted(monkeypatch, verific
     assert (proposed.round, proposed.guess, len(proposed.tokens)) == (3, None, 4)
     assert list(proposed.tokens[: min(3, len(drafted))]) == drafted[:3]
     assert len(steps) == max(5, num_steps + 1)  # the guess and four more, and at least one after the verdict
-    if verification == "match":
+    _check_taken_over(request, guess, proposed)
+    # What was taken over is not verified for that: a verdict may still decide otherwise.
+    again = wanted(request, (*request.prompt, guess, (proposed.tokens[0] + 1) % VOCAB, 8, 8, 8), 2, round=4)
+    assert run(drafter, again)[0].tokens == fresh(again)
+
+
+def _check_taken_over(request, guess, proposed):
+    if request.verification == "match":
         assert proposed.tokens == fresh(wanted(request, (*request.prompt, guess), 4))
     else:  # each token with its own distribution: one of probability zero would be refused
         sent = proposals.decode(proposed.proposal, 4, VOCAB, proposed.tokens)
