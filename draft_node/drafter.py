@@ -19,7 +19,6 @@ from goodspeed.codec import MAX_MESSAGE_BYTES
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.messages import MAX_DRAFT
-from goodspeed.positions import encode, position_bytes
 from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
 
 PREFILL_CHUNK = 256
@@ -135,7 +134,7 @@ class Drafter:
         """Tokens whose distributions fit into one message."""
         if request.verification == "match":
             return MAX_DRAFT
-        return self.max_proposal_bytes // position_bytes(self.kind, self.num_tokens, self.k)
+        return self.max_proposal_bytes // proposals.position_bytes(self.kind, self.num_tokens, self.k)
 
     def _rewind(self, cache: _Cache, job: _Job) -> None:
         """Keeps the longest prefix of the cache that the job's text agrees with, at most all but its last token."""
@@ -250,7 +249,7 @@ def _proposed(job: _Job, *, empty: bool = False) -> Proposed:
         epoch=job.propose.epoch,
         round=job.propose.round,
         tokens=tuple(drafted),
-        proposal=encode(job.positions[num_guesses:]) if ratio and drafted else None,
+        proposal=proposals.encode(job.positions[num_guesses:]) if ratio and drafted else None,
         drafting_s=time.perf_counter() - job.started,
         guess=job.drafted[0] if num_guesses else None,
     )

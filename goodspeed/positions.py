@@ -6,7 +6,6 @@ tensors or about what the numbers mean (`proposals.py`).
 """
 
 import struct
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,17 +28,6 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = {1: Layout(None, "<f4"), 2: Layout(None, "<f2"), 3: Layout("<u2", "<u2"), 4: Layout("<u4", "<u2")}
-
-
-def position_bytes(kind: str, vocab_size: int, k: int = 64) -> int:
-    """Most bytes that one position of this kind takes: what a limit on messages has to leave room for."""
-    code = {"dense-fp32": 1, "dense-fp16": 2, "lattice": 3 if vocab_size <= 1 << 16 else 4}[kind]
-    return HEADER.size + LAYOUTS[code].entry_bytes * (min(k, vocab_size) if kind == "lattice" else vocab_size)
-
-
-def encode(positions: Sequence[bytes]) -> bytes:
-    """The packed positions of one draft, in order, as `Draft.proposal`."""
-    return b"".join(positions)
 
 
 def cut(data: bytes, num_positions: int) -> bytes:

@@ -9,7 +9,7 @@ proposal is first rounded to what travels (`make`), and then asked for everythin
     Draft(proposal=encode(positions), ...)        up the wire
     draft_probs = decode(data, num_positions, vocab_size)   equal to `proposal.probs()`
 
-How they lie in bytes, and `encode`, are in `positions.py`.
+How the positions lie in bytes is in `positions.py`.
 """
 
 from collections.abc import Sequence
@@ -111,6 +111,17 @@ def make(probs: Tensor, kind: str = "lattice", *, k: int = 64) -> Proposal:
     weights = (top.values / top.values[:, :1] * _TOP_WEIGHT).round().long()
     ids, order = top.indices.sort(1)
     return Lattice(ids, weights.gather(1, order), probs.shape[1])
+
+
+def position_bytes(kind: str, vocab_size: int, k: int = 64) -> int:
+    """Most bytes that one position of this kind takes: what a limit on messages has to leave room for."""
+    code = {"dense-fp32": 1, "dense-fp16": 2, "lattice": 3 if vocab_size <= 1 << 16 else 4}[kind]
+    return HEADER.size + LAYOUTS[code].entry_bytes * (min(k, vocab_size) if kind == "lattice" else vocab_size)
+
+
+def encode(positions: Sequence[bytes]) -> bytes:
+    """The packed positions of one draft, in order, as `Draft.proposal`."""
+    return b"".join(positions)
 
 
 def decode(data: bytes, num_positions: int, vocab_size: int, tokens: Sequence[int] | None = None) -> Tensor:

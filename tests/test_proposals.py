@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goodspeed.errors import ConfigError, InvalidProposal
-from goodspeed.positions import MAX_K, encode, position_bytes
-from goodspeed.proposals import KINDS, decode, make
+from goodspeed.positions import MAX_K, cut
+from goodspeed.proposals import KINDS, decode, encode, make, position_bytes
 from goodspeed.sampling import Role, uniform
 from tests.chi_square import REJECT, fits
 
@@ -212,3 +212,12 @@ def test_any_floats_are_refused_or_probabilities(values, dtype):
     with np.errstate(over="ignore"):
         body = np.array(values, np.float32).astype(dtype).tobytes()
     check_refused_or_probabilities(struct.pack("<BI", 1 if dtype == "<f4" else 2, len(values)) + body, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_proposal_is_cut_at_its_positions(kind):
+    positions = make(torch.rand(3, 50).softmax(1), kind, k=7).pack()
+    whole = encode(positions)
+    assert [cut(whole, length) for length in range(4)] == [encode(positions[:length]) for length in range(4)]
+    assert cut(whole, 4) == whole  # what is malformed stays so, for `decode` to refuse
+    assert cut(b"\x09" + whole[1:], 1) == b"\x09" + whole[1:]

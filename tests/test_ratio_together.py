@@ -1,4 +1,4 @@
-"""The ratio rule through a real draft model and a real target: the joint law of tokens is the target's.
+"""The ratio rule through a real draft model and a real target: the joint law of the first two tokens is the target's.
 
 The end-to-end companion of `test_rejection.py`: rounding, packing, the wire's bytes, noise, rounds and epochs included.
 """
@@ -9,7 +9,7 @@ import torch
 
 from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter
-from goodspeed import positions, proposals
+from goodspeed import proposals
 from goodspeed.messages import Sampling
 from goodspeed.sampling import SamplingBatch, to_probs
 from tests import chi_square
@@ -115,7 +115,7 @@ def test_the_first_two_tokens_have_the_targets_law(kind, temperature):
 def flattened(proposed):
     """A lie: that every token was as likely as any other."""
     flat = proposals.make(torch.full((len(proposed.tokens), NUM_TOKENS), 1 / NUM_TOKENS), "dense-fp32")
-    return positions.encode(flat.pack())
+    return proposals.encode(flat.pack())
 
 
 def test_a_lie_about_what_was_sampled_from_is_seen_in_the_law():

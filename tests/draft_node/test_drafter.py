@@ -8,7 +8,7 @@ import torch
 
 from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter
-from goodspeed import generation, positions, proposals
+from goodspeed import generation, proposals
 from goodspeed.messages import Sampling
 from goodspeed.sampling import SamplingBatch, to_probs
 from tests.fakes import session_id
@@ -279,7 +279,7 @@ def test_under_match_nothing_but_tokens_is_sent():
 @pytest.mark.parametrize(("room", "longest"), [(3.5, 3), (1, 1), (0.5, 0)])
 def test_proposals_fit_into_a_message(room, longest):
     drafter = make_drafter(kind="dense-fp32")
-    drafter.max_proposal_bytes = int(room * positions.position_bytes("dense-fp32", VOCAB))
+    drafter.max_proposal_bytes = int(room * proposals.position_bytes("dense-fp32", VOCAB))
     request = make_request(verification="ratio")
     [proposed] = run(drafter, wanted(request, request.prompt, 5))
     assert len(proposed.tokens) == longest

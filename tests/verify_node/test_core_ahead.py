@@ -4,7 +4,7 @@ import pytest
 
 from draft_node.actions import Propose
 from goodspeed.messages import Ack, Refusal, Sampling, Welcome, digest
-from goodspeed.positions import HEADER, encode
+from goodspeed.positions import HEADER
 from tests.fakes import VOCAB, Desk, alone, make_open, next_token, propose, replace_message, request_of, session_id
 
 
@@ -140,11 +140,11 @@ def test_its_distributions_are_cut_with_it():
     positions = [HEADER.pack(3, 1) + bytes([token, 0, 1, 0]) for token in range(4)]
     draft = desk.honest_draft()
     desk.up("a", draft)
-    desk.up("a", ahead_of(desk, draft, proposal=encode(positions)))
+    desk.up("a", ahead_of(desk, draft, proposal=b"".join(positions)))
     desk.hello("b")
     desk.open("b", 2)
     desk.round()
-    assert desk.session().draft.proposal == encode(positions[:2])
+    assert desk.session().draft.proposal == b"".join(positions[:2])
 
 
 def test_the_second_replaces_the_first_and_never_the_other_way_round(desk):
