@@ -3,6 +3,7 @@
 Real processes: one verify node, and two draft nodes behind a proxy that lengthens the round trip, one with
 --draft-ahead and one with --no-draft-ahead. They get the same prompts and seeds by turns, one at a time, from the
 domain that the draft model is best at and from one that it is bad at. The text is the same, so only the time differs.
+Lengths are given without regard to time (--cost none): else a far session is hardly asked for drafts at all.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ async def run(nodes: dict[bool, DraftNode], proxy: DelayProxy, size: Size) -> li
 
 
 def verify_command(options: argparse.Namespace) -> list[str]:
-    words = [f"--model={options.model}", "--bind=tcp://127.0.0.1:0", f"--budget={options.budget}", "--json"]
+    words = [f"--model={options.model}", "--bind=tcp://127.0.0.1:0", f"--budget={options.budget}"]
+    words += [f"--cost={options.cost}", "--json"]
     return [sys.executable, "-m", "verify_node", *words]
 
 
@@ -178,6 +180,7 @@ def main() -> int:
     parser.add_argument("--model", default="tiny-target", help="target model")
     parser.add_argument("--draft-model", default="tiny-draft-s")
     parser.add_argument("--budget", type=int, default=8, help="longest draft")
+    parser.add_argument("--cost", default="none", help="what a round's time costs the policy")
     options = parser.parse_args()
     say = partial(print, file=sys.stderr if options.json else sys.stdout)
     rows = asyncio.run(measure(options, QUICK if options.quick else FULL))
