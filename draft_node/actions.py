@@ -56,6 +56,7 @@ class Proposed:
     proposal: bytes | None = None
     drafting_s: float = 0.0
     guess: int | None = None  # ahead: the token that `tokens` follow
+    odds: float = 1.0  # that all of it is accepted, in the draft model's own view
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,6 @@ def build(config: DraftConfig, checkpoint: Checkpoint, channel: DraftChannel, bo
     """A draft node around a model and a channel that are already there."""
     runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
     hello = Hello(VERSION, config.name, boot_id, checkpoint.fingerprint, config.model[:256])
-    drafter = Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k)
+    drafter = Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k, min_odds=config.min_odds)
     link = VerifyLink.begin(hello, config.verify_timeout_s, time.monotonic())
     return DraftDaemon(drafter, channel, link, config.connect_timeout_s, config.max_sessions, config.draft_ahead)

@@ -48,6 +48,14 @@ class DraftConfig(Settings):
         MAX_DRAFT, minimum=0, maximum=MAX_DRAFT, help="longest draft wanted; 0 is no speculation", metavar="N"
     )
     draft_ahead: bool = option(True, help="draft on while a draft is in flight, as if all of it were accepted")
+    min_odds: float = option(
+        0.3,
+        minimum=0.0,
+        maximum=1.0,
+        help="match: a draft ends where the odds that all of it is accepted fall below, by the draft model's own "
+        "confidence; 0 drafts all that is assigned",
+        metavar="P",
+    )
     max_sessions: int = option(16, minimum=1, help="prompts served at once; more wait their turn", metavar="N")
     memory_fraction: float | None = option(
         None, minimum=0.001, maximum=0.95, help="share of the device's memory for keys and values", metavar="F"

@@ -9,11 +9,13 @@ somebody is waiting for one of the others. Knows nothing about sockets or verdic
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import prod
 
 import torch
 from torch import Tensor
 
 from draft_node.actions import Propose, Proposed, Request
+from draft_node.confidence import acceptance_chances
 from goodspeed import proposals
 from goodspeed.codec import MAX_MESSAGE_BYTES
 from goodspeed.engine.checkpoints import Checkpoint
@@ -35,11 +37,17 @@ class _Job:
     started: float
     drafted: list[int] = field(default_factory=list)
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
+    chances: list[float] = field(default_factory=list)  # of being accepted, of each token drafted
     fed: int = 0  # of this step
 
     @property
     def session_id(self) -> bytes:
         return self.propose.request.session_id
+
+    @property
+    def odds(self) -> float:
+        """That all of it is accepted, as far as the draft model's own confidence tells; 1 where that is not asked."""
+        return prod(self.chances)
 
     @property
     def stopped(self) -> bool:
@@ -64,14 +72,20 @@ class _Cache:
 class Drafter:
     """A draft model with its key/value memory; `add` proposals, then `step` until they come out."""
 
-    def __init__(self, checkpoint: Checkpoint, runner: Runner, *, kind: str = "lattice", k: int = 64) -> None:
-        """kind, k: what is sampled from and sent under the ratio rule (`proposals.make`)."""
+    def __init__(
+        self, checkpoint: Checkpoint, runner: Runner, *, kind: str = "lattice", k: int = 64, min_odds: float = 0.0
+    ) -> None:
+        """kind, k: what is sampled from and sent under the ratio rule (`proposals.make`).
+
+        min_odds: under the match rule a draft ends where the odds that all of it is accepted fall below; 0 is never.
+        """
         self.checkpoint = checkpoint
         self.runner = runner
         self.num_tokens = checkpoint.num_tokens  # ids below it may be drafted; the target has the same tokenizer
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
+        self.min_odds = min_odds
         self._jobs: dict[bytes, _Job] = {}
         self._caches: dict[bytes, _Cache] = {}
         self._num_steps = 0
@@ -194,7 +208,11 @@ class Drafter:
             chosen = [jobs[index] for index in match]
             rows = logits if not ratio else logits[match]
             positions = torch.tensor([len(job.tokens) for job in chosen]).to(logits.device)
-            _append(chosen, choose(rows, _batch(chosen, logits), positions, num_tokens=self.num_tokens))
+            tokens = choose(rows, _batch(chosen, logits), positions, num_tokens=self.num_tokens)
+            _append(chosen, tokens)
+            if self.min_odds:
+                for job, chance in zip(chosen, acceptance_chances(rows, tokens).tolist(), strict=True):
+                    job.chances.append(chance)
         if ratio:
             self._draw_from_proposals([jobs[index] for index in ratio], logits[ratio])
 
@@ -213,7 +231,7 @@ class Drafter:
     def _is_complete(self, job: _Job) -> bool:
         if job.length == 0:
             return len(self._caches[job.session_id].tokens) >= len(job.tokens) - 1
-        return len(job.drafted) >= job.length or job.stopped
+        return len(job.drafted) >= job.length or job.stopped or job.odds < self.min_odds
 
 
 def _take_over(job: _Job, unfinished: _Job) -> None:
@@ -227,6 +245,7 @@ def _take_over(job: _Job, unfinished: _Job) -> None:
     taken = slice(first, first + max(0, job.length - 1))
     job.drafted = unfinished.drafted[taken]
     job.positions = unfinished.positions[taken]
+    job.chances = unfinished.chances[taken]
     job.tokens += job.drafted
 
 
@@ -252,4 +271,5 @@ def _proposed(job: _Job, *, empty: bool = False) -> Proposed:
         proposal=proposals.encode(job.positions[num_guesses:]) if ratio and drafted else None,
         drafting_s=time.perf_counter() - job.started,
         guess=job.drafted[0] if num_guesses else None,
+        odds=job.odds,
     )

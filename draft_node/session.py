@@ -77,6 +77,7 @@ class Session:
     resend_at: float = 0.0  # when `tick` has something to do
     _draft: Draft | None = None  # in flight; repeated byte for byte
     _ahead: Draft | None = None  # in flight beside it, on the assumption that all of it is accepted
+    _ahead_odds: float = 1.0  # that all of that is accepted
     _resend_s: float = RESEND_S
     _refused_in_a_row: int = 0
     _length: int = 0  # of the draft asked for
@@ -192,7 +193,7 @@ class Session:
             return [Send(self._acknowledgement())]
         self._length = verdict.next_length
         if ahead is not None:
-            return self._send(ahead, Send(self._acknowledgement()), now)
+            return self._send(ahead, self._ahead_odds, Send(self._acknowledgement()), now)
         self.round += 1
         self.state = State.PROPOSING
         self.resend_at = now + PATIENCE_S
@@ -206,16 +207,18 @@ class Session:
 
     # -- ahead of a verdict ----------------------------------------------------------------------------------------
 
-    def _propose_ahead(self, draft: Draft) -> list[Action]:
+    def _propose_ahead(self, draft: Draft, odds: float) -> list[Action]:
         """Asks for the next draft, after the one that is now in flight and a guess of the token that follows it.
 
-        As long as the last one: the next length is not known yet. None where a text would end before.
+        As long as the last one: the next length is not known yet. None where a text would end before, or where the one
+        in flight is in doubt (`odds`) already.
         """
         drafted = draft.tokens[: self._length]
         room = len(self.request.prompt) + self.request.max_tokens - len(self.tokens) - len(drafted) - 2
         length = min(self._length, room)
         ends = any(token in self.request.stop_ids for token in drafted)
-        if not (self.draft_ahead and self.odds.are_good and drafted and length > 0) or ends:
+        hopeful = self.draft_ahead and self.odds.are_good and odds >= self.odds.least
+        if not (hopeful and drafted and length > 0) or ends:
             return []
         self.round += 1
         return [Propose(self.request, self.epoch, self.round, (*self.tokens, *drafted), length + 1, ahead=True)]
@@ -235,6 +238,7 @@ class Session:
             drafting_s=proposal.drafting_s,
             assumes=True,
         )
+        self._ahead_odds = proposal.odds
         self.statistics.num_ahead += 1
         return [Send(self._ahead)]
 
@@ -288,13 +292,13 @@ class Session:
             proposal=proposal.proposal,
             drafting_s=proposal.drafting_s,
         )
-        return self._send(draft, Send(draft), now)
+        return self._send(draft, proposal.odds, Send(draft), now)
 
-    def _send(self, draft: Draft, word: Send, now: float) -> list[Action]:
+    def _send(self, draft: Draft, odds: float, word: Send, now: float) -> list[Action]:
         """This draft is in flight from now on; meanwhile the draft model may go on."""
         self._draft = draft
         self._enter(State.WAITING, now)
-        return [word, *self._propose_ahead(draft)]
+        return [word, *self._propose_ahead(draft, odds)]
 
     def _acknowledgement(self) -> Ack:
         return Ack(self.request.session_id, self.epoch, len(self.tokens))

@@ -187,4 +187,6 @@ class VerifyDaemon:
             "next_length": verdict.next_length,
             "acceptance_rate": round(session.acceptance.value, 4),
             "goodput": round(session.client.goodput.value, 4),
+            "draft_s_per_token": round(session.client.draft_s_per_token, 6),
+            "round_trip_s": round(session.round_trip_s, 6),
         }
