@@ -124,7 +124,7 @@ class Scheduler:
             max_length=0 if session.cannot_draft else min(session.max_length, self.budget),
             client_id=client.name,
             draft_s_per_token=client.draft_s_per_token,
-            round_trip_s=session.round_trip_s,
+            round_trip_s=session.round_trip_s + client.draft_s_per_token,  # it catches up before it drafts
             context_len=len(session.tokens),
         )
 
@@ -132,7 +132,8 @@ class Scheduler:
         """Whether a session at length 0 has waited long enough to be tried again."""
         if session.zero_since is None or session.max_length < 1:
             return False
-        round_trips = PROBE_ROUND_TRIPS * session.round_trip_s / round_s if round_s > 0 else 0
+        away_s = session.round_trip_s + 2 * session.client.draft_s_per_token  # for a draft of one token
+        round_trips = PROBE_ROUND_TRIPS * away_s / round_s if round_s > 0 else 0
         return number - session.zero_since >= max(PROBE_ROUNDS, round_trips)
 
     @staticmethod

@@ -34,10 +34,13 @@ class Client:
     draft_s_per_token: float = 0.0  # as its drafts say, smoothed; 0 until the first
 
     def observe_drafting(self, seconds: float, num_drafted: int) -> None:
-        """How long one of its drafts was in the making; an empty one says nothing."""
+        """How long one of its drafts was in the making; an empty one says nothing.
+
+        Catching up with the verdict takes about as long as one more token: a longer draft is not taken for cheaper.
+        """
         if num_drafted:
             step = SMOOTHING if self.draft_s_per_token else 1.0
-            self.draft_s_per_token += (seconds / num_drafted - self.draft_s_per_token) * step
+            self.draft_s_per_token += (seconds / (num_drafted + 1) - self.draft_s_per_token) * step
 
 
 @dataclass(slots=True)

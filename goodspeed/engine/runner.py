@@ -12,6 +12,7 @@ from torch import Tensor
 
 from goodspeed.engine import attention
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.linear import prepack
 from goodspeed.engine.memory import KVPool, bytes_per_page, pages_for, pages_in
 from goodspeed.engine.packed import Chunk, Packed
 from goodspeed.engine.pages import PagePool
@@ -41,6 +42,7 @@ class Runner:
         _use_paged_attention(checkpoint.model)
         shape, num_layers = kv_shapes(checkpoint.model, device)
         check_logits(checkpoint.model, shape, num_layers, checkpoint.num_tokens, device)
+        prepack(checkpoint.model)
         page_bytes = bytes_per_page(shape, num_layers, page_size, checkpoint.dtype)
         if num_pages is None and memory_bytes is not None:
             num_pages = pages_in(memory_bytes, page_bytes)

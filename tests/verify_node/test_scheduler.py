@@ -335,7 +335,7 @@ def test_what_drafts_take_is_learned_from_them_and_told_to_the_policy():
     desk.hello()
     desk.open(number=1)
     desk.round()
-    desk.draft(number=1, drafting_s=0.008)
+    desk.draft(number=1, drafting_s=0.012)  # two tokens, and catching up
     desk.round()
     [client], _ = policy.asked[-1]
     assert client.draft_s_per_token == pytest.approx(0.004)
