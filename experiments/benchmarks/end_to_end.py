@@ -3,7 +3,7 @@
 *plain*: the target's own `generate`, one stream. *assisted*: Hugging Face assisted generation, one stream (it takes no
 batches, so eight users are eight streams in turn). *plain_8*: `generate` of a batch of eight. *goodspeed_1*,
 *goodspeed_8*: one and eight draft nodes, each a process, served by one verify node; *goodspeed_8_no_speculation*: the
-same with drafts of length 0. Every text has the same length (nothing ends early), one prompt of each of the eight
+same with drafts of length 0 (so is goodspeed_1_no_speculation: what the engine alone gives). Every text has the same length (nothing ends early), one prompt of each of the eight
 domains. With eight clients each asks for all domains in an order of its own, one after the other, so eight different
 texts are always being written, as in a batch of plain_8. All ways take turns in every repetition; medians.
 """
@@ -31,7 +31,10 @@ from goodspeed.tiny import prompts
 TARGET, DRAFTS = "tiny-target", ("tiny-draft-s", "tiny-draft-m")
 NUM_CLIENTS = 8
 WANTED = {"ratio_1": 1.2, "ratio_8": 0.98, "ratio_8_sequential": 2.5}
-WAYS = ("plain", "assisted", "plain_8", "goodspeed_1", "goodspeed_8", "goodspeed_8_no_speculation")
+WAYS = (
+    *("plain", "assisted", "plain_8"),
+    *("goodspeed_1", "goodspeed_1_no_speculation", "goodspeed_8", "goodspeed_8_no_speculation"),
+)
 
 
 class Alone:
@@ -84,14 +87,19 @@ class Served:
         self.num_accepted: Counter[str] = Counter()
 
     def goodspeed_1(self, temperature: float) -> list[list[int]]:
-        own = [self._wanted(number, temperature) for number in range(len(self.texts))]
-        return self._serve("goodspeed_1", self.workers[:1], [own])
+        return self._serve("goodspeed_1", self.workers[:1], self._one(temperature, MAX_DRAFT))
+
+    def goodspeed_1_no_speculation(self, temperature: float) -> list[list[int]]:
+        return self._serve("goodspeed_1_no_speculation", self.workers[:1], self._one(temperature, 0))
 
     def goodspeed_8(self, temperature: float) -> list[list[int]]:
         return self._serve("goodspeed_8", self.workers, self._everybody(temperature, MAX_DRAFT))
 
     def goodspeed_8_no_speculation(self, temperature: float) -> list[list[int]]:
         return self._serve("goodspeed_8_no_speculation", self.workers, self._everybody(temperature, 0))
+
+    def _one(self, temperature: float, max_draft: int) -> list[list[Wanted]]:
+        return [[self._wanted(number, temperature, max_draft) for number in range(len(self.texts))]]
 
     def _everybody(self, temperature: float, max_draft: int) -> list[list[Wanted]]:
         return [
@@ -188,8 +196,8 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.end_to_end", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two repetitions of shorter texts at one temperature")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line; T = 1 at its top")
-    parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
-    parser.add_argument("--turns", type=int, default=4, help="texts of each of the eight clients (default 4)")
+    parser.add_argument("--tokens", type=int, default=96, help="length of every text (default 96)")
+    parser.add_argument("--turns", type=int, default=2, help="texts of each of the eight clients (default 2)")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
     parser.add_argument("--temperature", type=float, nargs="+", default=[1.0, 0.0], help="default: 1 0")
     parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="a core for the verify node")

@@ -10,6 +10,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.estimators import expected_tokens
 from goodspeed.latency import CostModel, Linear, Roofline
 from goodspeed.policies import ClientState, create
+from goodspeed.policies.timed import MARGIN
 
 FORWARD = Linear(fixed_s=0.0065, token_s=0.00032)  # a 13M target on one CPU thread
 FLAT_THEN_STEEP = Roofline((Linear(fixed_s=0.007), Linear(fixed_s=0.002, token_s=0.0009)))
@@ -33,8 +34,10 @@ def rate(clients: list[ClientState], lengths: tuple[int, ...] | list[int], cost:
         num_tokens = sum(share * (1 + length) for share, length in zip(shares, lengths, strict=True))
         context_tokens = sum(share * client.context_len for share, client in zip(shares, clients, strict=True))
         round_s = cost.round_s(num_tokens, sum(shares), context_tokens)
+    waits = any(client.round_trip_s or client.draft_s_per_token for client in clients)
     return sum(
-        client.weight
+        (1 - MARGIN if waits and length else 1)
+        * client.weight
         / client.goodput
         * expected_tokens(client.acceptance_rate, length)
         / (round_s + away_s(client, length, round_s))
@@ -131,12 +134,12 @@ def test_exact_where_nobody_waits(seed):
 
 def test_near_where_drafts_take_time():
     """Not exact: tokens are tried in one order, and shares of rounds lag a step behind. Over 3,000 such cases the worst
-    was 0.89 of the best, the mean 0.9988, and 92 % were the best."""
+    was 0.86 of the best, the mean 0.9989, and 93 % were the best."""
     found = []
     for seed in range(120):
         clients, budget, cost = draw(random.Random(seed), waits=True)
         found.append(rate(clients, allocate(clients, budget, cost), cost) / best(clients, budget, cost))
-    assert min(found) > 0.88
+    assert min(found) > 0.85
     assert sum(found) / len(found) > 0.997
 
 
