@@ -37,9 +37,10 @@ class Client:
         """How long one of its drafts was in the making; an empty one says nothing.
 
         Catching up with the verdict takes about as long as one more token: a longer draft is not taken for cheaper.
+        A short one counts less: after a time without drafts the first is slow (a long way to catch up, cold caches).
         """
         if num_drafted:
-            step = SMOOTHING if self.draft_s_per_token else 1.0
+            step = SMOOTHING * min(1.0, num_drafted / 4) if self.draft_s_per_token else 1.0
             self.draft_s_per_token += (seconds / (num_drafted + 1) - self.draft_s_per_token) * step
 
 

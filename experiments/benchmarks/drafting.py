@@ -20,7 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -84,6 +84,7 @@ class Ways:
         self.rng = random.Random(0)
         self.num_tokens = checkpoint.num_tokens
         self.model: Any = copy.deepcopy(checkpoint.model)
+        checkpoint = replace(checkpoint, model=copy.deepcopy(checkpoint.model))  # a runner makes it its own
         self.model.set_attn_implementation("sdpa")
         self.row = torch.tensor([self.make_tokens(case.num_sessions)])  # [1, num_sessions]
         self.cache = DynamicCache(config=self.model.config)

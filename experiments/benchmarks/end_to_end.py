@@ -2,10 +2,11 @@
 
 *plain*: the target's own `generate`, one stream. *assisted*: Hugging Face assisted generation, one stream (it takes no
 batches, so eight users are eight streams in turn). *plain_8*: `generate` of a batch of eight. *goodspeed_1*,
-*goodspeed_8*: one and eight draft nodes, each a process, served by one verify node; *goodspeed_8_no_speculation*: the
-same with drafts of length 0 (so is goodspeed_1_no_speculation: what the engine alone gives). Every text has the same length (nothing ends early), one prompt of each of the eight
-domains. With eight clients each asks for all domains in an order of its own, one after the other, so eight different
-texts are always being written, as in a batch of plain_8. All ways take turns in every repetition; medians.
+*goodspeed_8*: one and eight draft nodes, each a process, served by one verify node; with *_no_speculation* the same
+with drafts of length 0: what the engine alone gives. Every text has the same length (nothing ends early), one prompt of
+each of the eight domains. With eight clients each asks for several domains in an order of its own, one after the other,
+so eight different texts are always being written, as in a batch of plain_8. All ways take turns in every repetition;
+medians.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.end_to_end", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two repetitions of shorter texts at one temperature")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line; T = 1 at its top")
-    parser.add_argument("--tokens", type=int, default=96, help="length of every text (default 96)")
+    parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
     parser.add_argument("--turns", type=int, default=2, help="texts of each of the eight clients (default 2)")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
     parser.add_argument("--temperature", type=float, nargs="+", default=[1.0, 0.0], help="default: 1 0")

@@ -1,5 +1,7 @@
 """How long Eq. (5) takes at three sizes, whether the answer is exact, and what an integer program takes instead.
 
+Beside it the time-aware form, where drafts are there at once (timed) and where they are waited for (timed_waiting).
+
 Times the policy itself (the list form, as the verify node calls it) where the size is one of a real node, and the array
 form at every size. Exact is checked without the code under test: with a heap over the marginal gains where that is
 quick enough, and always by the certificate that no gain left out is larger than one taken. Knows nothing about models.
@@ -15,16 +17,19 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
+from goodspeed.latency import Linear
 from goodspeed.policies import ClientState, create
 from goodspeed.policies.gradient import allocate_arrays
 
 MAX_LENGTH = 32
+FORWARD = Linear(fixed_s=0.0065, token_s=0.00032)  # about the tiny target's on one CPU thread
 LIST_LIMIT, HEAP_LIMIT, PROGRAM_LIMIT = 10_000, 100_000, 1_000  # clients beyond which a check or a form is left out
 
 
@@ -78,6 +83,7 @@ def measure(size: Size) -> dict[str, object]:
         policy, states = create("gradient"), clients.states()
         list_s = timed(lambda: policy.allocate(states, size.budget), size.repetitions)
         result |= {"list_median_s": statistics.median(list_s), "list_best_s": min(list_s)}
+        result |= time_aware(states, size, statistics.median(list_s))
         exact &= create("gradient").allocate(states, size.budget) == lengths.tolist()
     if size.num_clients <= HEAP_LIMIT:
         exact &= by_heap(clients, size.budget) == lengths.tolist()
@@ -87,6 +93,17 @@ def measure(size: Size) -> dict[str, object]:
         exact &= math.isclose(value(clients, lengths), best, rel_tol=1e-6)
     median_s = float(str(result.get("list_median_s", result["array_median_s"])))
     return result | {"exact": bool(exact), "within_limit": median_s <= size.limit_s}
+
+
+def time_aware(states: list[ClientState], size: Size, plain_s: float) -> dict[str, object]:
+    """The same policy with a cost model, without and with drafts that take time; wanted: at most 3 x plain."""
+    result: dict[str, object] = {}
+    waiting = [replace(state, draft_s_per_token=0.0005, round_trip_s=0.001) for state in states]
+    for name, clients in (("timed", states), ("timed_waiting", waiting)):
+        policy = create("gradient", cost=FORWARD)
+        median_s = statistics.median(timed(partial(policy.allocate, clients, size.budget), size.repetitions))
+        result |= {f"{name}_median_s": median_s, f"{name}_ratio": median_s / plain_s}
+    return result
 
 
 def timed(call: Callable[[], object], repetitions: int) -> list[float]:
@@ -149,8 +166,12 @@ def table(results: list[dict[str, object]]) -> str:
     def cell(result: dict[str, object], key: str) -> str:
         return f"{float(str(result[key])) * 1e6:>14,.0f}" if key in result else f"{'-':>14}"
 
-    keys = ["limit_s", "list_median_s", "list_best_s", "array_median_s", "array_best_s", "cvxpy_s"]
-    lines = [f"{'clients':>9} {'budget':>9}" + "".join(f"{key[:-2]:>14}" for key in keys) + "  exact (times in us)"]
+    keys = ["limit_s", "list_median_s", "timed_median_s", "timed_waiting_median_s", "array_median_s", "cvxpy_s"]
+    lines = [
+        f"{'clients':>9} {'budget':>9}"
+        + "".join(f"{key[:-2].removesuffix('_median'):>14}" for key in keys)
+        + "  exact (times in us)"
+    ]
     for result in results:
         cells = "".join(cell(result, key) for key in keys)
         lines.append(f"{result['num_clients']:>9} {result['budget']:>9}{cells}  {result['exact']}")

@@ -9,7 +9,7 @@ gets its expected tokens mu(S) once in T + away(S) seconds. This maximises
 
 where T(S) is the modelled time of a round with what the sessions bring to it, each in its share of the rounds:
 T / (T + away), or more when the verify node has to wait for drafts. Length 0 is a choice like any other, and a little
-more: where drafts are waited for, mu(S) of a draft counts less by MARGIN.
+more: where sessions share rounds and drafts are waited for, mu(S) of a draft counts less by a MARGIN.
 
 For a given T each client's term rises concavely in S up to its maximum, but for the first step (being away at all),
 which the upper hull bridges. So tokens are put in the order of what they add, and every number of them is tried in F
@@ -36,8 +36,8 @@ MAX_WIDTH = 1 << 10
 
 SMALL = 1e-12  # keeps logarithms of 0 and divisions by 0 away
 MARGIN = 0.1
-"""Drafts that are waited for must promise so much more than plain decoding: what is known of both may err by as much,
-and drafting has costs that no model here knows (processes that share caches and cores)."""
+"""Where sessions share rounds, drafts that are waited for must promise so much more than plain decoding: what is known of
+both may err by as much, and drafting has costs that no model here knows (processes that share caches and cores)."""
 
 MAX_PASSES = 4
 NEAR = 0.02  # relative change of T that does not change the order of tokens
@@ -124,7 +124,8 @@ class _Search:
         tokens = np.expm1((self._length + 1.0) * np.log(np.maximum(alpha, SMALL))[self._owner])
         self._value = (-worth / (1.0 - alpha))[self._owner] * tokens  # w U'(X) mu(S)
         if self.waits:
-            self._value = np.where(self._length > 0, (1.0 - MARGIN) * self._value, self._value)
+            margin = MARGIN * (1.0 - 1.0 / self.num_clients)
+            self._value = np.where(self._length > 0, (1.0 - margin) * self._value, self._value)
         drafting = timing.round_trip_s[self._owner] + timing.draft_s_per_token[self._owner] * self._length
         self._drafting: Floats = np.where(self._length > 0, drafting, 0.0)
         self._absent = np.where(self._drafting > 0.0, 1.0 - 1.0 / self.num_clients, 0.0)

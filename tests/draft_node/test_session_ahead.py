@@ -210,3 +210,16 @@ def test_odds():
     for _ in range(20):
         odds.observe(1.0)
     assert odds.are_good
+
+
+def test_nothing_is_made_ahead_of_a_draft_in_doubt():
+    session = Session(REQUEST, draft_ahead=True)
+    session.connect(0.0)
+    session.receive(verdict(3, [7], verified=0, accepted=0), 1.0)
+    assert len(session.proposed(proposed(1, [8, 9], odds=LEAST_ODDS - 0.01), 2.0)) == 1  # the draft alone
+
+
+def test_nothing_is_made_ahead_of_what_came_true_and_is_in_doubt(session):
+    session.proposed(proposed(2, [5, 6], guess=4, odds=LEAST_ODDS - 0.01), 2.1)
+    actions = session.receive(verdict(4, [8, 9, 4], round=1), 3.0)
+    assert actions == [Deliver((8, 9, 4)), Send(Ack(ID, 1, 7))]

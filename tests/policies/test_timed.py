@@ -34,9 +34,10 @@ def rate(clients: list[ClientState], lengths: tuple[int, ...] | list[int], cost:
         num_tokens = sum(share * (1 + length) for share, length in zip(shares, lengths, strict=True))
         context_tokens = sum(share * client.context_len for share, client in zip(shares, clients, strict=True))
         round_s = cost.round_s(num_tokens, sum(shares), context_tokens)
+    margin = MARGIN * (1 - 1 / len(clients))
     waits = any(client.round_trip_s or client.draft_s_per_token for client in clients)
     return sum(
-        (1 - MARGIN if waits and length else 1)
+        (1 - margin if waits and length else 1)
         * client.weight
         / client.goodput
         * expected_tokens(client.acceptance_rate, length)
