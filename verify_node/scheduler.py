@@ -132,14 +132,17 @@ class Scheduler:
         """Whether a session at length 0 has waited long enough to be tried again."""
         if session.zero_since is None or session.max_length < 1:
             return False
-        away_s = session.round_trip_s + 2 * session.client.draft_s_per_token  # for a draft of one token
-        round_trips = PROBE_ROUND_TRIPS * away_s / round_s if round_s > 0 else 0
+        round_trips = PROBE_ROUND_TRIPS * session.round_trip_s / round_s if round_s > 0 else 0
         return number - session.zero_since >= max(PROBE_ROUNDS, round_trips)
 
     @staticmethod
     def _note(session: Session, length: int, number: int) -> None:
+        """Sessions may be too short for a probe: one that begins at length 0 waits from when its client's did."""
         session.assigned = length
         if length > 0:
-            session.zero_since = None
-        elif session.zero_since is None:
-            session.zero_since = number
+            session.zero_since = session.client.zero_since = None
+            return
+        if session.client.zero_since is None:
+            session.client.zero_since = number
+        if session.zero_since is None:
+            session.zero_since = session.client.zero_since

@@ -22,6 +22,10 @@ SMOOTHING = 0.2
 """Of round trips, and of the durations of rounds."""
 
 
+QUICKER, SLOWER = 0.5, 0.1
+"""How soon a draft's time per token is believed when it is shorter, or longer, than what is known."""
+
+
 @dataclass(slots=True)
 class Client:
     """One draft node by name: the unit of fairness. Its sessions share its goodput and its weight."""
@@ -32,16 +36,19 @@ class Client:
     weight: float = 1.0
     observed_round: int = 0  # verify round of its last observation, or in which it became active
     draft_s_per_token: float = 0.0  # as its drafts say, smoothed; 0 until the first
+    zero_since: int | None = None  # verify round since which none of its sessions was given a length
 
     def observe_drafting(self, seconds: float, num_drafted: int) -> None:
         """How long one of its drafts was in the making; an empty one says nothing.
 
-        Catching up with the verdict takes about as long as one more token: a longer draft is not taken for cheaper.
-        A short one counts less: after a time without drafts the first is slow (a long way to catch up, cold caches).
+        Catching up with the verdict takes about as long as one more token. That it can be quick is soon believed, that
+        it is slow only by and by: after a time without drafts the first is slow, and tells nothing of the next.
         """
         if num_drafted:
-            step = SMOOTHING * min(1.0, num_drafted / 4) if self.draft_s_per_token else 1.0
-            self.draft_s_per_token += (seconds / (num_drafted + 1) - self.draft_s_per_token) * step
+            token_s = seconds / (num_drafted + 1)
+            known = self.draft_s_per_token
+            step = 1.0 if not known else QUICKER if token_s < known else SLOWER
+            self.draft_s_per_token += (token_s - known) * step
 
 
 @dataclass(slots=True)

@@ -51,10 +51,10 @@ class Case:
 
 
 CASES = [
-    Case("tiny", 8, 8, 8, 1.30, 60),
-    Case("tiny", 8, 64, 8, 1.30, 25),
-    Case("wide", 8, 8, 8, 1.10, 15),
-    Case("wide", 8, 64, 8, 1.10, 7),
+    Case("tiny", 8, 8, 8, 1.30, 40),
+    Case("tiny", 8, 64, 8, 1.30, 15),
+    Case("wide", 8, 8, 8, 1.10, 10),
+    Case("wide", 8, 64, 8, 1.10, 5),
     Case("draft", 2, 1, 1, None, 60, 10),
     Case("draft", 2, 8, 1, None, 40, 10),
 ]

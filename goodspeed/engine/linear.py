@@ -11,6 +11,9 @@ from torch import Tensor, nn
 SMALLEST = 1 << 17
 """Numbers in a weight below which the plain layer is as quick (measured: 128 x 384 is, 384 x 384 is not)."""
 
+NARROWEST = 256
+"""Inputs below which it is, too, however many outputs there are (measured: 128 x 4,096 takes longer packed)."""
+
 ROUNDING = 1e-4
 """Largest relative difference from the plain layer that is taken for rounding, in the trial of each shape."""
 
@@ -56,7 +59,8 @@ def _owners(model: nn.Module) -> dict[int, int]:
 
 def _gains(module: nn.Linear) -> bool:
     weight = module.weight
-    return weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() >= SMALLEST
+    is_large = weight.numel() >= SMALLEST and module.in_features >= NARROWEST
+    return is_large and weight.device.type == "cpu" and weight.dtype == torch.float32
 
 
 def _reorder(weight: Tensor) -> Tensor:

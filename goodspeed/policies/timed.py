@@ -36,8 +36,8 @@ MAX_WIDTH = 1 << 10
 
 SMALL = 1e-12  # keeps logarithms of 0 and divisions by 0 away
 MARGIN = 0.1
-"""Where sessions share rounds, drafts that are waited for must promise so much more than plain decoding: what is known of
-both may err by as much, and drafting has costs that no model here knows (processes that share caches and cores)."""
+"""Where sessions share rounds, drafts that are waited for must promise so much more than plain decoding: what is known
+of both may err by as much, and drafting has costs that no model here knows (processes that share caches and cores)."""
 
 MAX_PASSES = 4
 NEAR = 0.02  # relative change of T that does not change the order of tokens

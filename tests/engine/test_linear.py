@@ -22,6 +22,7 @@ class Model(nn.Module):
         self.wide = nn.Linear(384, 512)
         self.narrow = nn.Linear(512, 384, bias=False)
         self.small = nn.Linear(384, 8)
+        self.flat = nn.Linear(128, 4096)
         self.head = nn.Linear(384, 600, bias=False)
         self.head.weight = self.embedding.weight
 
@@ -50,6 +51,7 @@ def test_what_is_packed_and_what_is_not():
     assert isinstance(model.wide, PrepackedLinear)
     assert isinstance(model.head, PrepackedLinear)
     assert type(model.small) is nn.Linear
+    assert type(model.flat) is nn.Linear
     assert model.embedding.weight is embedding
     assert model.head.weight is embedding  # shared: still there for the embedding
     assert model.wide.weight.shape == (512, 384)

@@ -343,3 +343,30 @@ def test_what_drafts_take_is_learned_from_them_and_told_to_the_policy():
     desk.draft(number=1, tokens=(), drafting_s=5.0)
     desk.round()
     assert policy.asked[-1][0][0].draft_s_per_token == pytest.approx(0.004)
+
+
+def test_a_client_whose_sessions_are_too_short_for_a_probe_gets_one_all_the_same():
+    scheduler = make_scheduler(Given(0))
+    probed = []
+    for number in range(2 * PROBE_ROUNDS + 4):
+        if number % 5 == 0:
+            session = make_session(scheduler, number + 1)
+        lengths = scheduler.allocate(number, [session], [session], 0.01)
+        if lengths[session.session_id]:
+            probed.append(number)
+            session.assigned = 0
+    # A session of the round before is probed, not one that is new; and the count begins again in the round after.
+    assert probed == [PROBE_ROUNDS + 1, 2 * PROBE_ROUNDS + 2]
+
+
+def test_that_drafting_can_be_quick_is_soon_believed():
+    client = make_scheduler().client("a")
+    client.observe_drafting(0.030, 2)
+    assert client.draft_s_per_token == pytest.approx(0.010)
+    client.observe_drafting(0.005, 4)
+    assert client.draft_s_per_token == pytest.approx(0.0055)  # half of the way
+    client.observe_drafting(0.0455, 0)  # nothing drafted
+    client.observe_drafting(0.0105, 0)
+    assert client.draft_s_per_token == pytest.approx(0.0055)
+    client.observe_drafting(0.0310, 1)
+    assert client.draft_s_per_token == pytest.approx(0.0065)  # a tenth of it
