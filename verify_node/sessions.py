@@ -21,7 +21,6 @@ MAX_WINDOW = 256
 SMOOTHING = 0.2
 """Of round trips, and of the durations of rounds."""
 
-
 QUICKER, SLOWER = 0.5, 0.1
 """How soon a draft's time per token is believed when it is shorter, or longer, than what is known."""
 
@@ -83,7 +82,7 @@ class Session:
     finish_reason: FinishReason | None = None
     ready_since: float = 0.0
     heard_at: float = 0.0  # last time that its draft node mentioned it
-    zero_since: int | None = None  # verify round in which it was assigned length 0
+    zero_since: int | None = None  # verify round from which its wait for a probe counts; None while it has a length
     cannot_draft: bool = False  # its last draft was empty: nothing is assigned until the next probe
     share: float = 1.0  # smoothed share of rounds that it takes part in while drafting
     round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed

@@ -33,9 +33,9 @@ class ClientState:
     max_length: int = NO_LIMIT  # no draft of this session may be longer
     client_id: str = ""
     survival: tuple[float, ...] | None = None  # P(the first s drafted tokens are all accepted), s = 1, 2, ...
-    draft_s_per_token: float = 0.0
-    round_trip_s: float = 0.0
-    context_len: int = 0
+    draft_s_per_token: float = 0.0  # of its draft node
+    round_trip_s: float = 0.0  # from a verdict to the draft that follows it, but for the drafting of its tokens
+    context_len: int = 0  # tokens cached at the verify node
     slo: float | None = None
 
 

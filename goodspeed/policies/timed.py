@@ -116,7 +116,9 @@ class _Search:
         self._rounds = np.broadcast_to(cost.round_s(nums, self.num_clients, context), nums.shape)  # T by drafted tokens
         self.idle_s = float(self._rounds[0])
         self.waits = bool(timing.draft_s_per_token.any() or timing.round_trip_s.any())
-        longest = np.minimum(caps, self._useful_lengths(worth, acceptance, timing, int(caps.max())))
+        most = int(min(caps.max(), MAX_WIDTH))
+        self._least_worth = self._least(worth, timing, most)
+        longest = np.minimum(caps, self._useful_lengths(worth, acceptance, most))
         self._first = (longest + 1).cumsum() - longest - 1  # [clients] cell of length 0
         self._owner = np.repeat(np.arange(self.num_clients), longest + 1)  # [cells]
         self._length = np.arange(len(self._owner)) - self._first[self._owner]
@@ -219,14 +221,16 @@ class _Search:
         cycle: Floats = round_s + drafting + np.maximum(round_s - drafting, 0.5 * round_s) * absent
         return cycle
 
-    def _useful_lengths(self, worth: Floats, acceptance: Floats, timing: Timing, longest: int) -> Ints:
-        """Of each client; longer drafts cannot pay.
+    def _least(self, worth: Floats, timing: Timing, longest: int) -> float:
+        """Worth of a token, times what it is accepted with, below which it cannot pay.
 
-        A token's price is dT/dtoken times F over a cycle; F is at least what it is without any draft.
+        Its price is dT/dtoken times F over a cycle, and F is at least what it is without any draft.
         """
-        longest = min(longest, MAX_WIDTH)
         slowest_s = 2.5 * self.idle_s + float(timing.round_trip_s.max() + timing.draft_s_per_token.max() * longest)
-        self._least_worth = float((self._rounds[1] - self.idle_s) * worth.sum()) / slowest_s
+        return float((self._rounds[1] - self.idle_s) * worth.sum()) / slowest_s
+
+    def _useful_lengths(self, worth: Floats, acceptance: Floats, longest: int) -> Ints:
+        """Of each client; the next token would be worth less than the least that can pay."""
         ratio = np.minimum(self._least_worth / np.maximum(worth, SMALL * SMALL), 1.0)
         slope = np.minimum(np.log(np.maximum(acceptance, SMALL)), -SMALL)
         with np.errstate(divide="ignore"):  # a free token: log(0) / slope is endless, and cut
