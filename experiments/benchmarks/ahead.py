@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
+from experiments.benchmarks.processes import START_S, command
 from experiments.proxy import DelayProxy
 from goodspeed import prompts
 from goodspeed.demo.commands import environment
@@ -28,7 +29,6 @@ DOMAINS = ("chat", "docs")
 WANTED = 1.2
 """Times the tokens/s, for one session at 20 ms on the first of the domains."""
 
-START_S = 120.0
 PROMPT_S = 120.0
 
 
@@ -101,8 +101,8 @@ async def measure(options: argparse.Namespace, size: Size) -> list[Row]:
         async with DelayProxy(int(endpoint.rsplit(":", 1)[1]), 0.0) as proxy:
             nodes = {ahead: DraftNode() for ahead in (False, True)}
             for ahead, node in nodes.items():
-                command = draft_command(options, size, proxy.port, ahead)
-                node.child = await house.start(command[-1], command, node.hear, takes_input=True)
+                words = draft_command(options, size, proxy.port, ahead)
+                node.child = await house.start(words[-1], words, node.hear, takes_input=True)
             await asyncio.gather(*(node.child.expect("connected", START_S) for node in nodes.values() if node.child))
             return await run(nodes, proxy, size)
 
@@ -126,8 +126,7 @@ async def run(nodes: dict[bool, DraftNode], proxy: DelayProxy, size: Size) -> li
 
 def verify_command(options: argparse.Namespace) -> list[str]:
     words = [f"--model={options.model}", "--bind=tcp://127.0.0.1:0", f"--budget={options.budget}"]
-    words += [f"--cost={options.cost}", "--json"]
-    return [sys.executable, "-m", "verify_node", *words]
+    return command("verify_node", *words, f"--cost={options.cost}")
 
 
 def draft_command(options: argparse.Namespace, size: Size, port: int, ahead: bool) -> list[str]:
@@ -137,10 +136,9 @@ def draft_command(options: argparse.Namespace, size: Size, port: int, ahead: boo
         "--prompts=-",
         f"--max-tokens={size.max_tokens}",
         "--max-sessions=1",
-        "--json",
         "--draft-ahead" if ahead else "--no-draft-ahead",
     ]
-    return [sys.executable, "-m", "draft_node", *words]
+    return command("draft_node", *words)
 
 
 def ratios(rows: list[Row]) -> list[dict[str, Any]]:

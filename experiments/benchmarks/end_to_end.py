@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import transformers
 
-from experiments.benchmarks.nodes import DraftWorker, Wanted, cluster, serve_all
+from experiments.benchmarks.workers import DraftWorker, Wanted, cluster, serve_all
 from goodspeed.engine import checkpoints
 from goodspeed.engine.text import encode_prompt
 from goodspeed.messages import MAX_DRAFT

@@ -33,7 +33,6 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from experiments.benchmarks import real_nodes
 from experiments.benchmarks.oracle import Client, Node, Text, page_bytes
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
@@ -229,7 +228,7 @@ def main(argv: list[str] | None = None) -> int:
         recorded = measure_recorded(plan, show_recorded)
     if options.only != "recorded":
         print(f"processes: a verify node and {plan.num_draft_nodes} with draft models\n{PROCESSES}")
-        measuring = real_nodes.measure(plan.num_draft_nodes, plan.process_counts, plan.max_tokens, show_processes)
+        measuring = processes.measure(plan.num_draft_nodes, plan.process_counts, plan.max_tokens, show_processes)
         processes = asyncio.run(measuring)
     if options.figure:
         draw(recorded, processes, options.figure)

@@ -1,7 +1,7 @@
 """Real nodes as processes of their own, for benchmarks: a verify node, and draft nodes that are told what to ask for.
 
-A draft worker (`python -m experiments.benchmarks.nodes OPTIONS`, the options of `goodspeed-draft`) reads one JSON list
-of requests a line, serves them one after the other, and answers with one JSON list of what came of them. So the parent
+A draft worker (`python -m experiments.benchmarks.workers OPTIONS`, the options of `goodspeed-draft`) reads one JSON
+list of requests a line, serves them one after the other, and answers with one JSON list of what came of them. So the parent
 starts everybody at once, and times nothing but serving.
 """
 
@@ -57,7 +57,7 @@ class DraftWorker:
     def __init__(self, name: str, endpoint: str, model: str, options: Sequence[str], core: int | None) -> None:
         words = [f"--name={name}", f"--verify={endpoint}", f"--model={model}", *options]
         self.name = name
-        self._process = start(["experiments.benchmarks.nodes", *words], core)
+        self._process = start(["experiments.benchmarks.workers", *words], core)
         self._read()  # connected
 
     def ask(self, wanted: Sequence[Wanted]) -> None:
