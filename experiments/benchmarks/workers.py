@@ -1,8 +1,8 @@
 """Real nodes as processes of their own, for benchmarks: a verify node, and draft nodes that are told what to ask for.
 
 A draft worker (`python -m experiments.benchmarks.workers OPTIONS`, the options of `goodspeed-draft`) reads one JSON
-list of requests a line, serves them one after the other, and answers with one JSON list of what came of them. So the parent
-starts everybody at once, and times nothing but serving.
+list of requests a line, serves them one after the other, and answers with one JSON list of what came of them. So the
+parent starts everybody at once, and times nothing but serving.
 """
 
 from __future__ import annotations
