@@ -248,6 +248,7 @@ class VerifyCore:
             peer_id=peer.peer_id,
             client=peer.client,
             acceptance=self.scheduler.session_acceptance(peer.client),
+            wait=peer.client.wait,
             tokens=tokens,
             admitted=self._num_opened,
             acked=len(tokens),
@@ -260,7 +261,7 @@ class VerifyCore:
         """A session opened again keeps its place, what was learned about it, and the memory that is still right."""
         new.admitted = old.admitted
         new.acceptance = old.acceptance
-        new.share, new.round_trip_s = old.share, old.round_trip_s
+        new.share, new.round_trip_s, new.wait = old.share, old.round_trip_s, old.wait
         if self._in_flight is not None or old.session_id in self._released:
             self._released.add(old.session_id)
             return
@@ -312,7 +313,9 @@ class VerifyCore:
         session.draft = draft
         session.ready_since = now
         session.cannot_draft = not draft.tokens
-        session.client.observe_drafting(draft.drafting_s, len(draft.tokens))
+        if draft.tokens:
+            session.client.observe_drafting(draft.drafting_s, len(draft.tokens))
+            session.observe_wait(now, ahead=False)
         session.acknowledge(draft.base_len, now - draft.drafting_s)
         return []
 
@@ -324,7 +327,7 @@ class VerifyCore:
         if refused := check_ahead(draft, self.welcome):
             return self._refuse(session.peer_id, refused, draft)
         awaited = session.awaits_draft
-        session.hope_for(draft)
+        session.hope_for(draft, now)
         if awaited and not session.awaits_draft:
             session.ready_since = now
         return []
@@ -417,7 +420,8 @@ class VerifyCore:
         sends: list[Send] = []
         for move in moved:
             session = move.session
-            dropped = session.settle_ahead()
+            session.answered_at = now if move.answered is not None else None
+            dropped = session.settle_ahead(now)
             session.last_verdict = move.verdict(lengths.get(session.session_id, 0), dropped)
             session.sent.append((len(session.tokens), now))
             if move.outcome.invalid:

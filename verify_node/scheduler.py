@@ -116,6 +116,7 @@ class Scheduler:
         return min(int(self.budget * assigned / expected), self.budget * len(sessions))
 
     def _state(self, session: Session) -> ClientState:
+        """Times are those that the verify node waits for: drafting ahead of verdicts hides the rest."""
         client = session.client
         return ClientState(
             acceptance_rate=session.acceptance.value,
@@ -123,8 +124,8 @@ class Scheduler:
             weight=client.weight,
             max_length=0 if session.cannot_draft else min(session.max_length, self.budget),
             client_id=client.name,
-            draft_s_per_token=client.draft_s_per_token,
-            round_trip_s=session.round_trip_s + client.draft_s_per_token,  # it catches up before it drafts
+            draft_s_per_token=session.wait * client.draft_s_per_token,
+            round_trip_s=session.wait * (session.round_trip_s + client.draft_s_per_token),  # it catches up, then drafts
             context_len=len(session.tokens),
         )
 

@@ -24,6 +24,11 @@ SMOOTHING = 0.2
 QUICKER, SLOWER = 0.5, 0.1
 """How soon a draft's time per token is believed when it is shorter, or longer, than what is known."""
 
+INITIAL_WAIT = 0.5
+"""Optimistic, so that a far client is asked for drafts at all, and can show what drafting ahead hides."""
+
+WAIT_SMOOTHING = 0.1
+
 
 @dataclass(slots=True)
 class Client:
@@ -36,6 +41,7 @@ class Client:
     observed_round: int = 0  # verify round of its last observation, or in which it became active
     draft_s_per_token: float = 0.0  # as its drafts say, smoothed; 0 until the first
     zero_since: int | None = None  # verify round since which none of its sessions was given a length
+    wait: float = INITIAL_WAIT  # as its sessions have it; new ones begin with it
 
     def observe_drafting(self, seconds: float, num_drafted: int) -> None:
         """How long one of its drafts was in the making; an empty one says nothing.
@@ -86,6 +92,10 @@ class Session:
     cannot_draft: bool = False  # its last draft was empty: nothing is assigned until the next probe
     share: float = 1.0  # smoothed share of rounds that it takes part in while drafting
     round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
+    wait: float = (
+        1.0  # share of round trip and drafting that is really waited for, smoothed: drafts ahead hide the rest
+    )
+    answered_at: float | None = None  # time of the verdict on its last draft, while the next is not there
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     _digest: TextDigest = field(default_factory=TextDigest)
 
@@ -125,7 +135,18 @@ class Session:
         """Longest draft of which every token, and one more, can still be delivered."""
         return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
 
-    def hope_for(self, ahead: Draft) -> None:
+    def observe_wait(self, now: float, *, ahead: bool) -> None:
+        """The draft after a verdict on a draft is there. One made afresh was waited for from beginning to end."""
+        if self.answered_at is None:
+            return
+        share, waited_s, self.answered_at = 1.0, now - self.answered_at, None
+        if ahead:
+            afresh_s = self.round_trip_s + self.client.draft_s_per_token * (1 + (self.assigned or 0))
+            share = min(1.0, waited_s / afresh_s) if afresh_s > 0 else 0.0
+        self.wait += WAIT_SMOOTHING * (share - self.wait)
+        self.client.wait += WAIT_SMOOTHING * (share - self.client.wait)
+
+    def hope_for(self, ahead: Draft, now: float) -> None:
         """A draft made ahead: taken at once where its verdict is made already, kept where it may come true yet.
 
         The newest is kept, and none that cannot come true any more.
@@ -133,6 +154,7 @@ class Session:
         if ahead.round <= self.last_round or not ahead.tokens:
             return
         if self.awaits_draft and self._is_made_on_text(ahead):
+            self.observe_wait(now, ahead=True)
             self._take(ahead)
             return
         newest = max(known.round if known else -1 for known in (self.draft, self.ahead))
@@ -143,12 +165,15 @@ class Session:
         ):
             self.ahead = ahead
 
-    def settle_ahead(self) -> int | None:
+    def settle_ahead(self, now: float) -> int | None:
         """The draft made ahead becomes the next draft, if what it hoped for came true; else gives its round."""
         ahead, self.ahead = self.ahead, None
         if ahead is None:
             return None
-        if not self.awaits_draft or not self._is_made_on_text(ahead):
+        if not self._is_made_on_text(ahead):
+            return ahead.round
+        self.observe_wait(now, ahead=True)
+        if not self.awaits_draft:
             return ahead.round
         self._take(ahead)
         return None

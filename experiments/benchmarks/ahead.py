@@ -3,7 +3,8 @@
 Real processes: one verify node, and two draft nodes behind a proxy that lengthens the round trip, one with
 --draft-ahead and one with --no-draft-ahead. They get the same prompts and seeds by turns, one at a time, from the
 domain that the draft model is best at and from one that it is bad at. The text is the same, so only the time differs.
-Lengths are given without regard to time (--cost none): else a far session is hardly asked for drafts at all.
+Lengths are the policy's own, as the verify node gives them by default: it knows what time costs, and what part of the
+way there and back drafting ahead hides.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def main() -> int:
     parser.add_argument("--model", default="tiny-target", help="target model")
     parser.add_argument("--draft-model", default="tiny-draft-s")
     parser.add_argument("--budget", type=int, default=8, help="longest draft")
-    parser.add_argument("--cost", default="none", help="what a round's time costs the policy")
+    parser.add_argument("--cost", default="auto", help="what a round's time costs the policy")
     options = parser.parse_args()
     say = partial(print, file=sys.stderr if options.json else sys.stdout)
     rows = asyncio.run(measure(options, QUICK if options.quick else FULL))

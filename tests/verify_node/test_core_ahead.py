@@ -6,6 +6,7 @@ from draft_node.actions import Propose
 from goodspeed.messages import Ack, Refusal, Sampling, Welcome, digest
 from goodspeed.positions import HEADER
 from tests.fakes import VOCAB, Desk, alone, make_open, next_token, propose, replace_message, request_of, session_id
+from verify_node.sessions import WAIT_SMOOTHING
 
 
 @pytest.fixture
@@ -280,3 +281,59 @@ def test_no_round_exceeds_the_budget():
                 desk.up(name, draft)
                 desk.up(name, replace_message(draft, round=draft.round + 1, base_len=draft.base_len, assumes=True))
     assert desk.target.num_drafted > 0
+
+
+@pytest.fixture
+def long(desk):
+    """The same with a long text."""
+    desk.open(epoch=2, max_tokens=90)
+    desk.round()
+    return desk
+
+
+def waits(desk, between, *, ahead):
+    """Shares of a way there and back that are waited for after four verdicts, `between` seconds before each draft."""
+    draft, shares = desk.honest_draft(), []
+    for _ in range(4):
+        desk.up("a", draft)
+        if ahead:
+            desk.up("a", ahead_of(desk, draft))
+        desk.round()
+        desk.now += between
+        desk.up("a", Ack(session_id(1), 2, len(desk.session().tokens)))
+        draft = desk.session().draft or desk.honest_draft()
+        shares.append(desk.session().wait)
+    return shares
+
+
+def test_a_draft_made_afresh_is_waited_for_in_full_and_one_at_hand_not_at_all(long):
+    start = long.session().wait
+    afresh = waits(long, 1.0, ahead=False)
+    assert start < afresh[1] < afresh[2] < afresh[3] < 1
+    at_hand = waits(long, 0.0, ahead=True)
+    assert at_hand[0] > at_hand[1] > at_hand[2] > at_hand[3]
+    assert long.session().client.wait == pytest.approx(long.session().wait)  # and a new session starts from it
+    long.open(number=2)
+    assert long.session(2).wait == long.session().client.wait
+
+
+def test_a_draft_ahead_that_comes_after_its_verdict_counts_for_what_was_waited(long):
+    waits(long, 1.0, ahead=False)
+    long.draft()
+    long.round()
+    before, round_trip_s = long.session().wait, long.session().round_trip_s
+    assert round_trip_s == pytest.approx(1.0)
+    long.now += 0.25
+    long.up("a", replace_message(long.honest_draft(), assumes=True))
+    assert long.session().wait == pytest.approx(before + WAIT_SMOOTHING * (0.25 - before))
+
+
+def test_after_a_time_at_length_0_the_first_draft_tells_nothing_of_the_next(long):
+    long.core.scheduler.budget = 0
+    long.draft()
+    long.round()
+    long.core.scheduler.budget = 4
+    long.round()
+    before = long.session().wait
+    long.draft()
+    assert long.session().wait == before

@@ -14,7 +14,7 @@ from verify_node.scheduler import (
     Observation,
     Scheduler,
 )
-from verify_node.sessions import Session
+from verify_node.sessions import INITIAL_WAIT, Session
 
 
 class Given:
@@ -338,11 +338,22 @@ def test_what_drafts_take_is_learned_from_them_and_told_to_the_policy():
     desk.draft(number=1, drafting_s=0.012)  # two tokens, and catching up
     desk.round()
     [client], _ = policy.asked[-1]
-    assert client.draft_s_per_token == pytest.approx(0.004)
+    assert client.draft_s_per_token == pytest.approx(0.004 * INITIAL_WAIT)
     assert client.context_len == len(desk.session().tokens)
     desk.draft(number=1, tokens=(), drafting_s=5.0)
     desk.round()
-    assert policy.asked[-1][0][0].draft_s_per_token == pytest.approx(0.004)
+    assert desk.session().client.draft_s_per_token == pytest.approx(0.004)
+
+
+def test_the_policy_is_told_the_times_that_are_waited_for():
+    policy = Given(2)
+    scheduler = make_scheduler(policy)
+    session = make_session(scheduler)
+    session.wait, session.round_trip_s, session.client.draft_s_per_token = 0.25, 0.02, 0.004
+    scheduler.allocate(1, [session], [session], 0.01)
+    [state], _ = policy.asked[-1]
+    assert state.draft_s_per_token == pytest.approx(0.001)
+    assert state.round_trip_s == pytest.approx(0.006)  # and catching up
 
 
 def test_a_client_whose_sessions_are_too_short_for_a_probe_gets_one_all_the_same():
