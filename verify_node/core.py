@@ -95,6 +95,7 @@ class VerifyCore:
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before
+        self._held: tuple[Session, float] | None = None  # no round before that time, while its draft is on its way
         self._in_flight: Round | None = None
         self._taking_part: dict[bytes, Session] = {}  # in the round in flight
         self._num_alone = 0  # rounds of one session each that are left, to find the one that the target fails on
@@ -146,16 +147,29 @@ class VerifyCore:
     def plan(self, now: float) -> Round | None:
         """The next round if it may start now; else `wake_at` says when to ask again."""
         self.wake_at = self._heartbeat_at
-        if self._in_flight is not None:
+        if self._in_flight is not None or self._is_held(now):
             return None
         self._free_released()
         sessions = [session for session in self.sessions.values() if not session.finished]
         ready = [session for session in sessions if session.is_ready(self._window(session))]
-        ready_at = self.planner.ready_at(sessions, ready, self.limits)
+        awaited = next((session for session in reversed(sessions) if session.awaits_draft), None)
+        ready_at = self.planner.ready_at(awaited, ready, self.limits)
         if ready_at > now:
+            self._held = (awaited, ready_at) if awaited is not None and ready else None
             self.wake_at = min(self.wake_at, ready_at)
             return None
         return self._start(sessions, ready)
+
+    def _is_held(self, now: float) -> bool:
+        """Whether `plan` would say what it said last time: it is asked after every message, and looks at everybody."""
+        if self._held is None:
+            return False
+        awaited, ready_at = self._held
+        if now < ready_at and awaited.awaits_draft and self.sessions.get(awaited.session_id) is awaited:
+            self.wake_at = min(self.wake_at, ready_at)
+            return True
+        self._held = None
+        return False
 
     def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
         """The round in flight is done: commit, observe, allocate, and one Verdict for each session that moved."""

@@ -79,28 +79,29 @@ class Round:
 class Planner(Protocol):
     """Decides when there is a round, and what is in it."""
 
-    def ready_at(self, sessions: Sequence[Session], ready: Sequence[Session], limits: Limits) -> float:
-        """When the next round may start (seconds, the core's clock); infinity while somebody is waited for."""
+    def ready_at(self, awaited: Session | None, ready: Sequence[Session], limits: Limits) -> float:
+        """When the next round may start (seconds, the core's clock); infinity while somebody is waited for.
+
+        awaited: one whose draft is on its way, if there is any. While it is, nobody's coming makes the answer earlier.
+        """
         ...
 
 
 class Continuous:
     """Whoever is ready takes part; drafts on their way are waited for no longer than the linger."""
 
-    def ready_at(self, sessions: Sequence[Session], ready: Sequence[Session], limits: Limits) -> float:
+    def ready_at(self, awaited: Session | None, ready: Sequence[Session], limits: Limits) -> float:
         if not ready:
             return float("inf")
         first = min(session.ready_since for session in ready)
-        if any(session.awaits_draft for session in sessions):
-            return first + limits.linger_s
-        return first
+        return first if awaited is None else first + limits.linger_s
 
 
 class Barrier:
     """Everybody who is drafting is waited for, as in the paper ("until the batch is fully assembled")."""
 
-    def ready_at(self, sessions: Sequence[Session], ready: Sequence[Session], limits: Limits) -> float:
-        if not ready or any(session.awaits_draft for session in sessions):
+    def ready_at(self, awaited: Session | None, ready: Sequence[Session], limits: Limits) -> float:
+        if not ready or awaited is not None:
             return float("inf")
         return min(session.ready_since for session in ready)
 

@@ -53,25 +53,20 @@ def test_planners_by_name():
 
 @pytest.mark.parametrize("rounds", [BARRIER, CONTINUOUS])
 def test_nobody_ready_is_no_round(rounds):
-    assert rounds.ready_at([make_session(1, assigned=3)], [], Limits(8, 32)) == math.inf
+    assert rounds.ready_at(make_session(1, assigned=3), [], Limits(8, 32)) == math.inf
 
 
 def test_barrier_waits_for_every_draft():
     ready, late = make_session(1, draft=2, ready_since=5.0), make_session(2, assigned=3)
-    assert BARRIER.ready_at([ready, late], [ready], Limits(8, 32, 0.5)) == math.inf
-    assert BARRIER.ready_at([ready], [ready], Limits(8, 32, 0.5)) == 5.0
-
-
-def test_barrier_does_not_wait_for_those_who_do_not_draft():
-    ready, closed = make_session(1, draft=2, ready_since=5.0), make_session(2, assigned=0)
-    assert BARRIER.ready_at([ready, closed], [ready], Limits(8, 32)) == 5.0
+    assert BARRIER.ready_at(late, [ready], Limits(8, 32, 0.5)) == math.inf
+    assert BARRIER.ready_at(None, [ready], Limits(8, 32, 0.5)) == 5.0
 
 
 def test_continuous_lingers_only_while_a_draft_is_on_its_way():
     first, second = make_session(1, draft=2, ready_since=5.0), make_session(2, draft=2, ready_since=6.0)
     late = make_session(3, assigned=3)
-    assert CONTINUOUS.ready_at([first, second], [first, second], Limits(8, 32, 0.5)) == 5.0
-    assert CONTINUOUS.ready_at([first, second, late], [first, second], Limits(8, 32, 0.5)) == 5.5
+    assert CONTINUOUS.ready_at(None, [first, second], Limits(8, 32, 0.5)) == 5.0
+    assert CONTINUOUS.ready_at(late, [first, second], Limits(8, 32, 0.5)) == 5.5
 
 
 # -- what --------------------------------------------------------------------------------------------------------------
