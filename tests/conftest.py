@@ -1,8 +1,13 @@
-"""For all tests: one CPU thread, here and in the processes they start.
+"""For all tests: one CPU thread, here and in the processes they start, and no failure because a machine is slow.
 
 Small matrices gain nothing from more threads, and lose much when the machine has other things to do.
 """
 
 import os
 
+from hypothesis import HealthCheck, settings
+
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, which is after this
+
+settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")

@@ -1,7 +1,6 @@
 """Bytes to messages and back: exact for all that is ours, a named error for everything else."""
 
 import resource
-import time
 from typing import Any
 
 import msgspec
@@ -40,7 +39,6 @@ HELLO = Hello(version=VERSION, name="edge-1", boot_id=BOOT, tokenizer="t")
 DRAFT = Draft(
     session_id=SESSION, epoch=1, round=2, base_len=3, base_digest=b"digestof", tokens=(4, 5), proposal=b"\x00\x01"
 )
-unhurried = settings(deadline=None)  # a loaded machine is no failure
 UP, DOWN = UpMessage.__args__, DownMessage.__args__
 
 
@@ -94,13 +92,11 @@ def refused(decode: Any, data: bytes, limit: int = LIMIT) -> bool:
     return True
 
 
-@unhurried
 @given(messages(UP).map(ours))
 def test_up_messages_come_back_as_they_were(message: UpMessage) -> None:
     assert decode_up(encode(message, LIMIT), LIMIT) == message
 
 
-@unhurried
 @given(messages(DOWN).map(ours))
 def test_down_messages_come_back_as_they_were(message: DownMessage) -> None:
     assert decode_down(encode(message, LIMIT), LIMIT) == message
@@ -112,14 +108,13 @@ def test_directions_are_kept_apart() -> None:
     assert refused(decode_down, encode(DRAFT, LIMIT))
 
 
-@unhurried
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused(data: bytes) -> None:
     assert refused(decode_up, data)
     assert refused(decode_down, data)
 
 
-@settings(unhurried, max_examples=300)
+@settings(max_examples=300)
 @given(messages(UP + DOWN).map(ours), st.data())
 def test_mutated_messages_decode_or_are_refused(message: Any, data: st.DataObject) -> None:
     wire = bytearray(encode(message, LIMIT))
@@ -130,7 +125,6 @@ def test_mutated_messages_decode_or_are_refused(message: Any, data: st.DataObjec
     refused(decode_down, bytes(wire))
 
 
-@unhurried
 @given(messages(UP).map(ours), st.data())
 def test_a_truncated_message_is_refused(message: Any, data: st.DataObject) -> None:
     wire = encode(message, LIMIT)
@@ -160,11 +154,10 @@ def in_every_field(hostile: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", HEADERS)
 def test_gigabyte_headers_cost_nothing(kind: str) -> None:
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     wires = in_every_field(HEADERS[kind])
     assert all(refused(decode_up, wire) and refused(decode_down, wire) for wire in wires)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 << 10  # KiB
-    assert (time.process_time() - start) / len(wires) < 0.01
 
 
 @pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1a", b"\xdd\x00\x00\x00\x01"])

@@ -128,7 +128,8 @@ def test_certain_faults() -> None:
 
 def test_a_full_queue_is_busy_until_it_is_read() -> None:
     network = MemoryNetwork(max_queued=2)
-    verify, draft = network.bind_verify(), network.connect_draft(b"a", send_timeout_s=0.2)
+    verify, draft = network.bind_verify(), network.connect_draft(b"a", send_timeout_s=60)
+    impatient = network.connect_draft(b"b", send_timeout_s=0.01)
     outcomes = [verify.send(PEER, Heartbeat(b"bootboot")) for _ in range(3)]
     assert outcomes == [Delivery.SENT, Delivery.SENT, Delivery.BUSY]
     assert len(draft.receive_ready()) == 2
@@ -144,7 +145,7 @@ def test_a_full_queue_is_busy_until_it_is_read() -> None:
         await blocked
         await draft.send(ack(4))
         with pytest.raises(TransportError, match="taken no message"):
-            await draft.send(ack(5))
+            await impatient.send(ack(5))
 
     asyncio.run(fill())
     assert arrived(verify) == [3, 4]

@@ -190,13 +190,13 @@ def check_refused_or_probabilities(data: bytes, num_positions: int) -> None:
     torch.testing.assert_close(probs.sum(1), torch.ones(num_positions))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(st.binary(max_size=200), st.integers(0, 4))
 def test_any_bytes_are_refused_or_probabilities(data, num_positions):
     check_refused_or_probabilities(data, num_positions)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(st.sampled_from(KINDS), st.data())
 def test_damaged_proposals_are_refused_or_probabilities(kind, data):
     sent = bytearray(encode(make(draft_probs(2), kind, k=8).pack()))
@@ -206,7 +206,7 @@ def test_damaged_proposals_are_refused_or_probabilities(kind, data):
     check_refused_or_probabilities(bytes(sent[: len(sent) - cut]), 2)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(st.lists(st.floats(width=32), min_size=1, max_size=8), st.sampled_from(["<f4", "<f2"]))
 def test_any_floats_are_refused_or_probabilities(values, dtype):
     with np.errstate(over="ignore"):

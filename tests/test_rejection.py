@@ -183,7 +183,7 @@ def test_agreement_counts_every_drafted_position():
     assert agreement_ratio(p, torch.tensor([[2, 3, 1]]), q, drafted).tolist() == [0.0]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=5), st.integers(0, 1 << 30))
 def test_ragged_rows_give_what_they_give_alone(lengths, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -368,7 +368,7 @@ def test_agreement_is_what_acceptance_tends_to():
 @given(
     st.lists(st.tuples(st.lists(st.integers(0, 2), max_size=5), st.lists(st.integers(0, 2), min_size=6, max_size=6)))
 )
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 def test_one_row_on_the_host_is_judged_as_in_a_batch(rows):
     for draft, target in rows:
         num_drafted = torch.tensor([len(draft)])

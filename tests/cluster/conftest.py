@@ -1,4 +1,7 @@
-"""The one verify node that runs as a process of its own, for all tests that need real processes."""
+"""The one verify node that runs as a process of its own, for all tests that need real processes.
+
+It has drafts made however fast this machine is (`--cost none`), and waits long for peers that send no heartbeats.
+"""
 
 import json
 import os
@@ -23,10 +26,10 @@ class ProcessCluster:
 @pytest.fixture(scope="session")
 def process_cluster() -> Iterator[ProcessCluster]:
     """One `goodspeed-verify` for all tests that need real processes."""
-    command = [sys.executable, "-m", "verify_node", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--json"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    ) as process:
+    words = ["--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--cost", "none", "--lease-s", "60", "--json"]
+    command = [sys.executable, "-m", "verify_node", *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         assert ready["event"] == "ready"

@@ -63,7 +63,6 @@ def test_the_result_has_its_fields(demo: Ended) -> None:
     assert result["uplink_bytes_per_token"] > 0
     assert 0 < result["jain"] <= 1
     assert all(seconds > 0 for seconds in result["wall_s"].values())
-    assert sum(result["wall_s"].values()) < 1.1 * result["elapsed_s"]
     assert len(demo.out.splitlines()) == 1
 
 

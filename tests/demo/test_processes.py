@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,16 @@ def test_one_that_never_gets_ready_is_not_waited_for_for_ever() -> None:
 
 
 def test_all_are_gone_after_an_exception_even_the_stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "GRACE_S", 0.2)
     children: list[Child] = []
+    waited_for = iter((1, 2))  # the one that obeys, as long as it takes; then, after the kill, both
+
+    wait_for_ends = processes.wait_for_ends
+
+    async def wait(running: Sequence[Child], timeout_s: float) -> None:
+        assert timeout_s == processes.GRACE_S
+        await wait_for_ends(running[: next(waited_for)], TIMEOUT_S)
+
+    monkeypatch.setattr(processes, "wait_for_ends", wait)
 
     async def work() -> None:
         async with Household(dict(os.environ)) as house:

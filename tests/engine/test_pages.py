@@ -110,4 +110,4 @@ class PoolLaws(RuleBasedStateMachine):
 
 
 TestPoolLaws = PoolLaws.TestCase
-TestPoolLaws.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, database=None)
+TestPoolLaws.settings = settings(max_examples=60, stateful_step_count=40, database=None)
