@@ -127,26 +127,30 @@ class Ways:
             for proposed in self.drafter.step():
                 self.drafted[proposed.session_id] = proposed.tokens
 
-    def between(self) -> None:
-        """What is not timed: the verdicts, and new sessions when the old ones have become long."""
+    def crop(self) -> None:
+        """What is not timed of a bare turn: the cache goes back to the mean context."""
         self.cache.crop(MIDDLE - self.cache.get_seq_length())
+
+    def judge(self) -> None:
+        """What is not timed of a drafter's turn: the verdicts, and new sessions when the old ones have become long."""
         for request, base in zip(self.requests, self.bases, strict=True):
             accepted = self.drafted[request.session_id][: self.rng.randint(0, LENGTH)]
             base += [*accepted, *self.make_tokens(1)]
         if max(map(len, self.bases)) > LAST - LENGTH:
             self.restart()
-            self.between()
+            self.judge()
 
 
 @torch.inference_mode()
 def measure(case: Case) -> dict[str, Any]:
     ways = Ways(case)
-    times: dict[str, list[float]] = {name: [] for name in ("bare", "plain", "drafts")}
+    turns = {"bare": (ways.crop, ways.bare), "plain": (ways.crop, ways.plain), "drafts": (ways.judge, ways.drafts)}
+    times: dict[str, list[float]] = {name: [] for name in turns}
     for repetition in range(-3, case.repetitions):
-        for name, seconds in times.items():
-            elapsed = sum(timed(ways, getattr(ways, name)) for _ in range(4))
+        for name, (before, turn) in turns.items():
+            elapsed = sum(timed(before, turn) for _ in range(4))
             if repetition >= 0:  # the first three warm up
-                seconds.append(elapsed / (4 * LENGTH * case.num_sessions))
+                times[name].append(elapsed / (4 * LENGTH * case.num_sessions))
     bare, plain, drafts = times.values()
     return asdict(case) | {
         "bare_s": statistics.median(bare),
@@ -157,11 +161,11 @@ def measure(case: Case) -> dict[str, Any]:
     }
 
 
-def timed(ways: Ways, call: Callable[[], None]) -> float:
-    ways.between()
-    before = time.process_time()
+def timed(before: Callable[[], None], call: Callable[[], None]) -> float:
+    before()
+    start = time.process_time()
     call()
-    return time.process_time() - before
+    return time.process_time() - start
 
 
 def ratio(times: list[float], baseline: list[float]) -> float:
