@@ -16,6 +16,7 @@ from torch import Tensor
 
 from draft_node.actions import Propose, Proposed, Request
 from draft_node.confidence import acceptance_chances
+from draft_node.noise_ahead import noise_ahead
 from goodspeed import proposals
 from goodspeed.codec import MAX_MESSAGE_BYTES
 from goodspeed.engine.checkpoints import Checkpoint
@@ -208,7 +209,7 @@ class Drafter:
             chosen = [jobs[index] for index in match]
             rows = logits if not ratio else logits[match]
             positions = torch.tensor([len(job.tokens) for job in chosen]).to(logits.device)
-            tokens = choose(rows, _batch(chosen, logits), positions, num_tokens=self.num_tokens)
+            tokens = choose(rows, _batch(chosen, logits), positions, num_tokens=self.num_tokens, noise=noise_ahead)
             _append(chosen, tokens)
             if self.min_odds:
                 for job, chance in zip(chosen, acceptance_chances(rows, tokens).tolist(), strict=True):

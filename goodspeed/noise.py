@@ -53,6 +53,11 @@ def exponential(keys: Tensor, vocab: int) -> Tensor:
     return _exponential(keys, torch.arange(vocab, dtype=torch.int32, device=keys.device))
 
 
+def match_noise(seeds: Tensor, positions: Tensor, vocab: int) -> Tensor:
+    """The match rule's noise [rows, vocab] for seeds and positions [rows]."""
+    return exponential(key(Role.MATCH, seeds, positions), vocab)
+
+
 def exponential_at(keys: Tensor, tokens: Tensor) -> Tensor:
     """`exponential` [n] at one token id (int64) for each of keys [n]."""
     return _exponential(keys, tokens.to(torch.int32).unsqueeze(1)).squeeze(1)

@@ -6,7 +6,7 @@ device a token is drawn in, it is drawn again exactly. The ratio rule draws with
 Nothing here waits for the device: what a batch needs is decided from the `Sampling` of its rows on the host.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
@@ -16,12 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .noise import Role, exponential, exponential_at, key, uniform
+from .noise import Role, exponential_at, key, match_noise, uniform
 from .truncation import Kept, masked
 
 __all__ = ["Role", "Sampling", "SamplingBatch", "choose", "draw", "sample", "to_probs", "uniform"]
 
 Device: TypeAlias = torch.device | str
+Noise: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
+"""The numbers of `match_noise`, wherever they come from; they are overwritten."""
+
 _NUMPY = {torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64}
 
 
@@ -105,7 +108,9 @@ def to_probs(logits: Tensor, sampling: SamplingBatch, *, num_tokens: int | None 
     return probs
 
 
-def sample(probs: Tensor, seeds: Tensor, positions: Tensor, *, greedy: bool = False) -> Tensor:
+def sample(
+    probs: Tensor, seeds: Tensor, positions: Tensor, *, greedy: bool = False, noise: Noise = match_noise
+) -> Tensor:
     """The match rule's draw: tokens [batch] from probs [batch, vocab], seeds and positions [batch] int64.
 
     argmax(log p + Gumbel(seed, position, token id)), computed as the largest p / Exp. A token of probability zero is
@@ -113,37 +118,44 @@ def sample(probs: Tensor, seeds: Tensor, positions: Tensor, *, greedy: bool = Fa
     """
     if greedy:
         return _argmax(probs)
-    keys = key(Role.MATCH, seeds, positions)
     step = _rows_at_once(probs)
     if len(probs) <= step:
-        return _first_arrival(probs, keys)
-    parts = zip(torch.split(probs, step), torch.split(keys, step), strict=True)
-    return torch.cat([_first_arrival(rows, part) for rows, part in parts])
+        return _first_arrival(probs, noise(seeds, positions, probs.shape[-1]))
+    parts = zip(*(torch.split(each, step) for each in (probs, seeds, positions)), strict=True)
+    return torch.cat([_first_arrival(rows, noise(seed, position, rows.shape[-1])) for rows, seed, position in parts])
 
 
-def choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor, *, num_tokens: int | None = None) -> Tensor:
+def choose(
+    logits: Tensor,
+    sampling: SamplingBatch,
+    positions: Tensor,
+    *,
+    num_tokens: int | None = None,
+    noise: Noise = match_noise,
+) -> Tensor:
     """`sample(to_probs(logits))` [batch], a few rows at a time: no second copy of thousands of wide rows."""
     logits = logits[:, :num_tokens]
     if sampling.all_greedy:
         return _argmax(logits)
     step = _rows_at_once(logits)
     if len(logits) <= step:
-        return _choose(logits, sampling, positions)
+        return _choose(logits, sampling, positions, noise)
     chunks = [slice(start, start + step) for start in range(0, len(logits), step)]
-    return torch.cat([_choose(logits[rows], sampling[rows], positions[rows]) for rows in chunks])
+    return torch.cat([_choose(logits[rows], sampling[rows], positions[rows], noise) for rows in chunks])
 
 
-def _choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor) -> Tensor:
+def _choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor, noise: Noise) -> Tensor:
     """All at once. On the host, rows that top-k or top-p leave few tokens of go apart: only those get noise."""
     few = sampling.truncated(logits.shape[-1])
     if not few or logits.device.type != "cpu":
-        return sample(to_probs(logits, sampling), sampling.seeds, positions, greedy=sampling.all_greedy)
+        probs = to_probs(logits, sampling)
+        return sample(probs, sampling.seeds, positions, greedy=sampling.all_greedy, noise=noise)
     if len(few) == len(logits):
         return _choose_kept(logits, sampling, positions)
     tokens = torch.empty(len(logits), dtype=torch.int64)
     rest = [row for row in range(len(logits)) if row not in set(few)]
-    for rows, by in ((few, _choose_kept), (rest, _choose)):
-        tokens[rows] = by(logits[rows], sampling.pick(rows), positions[rows])
+    tokens[few] = _choose_kept(logits[few], sampling.pick(few), positions[few])
+    tokens[rest] = _choose(logits[rest], sampling.pick(rest), positions[rest], noise)
     return tokens
 
 
@@ -166,9 +178,8 @@ def draw(weights: Tensor, noise: Tensor) -> Tensor:
     return (sums > level).to(torch.uint8).argmax(-1)  # argmax gives the first of equals
 
 
-def _first_arrival(probs: Tensor, keys: Tensor) -> Tensor:
-    """Where p / Exp is largest [batch]: the first arrival of processes with these rates."""
-    noise = exponential(keys, probs.shape[-1])
+def _first_arrival(probs: Tensor, noise: Tensor) -> Tensor:
+    """Where p / Exp is largest [batch]: the first arrival of processes with these rates. Overwrites the noise."""
     return _argmax(torch.div(probs, noise, out=noise) if probs.dtype == noise.dtype else probs / noise)
 
 
