@@ -121,8 +121,10 @@ def test_mutated_messages_decode_or_are_refused(message: Any, data: st.DataObjec
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(wire)))
         wire[start : start + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
-    refused(decode_up, bytes(wire))
-    refused(decode_down, bytes(wire))
+    for decode in (decode_up, decode_down):
+        if not refused(decode, bytes(wire)):
+            decoded = decode(bytes(wire), LIMIT)
+            assert decode(encode(decoded, LIMIT), LIMIT) == decoded  # nothing that could not have been sent
 
 
 @given(messages(UP).map(ours), st.data())
@@ -225,12 +227,16 @@ def test_size_is_limited_on_both_sides() -> None:
 def test_the_limit_admits_the_largest_messages(context_len: int, max_length: int, vocab_size: int) -> None:
     limit = max_message_bytes(context_len, max_length, vocab_size)
     last = (1 << 31) - 1
-    encode(OpenSession(SESSION, 1 << 61, (last,) * context_len, (), Sampling(), 1, stop_ids=(last,) * 64), limit)
-    encode(Verdict(SESSION, 1 << 61, 1 << 61, 0, (last,) * context_len, 1 << 61, 1 << 61, 1 << 61), limit)
-    encode(Refusal("malformed", "\U0001f600" * 2048, "\U0001f600" * 2048, SESSION), limit)
+    opened = OpenSession(SESSION, 1 << 61, (last,) * context_len, (), Sampling(), 1, stop_ids=(last,) * 64)
+    assert decode_up(encode(opened, limit), limit) == opened
+    verdict = Verdict(SESSION, 1 << 61, 1 << 61, 0, (last,) * context_len, 1 << 61, 1 << 61, 1 << 61)
+    refusal = Refusal("malformed", "\U0001f600" * 2048, "\U0001f600" * 2048, SESSION)
+    for down in (verdict, refusal):
+        assert decode_down(encode(down, limit), limit) == down
     for entry_bytes in (vocab_size * 4, min(vocab_size, 256) * 6):
         proposal = bytes(max_length * (entry_bytes + 32))
-        encode(Draft(SESSION, 1 << 61, 1 << 61, 1 << 61, bytes(8), (last,) * max_length, proposal), limit)
+        draft = Draft(SESSION, 1 << 61, 1 << 61, 1 << 61, bytes(8), (last,) * max_length, proposal)
+        assert decode_up(encode(draft, limit), limit) == draft
 
 
 def test_the_limit_itself_is_limited() -> None:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
 
 BUSY = """
-import asyncio, time
+import asyncio, sys
 from goodspeed.command import until_signal
 from goodspeed.model_thread import ModelThread
 
@@ -25,7 +25,8 @@ async def work():
     thread = ModelThread()
     def compute():
         print("busy", flush=True)
-        time.sleep(SECONDS)
+        sys.stdin.readline()
+        print("computed", flush=True)
     try:
         await thread.run(compute)
     finally:
@@ -70,6 +71,7 @@ def start(program: str) -> "subprocess.Popen[str]":
         [sys.executable, "-c", program],
         cwd=ROOT,
         env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -117,17 +119,18 @@ def test_nobody_reads_the_output() -> None:
 
 @pytest.mark.parametrize("number", command.SIGNALS)
 def test_a_signal_lets_the_model_end(number: signal.Signals) -> None:
-    with start(BUSY.replace("SECONDS", "0.3")) as process:
+    with start(BUSY) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
         process.send_signal(number)
-        assert process.communicate(timeout=30) == ("closing\nTrue\n", "")
+        assert process.stdout.readline() == "closing\n"
+        assert process.communicate("go on\n", timeout=30) == ("computed\nTrue\n", "")
         assert process.returncode == 0
 
 
 @pytest.mark.parametrize("number", command.SIGNALS)
 def test_a_second_signal_does_not_wait_for_the_model(number: signal.Signals) -> None:
-    with start(BUSY.replace("SECONDS", "100")) as process:
+    with start(BUSY) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
         process.send_signal(number)

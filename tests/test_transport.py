@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 import zmq
+from zmq.utils.monitor import recv_monitor_message
 
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, TransportError, WrongVersion
 from goodspeed.messages import VERSION, Ack, Draft, Hello, Refusal, Verdict
@@ -96,6 +97,17 @@ def raw_socket(kind: int, endpoint: str, **options: Any) -> Iterator[zmq.Socket[
         yield peer
 
 
+async def until(holds: Callable[[], object]) -> None:
+    """Lets everything else run until that holds; what never does ends the test by its timeout."""
+    while not holds():
+        await asyncio.sleep(0)
+
+
+def waits(channel: DraftChannel | VerifyChannel) -> bool:
+    """Whether somebody waits in `receive` for what is not there yet."""
+    return bool(channel._link._waiters)  # type: ignore[attr-defined]
+
+
 both_kinds = pytest.mark.parametrize("kind", ["sockets", "memory"])
 
 
@@ -146,8 +158,10 @@ async def test_a_peer_that_left_is_gone(kind: str) -> None:
         await draft.send(hello("a"))
         peer = (await net.verify.receive()).peer
         draft.close()
-        while net.verify.send(peer, verdict(3)) is not Delivery.GONE:
-            await asyncio.sleep(0.01)  # until the end of the connection has been seen
+        await until(lambda: net.verify.send(peer, verdict(3)) is Delivery.GONE)
+        num_sent = net.verify.traffic.num_sent
+        assert net.verify.send(peer, verdict(3)) is Delivery.GONE  # and stays so
+        assert (net.verify.traffic.num_sent, net.verify.traffic.num_undelivered) == (num_sent, 2)
 
 
 @both_kinds
@@ -221,7 +235,7 @@ async def test_messages_cross_without_a_lost_wakeup(kind: str) -> None:
         async def down() -> None:
             for number in range(count):
                 while net.verify.send(peer, verdict(number)) is not Delivery.SENT:
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(0)  # until there is room
                 await asyncio.sleep(0)
 
         async def read_up() -> list[object]:
@@ -293,7 +307,7 @@ async def test_close_ends_who_waits(kind: str) -> None:
     async with network(kind) as net:
         draft = net.draft(b"a")
         waiting = [asyncio.create_task(draft.receive()), asyncio.create_task(net.verify.receive())]
-        await asyncio.sleep(0.01)
+        await until(lambda: waits(draft) and waits(net.verify))
         draft.close()
         net.verify.close()
         for task in waiting:
@@ -364,24 +378,37 @@ async def test_sockets_of_other_kinds_disturb_nobody() -> None:
                 assert (await net.verify.receive()).message == hello("a")
 
 
+@contextmanager
+def monitored(peer: zmq.Socket[bytes]) -> Iterator[zmq.Socket[bytes]]:
+    """A socket on which ZeroMQ tells what becomes of a peer's connection from now on."""
+    with peer.get_monitor_socket() as monitor:
+        monitor.rcvtimeo = TIMEOUT_S * 1000
+        yield monitor
+        peer.disable_monitor()
+
+
+def wait_for_event(monitor: zmq.Socket[bytes], event: zmq.Event) -> None:
+    while recv_monitor_message(monitor)["event"] != event:
+        pass
+
+
 @run_async
 async def test_an_oversized_frame_costs_only_its_sender() -> None:
     async with network("sockets") as net:
         draft = net.draft(b"honest")
         await draft.send(hello("honest"))
         honest = (await net.verify.receive()).peer
-        with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"hostile") as peer:
+        with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"hostile") as peer, monitored(peer) as monitor:
             peer.send(bytes(8 * LIMIT))  # far beyond the limit: cut off, and the message vanishes
             await draft.send(ack(2))
             assert (await net.verify.receive()).message == ack(2)
             assert net.verify.send(honest, verdict(3)) is Delivery.SENT
             assert await draft.receive() == verdict(3)
-            received: list[Received] = []
-            while not received:  # it may connect again; what it had queued behind the large frame may be lost
-                peer.send(msgspec.msgpack.encode(ack(1)))
-                await asyncio.sleep(0.02)
-                received = net.verify.receive_ready()
-            assert (received[0].peer, received[0].message) == (b"hostile", ack(1))
+            wait_for_event(monitor, zmq.EVENT_DISCONNECTED)  # what is queued before may be lost with the large frame
+            wait_for_event(monitor, zmq.EVENT_HANDSHAKE_SUCCEEDED)  # but it may connect again
+            peer.send(msgspec.msgpack.encode(ack(1)))
+            received = await net.verify.receive()
+            assert (received.peer, received.message) == (b"hostile", ack(1))
         assert net.verify.traffic.bytes_received < LIMIT
 
 

@@ -208,6 +208,8 @@ def test_a_rule_that_is_off():
     desk = Desk(core)
     desk.hello()
     refusal(desk.open(verification="ratio"), "unsupported")
+    assert not desk.core.sessions
+    assert desk.open(verification="match") == []
 
 
 def test_too_many_sessions():
@@ -256,8 +258,10 @@ def test_a_draft_that_nobody_asked_for(desk):
     desk.open()
     refusal(desk.draft(round=0), "not_assigned")  # before the first verdict
     desk.round()
-    desk.draft(round=0)
+    taken = desk.honest_draft()
+    assert desk.up("a", taken) == []
     refusal(desk.draft(round=1), "not_assigned")  # while another is waiting
+    assert desk.session().draft == taken
 
 
 def test_a_draft_under_the_ratio_rule_without_its_distributions_still_moves(desk):
