@@ -1,0 +1,52 @@
+"""Virtual time: what happens next, and when. Events at the same time happen in the order in which they were set."""
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+
+class Clock:
+    """A heap of events."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.num_events = 0
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order = itertools.count()
+
+    def at(self, time: float, event: Callable[..., None], *arguments: Any) -> None:
+        """Calls `event` then, or now if that is past."""
+        heapq.heappush(self._events, (max(time, self.now), next(self._order), event, arguments))
+
+    def after(self, seconds: float, event: Callable[..., None], *arguments: Any) -> None:
+        self.at(self.now + seconds, event, *arguments)
+
+    def step(self) -> None:
+        """The next event; IndexError when there is none."""
+        self.now, _, event, arguments = heapq.heappop(self._events)
+        self.num_events += 1
+        event(*arguments)
+
+    def run_until(self, time: float) -> None:
+        """Everything up to then."""
+        while self._events and self._events[0][0] <= time:
+            self.step()
+        self.now = max(self.now, time)
+
+
+class Watch:
+    """A node's own clock: set wrongly by `ahead_s`, and too fast by the share `drift`."""
+
+    def __init__(self, clock: Clock, ahead_s: float = 0.0, drift: float = 0.0) -> None:
+        self._clock = clock
+        self._ahead_s = ahead_s
+        self._rate = 1.0 + drift
+
+    @property
+    def now(self) -> float:
+        return self._ahead_s + self._rate * self._clock.now
+
+    def until(self, time: float) -> float:
+        """Virtual time at which this watch shows `time`."""
+        return (time - self._ahead_s) / self._rate

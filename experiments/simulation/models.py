@@ -1,0 +1,136 @@
+"""The two models of the simulated world: a target that runs rounds, a draft model that proposes. No tensors, no time.
+
+The target computes from what the rounds really fed, position by position, so a wrong cache gives a wrong text. It also
+refuses what no round may do.
+"""
+
+from collections.abc import Mapping
+
+from draft_node.actions import Propose
+from experiments.simulation.acceptance import Acceptance
+from experiments.simulation.text import START, VOCAB, draw, feed, feed_all, uniform
+from goodspeed.engine.pages import PagePool
+from verify_node.outcomes import Outcome
+from verify_node.planner import Entry, Limits, Round
+
+FEW = 64
+
+
+class BrokenRule(AssertionError):
+    """A round that no round may be."""
+
+
+class Target:
+    """Runs rounds; raises BrokenRule when one breaks a limit or feeds what does not fit its cache."""
+
+    def __init__(self, pool: PagePool, limits: Limits, context_len: int = 1 << 30) -> None:
+        self.pool = pool
+        self.limits = limits
+        self.context_len = context_len
+        self.num_rounds = self.num_drafted = self.num_deferred = self.num_preempted = self.num_chunks = 0
+        self._states: dict[bytes, list[int]] = {}  # of each session: the state after every cached position
+        self._num_kept = 0
+
+    def run(self, planned: Round) -> list[Outcome]:
+        self._check(planned)
+        self.num_rounds += 1
+        self.num_drafted += planned.num_drafted
+        self.num_deferred += len(planned.deferred)
+        self.num_preempted += len(planned.preempted)
+        outcomes = []
+        for entry in planned.entries:
+            states = self._feed(entry)
+            self.num_chunks += not entry.samples
+            if entry.samples:
+                outcomes.append(_verify(entry, states))
+        self._forget()
+        return outcomes
+
+    def _check(self, planned: Round) -> None:
+        _require(bool(planned.entries), "an empty round")
+        _require(planned.num_drafted <= self.limits.budget, "the budget is exceeded")
+        _require(planned.num_tokens <= self.limits.max_round_tokens, "too many tokens in a round")
+        _require(len({entry.session_id for entry in planned.entries}) == len(planned.entries), "a session twice")
+
+    def _feed(self, entry: Entry) -> list[int]:
+        """States after every position that is cached now."""
+        _require(bool(entry.tokens), "an entry feeds nothing")
+        _require(self.pool.length(entry.session_id) == entry.start, "an entry begins where its cache does not end")
+        _require(entry.start + len(entry.tokens) <= self.context_len, "the context is exceeded")
+        self.pool.extend(entry.session_id, len(entry.tokens))  # PoolExhausted would be the planner's fault
+        states = self._states.setdefault(entry.session_id, [])
+        del states[entry.start :]
+        state = states[-1] if states else START
+        for token in entry.tokens:
+            state = feed(state, token)
+            states.append(state)
+        return states
+
+    def _forget(self) -> None:
+        """Sessions without memory begin anew."""
+        if len(self._states) > 2 * self._num_kept + FEW:
+            self._states = {key: states for key, states in self._states.items() if key in self.pool}
+            self._num_kept = len(self._states)
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise BrokenRule(otherwise)
+
+
+def _verify(entry: Entry, states: list[int]) -> Outcome:
+    """The match rule."""
+    seed, drafted = entry.sampling.seed, entry.tokens[len(entry.tokens) - entry.num_drafted :]
+    drawn = [draw(seed, state) for state in states[entry.base_len - 1 :]]
+    equal = [left == right for left, right in zip(drafted, drawn, strict=False)]
+    num_accepted = equal.index(False) if False in equal else len(equal)
+    tokens = (*drafted[:num_accepted], drawn[num_accepted])
+    return Outcome(entry.session_id, tokens, num_accepted, float(sum(equal)))
+
+
+class DraftModel:
+    """Proposes tokens that agree with the target as often as the session's acceptance process says."""
+
+    def __init__(self, acceptances: Mapping[bytes, Acceptance]) -> None:
+        self._acceptances = acceptances
+        self._known: dict[bytes, tuple[int, int]] = {}  # committed tokens of a session, and the state after them
+
+    def num_new(self, wanted: Propose) -> int:
+        """Tokens to be fed before the first can be drafted."""
+        if wanted.ahead:
+            return 1
+        return max(1, len(wanted.tokens) - self._known.get(wanted.request.session_id, (0, START))[0])
+
+    def propose(self, wanted: Propose) -> tuple[int, ...]:
+        """`length` tokens; ahead of a verdict the first is the guess."""
+        request, seed = wanted.request, wanted.request.sampling.seed
+        state, on_path, offset = self._catch_up(wanted)
+        acceptance = self._acceptances[request.session_id]
+        position = len(wanted.tokens)
+        drafted: list[int] = []
+        for at in range(position, position + wanted.length):
+            right = draw(seed, state)
+            agrees = uniform(seed, state) < acceptance.rate(at, offset, on_path)
+            token = right if agrees else (right + 1) % VOCAB
+            drafted.append(token)
+            state = feed(state, token)
+            on_path = on_path and agrees
+            offset += 1
+        return tuple(drafted)
+
+    def forget(self, session_id: bytes) -> None:
+        self._known.pop(session_id, None)
+
+    def _catch_up(self, wanted: Propose) -> tuple[int, bool, int]:
+        """State after the proposal's base, whether that is right, and how many of its tokens are not verified."""
+        key, tokens = wanted.request.session_id, wanted.tokens
+        length, state = self._known.get(key, (0, START))
+        if not wanted.ahead:
+            state = feed_all(state, tokens[length:])
+            self._known[key] = len(tokens), state
+            return state, True, 0
+        on_path, seed = True, wanted.request.sampling.seed
+        for token in tokens[length:]:
+            on_path = on_path and token == draw(seed, state)
+            state = feed(state, token)
+        return state, on_path, len(tokens) - length

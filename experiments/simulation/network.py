@@ -1,0 +1,80 @@
+"""The lines between the draft nodes and the verify node: latency, bandwidth, and what goes wrong on them.
+
+Knows nothing about what the messages mean, but how long they are.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from experiments.simulation.clock import Clock
+from experiments.simulation.settings import Settings, of_client
+from goodspeed import codec
+from goodspeed.messages import DownMessage, Draft, OpenSession, UpMessage, Verdict
+
+MAX_BYTES = 1 << 20
+HEADER_BYTES = 60.0  # about what a message takes without its tokens
+TOKEN_BYTES = 3.0
+
+
+class Line:
+    """Both ways between one draft node and the verify node. Messages queue for the bandwidth, each way by itself."""
+
+    def __init__(self, clock: Clock, random: Random, settings: Settings, index: int) -> None:
+        self.latency_s = of_client(settings.latency_s, index)
+        self.cut_until = 0.0
+        self.num_messages = self.num_faults = 0
+        self._clock = clock
+        self._random = random
+        self._faults = settings.faults
+        self._s_per_byte = 1.0 / of_client(settings.bytes_per_s, index)
+        self._drafted_bytes = settings.drafted_bytes
+        self._through_codec = settings.through_codec
+        self._free_at = {"up": 0.0, "down": 0.0}
+
+    def up(self, message: UpMessage, deliver: Callable[..., None], *arguments: Any) -> None:
+        """Calls deliver(*arguments, message) as often and when the line has it so."""
+        if self._through_codec:
+            data = codec.encode(message, MAX_BYTES)
+            message = codec.decode_up(data, MAX_BYTES)
+        self._carry("up", message, deliver, arguments)
+
+    def down(self, message: DownMessage, deliver: Callable[..., None], *arguments: Any) -> None:
+        if self._through_codec:
+            data = codec.encode(message, MAX_BYTES)
+            message = codec.decode_down(data, MAX_BYTES)
+        self._carry("down", message, deliver, arguments)
+
+    def _carry(
+        self, way: str, message: UpMessage | DownMessage, deliver: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
+        self.num_messages += 1
+        sent_at = self._clock.now
+        if self._s_per_byte:
+            sent_at = max(sent_at, self._free_at[way]) + self.num_bytes(message) * self._s_per_byte
+            self._free_at[way] = sent_at
+        for delay in self._fate():
+            self._clock.at(sent_at + delay, deliver, *arguments, message)
+
+    def _fate(self) -> tuple[float, ...]:
+        """When the copies of a message arrive; none when it is lost."""
+        faults, random = self._faults, self._random
+        if not (faults.lose or faults.repeat or faults.jitter_s or self.cut_until):
+            return (self.latency_s,)
+        if self._clock.now < self.cut_until or random.random() < faults.lose:
+            self.num_faults += 1
+            return ()
+        copies = 2 if random.random() < faults.repeat else 1
+        self.num_faults += copies - 1
+        return tuple(self.latency_s + random.random() * faults.jitter_s for _ in range(copies))
+
+    def num_bytes(self, message: UpMessage | DownMessage) -> float:
+        """About so many; encoding each message would take longer than all the rest."""
+        match message:
+            case Draft():
+                return HEADER_BYTES + self._drafted_bytes * len(message.tokens)
+            case Verdict():
+                return HEADER_BYTES + TOKEN_BYTES * len(message.tokens)
+            case OpenSession():
+                return HEADER_BYTES + TOKEN_BYTES * (len(message.prompt) + len(message.committed))
+        return HEADER_BYTES

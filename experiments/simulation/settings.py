@@ -1,0 +1,91 @@
+"""What a simulated world is like, but for its seed. Plain data.
+
+What is different for each client is a tuple: client i takes entry i modulo its length.
+"""
+
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any, TypeVar
+
+from draft_node.odds import LEAST_ODDS
+from experiments.simulation.acceptance import Acceptances
+from goodspeed.latency import CostModel, Linear
+from goodspeed.messages import MAX_DRAFT
+from goodspeed.policies import Policy
+
+T = TypeVar("T")
+
+ROUND_COST = Linear(fixed_s=0.01, token_s=0.0005)
+DRAFT_COST = Linear(fixed_s=0.002)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How bad the world is; probabilities are per message unless said otherwise."""
+
+    lose: float = 0.0
+    repeat: float = 0.0
+    jitter_s: float = 0.0  # delays are spread so far: messages overtake each other
+    restart_every_s: float = 0.0  # of the verify node, on average
+    down_s: float = 0.5  # how long it is away then
+    cut_every_s: float = 0.0  # of one draft node's line, both ways
+    freeze_every_s: float = 0.0  # of one draft node's process
+    pause_s: float = 4.0  # how long a cut or a freeze lasts, on average
+    kill_every_s: float = 0.0  # of one draft node's process: its users' sessions are lost, and it comes back as new
+    no_draft: float = 0.0  # per proposal: the draft model cannot
+    hang: float = 0.0  # per proposal: the draft model never answers
+    cancel: float = 0.0  # per session: its user goes away somewhere in the middle
+    clocks_s: float = 0.0  # every node's clock is wrong by up to so much
+    drift: float = 0.0  # and goes too fast or too slow by up to this share
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A world but for its seed."""
+
+    # what users ask for
+    num_clients: int = 4
+    num_sessions: int = 3  # per client
+    num_at_once: int = 2  # per client
+    min_tokens: int = 1
+    max_tokens: int = 40
+    stops: float = 0.5  # share of the sessions that have a stop token
+    prompt_len: int = 12  # at most
+    # the verify node
+    rounds: str = "continuous"
+    policy: str | Policy = "gradient"
+    policy_options: dict[str, Any] = field(default_factory=dict)
+    weighs_time: bool = False  # the policy is given the node's model of what a round's time is (`--cost auto`)
+    budget: int = 10
+    eta: float = 0.1
+    beta: float = 0.1
+    max_round_tokens: int = 40
+    linger_s: float = 0.002
+    num_pages: int = 200
+    page_size: int = 4
+    context_len: int = 120
+    max_sessions: int = 100
+    round_cost: CostModel = ROUND_COST
+    known_cost: bool = False  # it has a profile: `round_cost` itself
+    round_noise: float = 0.0  # standard deviation of a round's time, as a share of it
+    # the draft nodes
+    max_draft: int = MAX_DRAFT
+    alpha: tuple[float, ...] = (0.8,)
+    acceptance: Acceptances | None = None  # instead of alpha
+    draft_cost: tuple[CostModel, ...] = (DRAFT_COST,)  # of one forward pass
+    draft_ahead: bool = True
+    least_odds: float = LEAST_ODDS
+    # the network
+    latency_s: tuple[float, ...] = (0.01,)  # one way
+    bytes_per_s: tuple[float, ...] = (inf,)  # of each line, each way
+    drafted_bytes: float = 4.0  # on the wire, for each drafted token
+    through_codec: bool = False  # every message is encoded and decoded: slower, and shows what the wire does to it
+    faults: Faults = field(default_factory=Faults)
+
+
+def with_faults(settings: Settings, **faults: float) -> Settings:
+    return replace(settings, faults=replace(settings.faults, **faults))
+
+
+def of_client(values: tuple[T, ...], index: int) -> T:
+    return values[index % len(values)]

@@ -1,0 +1,159 @@
+"""What `verify_node/daemon.py` does, on the world's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from experiments.simulation.models import Target
+from experiments.simulation.network import MAX_BYTES
+from experiments.simulation.settings import Settings
+from goodspeed import policies
+from goodspeed.engine.pages import PagePool
+from goodspeed.latency import Refined
+from goodspeed.messages import MAX_DRAFT, VERSION, UpMessage, Verdict, Welcome
+from goodspeed.policies import Policy
+from verify_node import planner
+from verify_node.core import Send, VerifyCore
+from verify_node.outcomes import Outcome
+from verify_node.planner import Limits, Round
+from verify_node.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from experiments.simulation.world import World
+
+HEARTBEAT_S = 1.0
+LEASE_S = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A round as the verify node saw it."""
+
+    round: Round
+    started: float  # virtual time
+    waited_s: float  # for drafts, since the round before
+    duration_s: float
+    verdicts: tuple[Verdict, ...]
+
+
+def make_core(settings: Settings, boot_id: bytes = b"verify-0") -> VerifyCore:
+    """The state machine as the daemon would build it."""
+    cost = Refined(settings.round_cost if settings.known_cost else None)
+    return VerifyCore(
+        welcome=Welcome(
+            version=VERSION,
+            boot_id=boot_id,
+            tokenizer="simulated",
+            vocab_size=1 << 17,
+            context_len=settings.context_len,
+            max_length=min(settings.budget, MAX_DRAFT),
+            max_message_bytes=MAX_BYTES,
+            heartbeat_s=HEARTBEAT_S,
+            lease_s=LEASE_S,
+        ),
+        limits=Limits(settings.budget, settings.max_round_tokens, settings.linger_s),
+        planner=planner.create(settings.rounds),
+        scheduler=Scheduler(
+            _policy(settings, cost),
+            settings.budget,
+            eta=settings.eta,
+            beta=settings.beta,
+            steer=settings.rounds == "continuous",
+        ),
+        pool=PagePool(settings.num_pages, settings.page_size),
+        cost=cost,
+        max_sessions=settings.max_sessions,
+        max_client_sessions=settings.max_sessions,
+    )
+
+
+def _policy(settings: Settings, cost: Refined) -> Policy:
+    if not isinstance(settings.policy, str):
+        return settings.policy
+    options = {"cost": cost} if settings.weighs_time else {}
+    return policies.create(settings.policy, **options, **settings.policy_options)
+
+
+class VerifyNode:
+    """One verify node; `restart` kills it and starts another, which knows nothing."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self.world = world
+        self.num_boots = 0
+        self.core: VerifyCore | None = None
+        self._random = random
+        self._watch = world.watch()
+        self._wake_at = float("inf")
+        self._idle_since = 0.0
+        self._boot()
+
+    def _boot(self) -> None:
+        settings = self.world.settings
+        self.num_boots += 1
+        self.core = make_core(settings, self.num_boots.to_bytes(8, "big"))
+        self.target = Target(self.core.pool, self.core.limits, self.core.context_len)
+        self._wake_at = float("inf")
+        self._idle_since = self.world.now
+        self._tick(self.core)
+
+    def restart(self, down_s: float) -> None:
+        if self.core is not None:
+            self.core = None
+            self.world.clock.after(down_s, self._boot)
+
+    def receive(self, peer_id: bytes, message: UpMessage) -> None:
+        if self.core is not None:
+            self._reply(self.core.receive(peer_id, message, self._watch.now))
+            self._plan()
+
+    def _tick(self, core: VerifyCore) -> None:
+        if self.core is core:
+            self._reply(core.tick(self._watch.now))
+            self._plan()
+            self.world.clock.after(core.welcome.heartbeat_s, self._tick, core)
+
+    def _plan(self) -> None:
+        """Starts a round if one may start, else comes back when the core says so."""
+        core = self.core
+        if core is None:
+            return
+        now = self._watch.now
+        planned = core.plan(now)
+        if planned is not None:
+            outcomes = self.target.run(planned)
+            duration_s = self._duration_s(planned)
+            self.world.clock.after(duration_s, self._finish, core, planned, outcomes, duration_s)
+        elif now < core.wake_at < self._wake_at:
+            self._wake_at = core.wake_at
+            self.world.clock.at(self._watch.until(core.wake_at), self._wake, core)
+
+    def _duration_s(self, planned: Round) -> float:
+        settings = self.world.settings
+        seconds = settings.round_cost.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens)
+        if settings.round_noise:
+            seconds *= max(0.1, self._random.gauss(1.0, settings.round_noise))
+        return seconds
+
+    def _wake(self, core: VerifyCore) -> None:
+        if self.core is core:
+            self._wake_at = float("inf")
+            self._plan()
+
+    def _finish(self, core: VerifyCore, planned: Round, outcomes: list[Outcome], duration_s: float) -> None:
+        if self.core is not core:
+            return  # it was killed in the middle of the round
+        sends = core.finish(outcomes, duration_s, self._watch.now)
+        started = self.world.now - duration_s
+        if self.world.on_round is not None:
+            verdicts = tuple(send.message for send in sends if isinstance(send.message, Verdict))
+            self.world.on_round(Finished(planned, started, started - self._idle_since, duration_s, verdicts))
+        self._idle_since = self.world.now
+        self._reply(sends)
+        self._plan()
+
+    def _reply(self, sends: Sequence[Send]) -> None:
+        for send in sends:
+            self.world.send_down(send.peer_id, send.message)

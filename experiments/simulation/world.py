@@ -1,0 +1,118 @@
+"""One verify node and several draft nodes on a virtual clock, with a network between them that may be bad."""
+
+from collections.abc import Callable
+from random import Random
+
+from experiments.simulation.clock import Clock, Watch
+from experiments.simulation.draft import DraftNode
+from experiments.simulation.settings import Settings
+from experiments.simulation.verify import Finished, VerifyNode
+from goodspeed.messages import DownMessage, Refusal
+
+
+class Unfinished(AssertionError):
+    """A world that stands still, or is too slow."""
+
+
+class World:
+    """Everything in it follows from the seed: the same seed gives the same rounds, bit for bit."""
+
+    def __init__(
+        self, seed: int, settings: Settings | None = None, on_round: Callable[[Finished], None] | None = None
+    ) -> None:
+        self.seed = seed
+        self.settings = settings or Settings()
+        self.random = Random(seed)
+        self.clock = Clock()
+        self.on_round = on_round
+        self.refusals: dict[str, int] = {}
+        self.num_faults = 0  # that befell nodes
+        self.num_done = 0  # requests
+        self.peers: dict[bytes, DraftNode] = {}
+        self.verify = VerifyNode(self, self._fork())
+        self.drafts = [DraftNode(self, index, self._fork()) for index in range(self.settings.num_clients)]
+        self._plan_faults()
+
+    @property
+    def num_left(self) -> int:
+        """Users' requests that are not over."""
+        return self.settings.num_clients * self.settings.num_sessions - self.num_done
+
+    @property
+    def now(self) -> float:
+        return self.clock.now
+
+    @property
+    def num_messages(self) -> int:
+        return sum(draft.line.num_messages for draft in self.drafts)
+
+    def _fork(self) -> Random:
+        return Random(self.random.getrandbits(64))
+
+    def watch(self) -> Watch:
+        """A node's own clock, as wrong as the world's faults have it."""
+        faults = self.settings.faults
+        ahead_s, drift = self.random.uniform(0.0, faults.clocks_s), self.random.uniform(-faults.drift, faults.drift)
+        return Watch(self.clock, ahead_s, drift)
+
+    # what happens
+
+    def run(self, limit_s: float) -> None:
+        """Until every generation is over; Unfinished tells who is not after `limit_s` of virtual time."""
+        while self.num_left:
+            self.clock.step()
+            if self.now > limit_s:
+                raise Unfinished(f"seed {self.seed}: not finished after {limit_s} s: {self._unfinished()}")
+
+    def run_rounds(self, number: int) -> None:
+        """Until the verify node has made so many rounds; users must have enough to ask for."""
+        core = self.verify.core
+        while core is not None and core.num_rounds < number:
+            self.clock.step()
+            core = self.verify.core
+
+    def settle(self, seconds: float) -> None:
+        """Lets time pass."""
+        self.clock.run_until(self.now + seconds)
+
+    def _unfinished(self) -> list[str]:
+        core = self.verify.core
+        return [
+            f"{generation.session.state} with {len(generation.delivered)} tokens, there: "
+            f"{core.sessions.get(generation.session.request.session_id) if core else None}"
+            for draft in self.drafts
+            for generation in draft.generations.values()
+        ]
+
+    def send_down(self, peer_id: bytes, message: DownMessage) -> None:
+        if isinstance(message, Refusal):
+            self.refusals[message.code] = self.refusals.get(message.code, 0) + 1
+        draft = self.peers[peer_id]
+        draft.line.down(message, draft.receive, peer_id)
+
+    # faults that befall nodes
+
+    def _plan_faults(self) -> None:
+        faults = self.settings.faults
+        self._every(faults.restart_every_s, lambda: self.verify.restart(self.random.random() * faults.down_s))
+        self._every(faults.cut_every_s, lambda: self._some_draft().cut(self._pause()))
+        self._every(faults.freeze_every_s, lambda: self._some_draft().freeze(self._pause()))
+        self._every(faults.kill_every_s, lambda: self._some_draft().restart())
+
+    def _every(self, mean_s: float, fault: Callable[[], None]) -> None:
+        if mean_s <= 0:
+            return
+
+        def strike() -> None:
+            if self.num_left:
+                self.num_faults += 1
+                fault()
+                self.clock.after(self.random.expovariate(1 / mean_s), strike)
+
+        self.clock.after(self.random.expovariate(1 / mean_s), strike)
+
+    def _some_draft(self) -> DraftNode:
+        return self.random.choice(self.drafts)
+
+    def _pause(self) -> float:
+        return self.random.expovariate(1 / self.settings.faults.pause_s)
