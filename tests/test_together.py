@@ -10,14 +10,18 @@ import pytest
 
 from draft_node.odds import LEAST_ODDS
 from draft_node.session import Session
-from tests.fakes import Faults, Settings, World, alone
+from experiments.simulation.phases import Phases
+from experiments.simulation.settings import Faults, Settings
+from experiments.simulation.text import alone
+from experiments.simulation.world import World
+from verify_node.core import FORGOTTEN_S
 
-GOOD = Settings()
+GOOD = Settings(through_codec=True)
 BAD = Faults(
     lose=0.1,
     repeat=0.1,
     jitter_s=0.05,
-    restart_every_s=15.0,
+    restart_every_s=4.0,
     cut_every_s=10.0,
     freeze_every_s=10.0,
     kill_every_s=20.0,
@@ -25,6 +29,8 @@ BAD = Faults(
     hang=0.02,
     cancel=0.2,
 )
+POLICIES = ["gradient", "fixed", "random", Phases()]
+NAMES = ["gradient", "fixed", "random", "phases"]
 TINY_POOL = {"num_pages": 16, "page_size": 4, "context_len": 64}
 
 
@@ -40,7 +46,7 @@ def check(world: World, limit_s: float = 600.0) -> World:
             if generation.cancelled:
                 expected = expected[: len(generation.delivered)]
             assert tuple(generation.delivered) == expected, f"seed {world.seed}"
-    world.settle()
+    world.settle(2 * FORGOTTEN_S)
     core = world.verify.core
     assert core is not None
     assert not core.sessions, f"seed {world.seed}: sessions are left over"
@@ -70,12 +76,13 @@ def some_settings(seed: int) -> Settings:
         hang=rng.choice([0.0, 0.05]),
         cancel=rng.choice([0.0, 0.3]),
     )
-    settings = Settings(
+    settings = replace(
+        GOOD,
         num_clients=rng.randint(1, 6),
         num_sessions=rng.randint(1, 4),
         num_at_once=rng.randint(1, 3),
         rounds=rng.choice(["barrier", "continuous"]),
-        policy=rng.choice(["gradient", "gradient", "fixed", "random", "phases"]),
+        policy=rng.choice(["gradient", "gradient", "fixed", "random", Phases(seed)]),
         budget=rng.choice([1, 5, 10, 30]),
         max_round_tokens=rng.choice([31, 40, 100]),
         linger_s=rng.choice([0.0, 0.002, 0.05]),
@@ -90,7 +97,7 @@ def some_settings(seed: int) -> Settings:
     return replace(settings, draft_ahead=rng.random() < 0.7, least_odds=rng.choice([0.0, LEAST_ODDS]))
 
 
-@pytest.mark.parametrize("policy", ["gradient", "fixed", "random", "phases"])
+@pytest.mark.parametrize("policy", POLICIES, ids=NAMES)
 @pytest.mark.parametrize("rounds", ["barrier", "continuous"])
 @pytest.mark.parametrize("draft_ahead", [False, True])
 def test_a_good_world(rounds, policy, draft_ahead):
@@ -111,10 +118,10 @@ def test_drafting_ahead_saves_round_trips():
     assert times[1] < 0.6 * times[0]
 
 
-@pytest.mark.parametrize("policy", ["gradient", "fixed", "random", "phases"])
+@pytest.mark.parametrize("policy", POLICIES, ids=NAMES)
 @pytest.mark.parametrize("rounds", ["barrier", "continuous"])
 def test_a_bad_world(rounds, policy):
-    world = check(World(2, replace(GOOD, rounds=rounds, policy=policy, num_sessions=6, faults=BAD)))
+    world = check(World(3, replace(GOOD, rounds=rounds, policy=policy, num_sessions=8, faults=BAD)))
     assert world.verify.num_boots > 1
 
 
@@ -122,7 +129,7 @@ def test_a_bad_world(rounds, policy):
 def test_a_lossy_line_costs_seconds(seed):
     """Each loss is made good by repetition at once, and not only when somebody gives up (`FORGOTTEN_S`, leases)."""
     faults = Faults(lose=0.15, repeat=0.1)
-    policy = ["gradient", "phases"][seed % 2]
+    policy = ["gradient", Phases(seed)][seed % 2]
     check(World(seed, replace(GOOD, num_sessions=1, policy=policy, max_tokens=25, faults=faults)), limit_s=28.0)
 
 

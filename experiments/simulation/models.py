@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from draft_node.actions import Propose
 from experiments.simulation.acceptance import Acceptance
-from experiments.simulation.text import START, VOCAB, draw, feed, feed_all, uniform
+from experiments.simulation.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.engine.pages import PagePool
 from verify_node.outcomes import Outcome
 from verify_node.planner import Entry, Limits, Round
@@ -60,7 +60,7 @@ class Target:
         self.pool.extend(entry.session_id, len(entry.tokens))  # PoolExhausted would be the planner's fault
         states = self._states.setdefault(entry.session_id, [])
         del states[entry.start :]
-        state = states[-1] if states else START
+        state = states[-1] if states else start(entry.sampling.seed)
         for token in entry.tokens:
             state = feed(state, token)
             states.append(state)
@@ -80,8 +80,8 @@ def _require(holds: bool, otherwise: str) -> None:
 
 def _verify(entry: Entry, states: list[int]) -> Outcome:
     """The match rule."""
-    seed, drafted = entry.sampling.seed, entry.tokens[len(entry.tokens) - entry.num_drafted :]
-    drawn = [draw(seed, state) for state in states[entry.base_len - 1 :]]
+    drafted = entry.tokens[len(entry.tokens) - entry.num_drafted :]
+    drawn = [draw(state)[0] for state in states[entry.base_len - 1 :]]
     equal = [left == right for left, right in zip(drafted, drawn, strict=False)]
     num_accepted = equal.index(False) if False in equal else len(equal)
     tokens = (*drafted[:num_accepted], drawn[num_accepted])
@@ -99,22 +99,20 @@ class DraftModel:
         """Tokens to be fed before the first can be drafted."""
         if wanted.ahead:
             return 1
-        return max(1, len(wanted.tokens) - self._known.get(wanted.request.session_id, (0, START))[0])
+        return max(1, len(wanted.tokens) - self._known.get(wanted.request.session_id, (0, 0))[0])
 
     def propose(self, wanted: Propose) -> tuple[int, ...]:
         """`length` tokens; ahead of a verdict the first is the guess."""
-        request, seed = wanted.request, wanted.request.sampling.seed
         state, on_path, offset = self._catch_up(wanted)
-        acceptance = self._acceptances[request.session_id]
+        acceptance = self._acceptances[wanted.request.session_id]
         position = len(wanted.tokens)
         drafted: list[int] = []
         for at in range(position, position + wanted.length):
-            right = draw(seed, state)
-            agrees = uniform(seed, state) < acceptance.rate(at, offset, on_path)
-            token = right if agrees else (right + 1) % VOCAB
+            token, chance = draw(state)
+            if chance >= acceptance.rate(at, offset, on_path):
+                token, on_path = (token + 1) % VOCAB, False
             drafted.append(token)
             state = feed(state, token)
-            on_path = on_path and agrees
             offset += 1
         return tuple(drafted)
 
@@ -124,13 +122,13 @@ class DraftModel:
     def _catch_up(self, wanted: Propose) -> tuple[int, bool, int]:
         """State after the proposal's base, whether that is right, and how many of its tokens are not verified."""
         key, tokens = wanted.request.session_id, wanted.tokens
-        length, state = self._known.get(key, (0, START))
+        length, state = self._known.get(key) or (0, start(wanted.request.sampling.seed))
         if not wanted.ahead:
             state = feed_all(state, tokens[length:])
             self._known[key] = len(tokens), state
             return state, True, 0
-        on_path, seed = True, wanted.request.sampling.seed
+        on_path = True
         for token in tokens[length:]:
-            on_path = on_path and token == draw(seed, state)
+            on_path = on_path and token == draw(state)[0]
             state = feed(state, token)
         return state, on_path, len(tokens) - length

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from experiments.simulation.models import Target
 from experiments.simulation.network import MAX_BYTES
 from experiments.simulation.settings import Settings
+from experiments.simulation.text import VOCAB
 from goodspeed import policies
 from goodspeed.engine.pages import PagePool
 from goodspeed.latency import Refined
@@ -47,7 +48,7 @@ def make_core(settings: Settings, boot_id: bytes = b"verify-0") -> VerifyCore:
             version=VERSION,
             boot_id=boot_id,
             tokenizer="simulated",
-            vocab_size=1 << 17,
+            vocab_size=VOCAB,
             context_len=settings.context_len,
             max_length=min(settings.budget, MAX_DRAFT),
             max_message_bytes=MAX_BYTES,

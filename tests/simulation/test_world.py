@@ -1,0 +1,130 @@
+"""The simulated world: the same seed gives the same trace, and time passes as the settings say."""
+
+from dataclasses import replace
+from itertools import pairwise
+from statistics import mean
+
+import pytest
+
+from experiments.simulation.acceptance import Independent, Survival, Switching
+from experiments.simulation.clock import Clock, Watch
+from experiments.simulation.settings import Settings
+from experiments.simulation.world import Unfinished, World
+from goodspeed.errors import ConfigError
+from goodspeed.latency import Linear
+
+SMALL = Settings(num_clients=3, num_at_once=1, min_tokens=100, max_tokens=100, stops=0.0, context_len=200)
+
+
+def trace(seed, settings):
+    rounds = []
+    world = World(seed, settings, rounds.append)
+    world.run(1000.0)
+    return world, rounds
+
+
+def test_the_same_seed_gives_the_same_trace():
+    noisy = replace(SMALL, round_noise=0.2)
+    (_, first), (_, again), (_, other) = (trace(seed, noisy) for seed in (7, 7, 8))
+    assert first == again
+    assert first != other
+
+
+def test_a_world_that_does_not_end_says_who_stands_where():
+    with pytest.raises(Unfinished, match=r"seed 1: not finished after 0\.05 s"):
+        World(1, SMALL).run(0.05)
+
+
+def test_what_is_agreed_is_what_the_process_says():
+    for alpha in (0.3, 0.8):
+        settings = replace(SMALL, num_clients=8, num_sessions=12, alpha=(alpha,), policy="fixed", budget=32)
+        world, rounds = trace(1, replace(settings, rounds="barrier", max_round_tokens=200, num_pages=2000))
+        first = [
+            verdict.num_accepted > 0 for finished in rounds for verdict in finished.verdicts if verdict.num_verified
+        ]
+        assert len(first) > 300
+        assert mean(first) == pytest.approx(alpha, abs=4 * (alpha * (1 - alpha) / len(first)) ** 0.5)
+        assert not world.refusals
+
+
+def test_a_round_waits_for_the_slowest_under_barrier_rounds():
+    """Down, a step to catch up and two to draft, up: 0.5 + 3 x 0.1 + 0.5 s."""
+    settings = replace(
+        SMALL,
+        num_clients=2,
+        num_sessions=1,
+        rounds="barrier",
+        policy="fixed",
+        budget=4,
+        latency_s=(0.01, 0.5),
+        draft_cost=(Linear(fixed_s=0.1),),
+        draft_ahead=False,
+    )
+    _, rounds = trace(1, settings)
+    drafted = [finished for finished in rounds if finished.round.num_drafted == 4]
+    middle = [finished.waited_s for finished in drafted[5:-5]]  # both draft, neither of them at the end of its text
+    assert len(middle) > 5
+    assert middle == pytest.approx([1.3] * len(middle))
+    cost = settings.round_cost
+    for finished in drafted:
+        planned = finished.round
+        expected = cost.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens)
+        assert finished.duration_s == expected
+
+
+def test_a_narrow_line_takes_its_time():
+    """A draft of 4 tokens at 1,000 bytes each needs 0.4 s on a line of 10,000 bytes a second, and a little more."""
+    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", budget=4, draft_ahead=False)
+    settings = replace(settings, bytes_per_s=(10_000.0,), drafted_bytes=1000.0)
+    _, rounds = trace(1, settings)
+    full = [finished.waited_s for finished in rounds if finished.round.num_drafted == 4][1:]
+    assert len(full) > 5
+    assert all(0.4 < waited_s < 0.46 for waited_s in full), full
+
+
+def test_acceptance_falls_along_a_survival_curve():
+    curve = Survival((0.8, 0.4, 0.1))
+    assert [curve.rate(0, offset, True) for offset in range(5)] == pytest.approx([0.8, 0.5, 0.25, 0.25, 0.25])
+    assert Survival((0.5, 0.0)).rate(9, 7, True) == 0.0
+    for wrong in ((), (0.5, 0.6), (1.2,)):
+        with pytest.raises(ConfigError, match="never rises"):
+            Survival(wrong)
+
+
+def test_a_user_changes_the_topic_now_and_then():
+    process = Switching((0.1, 0.9), 0.05, seed=3)
+    backwards = [process.rate(position, 0, True) for position in reversed(range(2000))]
+    forwards = [Switching((0.1, 0.9), 0.05, seed=3).rate(position, 0, True) for position in range(2000)]
+    assert forwards == backwards[::-1]  # whatever is asked first
+    changes = sum(left != right for left, right in pairwise(forwards))
+    assert 25 < changes < 75  # 0.05 x 1/2 x 2000 = 50 on average
+    with pytest.raises(ConfigError, match="needs domains"):
+        Switching((), 0.1, 1)
+
+
+def test_acceptance_may_be_set_in_mid_run():
+    process = Independent(1.0)
+    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", acceptance=lambda client, number: process)
+
+    accepted = []
+
+    def note(finished):
+        accepted.extend(verdict.num_accepted for verdict in finished.verdicts if verdict.num_verified)
+        process.alpha = 0.0 if finished.round.number >= 4 else 1.0
+
+    World(1, settings, note).run(1000.0)
+    assert accepted[0] > 0
+    assert set(accepted[6:]) == {0}
+
+
+def test_events_happen_in_order_and_clocks_may_be_wrong():
+    clock, seen = Clock(), []
+    clock.at(2.0, seen.append, "second")
+    clock.at(2.0, seen.append, "third")
+    clock.at(1.0, seen.append, "first")
+    clock.run_until(5.0)
+    assert seen == ["first", "second", "third"]
+    assert clock.now == 5.0
+    watch = Watch(clock, ahead_s=100.0, drift=0.1)
+    assert watch.now == pytest.approx(105.5)
+    assert watch.until(111.0) == pytest.approx(10.0)
