@@ -1,0 +1,131 @@
+"""What every experiment does alike: its command line, its settings, its results on disk, its table beside the paper's.
+
+An experiment is a function from its settings (a dataclass) to an `Outcome`. Its settings are in
+`experiments/configs/NAME.toml`, in two sections, `full` and `quick`; another file may be given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import matplotlib
+import msgspec
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from matplotlib.figure import Figure
+
+HERE = Path(__file__).parent
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One figure of the table, beside the paper's where it has one."""
+
+    what: str
+    ours: float
+    paper: float | None = None
+    wanted: str = ""  # as the table says it: "at least 0.98"
+    reached: bool | None = None  # None where nothing is wanted
+
+    @property
+    def ratio(self) -> float | None:
+        return self.ours / self.paper if self.paper else None
+
+
+@dataclass
+class Outcome:
+    """What an experiment gives back."""
+
+    rows: list[dict[str, Any]]  # the results, flat: one table
+    findings: list[Finding]
+    figure: Figure
+    facts: dict[str, Any] = field(default_factory=dict)  # for --json, beside everything else
+    notes: list[str] = field(default_factory=list)  # below the table
+
+
+def run(
+    name: str,
+    about: str,
+    experiment: Callable[[Config], Outcome],
+    config: type[Config],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """The whole of `python -m experiments.NAME`."""
+    parser = argparse.ArgumentParser(prog=f"python -m experiments.{name}", description=about)
+    parser.add_argument("--quick", action="store_true", help="the settings of section `quick`: a minute at most")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--config", type=Path, default=HERE / "configs" / f"{name}.toml", help="settings")
+    parser.add_argument("--out", type=Path, help="folder of the results; default: experiments/results/NAME")
+    options = parser.parse_args(arguments)
+    section = "quick" if options.quick else "full"
+    out = options.out or HERE / "results" / ("quick" if options.quick else "") / name
+    say = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
+    settings = load(options.config, section, config)
+    started = time.perf_counter()
+    outcome = experiment(settings)
+    seconds = time.perf_counter() - started
+    save(outcome, out)
+    say(table(outcome.findings))
+    say("\n".join([*outcome.notes, f"{seconds:.0f} s; results and figure: {out}"]))
+    if options.json:
+        print(json.dumps(report(name, section, settings, outcome, seconds)))
+    return 0
+
+
+def load(path: Path, section: str, config: type[Config]) -> Config:
+    """One section of a settings file. SystemExit says what is wrong with it."""
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text())[section], config)
+    except (OSError, tomllib.TOMLDecodeError, KeyError, msgspec.ValidationError) as error:
+        raise SystemExit(f"{path}, section {section}: {type(error).__name__}: {error}") from None
+
+
+def save(outcome: Outcome, out: Path) -> None:
+    """results.parquet, results.csv, figure.png."""
+    out.mkdir(parents=True, exist_ok=True)
+    results = pa.Table.from_pylist(outcome.rows)
+    pyarrow.parquet.write_table(results, out / "results.parquet")
+    pyarrow.csv.write_csv(results, out / "results.csv")
+    outcome.figure.savefig(out / "figure.png", dpi=120, bbox_inches="tight")
+
+
+def report(name: str, section: str, settings: Any, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    findings = [asdict(finding) | {"ratio": finding.ratio} for finding in outcome.findings]
+    facts = {"experiment": name, "settings": section, "config": msgspec.to_builtins(settings), "seconds": seconds}
+    return facts | {"findings": findings} | outcome.facts
+
+
+def table(findings: Sequence[Finding]) -> str:
+    """What, the paper's figure, ours, their ratio, and what was wanted."""
+    width = max([len(finding.what) for finding in findings], default=4)
+    lines = [f"{'':{width}} {'paper':>9} {'ours':>9} {'ratio':>7}  wanted"]
+    for finding in findings:
+        wanted = finding.wanted if finding.reached is None else f"{finding.wanted}: {_verdict(finding.reached)}"
+        paper, ours, ratio = (_number(value) for value in (finding.paper, finding.ours, finding.ratio))
+        lines.append(f"{finding.what:{width}} {paper:>9} {ours:>9} {ratio:>7}  {wanted}".rstrip())
+    return "\n".join(lines)
+
+
+def _verdict(reached: bool) -> str:
+    return "reached" if reached else "MISSED"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def new_figure(width: float = 9.0, height: float = 5.0) -> Figure:
+    """A figure that needs no screen, and that no global state of matplotlib knows of."""
+    matplotlib.use("Agg")
+    return Figure(figsize=(width, height), layout="constrained")

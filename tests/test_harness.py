@@ -1,0 +1,82 @@
+"""What experiments share: settings from a file, results on disk, a table beside the paper's figures."""
+
+import json
+from dataclasses import dataclass
+
+import pyarrow.parquet
+import pytest
+
+from experiments.harness import Finding, Outcome, new_figure, run, table
+
+
+@dataclass(frozen=True)
+class Config:
+    rounds: int
+    alphas: tuple[float, ...]
+
+
+SETTINGS = """
+[full]
+rounds = 600
+alphas = [0.5, 0.9]
+[quick]
+rounds = 60
+alphas = [0.5]
+"""
+
+
+def experiment(config):
+    figure = new_figure()
+    figure.subplots().plot(config.alphas)
+    rows = [{"alpha": alpha, "rounds": config.rounds} for alpha in config.alphas]
+    findings = [Finding("utility", 2.0, paper=4.0, wanted="at least 3", reached=False), Finding("other", 1.0)]
+    return Outcome(rows, findings, figure, facts={"optimum": 2.5}, notes=["seen so"])
+
+
+def start(tmp_path, *arguments):
+    settings = tmp_path / "some.toml"
+    if not settings.exists():
+        settings.write_text(SETTINGS)
+    return run("some", "About.", experiment, Config, [f"--config={settings}", f"--out={tmp_path / 'out'}", *arguments])
+
+
+def test_results_are_written_and_the_last_line_is_json(tmp_path, capsys):
+    assert start(tmp_path, "--json") == 0
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert result["experiment"] == "some"
+    assert (result["settings"], result["config"]) == ("full", {"rounds": 600, "alphas": [0.5, 0.9]})
+    assert result["optimum"] == 2.5
+    assert result["findings"][0] | {"ratio": 0.5, "reached": False} == result["findings"][0]
+    assert "seen so" in printed.err
+    rows = pyarrow.parquet.read_table(tmp_path / "out" / "results.parquet").to_pylist()
+    assert rows == [{"alpha": 0.5, "rounds": 600}, {"alpha": 0.9, "rounds": 600}]
+    assert (tmp_path / "out" / "results.csv").read_text().splitlines() == ['"alpha","rounds"', "0.5,600", "0.9,600"]
+    assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_quick_settings(tmp_path, capsys):
+    start(tmp_path, "--quick")
+    assert "MISSED" in capsys.readouterr().out
+    assert (tmp_path / "out" / "results.csv").read_text().splitlines()[1:] == ["0.5,60"]
+
+
+def test_the_table_says_what_is_missing():
+    lines = table([Finding("utility", 2.0, paper=4.0, wanted="at least 3", reached=False), Finding("gain", 1.5)])
+    assert lines.splitlines()[1].split() == ["utility", "4", "2", "0.5", "at", "least", "3:", "MISSED"]
+    assert lines.splitlines()[2].split() == ["gain", "-", "1.5", "-"]
+
+
+WRONG = {
+    "no section": ("[quick]\nrounds = 1\nalphas = []\n", "KeyError: 'full'"),
+    "another type": ("[full]\nrounds = 'many'\nalphas = []\n", "rounds"),
+    "not TOML": ("rounds : 3", "TOMLDecodeError"),
+    "a value short": ("[full]\nrounds = 1\n", "alphas"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG.values(), ids=WRONG)
+def test_settings_that_are_wrong_are_named(tmp_path, text, said):
+    (tmp_path / "some.toml").write_text(text)
+    with pytest.raises(SystemExit, match=rf"some\.toml, section full: .*{said}"):
+        start(tmp_path)
