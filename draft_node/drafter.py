@@ -208,8 +208,9 @@ class Drafter:
         if match:
             chosen = [jobs[index] for index in match]
             rows = logits if not ratio else logits[match]
-            positions = torch.tensor([len(job.tokens) for job in chosen]).to(logits.device)
-            tokens = choose(rows, _batch(chosen, logits), positions, num_tokens=self.num_tokens, noise=noise_ahead)
+            batch = _batch(chosen, logits)
+            positions = batch.tensor([len(job.tokens) for job in chosen], torch.int64)
+            tokens = choose(rows, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
             _append(chosen, tokens)
             if self.min_odds:
                 for job, chance in zip(chosen, acceptance_chances(rows, tokens).tolist(), strict=True):
@@ -221,9 +222,9 @@ class Drafter:
         batch = _batch(jobs, logits)
         probs = to_probs(logits, batch, num_tokens=self.num_tokens)
         proposal = proposals.make(probs, self.kind, k=self.k)
-        epochs = torch.tensor([job.propose.epoch for job in jobs]).to(logits.device)
-        rounds = torch.tensor([job.propose.round for job in jobs]).to(logits.device)
-        positions = torch.tensor([len(job.tokens) for job in jobs]).to(logits.device)
+        epochs = batch.tensor([job.propose.epoch for job in jobs], torch.int64)
+        rounds = batch.tensor([job.propose.round for job in jobs], torch.int64)
+        positions = batch.tensor([len(job.tokens) for job in jobs], torch.int64)
         tokens = proposal.sample(uniform(batch.seeds, Role.DRAFT, epochs, rounds, positions))
         for job, packed in zip(jobs, proposal.pack(), strict=True):
             job.positions.append(packed)

@@ -4,7 +4,7 @@ What every layer shares (indexes, masks, views of the scratch space) is made onc
 nor about which page belongs to whom (`pages.py`) or how chunks are grouped (`layout.py`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,6 +32,15 @@ class GroupTensors:
     source: Gather | slice  # a slice of the pool's rows where one session's pages lie side by side
     mask: Tensor | None  # [num_chunks, 1, num_queries * query heads per kv head, num_keys], 0 or -inf
 
+    def following(self, positions: Tensor) -> "GroupTensors":
+        """One token later: every query sees the key at its own position [num_tokens], too; takes the mask over."""
+        if isinstance(self.source, slice) and self.mask is None:
+            return replace(self, source=slice(self.source.start, self.source.stop + 1))
+        assert self.mask is not None
+        rows = self.mask[:, 0, 0]  # [num_chunks, num_keys]; all heads of the one query share it
+        rows.scatter_(1, positions[self.group.low : self.group.high, None], 0.0)
+        return self
+
 
 @dataclass(frozen=True)
 class PlanTensors:
@@ -46,6 +55,18 @@ class Batch:
     def __init__(self, pool: KVPool, layout: Layout, slots: Tensor, limits: Limits) -> None:
         self.pool, self.layout, self.slots, self.limits = pool, layout, slots, limits
         self._plans: dict[tuple[int | None, int], PlanTensors] = {}
+
+    def following(self, layout: Layout, slots: Tensor) -> "Batch":
+        """One token later (`Layout.following`), with what is planned already; this batch is used up.
+
+        With a window the first page that is seen moves on, too: that is planned anew.
+        """
+        batch, positions = Batch(self.pool, layout, slots, self.limits), self._tensor(layout.positions)
+        for (window, fold), planned in self._plans.items():
+            if window is None:
+                groups = [tensors.following(positions) for tensors in planned.groups]
+                batch._plans[window, fold] = PlanTensors(groups)
+        return batch
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None

@@ -6,7 +6,7 @@ a long context does not make the others pay, and keeps a group's gathered keys a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,19 @@ class Layout:
     positions: Ints  # [num_tokens]
     slots: Ints  # [num_tokens] row of the pool, page * page_size + offset
     page_size: int
+
+    def following(self) -> "Layout":
+        """Of single tokens: one more of every chunk, in the pages that it has."""
+        return replace(self, starts=self.starts + 1, positions=self.positions + 1, slots=self.slots + 1)
+
+    def is_followed_by(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
+        """Whether these chunks of the same sessions are what `following` lays out."""
+        return (
+            max(counts) == 1
+            and len(self.positions) == len(counts)
+            and all(start % self.page_size for start in starts)  # no page is begun
+            and (self.starts + 1).tolist() == list(starts)
+        )
 
 
 @dataclass(frozen=True)

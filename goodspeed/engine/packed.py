@@ -31,6 +31,14 @@ class Chunk:
     num_logits: int
 
 
+@dataclass(frozen=True)
+class _Last:
+    """A pass that went well."""
+
+    keys: list[Hashable]
+    batch: Batch
+
+
 class Packed:
     """A model together with the memory of its sessions."""
 
@@ -38,6 +46,7 @@ class Packed:
         self.model, self.pool, self.memory = model, pool, memory
         kind = memory.device.type
         row_bytes = memory.shape.num_numbers * memory.dtype.itemsize
+        self._last: _Last | None = None
         self._limits = Limits(max_padding=MAX_PADDING[kind], max_group_rows=GROUP_BYTES[kind] // row_bytes)
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
@@ -71,21 +80,39 @@ class Packed:
             )
 
     def _run(self, chunks: list[Chunk], starts: list[int], wanted: list[int]) -> Tensor:
-        counts = [len(chunk.tokens) for chunk in chunks]
-        layout = lay_out(starts, counts, [self.pool.table(chunk.key) for chunk in chunks], self.pool.page_size)
+        keys, counts = [chunk.key for chunk in chunks], [len(chunk.tokens) for chunk in chunks]
+        last = self._followed(keys, starts, counts)
+        if last is None:
+            layout = lay_out(starts, counts, [self.pool.table(key) for key in keys], self.pool.page_size)
+        else:
+            layout = last.layout.following()
         tokens = np.fromiter(chain.from_iterable(chunk.tokens for chunk in chunks), np.int64, len(layout.positions))
         ints = torch.from_numpy(np.concatenate((tokens, layout.positions, layout.slots, np.array(wanted, np.int64))))
         ints, num = ints.to(self.memory.device, non_blocking=True), len(tokens)
         every = wanted == list(range(num))  # as in a drafting step: nothing to pick
+        slots = ints[2 * num : 3 * num]
+        batch = last.following(layout, slots) if last else Batch(self.memory, layout, slots, self._limits)
         out = self.model(
             input_ids=ints[None, :num],
             position_ids=ints[None, num : 2 * num],
             use_cache=False,
             logits_to_keep=0 if every else ints[3 * num :],  # 0 keeps all
-            goodspeed_batch=Batch(self.memory, layout, ints[2 * num : 3 * num], self._limits),
+            goodspeed_batch=batch,
         )
+        self._last = _Last(keys, batch)
         logits: Tensor = out.logits[0]
         return logits
+
+    def _followed(self, keys: list[Hashable], starts: list[int], counts: list[int]) -> Batch | None:
+        """The last pass's batch, if this one only adds a token to each of its sessions, in the pages that they had.
+
+        A session that is one token longer than it was before its last token has not been shortened since, so its pages
+        are the same.
+        """
+        last, self._last = self._last, None  # after a pass that failed nothing is gone on from
+        if last is None or last.keys != keys or not last.batch.layout.is_followed_by(starts, counts):
+            return None
+        return last.batch
 
 
 def _wanted(chunks: Sequence[Chunk], order: list[int]) -> list[int]:
