@@ -46,7 +46,7 @@ class DraftNode:
         self.world = world
         self.index = index
         self.num_boots = 0
-        self.line = Line(world.clock, random, settings, index)
+        self.line = Line(world.clock, random, settings, index, world.trunk)
         self.frozen_until = 0.0
         self.generations: dict[bytes, Generation] = {}
         self.done: list[Generation] = []

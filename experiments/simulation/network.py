@@ -17,10 +17,37 @@ HEADER_BYTES = 60.0  # about what a message takes without its tokens
 TOKEN_BYTES = 3.0
 
 
+def verdict_bytes(verdict: Verdict) -> float:
+    return HEADER_BYTES + TOKEN_BYTES * len(verdict.tokens)
+
+
+class Trunk:
+    """The verify node's own line, if it is narrow: everybody's messages queue on it, each way by itself."""
+
+    def __init__(self, clock: Clock, bytes_per_s: float) -> None:
+        self._clock = clock
+        self._s_per_byte = 1.0 / bytes_per_s
+        self._free_at = {"up": 0.0, "down": 0.0}
+
+    def seconds(self, num_bytes: float) -> float:
+        return num_bytes * self._s_per_byte
+
+    def send(self, num_bytes: float) -> float:
+        """When the last byte is on its way."""
+        self._free_at["down"] = max(self._clock.now, self._free_at["down"]) + self.seconds(num_bytes)
+        return self._free_at["down"]
+
+    def receive(self, num_bytes: float, line_s: float) -> float:
+        """When the last byte is in. It has come through a draft node's line just now, `line_s` after the first."""
+        started = max(self._clock.now - line_s, self._free_at["up"])
+        self._free_at["up"] = max(self._clock.now, started + self.seconds(num_bytes))
+        return self._free_at["up"]
+
+
 class Line:
     """Both ways between one draft node and the verify node. Messages queue for the bandwidth, each way by itself."""
 
-    def __init__(self, clock: Clock, random: Random, settings: Settings, index: int) -> None:
+    def __init__(self, clock: Clock, random: Random, settings: Settings, index: int, trunk: Trunk | None) -> None:
         self.latency_s = of_client(settings.latency_s, index)
         self.cut_until = 0.0
         self.num_messages = self.num_faults = 0
@@ -30,6 +57,7 @@ class Line:
         self._s_per_byte = 1.0 / of_client(settings.bytes_per_s, index)
         self._drafted_bytes = settings.drafted_bytes
         self._through_codec = settings.through_codec
+        self._trunk = trunk
         self._free_at = {"up": 0.0, "down": 0.0}
 
     def up(self, message: UpMessage, deliver: Callable[..., None], *arguments: Any) -> None:
@@ -49,12 +77,22 @@ class Line:
         self, way: str, message: UpMessage | DownMessage, deliver: Callable[..., None], arguments: tuple[Any, ...]
     ) -> None:
         self.num_messages += 1
-        sent_at = self._clock.now
+        sent_at, size = self._clock.now, 0.0
+        if self._s_per_byte or self._trunk:
+            size = self.num_bytes(message)
+        if self._trunk and way == "down":
+            sent_at = self._trunk.send(size)
         if self._s_per_byte:
-            sent_at = max(sent_at, self._free_at[way]) + self.num_bytes(message) * self._s_per_byte
+            sent_at = max(sent_at, self._free_at[way]) + size * self._s_per_byte
             self._free_at[way] = sent_at
         for delay in self._fate():
-            self._clock.at(sent_at + delay, deliver, *arguments, message)
+            if self._trunk and way == "up":
+                self._clock.at(sent_at + delay, self._through, self._trunk, size, deliver, *arguments, message)
+            else:
+                self._clock.at(sent_at + delay, deliver, *arguments, message)
+
+    def _through(self, trunk: Trunk, size: float, deliver: Callable[..., None], *arguments: Any) -> None:
+        self._clock.at(trunk.receive(size, size * self._s_per_byte), deliver, *arguments)
 
     def _fate(self) -> tuple[float, ...]:
         """When the copies of a message arrive; none when it is lost."""
@@ -74,7 +112,7 @@ class Line:
             case Draft():
                 return HEADER_BYTES + self._drafted_bytes * len(message.tokens)
             case Verdict():
-                return HEADER_BYTES + TOKEN_BYTES * len(message.tokens)
+                return verdict_bytes(message)
             case OpenSession():
                 return HEADER_BYTES + TOKEN_BYTES * (len(message.prompt) + len(message.committed))
         return HEADER_BYTES

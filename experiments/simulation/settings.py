@@ -78,6 +78,7 @@ class Settings:
     # the network
     latency_s: tuple[float, ...] = (0.01,)  # one way
     bytes_per_s: tuple[float, ...] = (inf,)  # of each line, each way
+    verify_bytes_per_s: float = inf  # of the verify node's own line, which all share, each way
     drafted_bytes: float = 4.0  # on the wire, for each drafted token
     through_codec: bool = False  # every message is encoded and decoded: slower, and shows what the wire does to it
     faults: Faults = field(default_factory=Faults)

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from experiments.simulation.models import Target
-from experiments.simulation.network import MAX_BYTES
+from experiments.simulation.network import MAX_BYTES, verdict_bytes
 from experiments.simulation.settings import Settings
 from experiments.simulation.text import VOCAB
 from goodspeed import policies
@@ -38,6 +38,7 @@ class Finished:
     waited_s: float  # for drafts, since the round before
     duration_s: float
     verdicts: tuple[Verdict, ...]
+    send_s: float = 0.0  # what they take on the verify node's line; the wait for the next round begins with it
 
 
 def make_core(settings: Settings, boot_id: bytes = b"verify-0") -> VerifyCore:
@@ -150,10 +151,15 @@ class VerifyNode:
         started = self.world.now - duration_s
         if self.world.on_round is not None:
             verdicts = tuple(send.message for send in sends if isinstance(send.message, Verdict))
-            self.world.on_round(Finished(planned, started, started - self._idle_since, duration_s, verdicts))
+            waited_s, send_s = started - self._idle_since, self._send_s(verdicts)
+            self.world.on_round(Finished(planned, started, waited_s, duration_s, verdicts, send_s))
         self._idle_since = self.world.now
         self._reply(sends)
         self._plan()
+
+    def _send_s(self, verdicts: Sequence[Verdict]) -> float:
+        trunk = self.world.trunk
+        return trunk.seconds(sum(verdict_bytes(verdict) for verdict in verdicts)) if trunk else 0.0
 
     def _reply(self, sends: Sequence[Send]) -> None:
         for send in sends:

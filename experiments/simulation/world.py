@@ -1,10 +1,12 @@
 """One verify node and several draft nodes on a virtual clock, with a network between them that may be bad."""
 
 from collections.abc import Callable
+from math import inf
 from random import Random
 
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.draft import DraftNode
+from experiments.simulation.network import Trunk
 from experiments.simulation.settings import Settings
 from experiments.simulation.verify import Finished, VerifyNode
 from goodspeed.messages import DownMessage, Refusal
@@ -29,6 +31,8 @@ class World:
         self.num_faults = 0  # that befell nodes
         self.num_done = 0  # requests
         self.peers: dict[bytes, DraftNode] = {}
+        bytes_per_s = self.settings.verify_bytes_per_s
+        self.trunk = Trunk(self.clock, bytes_per_s) if bytes_per_s < inf else None
         self.verify = VerifyNode(self, self._fork())
         self.drafts = [DraftNode(self, index, self._fork()) for index in range(self.settings.num_clients)]
         self._plan_faults()

@@ -82,6 +82,28 @@ def test_a_narrow_line_takes_its_time():
     assert all(0.4 < waited_s < 0.46 for waited_s in full), full
 
 
+def test_all_share_the_verify_nodes_line():
+    """Two drafts of 2 tokens, 1,000 bytes each, arrive at once on fast lines: the second is in 0.4 s later."""
+    settings = replace(SMALL, num_clients=2, num_sessions=1, rounds="barrier", policy="fixed", budget=4)
+    settings = replace(settings, draft_ahead=False, drafted_bytes=1000.0, verify_bytes_per_s=10_000.0)
+    _, rounds = trace(1, settings)
+    middle = [finished for finished in rounds if finished.round.num_drafted == 4][2:-5]
+    assert len(middle) > 5
+    for before, finished in pairwise(middle):
+        assert 0.4 + before.send_s < finished.waited_s < 0.46 + before.send_s
+        num_tokens = sum(len(verdict.tokens) for verdict in before.verdicts)
+        assert before.send_s == pytest.approx((2 * 60 + 3 * num_tokens) / 10_000)
+
+
+def test_a_drafts_way_through_both_lines_overlaps():
+    """A draft of 4 tokens that takes 0.4 s on each line is not in twice as late, and waits for nobody."""
+    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", budget=4, draft_ahead=False)
+    settings = replace(settings, bytes_per_s=(10_000.0,), drafted_bytes=1000.0, verify_bytes_per_s=10_000.0)
+    _, rounds = trace(1, settings)
+    full = [finished.waited_s for finished in rounds if finished.round.num_drafted == 4][1:]
+    assert all(0.4 < waited_s < 0.48 for waited_s in full), full
+
+
 def test_acceptance_falls_along_a_survival_curve():
     curve = Survival((0.8, 0.4, 0.1))
     assert [curve.rate(0, offset, True) for offset in range(5)] == pytest.approx([0.8, 0.5, 0.25, 0.25, 0.25])
