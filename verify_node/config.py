@@ -13,7 +13,10 @@ class VerifyConfig(Settings):
 
     model: str = option(help="target model: an embedded name, a local folder, or a hub name", metavar="NAME")
     bind: str = option("tcp://127.0.0.1:5555", help="where draft nodes connect", metavar="tcp://HOST:PORT")
-    policy: str = option("gradient", help="who may draft how much: gradient (GoodSpeed, Eq. 5), fixed, random")
+    policy: str = option(
+        "gradient",
+        help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random",
+    )
     cost: str = option(
         "auto",
         choices=("auto", "none"),

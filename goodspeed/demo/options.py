@@ -21,7 +21,10 @@ class DemoConfig(Settings):
     draft_models: str = option(
         "tiny-draft-s,tiny-draft-m", help="draft models, dealt out to the clients in turn", metavar="NAME,NAME"
     )
-    policy: str = option("gradient", help="who may draft how much: gradient (GoodSpeed, Eq. 5), fixed, random")
+    policy: str = option(
+        "gradient",
+        help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random",
+    )
     cost: str = option(
         "none", choices=("auto", "none"), help="what a round's time costs the policy; none is plain Eq. (5)"
     )

@@ -18,8 +18,8 @@ states = st.builds(
 )
 
 
-def test_the_three_policies_are_there():
-    assert {"fixed", "random", "gradient"} <= set(names())
+def test_the_policies_are_there():
+    assert {"fixed", "random", "gradient", "throughput"} <= set(names())
 
 
 @pytest.mark.parametrize("name", names())
@@ -62,7 +62,7 @@ def test_a_max_length_that_is_none_is_refused(name, max_length):
 
 
 def test_an_unknown_policy_is_refused_with_the_names_there_are():
-    with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random"):
+    with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, throughput"):
         create("gradiant")
 
 

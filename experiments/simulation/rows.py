@@ -1,0 +1,79 @@
+"""The policies over many worlds side by side: one row for each, by the array forms that lie beside the policies.
+
+Each row has turns, or a random stream, of its own, so a world is the same alone and among others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from goodspeed.errors import UnknownPolicyError
+from goodspeed.policies import fixed, gradient, random
+from goodspeed.policies.base import Floats, Ints
+from goodspeed.policies.turns import Turns
+
+FEW = 1 << 10  # possible tokens of a row, clients times budget, up to which all rows are sorted at once
+
+
+class RowPolicy(Protocol):
+    """A policy for rows."""
+
+    def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
+        """Draft lengths. All [rows, clients], budgets [rows]."""
+        ...
+
+
+class Gradient:
+    """`gradient`, and with `fairness` 0 `throughput`."""
+
+    def __init__(self, num_rows: int, fairness: float = 1.0) -> None:
+        self._fairness = gradient.check_fairness(fairness)
+        self._turns = [Turns() for _ in range(num_rows)]
+
+    def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
+        num_rows, num_clients = acceptance.shape
+        if num_rows > 1 and num_clients * int(budgets.max()) <= FEW:
+            return gradient.allocate_rows(acceptance, goodput, weight, caps, budgets, self._fairness, self._turns)
+        rows = zip(acceptance, goodput, weight, caps, budgets.tolist(), self._turns, strict=True)
+        return np.stack([gradient.allocate_arrays(a, x, w, c, b, self._fairness, own) for a, x, w, c, b, own in rows])
+
+
+class Fixed:
+    """`fixed`."""
+
+    def __init__(self, num_rows: int) -> None:
+        self._turns = [Turns() for _ in range(num_rows)]
+
+    def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
+        rows = zip(caps, budgets.tolist(), self._turns, strict=True)
+        return np.stack([fixed.allocate_arrays(*row) for row in rows])
+
+
+class Random:
+    """`random`; row i draws as a policy with seed `seed` + i does."""
+
+    def __init__(self, num_rows: int, seed: int = 0) -> None:
+        self._randoms = [np.random.default_rng(seed + row) for row in range(num_rows)]
+
+    def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
+        rows = zip(caps, budgets.tolist(), self._randoms, strict=True)
+        return np.stack([random.allocate_arrays(*row) for row in rows])
+
+
+POLICIES: dict[str, Callable[..., RowPolicy]] = {
+    "fixed": Fixed,
+    "gradient": Gradient,
+    "random": Random,
+    "throughput": partial(Gradient, fairness=0.0),
+}
+
+
+def create(name: str, num_rows: int, **options: Any) -> RowPolicy:
+    """The row form of the policy of that name."""
+    if name not in POLICIES:
+        raise UnknownPolicyError(f"no policy {name!r} has an array form; choose one of: {', '.join(sorted(POLICIES))}")
+    return POLICIES[name](num_rows, **options)

@@ -1,0 +1,162 @@
+"""The array path is the state machines' rounds, bit for bit; worlds side by side are the same as alone."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.simulation import rows
+from experiments.simulation.arrays import ArraySettings, Worlds
+from experiments.simulation.chances import Chances, by_survival
+from experiments.simulation.settings import Settings
+from experiments.simulation.world import World
+from goodspeed.errors import ConfigError, UnknownPolicyError
+from goodspeed.latency import Linear
+from goodspeed.policies.gradient import allocate_arrays, allocate_rows
+from goodspeed.policies.turns import Turns
+
+NUM_ROUNDS = 120
+ALPHAS = np.array([0.02, 0.3, 0.5, 0.7, 0.7, 0.7, 0.9, 0.98])
+OPTIONS = {"random": {"seed": 3}}
+
+
+def table(num_clients):
+    """Agreement of each drafted token by client, place of its text, and place of its draft [clients, 4096, 32]."""
+    alphas = ALPHAS[np.arange(num_clients) % len(ALPHAS)]
+    return np.random.default_rng(5).random((num_clients, 4096, 32)) < alphas[:, None, None]
+
+
+class Known:
+    """The world's acceptance process: no chance left."""
+
+    def __init__(self, agrees):
+        self._agrees = agrees
+
+    def rate(self, position, offset, on_path):
+        return float(self._agrees[position - offset - 1, offset])
+
+
+def machines(policy, num_clients, budget, agrees):
+    """Per round: lengths verified, tokens accepted, and the estimates after it [rounds, clients] each."""
+    lengths, accepted, estimates = [], [], []
+
+    def note(finished):
+        drafted = {entry.session_id: entry.num_drafted for entry in finished.round.entries}
+        order = {key: place for place, key in enumerate(world.verify.core.sessions)}
+        row = np.zeros((2, num_clients), dtype=np.int64)
+        for verdict in finished.verdicts:
+            place = order[verdict.session_id]
+            row[:, place] = drafted[verdict.session_id], verdict.num_accepted
+        lengths.append(row[0])
+        accepted.append(row[1])
+        joined = [session for session in world.verify.core.sessions.values() if session.assigned is not None]
+        estimates.append([(session.acceptance.value, session.client.goodput.value) for session in joined])
+
+    settings = Settings(
+        num_clients=num_clients,
+        num_sessions=1,
+        num_at_once=1,
+        min_tokens=4000,
+        max_tokens=4000,
+        stops=0.0,
+        prompt_len=1,
+        rounds="barrier",
+        policy=policy,
+        policy_options=OPTIONS.get(policy, {}),
+        budget=budget,
+        eta=0.07,
+        beta=0.3,
+        max_round_tokens=1000,
+        num_pages=10_000,
+        context_len=4096,
+        draft_ahead=False,
+        draft_cost=(Linear(),),
+        latency_s=(0.0,),
+        acceptance=lambda client, number: Known(agrees[client]),
+    )
+    world = World(1, settings, note)
+    world.run_rounds(NUM_ROUNDS + 1)
+    return lengths[:NUM_ROUNDS], accepted[:NUM_ROUNDS], estimates[:NUM_ROUNDS]
+
+
+@pytest.mark.parametrize("policy", ["gradient", "throughput", "fixed", "random"])
+@pytest.mark.parametrize(("num_clients", "budget"), [(8, 20), (5, 7)])
+def test_the_array_path_is_the_state_machines_rounds_bit_for_bit(policy, num_clients, budget):
+    agrees = table(num_clients)
+    lengths, accepted, estimates = machines(policy, num_clients, budget, agrees)
+
+    def agreement(number, owner, offset, base):
+        return agrees[owner, base.ravel()[owner], offset]
+
+    settings = ArraySettings(num_clients, budget, eta=0.07, beta=0.3)
+    worlds = Worlds(settings, rows.create(policy, 1, **OPTIONS.get(policy, {})), agreement)
+    probes = 0
+    for number in range(NUM_ROUNDS):
+        worlds.num_joined = len(estimates[number])  # the first session is open before the others
+        worlds.step()
+        assert worlds.drafted[0].tolist() == lengths[number].tolist(), number
+        assert worlds.accepted[0].tolist() == accepted[number].tolist(), number
+        seen = np.column_stack([worlds.acceptance[0], worlds.goodput[0]])[: worlds.num_joined]
+        assert seen.tolist() == [list(pair) for pair in estimates[number]], number
+        probes += worlds.drafted[0, 0] == 1
+    assert np.sum(accepted) > NUM_ROUNDS * budget / 4
+    if policy in ("gradient", "throughput"):
+        assert probes > 0  # the first client is asked now and then
+
+
+@pytest.mark.parametrize("policy", ["gradient", "throughput", "fixed"])
+def test_a_world_is_the_same_alone_and_among_others(policy):
+    def run(seeds):
+        settings = ArraySettings(8, 28, beta=0.5, num_worlds=len(seeds))
+        worlds = Worlds(settings, rows.create(policy, len(seeds)), Chances(ALPHAS, seeds))
+        worlds.run(60)
+        return worlds.num_tokens, worlds.acceptance, worlds.goodput
+
+    for together, alone in zip(run([4, 9, 2]), run([9]), strict=True):
+        assert together[1].tolist() == alone[0].tolist()
+        assert together[0].tolist() != alone[0].tolist()
+
+
+rates = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 0.5, 1.0]))
+clients = st.tuples(rates, st.floats(0.5, 5), st.sampled_from([0.0, 1.0, 1.0, 2.0]), st.integers(0, 9))
+
+
+@given(
+    worlds=st.lists(st.tuples(st.lists(clients, min_size=4, max_size=4), st.integers(0, 20)), min_size=1, max_size=4),
+    fairness=st.sampled_from([0.0, 1.0, 2.0]),
+)
+def test_rows_of_gradient_are_its_array_form_row_by_row(worlds, fairness):
+    *values, caps = (np.array([[client[i] for client in row] for row, _ in worlds]) for i in range(4))
+    budgets = np.array([budget for _, budget in worlds])
+    turns, own = ([Turns() for _ in worlds] for _ in range(2))
+    for _ in range(3):
+        together = allocate_rows(*values, caps, budgets, fairness, turns)
+        for row, budget in enumerate(budgets.tolist()):
+            alone = allocate_arrays(*(value[row] for value in values), caps[row], budget, fairness, own[row])
+            assert together[row].tolist() == alone.tolist()
+
+
+def test_chances_are_what_the_rates_say_and_may_be_set_in_mid_run():
+    curve = by_survival([(0.8, 0.4, 0.1), (1.0, 0.5, 0.0)])
+    assert curve == pytest.approx(np.array([(0.8, 0.5, 0.25), (1.0, 0.5, 0.0)]))
+    chances = Chances(curve, seeds=range(50))
+    owner, offset = np.repeat(np.arange(100), 4), np.tile(np.arange(4), 100)
+    agrees = np.array([chances(number, owner, offset, owner) for number in range(200)]).reshape(-1, 2, 4)
+    wanted = np.array([(0.8, 0.5, 0.25, 0.25), (1.0, 0.5, 0.0, 0.0)])  # beyond the curve its last rate goes on
+    assert agrees.mean(axis=0) == pytest.approx(wanted, abs=0.02)
+    both = (agrees[:, 0, 0] & agrees[:, 0, 1]).mean()
+    assert both == pytest.approx(0.4, abs=0.02)
+    chances.rates[:] = 1.0
+    assert chances(7, owner, offset, owner).all()
+
+
+def test_bad_worlds_are_refused():
+    for wrong in ([1.2], [[0.5, float("nan")]]):
+        with pytest.raises(ConfigError, match="rates of agreement"):
+            Chances(wrong, seeds=[0])
+    with pytest.raises(ConfigError, match="never rises"):
+        by_survival([0.5, 0.6])
+    with pytest.raises(ConfigError, match="1 or more each"):
+        Worlds(ArraySettings(0, 5), rows.create("fixed", 1), Chances([0.5], [0]))
+    with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, throughput"):
+        rows.create("gradiant", 1)
