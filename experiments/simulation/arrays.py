@@ -89,8 +89,7 @@ class Worlds:
         accepted = nums.copy()
         accepted[owner[failed]] = offset[failed]
         self.accepted = accepted.reshape(self.drafted.shape)
-        num_agreed: Floats = np.bincount(owner, agrees, nums.size)
-        return num_agreed.reshape(self.drafted.shape)
+        return np.bincount(owner[agrees], minlength=nums.size).reshape(self.drafted.shape).astype(np.float64)
 
     def _allocate(self, joined: tuple[slice, slice]) -> Ints:
         """Probes come out of the budget; the rest is the policy's."""
