@@ -17,5 +17,5 @@ def acceptance_chances(logits: Tensor, tokens: Tensor) -> Tensor:
     The model's own probabilities count, before temperature and truncation: at temperature 0, too, they tell what is
     doubtful.
     """
-    confidence = (logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)).exp()
+    confidence = logits.softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # quicker than by way of logsumexp
     return AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * confidence
