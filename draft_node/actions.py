@@ -4,14 +4,14 @@ A session's driver carries out every action that an event gave back: it sends, h
 the user.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from goodspeed.messages import MAX_DRAFT, FinishReason, Sampling, UpMessage, Verification
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What a user asked for: prompt ids and how to go on from them."""
 
     session_id: bytes
@@ -23,15 +23,13 @@ class Request:
     max_draft: int = MAX_DRAFT
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """A message for the verify node."""
 
     message: UpMessage
 
 
-@dataclass(frozen=True, slots=True)
-class Propose:
+class Propose(Struct, frozen=True):
     """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date.
 
     With `ahead` the last of `tokens` are not verified yet, and the proposal begins with a guess of what follows them.
@@ -45,8 +43,7 @@ class Propose:
     ahead: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Proposed:
+class Proposed(Struct, frozen=True):
     """What came of a Propose; no tokens when the draft model could not."""
 
     session_id: bytes
@@ -59,22 +56,19 @@ class Proposed:
     odds: float = 1.0  # that all of it is accepted, in the draft model's own view
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(Struct, frozen=True):
     """Verified tokens for the user, in order, each exactly once."""
 
     tokens: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Struct, frozen=True):
     """The generation is complete."""
 
     reason: FinishReason
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """The generation cannot go on; the user is told why."""
 
     code: str

@@ -105,7 +105,7 @@ def check_ahead(draft: Draft, welcome: Welcome) -> Refused | None:
 
 
 def _check_vocabulary(draft: Draft, vocab_size: int) -> Refused | None:
-    if any(token >= vocab_size for token in draft.tokens):
+    if max(draft.tokens, default=0) >= vocab_size:
         what = f"a drafted id is outside the vocabulary of {vocab_size}"
         return Refused("vocabulary", what, "mask ids beyond the tokenizer")
     return None

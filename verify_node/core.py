@@ -10,8 +10,8 @@ only when none is.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from goodspeed.codec import refusal_for
@@ -52,8 +52,7 @@ FORGOTTEN_S = 30.0
 repeat themselves at least every 8 s; one that comes back later is told to reopen.)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """The only kind of action: a message for a peer."""
 
     peer_id: bytes
@@ -151,7 +150,7 @@ class VerifyCore:
             return None
         self._free_released()
         sessions = [session for session in self.sessions.values() if not session.finished]
-        ready = [session for session in sessions if session.is_ready(self._window(session))]
+        ready = [session for session in sessions if session.draft or self._may_advance(session)]
         awaited = next((session for session in reversed(sessions) if session.awaits_draft), None)
         ready_at = self.planner.ready_at(awaited, ready, self.limits)
         if ready_at > now:
@@ -369,6 +368,10 @@ class VerifyCore:
             return []
         session.sent.clear()  # which of the two an answer is to, cannot be told
         return [Send(session.peer_id, replace(last, base_len=base_len, tokens=tuple(session.tokens[base_len:])))]
+
+    def _may_advance(self, session: Session) -> bool:
+        """Whether a session without a draft can be moved forward: it needs none, and its draft node keeps up."""
+        return not session.assigned and session.is_ready(self._window(session))
 
     def _window(self, session: Session) -> int:
         """Tokens that may be on their way: 16, or two round trips' worth of rounds, at most 256."""

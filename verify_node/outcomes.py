@@ -1,14 +1,13 @@
 """What a round came to: the target's decision for one entry, and the session that it moved. No tensors."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from goodspeed.messages import Draft, Verdict
 from verify_node.planner import Entry
 from verify_node.sessions import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What the target decided for one entry that samples: the accepted tokens and one more."""
 
     session_id: bytes
@@ -19,8 +18,7 @@ class Outcome:
     failed: str = ""  # why nothing could be decided: the session cannot go on
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """A session that a round gave tokens to."""
 
     session: Session

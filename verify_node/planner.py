@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
+
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.messages import Sampling, Verification
@@ -25,8 +27,7 @@ class Limits:
     linger_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One session's part of a round.
 
     `tokens` are fed at position `start`; the last `num_drafted` of them are the draft. With `samples` the target
@@ -50,8 +51,7 @@ class Entry:
         return self.start + len(self.tokens) - self.num_drafted
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(Struct, frozen=True):
     """One forward pass: who takes part with what, and who could not."""
 
     number: int
@@ -190,6 +190,8 @@ class _Packing:
     def _victims(self, session: Session, num_pages: int) -> list[Session] | None:
         """The youngest sessions that have to give way for so many pages; None when all that may do not suffice."""
         victims: list[Session] = []
+        if num_pages <= 0:
+            return victims
         for other in reversed(self.resident):
             if num_pages <= 0 or other.admitted <= session.admitted:
                 break

@@ -7,7 +7,8 @@ C. Knows nothing about messages.
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.policies import ClientState, Policy
@@ -24,8 +25,7 @@ PROBE_ROUNDS = 20
 PROBE_ROUND_TRIPS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """What one round showed of one session."""
 
     session: Session

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -57,21 +56,21 @@ class DraftNode:
         self._acceptances: dict[bytes, Acceptance] = {}
         self._model = DraftModel(self._acceptances)
         self._num_drafting = 0
-        self._waiting = deque(self._requests())
+        self._num_started = 0
         self._boot()
         self._tick()
 
-    def _requests(self) -> Iterator[Request]:
+    def _next_request(self) -> Request:
         settings, random = self.world.settings, self._random
-        for _ in range(settings.num_sessions):
-            yield Request(
-                session_id=random.randbytes(16),
-                prompt=tuple(random.randrange(VOCAB) for _ in range(random.randint(1, settings.prompt_len))),
-                sampling=Sampling(seed=random.getrandbits(40)),
-                max_tokens=random.randint(settings.min_tokens, settings.max_tokens),
-                stop_ids=(STOP,) if random.random() < settings.stops else (),
-                max_draft=settings.max_draft,
-            )
+        self._num_started += 1
+        return Request(
+            session_id=random.randbytes(16),
+            prompt=tuple(random.choices(range(VOCAB), k=random.randint(1, settings.prompt_len))),
+            sampling=Sampling(seed=random.getrandbits(40)),
+            max_tokens=random.randint(settings.min_tokens, settings.max_tokens),
+            stop_ids=(STOP,) if random.random() < settings.stops else (),
+            max_draft=settings.max_draft,
+        )
 
     # faults
 
@@ -102,10 +101,9 @@ class DraftNode:
 
     def _start_some(self) -> None:
         settings = self.world.settings
-        while self._waiting and len(self.generations) < settings.num_at_once:
-            request = self._waiting.popleft()
-            number = settings.num_sessions - len(self._waiting) - 1
-            self._acceptances[request.session_id] = self._acceptance(number)
+        while self._num_started < settings.num_sessions and len(self.generations) < settings.num_at_once:
+            request = self._next_request()
+            self._acceptances[request.session_id] = self._acceptance(self._num_started - 1)
             generation = Generation(Session(request, settings.draft_ahead, Odds(least=settings.least_odds)))
             if self._random.random() < settings.faults.cancel:
                 generation.cancel_after = self._random.randrange(request.max_tokens)
@@ -129,7 +127,7 @@ class DraftNode:
             return
         now = self._watch.now
         self._obey(self.link.heard(message, now))
-        if isinstance(message, Verdict | Refusal) and message.session_id in self.generations:
+        if isinstance(message, (Verdict, Refusal)) and message.session_id in self.generations:
             generation = self.generations[message.session_id]
             self._act(generation, generation.session.receive(message, now))
 

@@ -53,7 +53,9 @@ class Line:
         self.num_messages = self.num_faults = 0
         self._clock = clock
         self._random = random
-        self._faults = settings.faults
+        self._faults = faults = settings.faults
+        self._is_good = not (faults.lose or faults.repeat or faults.jitter_s or faults.cut_every_s)
+        self._once = (self.latency_s,)
         self._s_per_byte = 1.0 / of_client(settings.bytes_per_s, index)
         self._drafted_bytes = settings.drafted_bytes
         self._through_codec = settings.through_codec
@@ -96,9 +98,9 @@ class Line:
 
     def _fate(self) -> tuple[float, ...]:
         """When the copies of a message arrive; none when it is lost."""
+        if self._is_good:
+            return self._once
         faults, random = self._faults, self._random
-        if not (faults.lose or faults.repeat or faults.jitter_s or self.cut_until):
-            return (self.latency_s,)
         if self._clock.now < self.cut_until or random.random() < faults.lose:
             self.num_faults += 1
             return ()

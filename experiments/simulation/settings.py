@@ -3,6 +3,7 @@
 What is different for each client is a tuple: client i takes entry i modulo its length.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypeVar
@@ -53,7 +54,7 @@ class Settings:
     prompt_len: int = 12  # at most
     # the verify node
     rounds: str = "continuous"
-    policy: str | Policy = "gradient"
+    policy: str | Callable[[], Policy] = "gradient"  # by name, or what makes a new one
     policy_options: dict[str, Any] = field(default_factory=dict)
     weighs_time: bool = False  # the policy is given the node's model of what a round's time is (`--cost auto`)
     budget: int = 10

@@ -1,10 +1,10 @@
 """The draft model: whatever its cache went through, it proposes what a fresh one would."""
 
 import random
-from dataclasses import replace
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter

@@ -1,9 +1,9 @@
 """Proposals made ahead of a verdict: the same tokens, in nobody's way, and nothing of them lost or kept wrongly."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from draft_node.actions import Propose
 from goodspeed import proposals

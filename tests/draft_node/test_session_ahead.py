@@ -1,8 +1,7 @@
 """Drafting ahead of a verdict at the draft node: what is sent, and what becomes of it when the verdict comes."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from draft_node.actions import Deliver, Finish, Propose, Proposed, Request, Send
 from draft_node.odds import LEAST_ODDS, Odds
