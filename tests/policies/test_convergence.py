@@ -1,9 +1,9 @@
 """Theorem 1 in small: under `gradient`, long-term goodput comes to the optimum of the sum of log goodput."""
 
-import cvxpy as cp
 import numpy as np
 import pytest
 
+from experiments.simulation.optimum import geometric, optimum
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator, expected_tokens
 from goodspeed.policies import ClientState, create
 
@@ -12,11 +12,7 @@ BUDGET = 15
 
 
 def best_goodput() -> np.ndarray:
-    """x* of problem (1): the hull of all decisions is x_i <= the chords of mu_i between integers, sum s_i <= C."""
-    x, s = cp.Variable(ALPHAS.size), cp.Variable(ALPHAS.size, nonneg=True)
-    chords = [x <= expected_tokens(ALPHAS, k) + cp.multiply(ALPHAS ** (k + 1), s - k) for k in range(BUDGET)]
-    cp.Problem(cp.Maximize(cp.sum(cp.log(x))), [*chords, cp.sum(s) <= BUDGET]).solve(solver=cp.CLARABEL)
-    return np.asarray(x.value)
+    return optimum(geometric(ALPHAS, BUDGET), BUDGET).goodput
 
 
 def test_expected_tokens_as_goodput_converge_to_the_optimum():
