@@ -4,9 +4,12 @@ Knows nothing about what happens to a message that passes, and changes nothing.
 """
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from goodspeed.messages import VERSION, Draft, Hello, OpenSession, RefusalCode, Welcome
+from goodspeed.messages import VERSION, Ack, Close, Draft, Hello, OpenSession, Refusal, RefusalCode, Welcome
 from verify_node.sessions import Client, Session
+
+AboutSession: TypeAlias = OpenSession | Draft | Ack | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,13 @@ class Refused:
     code: RefusalCode
     what: str
     what_to_do: str
+
+    def to_message(self, about: AboutSession | None = None) -> Refusal:
+        """A refusal echoes what it is about."""
+        if about is None:
+            return Refusal(self.code, self.what, self.what_to_do)
+        number = about.round if isinstance(about, Draft) else None
+        return Refusal(self.code, self.what, self.what_to_do, about.session_id, about.epoch, number)
 
 
 HELLO_FIRST = Refused("hello_first", "this verify node does not know you", "send Hello, then reopen")
@@ -102,6 +112,13 @@ def check_ahead(draft: Draft, welcome: Welcome) -> Refused | None:
         what = f"{len(draft.tokens)} tokens exceed the {welcome.max_length} that are ever assigned"
         return Refused("too_long", what, "propose at most max_length tokens")
     return _check_vocabulary(draft, welcome.vocab_size)
+
+
+def check_ack(ack: Ack, session: Session) -> Refused | None:
+    if ack.base_len > len(session.tokens):
+        what = f"{ack.base_len} tokens are more than the {len(session.tokens)} committed here"
+        return Refused("wrong_base", what, "reopen the session")
+    return None
 
 
 def _check_vocabulary(draft: Draft, vocab_size: int) -> Refused | None:

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from goodspeed.messages import Draft, Verdict
 from verify_node.planner import Entry
+from verify_node.scheduler import Observation
 from verify_node.sessions import Session
 
 
@@ -31,6 +32,10 @@ class Moved(Struct, frozen=True):
     @property
     def num_verified(self) -> int:
         return 0 if self.outcome.invalid else self.entry.num_drafted
+
+    @property
+    def observation(self) -> Observation:
+        return Observation(self.session, self.outcome.agreement, self.entry.num_drafted, len(self.taken))
 
     def verdict(self, next_length: int, dropped: int | None = None) -> Verdict:
         return Verdict(

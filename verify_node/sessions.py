@@ -124,6 +124,11 @@ class Session:
     def is_drafting(self) -> bool:
         return not self.finished and bool(self.assigned)
 
+    def window(self, round_s: float) -> int:
+        """Tokens that may be on their way: 16, or two round trips' worth of rounds, at most 256."""
+        rounds = 2 * self.round_trip_s / round_s if round_s else 0
+        return min(MAX_WINDOW, max(WINDOW, int(rounds)))
+
     def is_ready(self, window: int = WINDOW) -> bool:
         """Whether a round can move it forward now."""
         if self.finished or self.awaits_draft:

@@ -1,0 +1,157 @@
+"""Who is connected, which sessions are open, and whose memory is to be freed. No I/O, no clock of its own, no torch.
+
+Peers come with a Hello and go when their lease runs out. Sessions come with an OpenSession and go with a Close, with
+their peer, or when nobody mentions them any more. What cannot be is answered by a `Refused`. Knows nothing about drafts
+and verdicts, and of rounds only that the pool is not changed while one is in flight.
+"""
+
+from goodspeed.engine.pages import PagePool
+from goodspeed.messages import Ack, Close, Draft, Hello, OpenSession, Welcome
+from verify_node.checks import NOT_OPEN, Refused, check_hello, check_open, check_session, check_text
+from verify_node.scheduler import Scheduler
+from verify_node.sessions import Peer, Session
+
+FORGOTTEN_S = 30.0
+"""A session that its draft node has not mentioned for so long was given up there: its Close was lost. (Draft nodes
+repeat themselves at least every 8 s; one that comes back later is told to reopen.)"""
+
+
+class Register:
+    """Peers and sessions by their ids."""
+
+    def __init__(
+        self, welcome: Welcome, scheduler: Scheduler, pool: PagePool, *, max_sessions: int, max_client_sessions: int
+    ) -> None:
+        self.welcome = welcome
+        self.max_sessions = max_sessions
+        self.max_client_sessions = max_client_sessions
+        self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
+        self.peers: dict[bytes, Peer] = {}
+        self.sessions: dict[bytes, Session] = {}
+        self._scheduler = scheduler
+        self._pool = pool
+        self._released: set[bytes] = set()  # sessions whose memory is freed when no round is in flight
+        self._num_opened = 0
+
+    # -- peers -----------------------------------------------------------------------------------------------------
+
+    def hello(self, peer_id: bytes, hello: Hello, now: float) -> Refused | None:
+        if refused := check_hello(hello, self.welcome):
+            return refused
+        client = self._scheduler.client(hello.name)
+        old = self.peers.get(peer_id)
+        if old is not None and (old.client is not client or old.boot_id != hello.boot_id):
+            self._drop_sessions_of(old)  # another process, or by another name: it knows nothing of them
+        self.peers[peer_id] = Peer(peer_id, hello.boot_id, client, hello.draft_model, now)
+        return None
+
+    def expire(self, now: float) -> None:
+        """Drops peers whose lease ran out, and sessions that nobody wants any more."""
+        for peer in [peer for peer in self.peers.values() if now - peer.last_seen > self.welcome.lease_s]:
+            del self.peers[peer.peer_id]
+            self._drop_sessions_of(peer)
+        forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
+        for session in [session for session in self.sessions.values() if now - session.heard_at > forgotten_s]:
+            self.drop(session)
+
+    # -- sessions --------------------------------------------------------------------------------------------------
+
+    def open(
+        self, peer: Peer, message: OpenSession, now: float, *, num_rounds: int, in_flight: bool
+    ) -> Session | Refused:
+        """The session, opened now (again), or as it is when this very message has opened it before; or why not."""
+        known = self.sessions.get(message.session_id)
+        num_own = sum(session.client is peer.client for session in self.sessions.values())
+        num_free = min(self.max_sessions - len(self.sessions), self.max_client_sessions - num_own)
+        refused = check_open(message, peer.client, known, num_free) or check_text(
+            message, self.welcome, self.context_len
+        )
+        if refused:
+            return refused
+        if known is not None and known.epoch == message.epoch:
+            known.peer_id = peer.peer_id
+            known.heard_at = now
+            return known
+        if not any(other.client is peer.client and not other.finished for other in self.sessions.values()):
+            peer.client.observed_round = num_rounds  # it was idle: its goodput is observed from now on
+        session = self._new_session(peer, message, now)
+        if known is not None:
+            self._replace(known, session, in_flight)
+        self.sessions[message.session_id] = session
+        return session
+
+    def find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Refused:
+        """The session that a message is about, or why not."""
+        session = self.sessions.get(message.session_id)
+        if session is None:
+            return NOT_OPEN
+        if refused := check_session(session, peer.client, message.epoch):
+            return refused
+        session.peer_id = peer.peer_id
+        session.heard_at = now
+        return session
+
+    def close(self, peer: Peer, message: Close) -> Refused | None:
+        session = self.sessions.get(message.session_id)
+        if session is None:
+            return None
+        if refused := check_session(session, peer.client, min(message.epoch, session.epoch)):
+            return refused
+        self.drop(session)
+        return None
+
+    def drop(self, session: Session) -> None:
+        """It is open no more; its memory is freed when no round is in flight."""
+        del self.sessions[session.session_id]
+        self._released.add(session.session_id)
+
+    def has(self, session: Session) -> bool:
+        """Whether this one is open, and not another that was opened by the same id."""
+        return self.sessions.get(session.session_id) is session
+
+    def free_released(self) -> None:
+        """Only while no round is in flight."""
+        for session_id in self._released:
+            self._pool.free(session_id)
+            if session_id in self.sessions:
+                self.sessions[session_id].num_cached = 0
+        self._released.clear()
+
+    def _new_session(self, peer: Peer, message: OpenSession, now: float) -> Session:
+        tokens = [*message.prompt, *message.committed]
+        self._num_opened += 1
+        return Session(
+            opened=message,
+            peer_id=peer.peer_id,
+            client=peer.client,
+            acceptance=self._scheduler.session_acceptance(peer.client),
+            wait=peer.client.wait,
+            tokens=tokens,
+            admitted=self._num_opened,
+            acked=len(tokens),
+            limit=min(len(message.prompt) + message.max_tokens, self.context_len),
+            ready_since=now,
+            heard_at=now,
+        )
+
+    def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
+        """A session opened again keeps its place, what was learned about it, and the memory that is still right."""
+        new.admitted = old.admitted
+        new.acceptance = old.acceptance
+        new.share, new.round_trip_s, new.wait = old.share, old.round_trip_s, old.wait
+        if in_flight or old.session_id in self._released:
+            self._released.add(old.session_id)
+            return
+        new.num_cached = min(old.num_cached, _common_prefix(old.tokens, new.tokens), len(new.tokens) - 1)
+        self._pool.truncate(new.session_id, new.num_cached)
+
+    def _drop_sessions_of(self, peer: Peer) -> None:
+        for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:
+            self.drop(session)
+
+
+def _common_prefix(left: list[int], right: list[int]) -> int:
+    shorter = min(len(left), len(right))
+    if left[:shorter] == right[:shorter]:
+        return shorter
+    return next(index for index in range(shorter) if left[index] != right[index])
