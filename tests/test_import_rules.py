@@ -31,10 +31,12 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "draft_node/link.py",
     "draft_node/odds.py",
     "draft_node/session.py",
+    "verify_node/answers.py",
     "verify_node/checks.py",
     "verify_node/core.py",
     "verify_node/outcomes.py",
     "verify_node/planner.py",
+    "verify_node/register.py",
     "verify_node/scheduler.py",
     "verify_node/sessions.py",
     *(f"goodspeed/policies/{file.name}" for file in sorted((ROOT / "goodspeed/policies").glob("*.py"))),
@@ -42,8 +44,10 @@ PURE = [  # no tensors and no sockets, not even through what they import
 MACHINES = [
     "draft_node/link.py",
     "draft_node/session.py",
+    "verify_node/answers.py",
     "verify_node/core.py",
     "verify_node/planner.py",
+    "verify_node/register.py",
 ]  # events in, actions out
 CLOCKS_AND_IO = {"time", "datetime", "asyncio", "socket", "selectors", "threading", "subprocess"}
 HEAVY = ("torch", "transformers", "zmq")

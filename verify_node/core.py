@@ -54,7 +54,6 @@ class VerifyCore:
                 f"--max-round-tokens {limits.max_round_tokens} leaves no room beside --budget {limits.budget}; "
                 f"it must be larger than the budget"
             )
-        self.welcome = welcome
         self.limits = limits
         self.planner = planner
         self.scheduler = scheduler
@@ -75,6 +74,11 @@ class VerifyCore:
         self._taking_part: dict[bytes, Session] = {}  # in the round in flight
         self._num_alone = 0  # rounds of one session each that are left, to find the one that the target fails on
         self._heartbeat_at = 0.0
+
+    @property
+    def welcome(self) -> Welcome:
+        """What every draft node is told."""
+        return self.register.welcome
 
     # -- events ----------------------------------------------------------------------------------------------------
 

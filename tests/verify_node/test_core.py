@@ -17,8 +17,8 @@ from tests.fakes import (
     request_of,
     session_id,
 )
-from verify_node.core import FORGOTTEN_S
 from verify_node.outcomes import Outcome
+from verify_node.register import FORGOTTEN_S
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_a_session_that_cannot_be(desk, changes, code):
 
 def test_a_rule_that_is_off():
     core = make_core()
-    core.welcome = replace_message(core.welcome, verifications=("match",))
+    core.register.welcome = replace_message(core.welcome, verifications=("match",))
     desk = Desk(core)
     desk.hello()
     refusal(desk.open(verification="ratio"), "unsupported")
@@ -399,7 +399,7 @@ def test_a_far_client_gets_a_wider_window(desk):
         if desk.session().finished:
             break
     assert desk.session().round_trip_s == pytest.approx(0.5, rel=0.1)
-    assert desk.core._window(desk.session()) == pytest.approx(100, rel=0.1)
+    assert desk.session().window(desk.core.round_s) == pytest.approx(100, rel=0.1)
 
 
 # -- opening again -----------------------------------------------------------------------------------------------------

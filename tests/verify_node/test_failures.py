@@ -82,7 +82,7 @@ def test_the_session_that_the_target_always_fails_on_is_given_up_and_no_other(de
 def test_a_session_closed_while_its_round_fails_leaves_no_page(desk):
     planned = desk.core.plan(desk.now)
     desk.target.run(planned)
-    desk.core._drop(desk.session(1))
+    desk.core.register.drop(desk.session(1))
     assert desk.core.abort("error") == []
     run_to_the_end(desk, (2, 3))
     assert desk.core.pool.num_free == desk.core.pool.num_pages
