@@ -1,9 +1,10 @@
-"""What a session is asked for (`Request`, `Proposed`) and what it asks for (the actions). Plain data, no rules.
+"""What a session is asked for (`Request`, `Proposed`), what it asks for (the actions), and its counts. Plain data.
 
 A session's driver carries out every action that an event gave back: it sends, has the draft model propose, or tells
 the user.
 """
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -73,6 +74,24 @@ class Fail(Struct, frozen=True):
 
     code: str
     what: str
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Counts of one session, as its verdicts reported them."""
+
+    num_rounds: int = 0
+    num_drafted: int = 0
+    num_accepted: int = 0
+    num_tokens: int = 0
+    num_refusals: int = 0
+    num_resends: int = 0
+    num_ahead: int = 0  # drafts sent ahead of a verdict
+    num_ahead_true: int = 0  # of which what they assumed came true
+
+    @property
+    def acceptance_rate(self) -> float:
+        return self.num_accepted / self.num_drafted if self.num_drafted else 0.0
 
 
 Action: TypeAlias = Send | Propose | Deliver | Finish | Fail

@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from draft_node import standard_input
-from draft_node.actions import Deliver, Fail, Finish, Request
+from draft_node.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
-from draft_node.session import Statistics
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import encode_chat, encode_prompt
 from goodspeed.errors import PromptError

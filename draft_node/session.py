@@ -9,10 +9,11 @@ and the time, and carries out the actions: send a message, have the draft model 
     any state --disconnect--> OFFLINE; --"try later"--> POSTPONED; --finish_reason, cancel, failure--> DONE
 """
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from enum import Enum
 
-from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
+from draft_node.ahead import Ahead
 from draft_node.odds import Odds
 from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, TextDigest, Verdict
 
@@ -44,31 +45,13 @@ class State(Enum):
     DONE = "done"
 
 
-@dataclass(slots=True)
-class Statistics:
-    """Counts of one session, as its verdicts reported them."""
-
-    num_rounds: int = 0
-    num_drafted: int = 0
-    num_accepted: int = 0
-    num_tokens: int = 0
-    num_refusals: int = 0
-    num_resends: int = 0
-    num_ahead: int = 0  # drafts sent ahead of a verdict
-    num_ahead_true: int = 0  # of which what they assumed came true
-
-    @property
-    def acceptance_rate(self) -> float:
-        return self.num_accepted / self.num_drafted if self.num_drafted else 0.0
-
-
 @dataclass(slots=True, eq=False)
 class Session:
     """The state machine of one request."""
 
     request: Request
-    draft_ahead: bool = False
-    odds: Odds = field(default_factory=Odds)  # that a draft made ahead is of use
+    draft_ahead: InitVar[bool] = False
+    odds: InitVar[Odds | None] = None  # that a draft made ahead is of use
     state: State = State.OFFLINE
     epoch: int = 0
     round: int = -1  # of the last proposal asked for
@@ -76,15 +59,15 @@ class Session:
     statistics: Statistics = field(default_factory=Statistics)
     resend_at: float = 0.0  # when `tick` has something to do
     _draft: Draft | None = None  # in flight; repeated byte for byte
-    _ahead: Draft | None = None  # in flight beside it, on the assumption that all of it is accepted
-    _ahead_odds: float = 1.0  # that all of that is accepted
+    _ahead: Ahead = field(init=False)  # what is in flight beside it, on the hope that all of it is accepted
     _resend_s: float = RESEND_S
     _refused_in_a_row: int = 0
     _length: int = 0  # of the draft asked for
     _digest: TextDigest = field(default_factory=TextDigest)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, draft_ahead: bool, odds: Odds | None) -> None:
         self.tokens = list(self.request.prompt)
+        self._ahead = Ahead(self.request, self.statistics, draft_ahead, odds or Odds())
 
     @property
     def committed(self) -> tuple[int, ...]:
@@ -102,7 +85,7 @@ class Session:
             return []
         self.epoch += 1
         self.round += 1
-        self._draft = self._ahead = None
+        self._draft = self._ahead.draft = None
         self._enter(State.OPENING, now)
         request = self.request
         opened = OpenSession(
@@ -123,7 +106,7 @@ class Session:
         """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
         if not self.done:
             self.state = State.OFFLINE
-            self._draft = self._ahead = None
+            self._draft = self._ahead.draft = None
 
     def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
         """A verdict or a refusal; one of another epoch is of the past."""
@@ -158,7 +141,7 @@ class Session:
         self._resend_s = min(2 * self._resend_s, MAX_RESEND_S)
         self.resend_at = now + self._resend_s
         self.statistics.num_resends += 1
-        in_flight = [Send(draft) for draft in (self._draft, self._ahead) if draft is not None]
+        in_flight = [Send(draft) for draft in (self._draft, self._ahead.draft) if draft is not None]
         return [*in_flight] or [Send(self._acknowledgement())]
 
     def cancel(self) -> list[Action]:
@@ -182,8 +165,8 @@ class Session:
         return actions + self._go_on(verdict, now)
 
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
-        ahead = self._look_back(verdict)
-        self._draft = self._ahead = None
+        ahead = self._ahead.look_back(verdict, self.tokens, self._digest)
+        self._draft = self._ahead.draft = None
         self._refused_in_a_row = 0
         if verdict.finish_reason is not None:
             self.state = State.DONE
@@ -193,7 +176,7 @@ class Session:
             return [Send(self._acknowledgement())]
         self._length = verdict.next_length
         if ahead is not None:
-            return self._send(ahead, self._ahead_odds, Send(self._acknowledgement()), now)
+            return self._send(ahead, self._ahead.draft_odds, Send(self._acknowledgement()), now)
         self.round += 1
         self.state = State.PROPOSING
         self.resend_at = now + PATIENCE_S
@@ -208,54 +191,17 @@ class Session:
     # -- ahead of a verdict ----------------------------------------------------------------------------------------
 
     def _propose_ahead(self, draft: Draft, odds: float) -> list[Action]:
-        """Asks for the next draft, after the one that is now in flight and a guess of the token that follows it.
-
-        As long as the last one: the next length is not known yet. None where a text would end before, or where the one
-        in flight is in doubt (`odds`) already.
-        """
+        """Asks for the next draft, after the one that is now in flight and a guess of the token that follows it."""
         drafted = draft.tokens[: self._length]
-        room = len(self.request.prompt) + self.request.max_tokens - len(self.tokens) - len(drafted) - 2
-        length = min(self._length, room)
-        ends = any(token in self.request.stop_ids for token in drafted)
-        hopeful = self.draft_ahead and self.odds.are_good and odds >= self.odds.least
-        if not (hopeful and drafted and length > 0) or ends:
+        length = self._ahead.next_length(drafted, self._length, len(self.tokens), odds)
+        if not length:
             return []
         self.round += 1
         return [Propose(self.request, self.epoch, self.round, (*self.tokens, *drafted), length + 1, ahead=True)]
 
     def _send_ahead(self, draft: Draft, proposal: Proposed) -> list[Action]:
-        if not proposal.tokens or proposal.guess is None or proposal.guess in self.request.stop_ids:
-            return []
-        assumed = (*draft.tokens[: self._length], proposal.guess)
-        self._ahead = Draft(
-            session_id=self.request.session_id,
-            epoch=self.epoch,
-            round=self.round,
-            base_len=len(self.tokens) + len(assumed),
-            base_digest=self._digest.followed_by(assumed),
-            tokens=proposal.tokens,
-            proposal=proposal.proposal,
-            drafting_s=proposal.drafting_s,
-            assumes=True,
-        )
-        self._ahead_odds = proposal.odds
-        self.statistics.num_ahead += 1
-        return [Send(self._ahead)]
-
-    def _look_back(self, verdict: Verdict) -> Draft | None:
-        """What was drafted ahead, if it is the next draft now: its base is the text, and no verdict answered it."""
-        ahead = self._ahead
-        if ahead is None:
-            if verdict.num_verified:
-                accepted = verdict.num_accepted == verdict.num_verified
-                self.odds.observe(self.statistics.acceptance_rate if accepted else 0.0)
-            return None
-        base = len(self.tokens), self._digest.of(self.tokens)
-        is_next = base == (ahead.base_len, ahead.base_digest)
-        came_true = is_next or verdict.round == ahead.round
-        self.odds.observe(float(came_true))
-        self.statistics.num_ahead_true += came_true
-        return ahead if is_next and verdict.dropped != ahead.round else None
+        made = self._ahead.make(proposal, draft.tokens[: self._length], len(self.tokens), self._digest)
+        return [Send(made)] if made is not None else []
 
     # -- refusals --------------------------------------------------------------------------------------------------
 

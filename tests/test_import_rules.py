@@ -28,6 +28,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "goodspeed/messages.py",
     "goodspeed/positions.py",
     "draft_node/actions.py",
+    "draft_node/ahead.py",
     "draft_node/link.py",
     "draft_node/odds.py",
     "draft_node/session.py",
@@ -42,6 +43,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     *(f"goodspeed/policies/{file.name}" for file in sorted((ROOT / "goodspeed/policies").glob("*.py"))),
 ]
 MACHINES = [
+    "draft_node/ahead.py",
     "draft_node/link.py",
     "draft_node/session.py",
     "verify_node/answers.py",

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 
 from draft_node import assembly as draft_assembly
-from draft_node.actions import Deliver, Fail, Finish, Request
+from draft_node.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
-from draft_node.session import Statistics
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner

@@ -15,10 +15,9 @@ import pytest
 
 from draft_node import console as module
 from draft_node import standard_input
-from draft_node.actions import Deliver, Fail, Finish, Request
+from draft_node.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.console import Console
-from draft_node.session import Statistics
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.events import EventLog

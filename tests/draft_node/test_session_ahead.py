@@ -180,7 +180,7 @@ def test_off_means_off():
     assert len(session.proposed(proposed(1, [8, 9]), 2.0)) == 1
 
 
-def test_where_it_seldom_comes_true_it_is_left_alone_until_it_would(session):
+def test_where_it_seldom_comes_true_it_is_left_alone_until_it_would():
     def step(tokens, accepted):
         """One ordinary draft of 5 and 5, and its verdict; whether anything was asked for ahead."""
         draft, *more = session.proposed(proposed(session.round, [5, 5]), 1.0)
@@ -188,7 +188,7 @@ def test_where_it_seldom_comes_true_it_is_left_alone_until_it_would(session):
         session.receive(verdict(base_len, tokens, round=draft.message.round, verified=2, accepted=accepted), 1.0)
         return bool(more)
 
-    session.request = replace(REQUEST, max_tokens=1000)
+    session, _ = begin(max_tokens=1000)
     session.receive(verdict(4, [6], round=1, accepted=0), 3.0)
     tried = [step([6], 0) for _ in range(20)]
     assert tried[0]
