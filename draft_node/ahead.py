@@ -1,11 +1,11 @@
-"""What a session drafts ahead of a verdict, on the hope that all of the draft in flight is accepted. No I/O, no torch.
+"""What a session drafts ahead of a verdict, on the hope that all of the draft in flight is accepted. No I/O, no clock.
 
 Says for how many tokens the draft model is asked, makes the draft that assumes them, and tells from the verdict whether
 it is the next draft now. Knows nothing about a session's states, or about what is sent when.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from draft_node.actions import Proposed, Request, Statistics
 from draft_node.odds import Odds
@@ -18,8 +18,8 @@ class Ahead:
 
     request: Request
     statistics: Statistics
-    is_on: bool = False
-    odds: Odds = field(default_factory=Odds)  # that a draft made ahead is of use
+    odds: Odds  # that a draft made ahead is of use
+    is_on: bool
     draft: Draft | None = None  # in flight
     draft_odds: float = 1.0  # that all of it is accepted
 

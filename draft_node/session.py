@@ -9,7 +9,7 @@ and the time, and carries out the actions: send a message, have the draft model 
     any state --disconnect--> OFFLINE; --"try later"--> POSTPONED; --finish_reason, cancel, failure--> DONE
 """
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 
 from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
@@ -50,8 +50,8 @@ class Session:
     """The state machine of one request."""
 
     request: Request
-    draft_ahead: InitVar[bool] = False
-    odds: InitVar[Odds | None] = None  # that a draft made ahead is of use
+    draft_ahead: bool = False
+    odds: Odds = field(default_factory=Odds)  # that a draft made ahead is of use
     state: State = State.OFFLINE
     epoch: int = 0
     round: int = -1  # of the last proposal asked for
@@ -65,9 +65,9 @@ class Session:
     _length: int = 0  # of the draft asked for
     _digest: TextDigest = field(default_factory=TextDigest)
 
-    def __post_init__(self, draft_ahead: bool, odds: Odds | None) -> None:
+    def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
-        self._ahead = Ahead(self.request, self.statistics, draft_ahead, odds or Odds())
+        self._ahead = Ahead(self.request, self.statistics, self.odds, self.draft_ahead)
 
     @property
     def committed(self) -> tuple[int, ...]:

@@ -1,8 +1,11 @@
-"""Sessions, rounds and verdicts as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
+"""Rounds and verdicts as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
 
 Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `tick` (time passes), `plan` (may a round
 start?) and `finish` (a round is done). Each is given the time and gives back what to send. The daemon feeds it from
 sockets and the real clock; a simulation may feed the same class from a virtual one.
+
+Who is connected and which sessions are open is in `register.py`; what a draft or an Ack does to its session, in
+`answers.py`.
 
 Between `plan` and `finish` a round is in flight: the target reads and writes key/value memory, so the pool is changed
 only when none is.
