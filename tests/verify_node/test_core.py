@@ -342,6 +342,16 @@ def test_a_lost_first_verdict_is_asked_for_by_an_ack(desk):
     assert desk.up("a", Ack(session_id(1), 1, 3)) == [verdict]
 
 
+def test_an_answer_to_a_verdict_that_was_sent_twice_tells_no_round_trip(desk):
+    alone_on_the_verify_node(desk)
+    desk.round()
+    desk.now = 5.0
+    assert len(desk.up("a", Ack(session_id(1), 1, 3))) == 1  # sent again: the first was lost, or late
+    desk.now = 5.1
+    assert desk.up("a", Ack(session_id(1), 1, 4)) == []
+    assert desk.session().round_trip_s == 0.0
+
+
 def test_an_open_that_is_repeated_changes_nothing(drafting):
     [verdict] = drafting.open()
     assert (verdict.base_len, verdict.tokens) == (3, expected()[:1])
