@@ -83,7 +83,7 @@ def build(
 def create_policy(config: VerifyConfig, cost: CostModel | None = None) -> policies.Policy:
     """The policy by name, with the options that it has."""
     options: dict[str, dict[str, Any]] = {
-        "gradient": {"fairness": config.fairness, "cost": cost},
+        "gradient": {"fairness": config.fairness, "cost": cost, "barrier": config.rounds == "barrier"},
         "random": {"seed": config.seed},
     }
     return policies.create(config.policy, **options.get(config.policy, {}))

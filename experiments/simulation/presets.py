@@ -145,3 +145,8 @@ FAMILIES = {
     "Qwen3": Family(QWEN3_14B, (QWEN3_0_6B, QWEN3_1_7B)),
     "Llama 3": Family(LLAMA_70B_INT4, (LLAMA_1B, LLAMA_3B)),
 }
+
+
+def slower(cost: Roofline, times: float) -> Roofline:
+    """The same models on a device that takes so many times as long for everything."""
+    return Roofline(tuple(Linear(*(times * value for value in term.coefficients)) for term in cost.terms))

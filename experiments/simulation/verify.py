@@ -75,7 +75,7 @@ def make_core(settings: Settings, boot_id: bytes = b"verify-0") -> VerifyCore:
 def _policy(settings: Settings, cost: Refined) -> Policy:
     if not isinstance(settings.policy, str):
         return settings.policy()
-    options = {"cost": cost} if settings.weighs_time else {}
+    options = {"cost": cost, "barrier": settings.rounds == "barrier"} if settings.weighs_time else {}
     return policies.create(settings.policy, **options, **settings.policy_options)
 
 

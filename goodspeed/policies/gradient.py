@@ -3,7 +3,8 @@
 The s-th token of client i is worth w_i U'(X_i) alpha_i^s, so the budget goes to the C best gains of all. They are
 compared as logarithms, log w_i - fairness log X_i + s log alpha_i in float64, where nothing underflows; equal ones
 take turns. A client whose gain is exactly 0 (alpha or weight 0) gets nothing, even where budget is left over.
-With `cost`, a model of what a round's time is, the budget is spent only as far as it pays (`timed.py`).
+With `cost`, a model of what a round's time is, the budget is spent only as far as it pays (`timed.py`, or where every
+round waits for everybody `timed_barrier.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from goodspeed.policies.base import (
     within_budget,
 )
 from goodspeed.policies.price import largest_terms
+from goodspeed.policies.timed_barrier import BarrierAllocation
 from goodspeed.policies.turns import Turns
 
 MAX_FAIRNESS = 1000.0
@@ -39,13 +41,16 @@ _columns = attrgetter("acceptance_rate", "goodput", "weight", "draft_s_per_token
 class GradientPolicy:
     """Maximises the sum of w_i U'(X_i) times expected tokens, with U' = X^-fairness (1: log, 0: total goodput).
 
-    With `cost` it is the sum per second that counts, and nothing is drafted where that does not pay.
+    With `cost` it is the sum per second that counts, and nothing is drafted where that does not pay; `barrier` says
+    that every round waits for every draft.
     """
 
-    def __init__(self, fairness: float = 1.0, cost: timed.Cost | None = None) -> None:
+    def __init__(self, fairness: float = 1.0, cost: timed.Cost | None = None, barrier: bool = False) -> None:
         self._fairness = check_fairness(fairness)
         self._turns = Turns()
-        self._timed = timed.TimedAllocation(cost, self._turns) if cost is not None else None
+        self._timed: timed.TimedAllocation | BarrierAllocation | None = None
+        if cost is not None:
+            self._timed = BarrierAllocation(cost, self._turns) if barrier else timed.TimedAllocation(cost, self._turns)
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
         caps = max_lengths(clients, budget)
@@ -58,7 +63,11 @@ class GradientPolicy:
         return result
 
     def _allocate_timed(
-        self, allocation: timed.TimedAllocation, clients: Sequence[ClientState], caps: Ints, budget: int
+        self,
+        allocation: timed.TimedAllocation | BarrierAllocation,
+        clients: Sequence[ClientState],
+        caps: Ints,
+        budget: int,
     ) -> list[int]:
         rows = chain.from_iterable(map(_columns, clients))
         table = np.fromiter(rows, dtype=np.float64, count=6 * len(clients)).reshape(-1, 6).T
