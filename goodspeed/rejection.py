@@ -54,19 +54,30 @@ def verify_ratio(
     [batch, max_len], final_noise [batch]. The two vocabularies may differ in padding: what one lacks has probability
     zero there. After a rejection the next token is drawn from max(p - q, 0), else from p.
     """
-    p, q = _probs_of_drafted(target_probs, draft_tokens, draft_probs)  # [batch, max_len]
-    # Strict: with <= a token of probability zero would be accepted at noise 0.
-    accepted = (accept_noise.double() * q < p) & (q > 0) & _drafted(draft_tokens, num_drafted)
-    num_accepted = _prefix(accepted)
+    num_accepted = _prefix(decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise))
     weights = _residual(target_probs, draft_probs, num_accepted, num_accepted < num_drafted)
     return num_accepted, draw(weights, final_noise)
 
 
-def agreement_ratio(target_probs: Tensor, draft_tokens: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> Tensor:
-    """Sum over the drafted positions, also those after a rejection, of min(1, p/q) [batch], fp64; see Eq. (3)."""
+def decide_ratio(
+    target_probs: Tensor, draft_tokens: Tensor, draft_probs: Tensor, num_drafted: Tensor, accept_noise: Tensor
+) -> Tensor:
+    """Which drafted tokens pass by themselves, also after a rejection [batch, max_len]; see `verify_ratio`."""
+    p, q = _probs_of_drafted(target_probs, draft_tokens, draft_probs)  # [batch, max_len]
+    # Strict: with <= a token of probability zero would be accepted at noise 0.
+    return (accept_noise.double() * q < p) & (q > 0) & _drafted(draft_tokens, num_drafted)
+
+
+def ratios(target_probs: Tensor, draft_tokens: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> Tensor:
+    """min(1, p/q) of the drafted tokens, also those after a rejection; zero in padding [batch, max_len], fp64."""
     p, q = _probs_of_drafted(target_probs, draft_tokens, draft_probs)
     ratio = torch.where(q > 0, p / q.clamp(min=torch.finfo(q.dtype).tiny), 0.0).clamp(max=1.0)
-    return torch.where(_drafted(draft_tokens, num_drafted), ratio, 0.0).sum(1)
+    return torch.where(_drafted(draft_tokens, num_drafted), ratio, 0.0)
+
+
+def agreement_ratio(target_probs: Tensor, draft_tokens: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> Tensor:
+    """Sum over the drafted positions of min(1, p/q) [batch], fp64; see Eq. (3)."""
+    return ratios(target_probs, draft_tokens, draft_probs, num_drafted).sum(1)
 
 
 def _drafted(draft_tokens: Tensor, num_drafted: Tensor) -> Tensor:

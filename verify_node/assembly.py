@@ -22,6 +22,7 @@ from verify_node.core import VerifyCore
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.planner import Limits
+from verify_node.recorder import Recorder
 from verify_node.scheduler import Scheduler
 from verify_node.target import Target
 
@@ -77,7 +78,9 @@ def build(
         max_sessions=config.max_sessions,
         max_client_sessions=config.max_client_sessions,
     )
-    return VerifyDaemon(core, Target(runner.checkpoint, runner), channel, events)
+    target = Target(runner.checkpoint, runner, records=config.record)
+    recorder = Recorder(events) if config.record else None
+    return VerifyDaemon(core, target, channel, events, recorder)
 
 
 def create_policy(config: VerifyConfig, cost: CostModel | None = None) -> policies.Policy:

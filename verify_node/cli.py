@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from goodspeed.command import add_common_options, run, until_signal
 from goodspeed.config import add_options, from_namespace
+from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog
 from verify_node.config import VerifyConfig
 
@@ -27,6 +28,8 @@ def build_parser() -> argparse.ArgumentParser:
 def serve(namespace: argparse.Namespace) -> int:
     """Until SIGINT or SIGTERM; draft nodes keep their committed tokens and come back to a restarted verify node."""
     config = from_namespace(VerifyConfig, namespace)
+    if config.record and not namespace.json:
+        raise ConfigError("--record adds to the events that --json prints; give both, or neither")
     # After the options are checked: importing torch takes seconds that a wrong option should not cost.
     from verify_node.assembly import assemble
 

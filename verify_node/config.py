@@ -59,6 +59,7 @@ class VerifyConfig(Settings):
     )
     trusted_network: bool = option(False, help="allow an address beyond loopback, without keys or encryption")
     seed: int = option(0, minimum=0, help="seed of the random policy")
+    record: bool = option(False, help="with --json: also tell what was decided at each drafted position, and when")
 
     def __post_init__(self) -> None:
         super().__post_init__()

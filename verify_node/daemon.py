@@ -13,12 +13,13 @@ from functools import partial
 
 from goodspeed.errors import MessageTooLarge, ProtocolError, TargetError
 from goodspeed.events import EventLog
-from goodspeed.messages import Draft, Verdict
+from goodspeed.messages import Draft, OpenSession, Verdict
 from goodspeed.model_thread import ModelThread
 from goodspeed.transport import Delivery, Received, VerifyChannel
 from verify_node.core import Send, VerifyCore
 from verify_node.outcomes import Outcome
 from verify_node.planner import Round
+from verify_node.recorder import Recorder
 from verify_node.target import RoundResult, Target
 
 logger = logging.getLogger("goodspeed.verify")
@@ -46,6 +47,7 @@ class VerifyDaemon:
     target: Target
     channel: VerifyChannel
     events: EventLog
+    recorder: Recorder | None = None
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of Draft messages
     num_undelivered: int = 0
@@ -72,9 +74,13 @@ class VerifyDaemon:
             result = await self._forward_and_verify(planned)
             if result is None:
                 continue
-            verdicts = self._finish(result, started)
-            self._reply(verdicts)
-            self._report(planned, result, verdicts)
+            sends = self._finish(result, started)
+            finished = time.monotonic()
+            self._reply(sends)
+            self._report(planned, result, sends)
+            if self.recorder is not None:
+                verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
+                self.recorder.finished(planned, result.outcomes, verdicts, started, finished)
 
     async def _forward_and_verify(self, planned: Round) -> RoundResult | None:
         """The round on the model thread; None when the model failed, which costs nobody but its cause anything."""
@@ -150,7 +156,19 @@ class VerifyDaemon:
             return self.core.reject(received.peer, received.message)
         if isinstance(received.message, Draft):
             self.uplink_bytes += received.num_bytes
-        return self.core.receive(received.peer, received.message, time.monotonic())
+        now = time.monotonic()
+        sends = self.core.receive(received.peer, received.message, now)
+        if self.recorder is not None:
+            self._record(self.recorder, received, now)
+        return sends
+
+    def _record(self, recorder: Recorder, received: Received, now: float) -> None:
+        match received.message:
+            case Draft() as draft:
+                recorder.arrived(draft, received.num_bytes, now)
+            case OpenSession(session_id=session_id) if session_id in self.core.sessions:
+                draft_model = self.core.peers[received.peer].draft_model
+                recorder.opened(self.core.sessions[session_id], draft_model, self.core.num_rounds, now)
 
     async def _heartbeat(self) -> None:
         while True:

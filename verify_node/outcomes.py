@@ -8,6 +8,13 @@ from verify_node.scheduler import Observation
 from verify_node.sessions import Session
 
 
+class Decisions(Struct, frozen=True):
+    """What the target decided at each drafted position, also after the first rejection."""
+
+    agreed: tuple[bool, ...]
+    ratios: tuple[float, ...] = ()  # min(1, p/q), under the ratio rule
+
+
 class Outcome(Struct, frozen=True):
     """What the target decided for one entry that samples: the accepted tokens and one more."""
 
@@ -17,6 +24,7 @@ class Outcome(Struct, frozen=True):
     agreement: float  # sum over the drafted positions of Eq. (3)'s indicator
     invalid: str = ""  # why the proposal was not used
     failed: str = ""  # why nothing could be decided: the session cannot go on
+    decisions: Decisions | None = None  # only for a recording
 
 
 class Moved(Struct, frozen=True):

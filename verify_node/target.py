@@ -8,18 +8,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
+from operator import eq
 
 import numpy as np
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from goodspeed import proposals
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import InvalidProposal
-from goodspeed.rejection import agreement_ratio, match, verify_ratio
+from goodspeed.rejection import agreement_ratio, decide_ratio, match, ratios, verify_ratio
 from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
-from verify_node.outcomes import Outcome
+from verify_node.outcomes import Decisions, Outcome
 from verify_node.planner import Entry, Round
 
 
@@ -50,9 +52,11 @@ class _Sampling:
 class Target:
     """The target model with its key/value memory."""
 
-    def __init__(self, checkpoint: Checkpoint, runner: Runner) -> None:
+    def __init__(self, checkpoint: Checkpoint, runner: Runner, *, records: bool = False) -> None:
+        """records: outcomes tell what was decided at each position."""
         self.checkpoint = checkpoint
         self.runner = runner
+        self.records = records
 
     def run(self, planned: Round) -> RoundResult:
         """One forward pass over all entries, then verification by rule; one transfer from the device for each rule."""
@@ -126,7 +130,10 @@ class Target:
             target_tokens = [int(token) for token in tokens[first : first + count]]
             num_accepted, agreement = match(target_tokens, sampling.drafted)
             is_finite = all(map(isfinite, largest[first : first + count]))
-            outcomes.append(_outcome(sampling, num_accepted, target_tokens[num_accepted], agreement, is_finite))
+            outcome = _outcome(sampling, num_accepted, target_tokens[num_accepted], agreement, is_finite)
+            if self.records:
+                outcome = replace(outcome, decisions=Decisions(tuple(map(eq, target_tokens, sampling.drafted))))
+            outcomes.append(outcome)
             first += count
         return outcomes
 
@@ -147,7 +154,12 @@ class Target:
             target_probs, draft_tokens, draft_probs, num_drafted, accept_noise, final_noise
         )
         agreement = agreement_ratio(target_probs, draft_tokens, draft_probs, num_drafted)
-        return _outcomes(samplings, accepted, next_token, agreement, _finite(wanted, columns))
+        outcomes = _outcomes(samplings, accepted, next_token, agreement, _finite(wanted, columns))
+        if self.records:
+            decided = decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise)
+            odds = ratios(target_probs, draft_tokens, draft_probs, num_drafted)
+            outcomes = _with_decisions(outcomes, samplings, decided, odds)
+        return outcomes
 
 
 def _rows(samplings: Sequence[_Sampling]) -> tuple[list[int], list[int], list[int]]:
@@ -207,6 +219,17 @@ def _outcomes(
         for sampling, num_accepted, token, agreed, is_finite in zip(
             samplings, *torch.stack(table).tolist(), strict=True
         )
+    ]
+
+
+def _with_decisions(
+    outcomes: Sequence[Outcome], samplings: Sequence[_Sampling], decided: Tensor, ratios: Tensor
+) -> list[Outcome]:
+    """decided and ratios [batch, max_len]."""
+    table = torch.stack([decided.double(), ratios]).tolist()
+    return [
+        replace(outcome, decisions=Decisions(tuple(map(bool, agreed[:count])), tuple(odds[:count])))
+        for outcome, agreed, odds, count in zip(outcomes, *table, (s.num_drafted for s in samplings), strict=True)
     ]
 
 

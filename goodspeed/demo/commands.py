@@ -24,7 +24,7 @@ def verify_command(config: DemoConfig, log_level: str) -> list[str]:
         "--seed": config.seed,
         "--max-sessions": max(1024, config.clients),
     }
-    return _command("verify_node", options, log_level)
+    return [*_command("verify_node", options, log_level), *(["--record"] if config.record else [])]
 
 
 def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: str) -> list[str]:
@@ -40,8 +40,10 @@ def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: 
         "--top-p": config.top_p,
         "--verification": config.verification,
         "--proposal": config.proposal,
+        "--min-odds": config.min_odds,
     }
-    return _command("draft_node", options, log_level)
+    ahead = "--draft-ahead" if config.draft_ahead else "--no-draft-ahead"
+    return [*_command("draft_node", options, log_level), ahead]
 
 
 def environment() -> dict[str, str]:

@@ -43,6 +43,17 @@ class DemoConfig(Settings):
     prompts: str | None = option(
         None, help="JSONL, a `prompt` and optionally `domain` and `seed` a line; default: one of each domain"
     )
+    draft_ahead: bool = option(True, help="draft on while a draft is in flight, as if all of it were accepted")
+    min_odds: float = option(
+        0.3,
+        minimum=0.0,
+        maximum=1.0,
+        help="match: a draft in doubt ends there; 0 drafts all that is assigned",
+        metavar="P",
+    )
+    record: str | None = option(
+        None, help="write what was drafted, what agreed and how long it took, for simulations", metavar="FILE"
+    )
     png: str = option("goodspeed-demo.png", help="picture of goodput and utility over rounds", metavar="PATH")
 
     def check(self) -> None:
@@ -51,9 +62,10 @@ class DemoConfig(Settings):
             raise UnknownPolicyError(
                 f"no policy is called {self.policy!r}; choose one of: {', '.join(policies.names())}"
             )
-        folder = Path(self.png).absolute().parent
-        if not folder.is_dir():
-            raise ConfigError(f"--png {self.png}: there is no folder {folder}; make it, or choose another")
+        for name, path in (("--png", self.png), ("--record", self.record)):
+            folder = Path(path or ".").absolute().parent
+            if path is not None and not folder.is_dir():
+                raise ConfigError(f"{name} {path}: there is no folder {folder}; make it, or choose another")
 
     def draft_model_names(self) -> list[str]:
         names = [name.strip() for name in self.draft_models.split(",") if name.strip()]

@@ -5,10 +5,11 @@ import signal
 import time
 from functools import partial
 
-from goodspeed import prompts
+from goodspeed import prompts, recording
 from goodspeed.demo.commands import draft_command, environment, verify_command
 from goodspeed.demo.options import Client, DemoConfig
 from goodspeed.demo.processes import GRACE_S, Child, Event, Household, wait_for_ends
+from goodspeed.demo.recorder import Recorder
 from goodspeed.demo.state import DemoState
 from goodspeed.demo.view import View
 from goodspeed.errors import ProcessError
@@ -18,13 +19,22 @@ START_S = 300.0
 
 
 async def run(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> DemoState:
-    """Everything that happened; ProcessError when a node fails. No process is left, however it ends."""
+    """Everything that happened; ProcessError when a node fails. No process is left, however it ends.
+
+    Writes the recording that `--record` asks for at the end.
+    """
     state = DemoState.of(clients)
+    recorder = Recorder.of(clients)
+
+    def listen(event: Event) -> None:
+        state.apply_verify(event)
+        recorder.apply_verify(event)
+
     async with Household(environment(), echo=log_level in ("debug", "info")) as house:
         try:
             async with asyncio.TaskGroup() as tasks:
                 view.say(f"starting the verify node with {config.model}")
-                verify = await house.start("the verify node", verify_command(config, log_level), state.apply_verify)
+                verify = await house.start("the verify node", verify_command(config, log_level), listen)
                 guard = tasks.create_task(verify.must_go_on())
                 drafts = await _start_drafts(config, clients, house, verify, state, log_level, view)
                 watching = tasks.create_task(view.watch(config, state))
@@ -35,6 +45,8 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
         except* ProcessError as failed:
             raise failed.exceptions[0] from None
         await _end(verify)
+    if config.record is not None:
+        recording.save(recorder.recording(config), config.record)
     return state
 
 

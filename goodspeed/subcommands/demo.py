@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from goodspeed.command import add_common_options
 from goodspeed.config import add_options, from_namespace
 from goodspeed.demo.options import DemoConfig, clients
+from goodspeed.errors import ConfigError
 from goodspeed.events import print_json
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(DemoConfig, namespace)
     config.check()
+    if config.record and namespace.compare:
+        raise ConfigError("--record keeps one run, and --compare makes three; leave one of them out")
     roster = clients(config)
     # After the options are checked: what draws and asks for versions is slow to import.
     from goodspeed.demo import compare, summary, view
