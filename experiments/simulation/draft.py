@@ -57,20 +57,27 @@ class DraftNode:
         self._model = DraftModel(self._acceptances)
         self._num_drafting = 0
         self._num_started = 0
+        self._joined = not of_client(settings.joins or (0,), index)
         self._boot()
         self._tick()
 
     def _next_request(self) -> Request:
         settings, random = self.world.settings, self._random
+        sizes = settings.sizes(self.index, self._num_started) if settings.sizes is not None else None
         self._num_started += 1
         return Request(
             session_id=random.randbytes(16),
-            prompt=tuple(random.choices(range(VOCAB), k=random.randint(1, settings.prompt_len))),
+            prompt=tuple(random.choices(range(VOCAB), k=sizes[0] if sizes else random.randint(1, settings.prompt_len))),
             sampling=Sampling(seed=random.getrandbits(40)),
-            max_tokens=random.randint(settings.min_tokens, settings.max_tokens),
+            max_tokens=sizes[1] if sizes else random.randint(settings.min_tokens, settings.max_tokens),
             stop_ids=(STOP,) if random.random() < settings.stops else (),
             max_draft=settings.max_draft,
         )
+
+    def join(self) -> None:
+        """Its users come."""
+        self._joined = True
+        self._start_some()
 
     # faults
 
@@ -101,7 +108,9 @@ class DraftNode:
 
     def _start_some(self) -> None:
         settings = self.world.settings
-        while self._num_started < settings.num_sessions and len(self.generations) < settings.num_at_once:
+        while (
+            self._joined and self._num_started < settings.num_sessions and len(self.generations) < settings.num_at_once
+        ):
             request = self._next_request()
             self._acceptances[request.session_id] = self._acceptance(self._num_started - 1)
             generation = Generation(Session(request, settings.draft_ahead, Odds(least=settings.least_odds)))

@@ -116,5 +116,3 @@ def _runs(path: str) -> Iterator[tuple[int, bool]]:
     for agreed in reversed(path):
         run, ended = (run + 1, ended) if agreed == "1" else (0, agreed == "0")
         yield run, ended
-
-

@@ -52,6 +52,9 @@ class Settings:
     max_tokens: int = 40
     stops: float = 0.5  # share of the sessions that have a stop token
     prompt_len: int = 12  # at most
+    sizes: Callable[[int, int], tuple[int, int]] | None = None
+    """(number of the client, of its session) -> tokens of its prompt, tokens wanted: instead of chance."""
+    joins: tuple[int, ...] = ()  # the verify round after which each client comes, and is waited for; default: 0
     # the verify node
     rounds: str = "continuous"
     policy: str | Callable[[], Policy] = "gradient"  # by name, or what makes a new one

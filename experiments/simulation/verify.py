@@ -14,7 +14,7 @@ from experiments.simulation.text import VOCAB
 from goodspeed import policies
 from goodspeed.engine.pages import PagePool
 from goodspeed.latency import Refined
-from goodspeed.messages import MAX_DRAFT, VERSION, UpMessage, Verdict, Welcome
+from goodspeed.messages import MAX_DRAFT, VERSION, OpenSession, UpMessage, Verdict, Welcome
 from goodspeed.policies import Policy
 from verify_node import planner
 from verify_node.core import Send, VerifyCore
@@ -90,6 +90,7 @@ class VerifyNode:
         self._watch = world.watch()
         self._wake_at = float("inf")
         self._idle_since = 0.0
+        self._opened: set[bytes] = set()
         self._boot()
 
     def _boot(self) -> None:
@@ -108,6 +109,8 @@ class VerifyNode:
 
     def receive(self, peer_id: bytes, message: UpMessage) -> None:
         if self.core is not None:
+            if isinstance(message, OpenSession):
+                self._opened.add(peer_id)
             self._reply(self.core.receive(peer_id, message, self._watch.now))
             self._plan()
 
@@ -120,7 +123,7 @@ class VerifyNode:
     def _plan(self) -> None:
         """Starts a round if one may start, else comes back when the core says so."""
         core = self.core
-        if core is None:
+        if core is None or len(self._opened) < self._num_awaited(core.num_rounds):
             return
         now = self._watch.now
         planned = core.plan(now)
@@ -131,6 +134,10 @@ class VerifyNode:
         elif now < core.wake_at < self._wake_at:
             self._wake_at = core.wake_at
             self.world.clock.at(self._watch.until(core.wake_at), self._wake, core)
+
+    def _num_awaited(self, num_rounds: int) -> int:
+        """Clients that must have come by then."""
+        return sum(joins <= num_rounds for joins in self.world.settings.joins)
 
     def _duration_s(self, planned: Round) -> float:
         settings = self.world.settings
@@ -154,6 +161,7 @@ class VerifyNode:
             waited_s, send_s = started - self._idle_since, self._send_s(verdicts)
             self.world.on_round(Finished(planned, started, waited_s, duration_s, verdicts, send_s))
         self._idle_since = self.world.now
+        self.world.join(planned.number)
         self._reply(sends)
         self._plan()
 

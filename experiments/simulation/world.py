@@ -94,6 +94,12 @@ class World:
         draft = self.peers[peer_id]
         draft.line.down(message, draft.receive, peer_id)
 
+    def join(self, num_rounds: int) -> None:
+        """The clients that come after so many rounds do."""
+        for draft, joins in zip(self.drafts, self.settings.joins, strict=False):
+            if joins == num_rounds:
+                draft.join()
+
     # faults that befall nodes
 
     def _plan_faults(self) -> None:
