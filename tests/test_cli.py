@@ -152,6 +152,8 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
         (["demo", "--draft-models", ","], 1, "--draft-models names no model"),
         (["demo", "--prompts", "/no/such/file"], 1, "cannot read the prompts in /no/such/file"),
         (["demo", "--png", "/no/such/folder/x.png"], 1, "there is no folder /no/such/folder"),
+        (["demo", "--record", "/no/such/folder/x.jsonl"], 1, "--record /no/such/folder/x.jsonl: there is no folder"),
+        (["demo", "--record", "x.jsonl", "--compare"], 1, "--record keeps one run, and --compare makes three"),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line(run: Run, words: list[str], status: int, message: str) -> None:

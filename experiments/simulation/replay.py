@@ -26,7 +26,7 @@ class Replayed:
     """One text's agreement, position by position, off the path too; a longer text goes through it again.
 
     Where nothing was recorded, and in a draft that passes such a position before it disagrees, the text's own rate
-    decides by the hash that every draw is made with: the one on the path, or the lower one off it. `counts` tells how
+    decides by the hash that every draw is made with: the one on the path, or the one off it. `counts` tells how
     often.
     """
 

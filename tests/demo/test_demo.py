@@ -8,11 +8,13 @@ import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from goodspeed import recording
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import decode, encode_prompt
@@ -37,6 +39,7 @@ class Ended:
     err: str
     result: dict[str, Any]
     png: Path
+    recording: Path
 
 
 def command(*words: str) -> list[str]:
@@ -46,11 +49,13 @@ def command(*words: str) -> list[str]:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """One run of two clients serves all tests that look at a result."""
-    png = tmp_path_factory.mktemp("demo") / "demo.png"
+    folder = tmp_path_factory.mktemp("demo")
+    png, file = folder / "demo.png", folder / "run.jsonl"
     words = ["--clients", "2", "--max-tokens", "24", "--temperature", "0.9", "--top-p", "0.95", "--png", str(png)]
+    words += ["--record", str(file)]
     ended = subprocess.run(command(*words, "--json"), cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    return Ended(ended.returncode, ended.stdout, ended.stderr, json.loads(ended.stdout.splitlines()[-1]), png)
+    return Ended(ended.returncode, ended.stdout, ended.stderr, json.loads(ended.stdout.splitlines()[-1]), png, file)
 
 
 def test_the_result_has_its_fields(demo: Ended) -> None:
@@ -96,6 +101,30 @@ def test_the_picture_is_there_and_progress_is_on_standard_error(demo: Ended) -> 
     assert demo.png.read_bytes().startswith(b"\x89PNG")
     assert "all nodes are ready" in demo.err
     assert "client-2 (docs): " in demo.err
+
+
+def test_the_recording_tells_what_the_result_sums_up(demo: Ended) -> None:
+    recorded = recording.load(demo.recording)
+    header, clients = recorded.header, {client["name"]: client for client in demo.result["clients"]}
+    assert (header.model, header.budget, header.temperature, header.clients) == ("tiny-target", 24, 0.9, 2)
+    assert [done.number for done in recorded.rounds] == list(range(1, demo.result["num_rounds"] + 1))
+    assert all(done.duration_s > 0 and done.num_tokens > 0 for done in recorded.rounds)
+    assert {opened.client for opened in recorded.sessions} == set(clients)
+    for opened in recorded.sessions:
+        client = clients[opened.client]
+        assert (opened.domain, opened.draft_model) == (client["domain"], client["draft_model"])
+        assert (opened.seed, opened.max_tokens) == (client["seed"], 24)
+        drafts = [draft for done in recorded.rounds for draft in done.drafts if draft.session == opened.number]
+        assert sum(draft.num_tokens for draft in drafts) == client["num_tokens"]
+        assert sum(len(draft.agreed) for draft in drafts) == client["num_drafted"]
+        assert sum(draft.num_accepted for draft in drafts) == client["num_accepted"]
+        assert drafts[0].base_len == opened.prompt_len
+        for before, draft in pairwise(drafts):
+            assert draft.base_len == before.base_len + before.num_tokens
+            assert len(draft.agreed) <= draft.assigned == before.next_length
+            assert (draft.agreed + "0").index("0") == draft.num_accepted
+            assert not draft.agreed or (draft.num_bytes > 0 and draft.drafting_s > 0)
+        assert drafts[-1].finish_reason == client["finish_reason"]
 
 
 @pytest.fixture

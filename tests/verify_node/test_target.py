@@ -22,8 +22,8 @@ SAMPLINGS = [
 ]
 
 
-def make_target(**options):
-    return Target(CHECKPOINT, make_runner(CHECKPOINT, **options))
+def make_target(*, records=False, **options):
+    return Target(CHECKPOINT, make_runner(CHECKPOINT, **options), records=records)
 
 
 def alone(opened):
@@ -132,8 +132,21 @@ def test_one_round_by_hand():
     assert [outcomes[session_id(number)].num_accepted for number in range(3)] == [3, 1, 0]
     assert outcomes[session_id(0)].agreement == 3
     assert session_id(9) not in outcomes
+    assert all(outcome.decisions is None for outcome in result.outcomes)
     assert result.forward_s > 0
     assert result.verify_s > 0
+
+
+def test_a_recording_target_tells_what_agreed_after_a_disagreement_too():
+    """After another token the target draws something else; what it would draw there is drafted."""
+    opened = make_open(1, prompt=(1, 2, 3), max_tokens=6)
+    right = alone(opened)
+    wrong = (right[0] + 1) % VOCAB
+    after = alone(make_open(1, prompt=(1, 2, 3, wrong), max_tokens=1))[0]  # the noise is that of the position
+    planned = Round(1, (entry(1, (1, 2, 3, wrong, after, (after + 1) % VOCAB), 3), entry(2, (1, 2, 3))))
+    outcomes = make_target(records=True).run(planned).outcomes
+    assert [outcome.decisions.agreed for outcome in outcomes] == [(False, True, False), ()]
+    assert outcomes[0].tokens == right[:1]
 
 
 def test_a_round_of_nothing_but_prompts_decides_nothing():
@@ -211,3 +224,23 @@ def test_what_the_target_itself_drafted_is_accepted_whole(kind):
     outcomes = make_target().run(Round(1, tuple(entries))).outcomes
     assert sum(outcome.num_accepted for outcome in outcomes) >= 118
     assert all(outcome.agreement == pytest.approx(3, abs=0.01) for outcome in outcomes)
+
+
+def test_a_recording_target_tells_ratios_and_decisions_and_decides_the_same():
+    """Half of each draft is another session's, so that some of it is rejected."""
+    first, second = draft(range(20), (1, 2, 3), 4), draft(range(20), (1, 2), 4)
+    entries = [
+        entry(number, (5, 6, 7, *proposed.tokens), 4, verification="ratio", proposal=proposed.proposal)
+        for number, proposed in enumerate(first[:10] + second[10:])
+    ]
+    planned = Round(1, (*entries, entry(30, (1, 2, 3), verification="ratio")))
+    plain, recorded = (make_target(records=records).run(planned).outcomes for records in (False, True))
+    assert [outcome.tokens for outcome in plain] == [outcome.tokens for outcome in recorded]
+    assert any(outcome.num_accepted < 4 for outcome in recorded[:20])
+    for outcome in recorded[:20]:
+        agreed, ratios = outcome.decisions.agreed, outcome.decisions.ratios
+        assert len(agreed) == len(ratios) == 4
+        assert outcome.num_accepted == (agreed.index(False) if False in agreed else 4)
+        assert sum(ratios) == pytest.approx(outcome.agreement)
+        assert all(0 <= ratio <= 1 and (passed or ratio < 1) for passed, ratio in zip(agreed, ratios, strict=True))
+    assert recorded[20].decisions.agreed == ()
