@@ -1,0 +1,223 @@
+"""Fairness and scheduler time from 8 to 1,000,000 clients, and how fast the simulation itself is.
+
+Fairness comes from the array path (`simulation/arrays.py`); a test shows that it agrees exactly with the state machines.
+The speed of both is printed as client-rounds per second: one client taking part in one round.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.harness import Finding, Outcome, new_figure, run
+from experiments.simulation import rows
+from experiments.simulation.arrays import ArraySettings, Worlds
+from experiments.simulation.chances import Chances
+from experiments.simulation.rows import RowPolicy
+from experiments.simulation.settings import Settings
+from experiments.simulation.world import World
+from goodspeed.latency import Linear
+
+MACHINES_S = 60.0
+ARRAYS_S = 300.0
+MEMORY_GB = 4.0
+WARM_UP = 3  # rounds in which the sessions of the state machines are opened
+TEXT = 300  # tokens of a text that the state machines' clients ask for
+
+
+@dataclass(frozen=True)
+class Config:
+    """`experiments/configs/scale.toml`."""
+
+    sizes: list[tuple[int, int]]  # clients, rounds
+    policies: list[str]
+    budget_per_client: float
+    alphas: tuple[float, float]
+    seed: int
+    eta: float
+    beta: float
+    state_machines: tuple[int, int]  # clients, rounds
+    arrays: list[tuple[int, int]]
+
+    def budget(self, num_clients: int) -> int:
+        return int(self.budget_per_client * num_clients)
+
+    def rates(self, num_clients: int) -> NDArray[np.float64]:
+        return np.random.default_rng(self.seed).uniform(*self.alphas, num_clients)
+
+
+class Timed:
+    """A policy that says how long its allocations take."""
+
+    def __init__(self, policy: RowPolicy) -> None:
+        self._policy = policy
+        self.seconds: list[float] = []
+
+    def allocate(self, *arguments: Any) -> Any:
+        started = time.perf_counter()
+        lengths = self._policy.allocate(*arguments)
+        self.seconds.append(time.perf_counter() - started)
+        return lengths
+
+
+def worlds(config: Config, num_clients: int, policy: RowPolicy) -> Worlds:
+    settings = ArraySettings(num_clients, config.budget(num_clients), config.eta, config.beta)
+    return Worlds(settings, policy, Chances(config.rates(num_clients), [config.seed]))
+
+
+def fairness(config: Config, num_clients: int, num_rounds: int, name: str) -> dict[str, Any]:
+    """One policy at one size."""
+    policy = Timed(rows.create(name, 1))
+    world = worlds(config, num_clients, policy)
+    world.run(num_rounds)
+    goodput = world.num_tokens[0] / num_rounds
+    return {
+        "policy": name,
+        "num_clients": num_clients,
+        "num_rounds": num_rounds,
+        "log_utility_per_client": float(np.log(goodput).mean()),
+        "jain": float(goodput.sum() ** 2 / (num_clients * (goodput**2).sum())),
+        "goodput": float(goodput.mean()),
+        "worst_goodput": float(goodput.min()),
+        "scheduler_ms": 1000 * float(np.median(policy.seconds)),
+    }
+
+
+def machines_speed(config: Config) -> dict[str, Any]:
+    """The state machines of both nodes, with everything between them, in CPU seconds of one core."""
+    num_clients, num_rounds = config.state_machines
+    settings = Settings(
+        num_clients=num_clients,
+        num_sessions=1 + 2 * num_rounds,
+        num_at_once=1,
+        min_tokens=TEXT,
+        max_tokens=TEXT,
+        stops=0.0,
+        rounds="barrier",
+        budget=config.budget(num_clients),
+        eta=config.eta,
+        beta=config.beta,
+        max_round_tokens=20 * num_clients,
+        page_size=16,
+        num_pages=40 * num_clients,
+        context_len=TEXT + 100,
+        max_sessions=2 * num_clients,
+        alpha=tuple(config.rates(num_clients).tolist()),
+        latency_s=(0.01, 0.02, 0.013),
+        round_cost=Linear(fixed_s=0.03, token_s=1e-5),
+        draft_ahead=False,
+    )
+    world = World(config.seed, settings)
+    world.run_rounds(WARM_UP)
+    gc.collect()
+    gc.freeze()  # what is there stays there: to look through it again and again takes a tenth of the time
+    started, num_before = time.process_time(), count_rounds(world)
+    world.run_rounds(WARM_UP + num_rounds)
+    seconds = time.process_time() - started
+    gc.unfreeze()
+    return speed("state machines", num_clients, num_rounds, count_rounds(world) - num_before, seconds)
+
+
+def count_rounds(world: World) -> int:
+    """Verdicts that clients got."""
+    generations = [each for draft in world.drafts for each in (*draft.done, *draft.generations.values())]
+    return sum(generation.session.statistics.num_rounds for generation in generations)
+
+
+def arrays_speed(config: Config, num_clients: int, num_rounds: int) -> dict[str, Any]:
+    world = worlds(config, num_clients, rows.create("gradient", 1))
+    started = time.process_time()
+    world.run(num_rounds)
+    return speed("arrays", num_clients, num_rounds, num_clients * num_rounds, time.process_time() - started)
+
+
+def speed(what: str, num_clients: int, num_rounds: int, num_client_rounds: int, seconds: float) -> dict[str, Any]:
+    return {
+        "what": what,
+        "num_clients": num_clients,
+        "num_rounds": num_rounds,
+        "seconds": seconds,
+        "client_rounds_per_s": num_client_rounds / seconds,
+    }
+
+
+def experiment(config: Config) -> Outcome:
+    speeds = [machines_speed(config), *(arrays_speed(config, *size) for size in config.arrays)]
+    memory_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    table = [fairness(config, *size, name) for size in config.sizes for name in config.policies]
+    findings = [*speed_findings(speeds), memory_finding(memory_gb), *fairness_findings(table)]
+    return Outcome(table, findings, draw(table), facts={"speeds": speeds, "memory_gb": memory_gb})
+
+
+def speed_findings(speeds: Sequence[dict[str, Any]]) -> list[Finding]:
+    """Wanted are whole runs; a shorter one is judged by its speed."""
+    wanted = {"state machines": 1000 * 1000 / MACHINES_S, "arrays": 1000 * 10000 / ARRAYS_S}
+    return [
+        Finding(
+            f"{each['what']}, {each['num_clients']:,} clients x {each['num_rounds']:,} rounds: client-rounds/s",
+            each["client_rounds_per_s"],
+            wanted=f"at least {wanted[each['what']]:.0f}",
+            reached=each["client_rounds_per_s"] >= wanted[each["what"]],
+        )
+        for each in speeds
+    ]
+
+
+def memory_finding(memory_gb: float) -> Finding:
+    return Finding("memory of these, GB", memory_gb, wanted=f"at most {MEMORY_GB:g}", reached=memory_gb <= MEMORY_GB)
+
+
+def fairness_findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
+    """Log-utility a client, and what of a round's time scheduling takes."""
+    findings = []
+    for num_clients in dict.fromkeys(row["num_clients"] for row in table):
+        of_size = {row["policy"]: row for row in table if row["num_clients"] == num_clients}
+        best = max(of_size.values(), key=lambda row: row["log_utility_per_client"])
+        findings += [
+            Finding(
+                f"{num_clients:,} clients, {name}: log-utility a client",
+                row["log_utility_per_client"],
+                wanted="the best of all" if name == "gradient" else "",
+                reached=best["policy"] == "gradient" if name == "gradient" else None,
+            )
+            for name, row in of_size.items()
+        ]
+        findings += [
+            Finding(f"{num_clients:,} clients, {name}: {what}", row[key])
+            for key, what in (("jain", "Jain's index"), ("scheduler_ms", "scheduling, ms"))
+            for name, row in of_size.items()
+        ]
+    return findings
+
+
+def draw(table: Sequence[dict[str, Any]]) -> Any:
+    figure = new_figure(12.0, 4.0)
+    panels = (
+        ("log_utility_per_client", "log-utility a client", "linear"),
+        ("jain", "Jain's index of goodput", "linear"),
+        ("scheduler_ms", "scheduling a round [ms]", "log"),
+    )
+    for axes, (key, label, scale) in zip(figure.subplots(1, 3), panels, strict=True):
+        for name in dict.fromkeys(row["policy"] for row in table):
+            of_policy = [row for row in table if row["policy"] == name]
+            axes.plot([row["num_clients"] for row in of_policy], [row[key] for row in of_policy], "o-", label=name)
+        axes.set(xscale="log", yscale=scale, xlabel="clients", ylabel=label)
+        axes.grid(alpha=0.3)
+    axes.legend()
+    return figure
+
+
+def main() -> int:
+    return run("scale", __doc__ or "", experiment, Config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
