@@ -14,6 +14,7 @@ class Clock:
         self.num_events = 0
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = itertools.count()
+        self._stopped = False
 
     def at(self, time: float, event: Callable[..., None], *arguments: Any) -> None:
         """Calls `event` then, or now if that is past."""
@@ -27,6 +28,15 @@ class Clock:
         self.now, _, event, arguments = heapq.heappop(self._events)
         self.num_events += 1
         event(*arguments)
+
+    def run(self) -> None:
+        """One event after the other until `stop` is called; IndexError when none is left."""
+        self._stopped = False
+        while not self._stopped:
+            self.step()
+
+    def stop(self) -> None:
+        self._stopped = True
 
     def run_until(self, time: float) -> None:
         """Everything up to then."""

@@ -21,7 +21,6 @@ from goodspeed.messages import VERSION, DownMessage, Heartbeat, Hello, Refusal, 
 if TYPE_CHECKING:
     from experiments.simulation.world import World
 
-TICK_S = 0.1
 TIMEOUT_S = 3.0
 
 
@@ -142,7 +141,7 @@ class DraftNode:
 
     def _tick(self) -> None:
         world = self.world
-        world.clock.at(max(world.now + TICK_S, self.frozen_until), self._tick)
+        world.clock.at(max(world.now + world.settings.tick_s, self.frozen_until), self._tick)
         if world.now >= self.frozen_until:
             now = self._watch.now
             self._obey(self.link.tick(now))

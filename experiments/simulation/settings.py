@@ -78,6 +78,7 @@ class Settings:
     acceptance: Acceptances | None = None  # instead of alpha
     draft_cost: tuple[CostModel, ...] = (DRAFT_COST,)  # of one forward pass
     draft_ahead: bool = True
+    tick_s: float = 0.1  # how often they look at their timers
     least_odds: float = LEAST_ODDS
     # the network
     latency_s: tuple[float, ...] = (0.01,)  # one way

@@ -85,6 +85,7 @@ class VerifyNode:
     def __init__(self, world: World, random: Random) -> None:
         self.world = world
         self.num_boots = 0
+        self.last_round: float = float("inf")  # the world stops when it begins
         self.core: VerifyCore | None = None
         self._random = random
         self._watch = world.watch()
@@ -131,6 +132,8 @@ class VerifyNode:
             outcomes = self.target.run(planned)
             duration_s = self._duration_s(planned)
             self.world.clock.after(duration_s, self._finish, core, planned, outcomes, duration_s)
+            if planned.number >= self.last_round:
+                self.world.clock.stop()
         elif now < core.wake_at < self._wake_at:
             self._wake_at = core.wake_at
             self.world.clock.at(self._watch.until(core.wake_at), self._wake, core)
