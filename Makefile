@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench gpu clean
+.PHONY: demo test check format bench experiments experiments-quick gpu clean
 .DEFAULT_GOAL := test
 
 # `make .venv` builds the environment; it does nothing when nothing changed.
@@ -33,6 +33,12 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m experiments.benchmarks $(ARGS)
+
+experiments: $(READY)
+	$(BIN)/python -m experiments $(ARGS)
+
+experiments-quick: $(READY)
+	$(BIN)/python -m experiments --quick $(ARGS)
 
 # For a machine with CUDA. Installs nothing: torch, transformers and numpy are enough. GPU_PYTHON is the Python that has them.
 GPU_PYTHON ?= $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))

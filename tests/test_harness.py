@@ -1,12 +1,15 @@
 """What experiments share: settings from a file, results on disk, a table beside the paper's figures."""
 
 import json
+import re
 from dataclasses import dataclass
 
 import pyarrow.parquet
 import pytest
 
-from experiments.harness import Finding, Outcome, new_figure, run, table
+from experiments.__main__ import experiments
+from experiments.harness import HERE, Finding, Outcome, new_figure, run, table
+from experiments.runner import run_all
 
 
 @dataclass(frozen=True)
@@ -80,3 +83,22 @@ def test_settings_that_are_wrong_are_named(tmp_path, text, said):
     (tmp_path / "some.toml").write_text(text)
     with pytest.raises(SystemExit, match=rf"some\.toml, section full: .*{said}"):
         start(tmp_path)
+
+
+def test_every_experiment_has_settings_and_every_settings_file_an_experiment():
+    for name in experiments():
+        script = (HERE / f"{name}.py").read_text()
+        assert re.search(rf'run\(\s*"{name}"', script)
+    scripts = {path.stem for path in HERE.glob("*.py") if "return run(" in path.read_text()} - {"harness"}
+    assert scripts == set(experiments())
+
+
+def test_several_scripts_run_in_turn_and_those_that_fail_are_named(tmp_path, capsys, monkeypatch):
+    (tmp_path / "good.py").write_text("import sys\nprint('{\"arguments\": %d}' % len(sys.argv))\n")
+    (tmp_path / "bad.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["some", "--quick", "--json"])
+    assert run_all("some", "About.", ["good", "bad"]) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"good": {"arguments": 3}, "failed": ["bad"]}
+    assert "failed: bad" in printed.err
