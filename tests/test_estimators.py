@@ -25,6 +25,23 @@ def test_acceptance_moves_by_eta_towards_the_mean_agreement():
     assert estimator.value == 0.75 * 0.5 + 0.25 * 0.75
 
 
+def test_weighed_evidence_is_the_mean_so_far_and_then_steps_of_eta():
+    estimator, agreement = AcceptanceEstimator(0.1, 0.5, worth=2.0), [3.0, 0.0, 4.0, 1.0]
+    for place, agreed in enumerate(agreement, 1):
+        estimator.observe(agreed, 4)
+        assert estimator.value == pytest.approx((2.0 * 0.5 + sum(agreement[:place])) / (2.0 + 4 * place))
+    for _ in range(20):
+        estimator.observe(2.0, 4)
+    known = estimator.value
+    estimator.observe(4.0, 4)
+    assert estimator.value == pytest.approx(0.9 * known + 0.1)
+    known = estimator.value
+    estimator.observe(1.0, 1)
+    assert estimator.value == pytest.approx(0.95 * known + 0.05)  # half of a full draft
+    estimator.observe(0.0, 0)
+    assert estimator.worth == 2.0 + 25 * 4 + 1
+
+
 def test_a_draft_without_tokens_says_nothing():
     estimator = AcceptanceEstimator(eta=0.25, initial=0.5)
     estimator.observe(agreement=0.0, num_drafted=0)
@@ -77,12 +94,14 @@ def test_goodput_stays_positive(beta):
 @given(
     eta=shares,
     clients=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 9), st.floats(0, 1)), min_size=1, max_size=20),
+    worth=st.none() | st.floats(0.1, 99),
 )
-def test_acceptance_array_form_is_the_same_arithmetic(eta, clients):
-    estimators = [AcceptanceEstimator(eta, initial) for initial, _, _ in clients]
+def test_acceptance_array_form_is_the_same_arithmetic(eta, clients, worth):
+    estimators = [AcceptanceEstimator(eta, initial, worth) for initial, _, _ in clients]
     drafted = np.array([num for _, num, _ in clients])
     agreement = np.array([share * num for _, num, share in clients])
-    values = observe_acceptance(np.array([e.value for e in estimators]), eta, agreement, drafted)
+    worths = None if worth is None else np.full(len(clients), worth)
+    values = observe_acceptance(np.array([e.value for e in estimators]), eta, agreement, drafted, worths)
     for estimator, total, num in zip(estimators, agreement, drafted, strict=True):
         estimator.observe(total, num)
     assert values.tolist() == [estimator.value for estimator in estimators]
@@ -136,6 +155,12 @@ def test_a_smoothing_parameter_out_of_range_is_refused_by_name(share):
 def test_an_initial_acceptance_rate_out_of_range_is_refused(initial):
     with pytest.raises(ConfigError, match="acceptance rate"):
         AcceptanceEstimator(eta=0.5, initial=initial)
+
+
+@pytest.mark.parametrize("worth", [0.0, -1.0, math.nan, math.inf])
+def test_a_worth_out_of_range_is_refused(worth):
+    with pytest.raises(ConfigError, match="worth"):
+        AcceptanceEstimator(eta=0.5, initial=0.5, worth=worth)
 
 
 @pytest.mark.parametrize("initial", [0.0, -1.0, math.nan, math.inf])

@@ -42,6 +42,9 @@ class VerifyConfig(Settings):
     )
     linger_ms: float = option(2.0, minimum=0.0, help="continuous rounds: longest wait for a draft that is on its way")
     eta: float = option(0.1, minimum=1e-6, maximum=1.0, help="smoothing of acceptance rates, Eq. (3)")
+    weigh_evidence: bool = option(
+        True, help="larger steps of Eq. (3) while little is known, smaller ones after the shortest drafts"
+    )
     beta: float = option(0.1, minimum=1e-6, maximum=1.0, help="smoothing of goodput, Eq. (4)")
     fairness: float = option(1.0, minimum=0.0, help="alpha-fair utility of goodput; 1 is the paper's logarithm")
     max_sessions: int = option(1024, minimum=1, help="sessions open at once", metavar="N")

@@ -17,6 +17,10 @@ from verify_node.sessions import Client, Session
 INITIAL_ACCEPTANCE = 0.7
 """Optimistic, so that a new session is tried with a few tokens rather than none."""
 
+INITIAL_WORTH = 3.0
+"""Drafted tokens that it counts as, where evidence is weighed. With 1 chance decides too much, with 10 it is believed
+for too long; measured, see the log."""
+
 INITIAL_GOODPUT = 1.0
 """What plain decoding gives."""
 
@@ -37,24 +41,27 @@ class Observation(Struct, frozen=True):
 class Scheduler:
     """Keeps the estimates and turns them into next draft lengths."""
 
-    def __init__(self, policy: Policy, budget: int, *, eta: float, beta: float, steer: bool) -> None:
+    def __init__(
+        self, policy: Policy, budget: int, *, eta: float, beta: float, steer: bool, weigh_evidence: bool = True
+    ) -> None:
         self.policy = policy
         self.budget = budget
         self.eta = eta
         self.beta = beta
         self.steer = steer
+        self.worth = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
 
     def client(self, name: str) -> Client:
         """The client of that name; its estimates outlive its connections."""
         if name not in self.clients:
-            acceptance = AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE)
+            acceptance = AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
             self.clients[name] = Client(name, acceptance, GoodputEstimator(self.beta, INITIAL_GOODPUT))
         return self.clients[name]
 
     def session_acceptance(self, client: Client) -> AcceptanceEstimator:
         """A new session starts from what its client's sessions have shown."""
-        return AcceptanceEstimator(self.eta, client.acceptance.value)
+        return AcceptanceEstimator(self.eta, client.acceptance.value, client.acceptance.worth)
 
     def observe(self, number: int, observations: Sequence[Observation]) -> None:
         """Eq. (3) for every session, Eq. (4) once for every client, with the rounds since its last observation."""

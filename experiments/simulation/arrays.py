@@ -18,7 +18,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.estimators import observe_acceptance, observe_goodput
 from goodspeed.messages import MAX_DRAFT
 from goodspeed.policies.base import Floats, Ints
-from verify_node.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, PROBE_ROUNDS
+from verify_node.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH, PROBE_ROUNDS
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class ArraySettings:
     num_clients: int
     budget: int
     eta: float = 0.1
+    weigh_evidence: bool = True
     beta: float = 0.1
     num_worlds: int = 1
     weights: Sequence[float] | float = 1.0
@@ -35,6 +36,7 @@ class ArraySettings:
     probe_rounds: int = PROBE_ROUNDS
     initial_acceptance: float = INITIAL_ACCEPTANCE
     initial_goodput: float = INITIAL_GOODPUT
+    initial_worth: float = INITIAL_WORTH
 
 
 class Worlds:
@@ -52,6 +54,7 @@ class Worlds:
         self.accepted = np.zeros_like(self.lengths)  # of these
         self.num_tokens = np.zeros_like(self.lengths)  # delivered so far
         self.acceptance = np.full(shape, settings.initial_acceptance)
+        self.worth = np.full(shape, settings.initial_worth)  # drafted tokens that `acceptance` rests on
         self.goodput = np.full(shape, settings.initial_goodput)
         self._zero_since = np.full(shape, -1)  # round since which a client waits for a probe, or -1
         self._weights = np.broadcast_to(np.asarray(settings.weights, dtype=np.float64), shape)
@@ -67,7 +70,9 @@ class Worlds:
         tokens = self.accepted[joined] + 1
         self.num_tokens[joined] += tokens
         eta, beta, drafted = self.settings.eta, self.settings.beta, self.drafted[joined]
-        self.acceptance[joined] = observe_acceptance(self.acceptance[joined], eta, num_agreed[joined], drafted)
+        worth = self.worth[joined] if self.settings.weigh_evidence else None
+        self.acceptance[joined] = observe_acceptance(self.acceptance[joined], eta, num_agreed[joined], drafted, worth)
+        self.worth[joined] += drafted
         self.goodput[joined] = observe_goodput(self.goodput[joined], beta, tokens)
         lengths = np.zeros_like(self.lengths)
         lengths[joined] = self._allocate(joined)

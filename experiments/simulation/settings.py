@@ -62,6 +62,7 @@ class Settings:
     weighs_time: bool = False  # the policy is given the node's model of what a round's time is (`--cost auto`)
     budget: int = 10
     eta: float = 0.1
+    weigh_evidence: bool = True
     beta: float = 0.1
     max_round_tokens: int = 40
     linger_s: float = 0.002

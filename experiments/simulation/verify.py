@@ -63,6 +63,7 @@ def make_core(settings: Settings, boot_id: bytes = b"verify-0") -> VerifyCore:
             settings.budget,
             eta=settings.eta,
             beta=settings.beta,
+            weigh_evidence=settings.weigh_evidence,
             steer=settings.rounds == "continuous",
         ),
         pool=PagePool(settings.num_pages, settings.page_size),

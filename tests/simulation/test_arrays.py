@@ -36,7 +36,7 @@ class Known:
         return float(self._agrees[position - offset - 1, offset])
 
 
-def machines(policy, num_clients, budget, agrees):
+def machines(policy, num_clients, budget, weigh_evidence, agrees):
     """Per round: lengths verified, tokens accepted, and the estimates after it [rounds, clients] each."""
     lengths, accepted, estimates = [], [], []
 
@@ -65,6 +65,7 @@ def machines(policy, num_clients, budget, agrees):
         policy_options=OPTIONS.get(policy, {}),
         budget=budget,
         eta=0.07,
+        weigh_evidence=weigh_evidence,
         beta=0.3,
         max_round_tokens=1000,
         num_pages=10_000,
@@ -80,15 +81,15 @@ def machines(policy, num_clients, budget, agrees):
 
 
 @pytest.mark.parametrize("policy", ["gradient", "throughput", "fixed", "random"])
-@pytest.mark.parametrize(("num_clients", "budget"), [(8, 20), (5, 7)])
-def test_the_array_path_is_the_state_machines_rounds_bit_for_bit(policy, num_clients, budget):
+@pytest.mark.parametrize(("num_clients", "budget", "weigh_evidence"), [(8, 20, True), (5, 7, False)])
+def test_the_array_path_is_the_state_machines_rounds_bit_for_bit(policy, num_clients, budget, weigh_evidence):
     agrees = table(num_clients)
-    lengths, accepted, estimates = machines(policy, num_clients, budget, agrees)
+    lengths, accepted, estimates = machines(policy, num_clients, budget, weigh_evidence, agrees)
 
     def agreement(number, owner, offset, base):
         return agrees[owner, base.ravel()[owner], offset]
 
-    settings = ArraySettings(num_clients, budget, eta=0.07, beta=0.3)
+    settings = ArraySettings(num_clients, budget, eta=0.07, weigh_evidence=weigh_evidence, beta=0.3)
     worlds = Worlds(settings, rows.create(policy, 1, **OPTIONS.get(policy, {})), agreement)
     probes = 0
     for number in range(NUM_ROUNDS):

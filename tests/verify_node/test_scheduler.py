@@ -11,6 +11,7 @@ from tests.fakes import Desk, make_open, session_id
 from verify_node.scheduler import (
     INITIAL_ACCEPTANCE,
     INITIAL_GOODPUT,
+    INITIAL_WORTH,
     PROBE_ROUNDS,
     SHARE_SMOOTHING,
     Observation,
@@ -31,9 +32,9 @@ class Given:
         return [min(length, client.max_length) for length, client in zip(self.lengths, clients, strict=False)]
 
 
-def make_scheduler(policy="gradient", budget=8, *, steer=False, eta=0.25, beta=0.5):
+def make_scheduler(policy="gradient", budget=8, *, steer=False, eta=0.25, beta=0.5, **options):
     policy = policies.create(policy) if isinstance(policy, str) else policy
-    return Scheduler(policy, budget, eta=eta, beta=beta, steer=steer)
+    return Scheduler(policy, budget, eta=eta, beta=beta, steer=steer, **options)
 
 
 def make_session(scheduler, number=1, client="a", **changes):
@@ -60,11 +61,23 @@ def lengths_of(scheduler, sessions, number=1, round_s=0.01):
 
 
 def test_one_round_by_hand():
-    scheduler = make_scheduler()
+    scheduler = make_scheduler(weigh_evidence=False)
     session = make_session(scheduler)
     scheduler.observe(1, [Observation(session, agreement=3.0, num_drafted=4, num_tokens=4)])
     assert session.acceptance.value == pytest.approx(0.75 * INITIAL_ACCEPTANCE + 0.25 * 0.75)
     assert session.client.goodput.value == pytest.approx(0.5 * INITIAL_GOODPUT + 0.5 * 4)
+
+
+def test_what_little_is_known_counts_by_the_token_at_first():
+    scheduler = make_scheduler(eta=0.1)
+    session = make_session(scheduler)
+    scheduler.observe(1, [Observation(session, agreement=1.0, num_drafted=4, num_tokens=2)])
+    total = INITIAL_WORTH * INITIAL_ACCEPTANCE + 1.0
+    assert session.acceptance.value == pytest.approx(total / (INITIAL_WORTH + 4))
+    later = make_session(scheduler, 2)  # it starts from what that one has shown, and counts on
+    scheduler.observe(2, [Observation(later, agreement=2.0, num_drafted=2, num_tokens=3)])
+    assert later.acceptance.value == pytest.approx((total + 2.0) / (INITIAL_WORTH + 6))
+    assert session.client.acceptance.value == later.acceptance.value
 
 
 def test_a_round_without_a_draft_teaches_goodput_alone():
