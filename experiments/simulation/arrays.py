@@ -28,7 +28,6 @@ class ArraySettings:
     num_clients: int
     budget: int
     eta: float = 0.1
-    weigh_evidence: bool = True
     beta: float = 0.1
     num_worlds: int = 1
     weights: Sequence[float] | float = 1.0
@@ -36,6 +35,7 @@ class ArraySettings:
     probe_rounds: int = PROBE_ROUNDS
     initial_acceptance: float = INITIAL_ACCEPTANCE
     initial_goodput: float = INITIAL_GOODPUT
+    weigh_evidence: bool = True
     initial_worth: float = INITIAL_WORTH
 
 

@@ -46,12 +46,16 @@ class Chances:
         self._keys = _mixed(worlds + _STEP * clients).ravel()  # [worlds x clients]
 
     def __call__(self, number: int, owner: Ints, offset: Ints, base: Ints) -> Bools:
-        num_clients, num_offsets = self.rates.shape
-        rates = self.rates[owner % num_clients, np.minimum(offset, num_offsets - 1)]
         round_key = _mixed(np.array([number], dtype=np.uint64))
         hashed = _mixed(self._keys[owner] ^ round_key + _STEP * offset.view(np.uint64))
-        agrees: Bools = (hashed >> np.uint64(11)) * 2.0**-53 < rates
+        agrees: Bools = (hashed >> np.uint64(11)) * 2.0**-53 < self.chances(owner, offset, base)
         return agrees
+
+    def chances(self, owner: Ints, offset: Ints, base: Ints) -> Floats:
+        """Of every drafted token, as in a call."""
+        num_clients, num_offsets = self.rates.shape
+        chances: Floats = self.rates[owner % num_clients, np.minimum(offset, num_offsets - 1)]
+        return chances
 
 
 def by_survival(survival: ArrayLike) -> Floats:

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from experiments.simulation import rows
 from experiments.simulation.arrays import ArraySettings, Worlds
 from experiments.simulation.chances import Chances, by_survival
+from experiments.simulation.domains import Replays, alphas_of, curves_of, texts_of
+from experiments.simulation.recordings import load
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
@@ -161,3 +164,33 @@ def test_bad_worlds_are_refused():
         Worlds(ArraySettings(0, 5), rows.create("fixed", 1), Chances([0.5], [0]))
     with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, throughput"):
         rows.create("gradiant", 1)
+
+
+def test_replays_are_what_was_recorded_over_the_end_of_a_text_into_the_next():
+    """By hand: two texts of four and two tokens, and drafts of five. After a disagreement its branch is followed."""
+    shared = load()[0]
+    first = replace(shared, path="1101", branches={2: "10"})
+    second = replace(shared, path="1?", branches={})
+    replays = Replays([[first, second]], longest=5, seeds=[1, 2])
+    offsets = np.arange(5)
+
+    def draft(place):
+        base = (place - replays.starts) % 6
+        return replays.chances(np.ones(5, dtype=np.int64), offsets, base).tolist()
+
+    assert draft(0) == [1.0, 1.0, 0.0, 1.0, 0.0]
+    assert draft(2) == [0.0, 1.0, 0.0, 0.5, 0.5]  # then the rate of what was recorded off the path
+    assert draft(3) == [1.0, 1.0, 1.0, 0.0, 1.0]  # a text that goes on begins anew
+    assert draft(4)[:2] == [1.0, 1.0]  # what is not known has the text's own rate
+    assert replays.starts.shape == (2, 1)
+
+
+def test_rates_and_curves_of_recorded_domains():
+    texts = texts_of(4)
+    curves = curves_of(texts, 6)
+    assert [own[0].domain for own in texts] == ["chat", "code", "convert", "docs"]
+    assert alphas_of(texts) == pytest.approx(curves[:, 0], abs=0.02)
+    assert (np.diff(curves, axis=1) <= 0).all()
+    for wrong in (0, 9):
+        with pytest.raises(ConfigError, match="8 recorded domains"):
+            texts_of(wrong)
