@@ -224,9 +224,7 @@ class VerifyCore:
     # -- rounds ----------------------------------------------------------------------------------------------------
 
     def _start(self, sessions: list[Session], ready: list[Session]) -> Round | None:
-        if self._num_alone:
-            ready = [min(ready, key=lambda session: (session.ready_since, session.admitted))]
-        planned = plan(self.num_rounds + 1, sessions, ready, self.limits, self.pool)
+        planned = self._pack(sessions, ready)
         for session_id in planned.preempted:
             self.sessions[session_id].num_cached = 0
         if not planned.entries:
@@ -235,6 +233,16 @@ class VerifyCore:
         self._in_flight = planned
         self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
         return planned
+
+    def _pack(self, sessions: list[Session], ready: list[Session]) -> Round:
+        """Everybody who is ready; while they go one by one, the first that finds room."""
+        number = self.num_rounds + 1
+        if self._num_alone:
+            for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
+                planned = plan(number, sessions, [session], self.limits, self.pool)
+                if planned.entries:
+                    return planned
+        return plan(number, sessions, ready, self.limits, self.pool)
 
     def _commit(self, session: Session, entry: Entry, outcome: Outcome) -> Moved:
         base_len, answered = len(session.tokens), session.draft

@@ -3,6 +3,7 @@
 import heapq
 import itertools
 from collections.abc import Callable
+from math import ulp
 from typing import Any
 
 
@@ -58,5 +59,8 @@ class Watch:
         return self._ahead_s + self._rate * self._clock.now
 
     def until(self, time: float) -> float:
-        """Virtual time at which this watch shows `time`."""
-        return (time - self._ahead_s) / self._rate
+        """Virtual time at which this watch shows `time`, or a little more where no number shows exactly that."""
+        at = (time - self._ahead_s) / self._rate
+        while self._ahead_s + self._rate * at < time:
+            at += max(ulp(at), ulp(time))
+        return at

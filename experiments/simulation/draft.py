@@ -44,6 +44,9 @@ class DraftNode:
         self.world = world
         self.index = index
         self.num_boots = 0
+        self.num_faults = 0  # of its draft model
+        self.booted_at = 0.0
+        self.moved_at = 0.0  # a user of it got something new, or began to wait
         self.line = Line(world.clock, random, settings, index, world.trunk)
         self.frozen_until = 0.0
         self.generations: dict[bytes, Generation] = {}
@@ -97,6 +100,7 @@ class DraftNode:
 
     def _boot(self) -> None:
         self.num_boots += 1
+        self.booted_at = self.world.now
         boot_id = f"{self.index}-{self.num_boots}".rjust(8).encode()
         self.peer_id = b"peer-" + boot_id
         self.world.peers[self.peer_id] = self
@@ -111,6 +115,7 @@ class DraftNode:
             self._joined and self._num_started < settings.num_sessions and len(self.generations) < settings.num_at_once
         ):
             request = self._next_request()
+            self.moved_at = self.world.now
             self._acceptances[request.session_id] = self._acceptance(self._num_started - 1)
             generation = Generation(Session(request, settings.draft_ahead, Odds(least=settings.least_odds)))
             if self._random.random() < settings.faults.cancel:
@@ -187,6 +192,7 @@ class DraftNode:
                     self._propose(action)
                 case Deliver():
                     generation.delivered += action.tokens
+                    self.moved_at = self.world.now
                 case Finish():
                     generation.finish = action
                 case Fail():
@@ -221,12 +227,14 @@ class DraftNode:
         """Steps of the draft model are shared by all proposals in the making, as many as there are at the beginning."""
         faults, random = self.world.settings.faults, self._random
         if faults.hang and random.random() < faults.hang:
+            self.num_faults += 1
             return
         self._num_drafting += 1
         sharing, context_len = self._num_drafting, len(wanted.tokens)
         seconds = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, sharing * context_len)
         seconds += wanted.length * self._cost.round_s(sharing, sharing, sharing * context_len)
-        failed = faults.no_draft and random.random() < faults.no_draft
+        failed = bool(faults.no_draft) and random.random() < faults.no_draft
+        self.num_faults += failed
         tokens = () if failed else self._model.propose(wanted)
         guess, tokens = (tokens[0], tokens[1:]) if wanted.ahead and tokens else (None, tokens)
         proposed = Proposed(wanted.request.session_id, wanted.epoch, wanted.round, tokens, None, seconds, guess)

@@ -38,6 +38,9 @@ class Faults:
     cancel: float = 0.0  # per session: its user goes away somewhere in the middle
     clocks_s: float = 0.0  # every node's clock is wrong by up to so much
     drift: float = 0.0  # and goes too fast or too slow by up to this share
+    abort: float = 0.0  # per round: the target model fails on it as a whole
+    fail: float = 0.0  # per round and session: it fails on that one
+    bad: float = 0.0  # per session: every round with it fails
 
 
 @dataclass(frozen=True)

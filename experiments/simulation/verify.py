@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from experiments.simulation.failures import WHY, Failures
 from experiments.simulation.models import Target
 from experiments.simulation.network import MAX_BYTES, verdict_bytes
 from experiments.simulation.settings import Settings
@@ -87,7 +88,10 @@ class VerifyNode:
         self.world = world
         self.num_boots = 0
         self.last_round: float = float("inf")  # the world stops when it begins
+        self.num_rounds = 0  # of all its lives
+        self.booted_at = 0.0
         self.core: VerifyCore | None = None
+        self.failures = Failures(world.settings.faults, random)
         self._random = random
         self._watch = world.watch()
         self._wake_at = float("inf")
@@ -98,6 +102,7 @@ class VerifyNode:
     def _boot(self) -> None:
         settings = self.world.settings
         self.num_boots += 1
+        self.booted_at = self.world.now
         self.core = make_core(settings, self.num_boots.to_bytes(8, "big"))
         self.target = Target(self.core.pool, self.core.limits, self.core.context_len)
         self._wake_at = float("inf")
@@ -130,7 +135,8 @@ class VerifyNode:
         now = self._watch.now
         planned = core.plan(now)
         if planned is not None:
-            outcomes = self.target.run(planned)
+            self.num_rounds += 1
+            outcomes = self.failures.on(planned, self.target.run(planned))
             duration_s = self._duration_s(planned)
             self.world.clock.after(duration_s, self._finish, core, planned, outcomes, duration_s)
             if planned.number >= self.last_round:
@@ -155,10 +161,15 @@ class VerifyNode:
             self._wake_at = float("inf")
             self._plan()
 
-    def _finish(self, core: VerifyCore, planned: Round, outcomes: list[Outcome], duration_s: float) -> None:
+    def _finish(
+        self, core: VerifyCore, planned: Round, outcomes: list[Outcome] | None, duration_s: float
+    ) -> None:
         if self.core is not core:
             return  # it was killed in the middle of the round
-        sends = core.finish(outcomes, duration_s, self._watch.now)
+        if outcomes is None:
+            sends = core.abort(WHY)
+        else:
+            sends = core.finish(outcomes, duration_s, self._watch.now)
         started = self.world.now - duration_s
         if self.world.on_round is not None:
             verdicts = tuple(send.message for send in sends if isinstance(send.message, Verdict))

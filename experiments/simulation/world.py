@@ -47,6 +47,12 @@ class World:
         return self.clock.now
 
     @property
+    def num_faults_in_all(self) -> int:
+        """On the lines and in the models, too."""
+        num_drafts = sum(draft.num_faults + draft.line.num_faults for draft in self.drafts)
+        return self.num_faults + num_drafts + self.verify.failures.num_faults
+
+    @property
     def num_messages(self) -> int:
         return sum(draft.line.num_messages for draft in self.drafts)
 

@@ -1,0 +1,147 @@
+"""What must hold in any world, however bad: looked at while it runs (`Silence`) and when it is over (`look_back`).
+
+A finding is a line for whoever mends it; the counts are for the report. Knows nothing about seeds or command lines.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+
+from draft_node.session import State
+from experiments.simulation.draft import DraftNode, Generation
+from experiments.simulation.patience import patience_s, shares_a_fate
+from experiments.simulation.settings import Settings
+from experiments.simulation.text import alone
+from experiments.simulation.world import World
+from goodspeed.messages import RefusalCode
+from verify_node.core import FORGOTTEN_S
+
+LOOK_EVERY_S = 1.0
+
+NEVER: frozenset[RefusalCode] = frozenset(
+    {"malformed", "too_large", "version", "tokenizer", "not_owner", "vocabulary", "prompt", "unsupported", "proposal"}
+)
+"""Refusals that an honest draft node never earns, whatever the weather."""
+
+
+@dataclass
+class Findings:
+    """What was found in one world."""
+
+    num_sessions: int = 0
+    num_wrong: int = 0  # sessions whose text is not what the target alone writes
+    num_lost: int = 0  # tokens of it that never came
+    num_duplicated: int = 0  # tokens that came beyond it, above all those that came twice
+    pages_left: int = 0
+    num_silent: int = 0  # clients that waited too long for something new
+    num_unearned: int = 0  # refusals
+    num_broken: int = 0  # worlds in which something raised
+    longest_silence: float = 0.0  # as a share of what is allowed
+    what: list[str] = field(default_factory=list)
+
+
+class Silence:
+    """Looks at every client once a second: is something new on its way to its users, or is it forgotten?"""
+
+    def __init__(self, world: World) -> None:
+        self.longest = 0.0
+        self.silent: list[int] = []  # clients
+        self._world = world
+        self._allowed_s = patience_s(world.settings)
+        world.clock.after(LOOK_EVERY_S, self._look)
+
+    def _look(self) -> None:
+        world = self._world
+        world.clock.after(LOOK_EVERY_S, self._look)
+        for draft in world.drafts:
+            if not self._is_owed(draft):
+                continue
+            share = (world.now - self._since(draft)) / self._allowed_s
+            self.longest = max(self.longest, share)
+            if share > 1.0 and draft.index not in self.silent:
+                self.silent.append(draft.index)
+
+    def _is_owed(self, draft: DraftNode) -> bool:
+        """One whose sessions are all told to come later is owed nothing, but that the world comes to its end."""
+        return any(generation.session.state is not State.POSTPONED for generation in draft.generations.values())
+
+    def _since(self, draft: DraftNode) -> float:
+        """Its users' last new token, or the end of the last blow since then, whichever is later."""
+        world = self._world
+        concerned = world.drafts if shares_a_fate(world.settings) else [draft]
+        blows = [max(other.frozen_until, other.line.cut_until, other.booted_at) for other in concerned]
+        moved = [other.moved_at for other in concerned]
+        return max(world.verify.booted_at, *blows, *moved)
+
+
+def look_back(world: World, silence: Silence) -> Findings:
+    """The findings in a world that is over; lets so much time pass that whatever was forgotten is given up."""
+    found = Findings(longest_silence=silence.longest, num_silent=len(silence.silent))
+    found.what += [f"client {index} got nothing for too long" for index in silence.silent]
+    for generation in _generations(world):
+        _compare(generation, world, found)
+    for code, number in world.refusals.items():
+        if not _is_earned(code, world.settings):
+            found.num_unearned += number
+            found.what.append(f"{number} refusals {code!r} that nobody earned")
+    _look_at_memory(world, found)
+    return found
+
+
+def _generations(world: World) -> Iterator[Generation]:
+    for draft in world.drafts:
+        yield from draft.done
+        yield from draft.generations.values()  # not over: the world stood still
+
+
+def _compare(generation: Generation, world: World, found: Findings) -> None:
+    """A user who went away, or whose session the target failed on, has got the beginning."""
+    found.num_sessions += 1
+    settings, request = world.settings, generation.session.request
+    delivered = tuple(generation.delivered)
+    expected = alone(request, min(settings.context_len, settings.num_pages * settings.page_size))
+    if generation.fail is not None and request.session_id not in world.verify.failures.given_up:
+        found.what.append(f"a session failed for no reason: {generation.fail}")
+    elif generation.fail is not None or generation.cancelled:
+        expected = expected[: len(delivered)]
+    if delivered == expected:
+        return
+    found.num_wrong += 1
+    for kind, first, last, begin, end in SequenceMatcher(None, expected, delivered, autojunk=False).get_opcodes():
+        if kind != "equal":
+            found.num_lost += last - first
+            found.num_duplicated += end - begin
+    found.what.append(f"{list(delivered)} was delivered and not {list(expected)}")
+
+
+def _is_earned(code: str, settings: Settings) -> bool:
+    faults = settings.faults
+    if code in NEVER:
+        return False
+    if code == "failed":
+        return bool(faults.abort or faults.fail or faults.bad)
+    if code == "too_many_sessions":
+        return settings.max_sessions < settings.num_clients * settings.num_at_once or _is_stormy(settings)
+    return _is_stormy(settings)
+
+
+def _is_stormy(settings: Settings) -> bool:
+    """Whether messages may be lost, come twice or in another order, or be for somebody who is no more."""
+    faults = settings.faults
+    struck = faults.restart_every_s or faults.cut_every_s or faults.freeze_every_s or faults.kill_every_s
+    target = faults.abort or faults.fail or faults.bad
+    return bool(faults.lose or faults.repeat or faults.jitter_s or struck or target)
+
+
+def _look_at_memory(world: World, found: Findings) -> None:
+    world.settle(2 * FORGOTTEN_S)
+    core = world.verify.core
+    if core is None:
+        found.what.append("the verify node did not come back")
+        return
+    if core.sessions:
+        found.what.append(f"{len(core.sessions)} sessions are left over")
+    core.plan(world.now)  # frees what was released
+    found.pages_left = core.pool.num_pages - core.pool.num_free
+    if found.pages_left:
+        found.what.append(f"{found.pages_left} pages are left over")

@@ -1,0 +1,78 @@
+"""Worlds with anything at all: settings drawn from a seed, as bad as they come. Knows nothing about what must hold."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+from draft_node.odds import LEAST_ODDS
+from experiments.simulation.phases import Phases
+from experiments.simulation.settings import Faults, Settings
+from goodspeed.latency import Linear
+
+TINY_POOL: dict[str, Any] = {"num_pages": 16, "page_size": 4, "context_len": 64}
+NARROW = (2_000.0, 20_000.0)  # bytes a second
+WIDE_DRAFTS = (4.0, 60.0, 250.0)  # bytes a token, as under the match rule and the ratio rule
+DRAFT_COSTS = (Linear(fixed_s=0.002), Linear(fixed_s=0.002), Linear(fixed_s=0.05))
+
+
+def some_settings(seed: int) -> Settings:
+    """Anything at all; seeds that follow each other have nothing in common."""
+    rng = random.Random(seed)
+    settings = Settings(
+        num_clients=rng.randint(1, 6),
+        num_sessions=rng.randint(1, 12),
+        num_at_once=rng.randint(1, 3),
+        rounds=rng.choice(["barrier", "continuous"]),
+        policy=rng.choice(["gradient", "gradient", "fixed", "random", Phases(seed)]),
+        budget=rng.choice([1, 5, 10, 30]),
+        max_round_tokens=rng.choice([31, 40, 100]),
+        linger_s=rng.choice([0.0, 0.002, 0.05]),
+        max_sessions=rng.choice([2, 100, 100]),
+        round_noise=rng.choice([0.0, 0.3]),
+        max_draft=rng.choice([0, 3, 1024, 1024]),
+        alpha=tuple(rng.random() for _ in range(4)),
+        draft_cost=tuple(rng.choice(DRAFT_COSTS) for _ in range(3)),
+        draft_ahead=rng.random() < 0.7,
+        least_odds=rng.choice([0.0, LEAST_ODDS]),
+        latency_s=tuple(rng.choice([0.001, 0.02, 0.3]) for _ in range(3)),
+        through_codec=rng.random() < 0.2,
+        faults=_some_faults(rng),
+    )
+    if settings.policy == "gradient":
+        settings = replace(settings, weighs_time=rng.random() < 0.5)
+    if rng.random() < 0.4:
+        settings = replace(settings, **TINY_POOL)
+    if rng.random() < 0.3:
+        lines = tuple(rng.choice([inf, *NARROW]) for _ in range(3))
+        settings = replace(settings, bytes_per_s=lines, drafted_bytes=rng.choice(WIDE_DRAFTS))
+    return settings
+
+
+def _some_faults(rng: random.Random) -> Faults:
+    target_fails = rng.random() < 0.2
+    return Faults(
+        lose=rng.choice([0.0, 0.0, 0.05, 0.3]),
+        repeat=rng.choice([0.0, 0.1, 0.5]),
+        jitter_s=rng.choice([0.0, 0.0, 0.02, 0.5, 2.0]),
+        restart_every_s=rng.choice([0.0, 0.0, 2.0, 5.0, 20.0]),
+        down_s=rng.choice([0.0, 0.5, 5.0]),
+        cut_every_s=rng.choice([0.0, 10.0]),
+        freeze_every_s=rng.choice([0.0, 10.0]),
+        kill_every_s=rng.choice([0.0, 0.0, 2.0, 10.0]),
+        pause_s=rng.choice([0.5, 4.0, 10.0]),
+        no_draft=rng.choice([0.0, 0.2]),
+        hang=rng.choice([0.0, 0.05]),
+        cancel=rng.choice([0.0, 0.3]),
+        clocks_s=rng.choice([0.0, 1e6]),
+        drift=rng.choice([0.0, 0.05]),
+        abort=_one_of(rng, target_fails, [0.0, 0.02, 0.2]),
+        fail=_one_of(rng, target_fails, [0.0, 0.01]),
+        bad=_one_of(rng, target_fails, [0.0, 0.2]),
+    )
+
+
+def _one_of(rng: random.Random, wanted: bool, values: Sequence[float]) -> float:
+    value = rng.choice(values)
+    return value if wanted else 0.0
