@@ -1,0 +1,170 @@
+"""The search for faults finds none, and each of its checks can fail: whatever is broken on purpose is counted."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from draft_node.session import Session
+from experiments.simulation.clock import Clock, Watch
+from experiments.simulation.faults import main, play
+from experiments.simulation.patience import patience_s, shares_a_fate
+from experiments.simulation.settings import Faults, Settings, with_faults
+from experiments.simulation.text import alone
+from experiments.simulation.world import World
+from goodspeed.engine.pages import PagePool
+from verify_node import core
+from verify_node.checks import Refused
+from verify_node.outcomes import Moved
+
+CALM = Settings(num_clients=3, num_sessions=2)
+LOSSY = with_faults(CALM, lose=0.3)
+
+
+def run(capsys, *arguments):
+    code = main([*arguments, "--json"])
+    out, err = capsys.readouterr()
+    return code, json.loads(out.splitlines()[-1]), err
+
+
+def test_nothing_is_found_in_any_of_many_worlds(capsys):
+    code, report, _ = run(capsys, "--seeds", "80")
+    assert code == 0, report
+    for name in ("num_wrong", "num_lost", "num_duplicated", "pages_left", "num_silent", "num_unearned", "num_broken"):
+        assert report[name] == 0
+    assert report["failing_seeds"] == []
+    assert report["num_rounds"] > 8_000
+    assert report["num_sessions"] > 500
+    assert report["num_faults"] > 5_000
+
+
+def test_a_seed_plays_again_in_the_same_way():
+    (first, _), (again, _) = play(6), play(6)
+    assert first.clock.num_events == again.clock.num_events
+    assert first.refusals == again.refusals
+    texts = [[generation.delivered for draft in world.drafts for generation in draft.done] for world in (first, again)]
+    assert texts[0] == texts[1]
+
+
+def test_a_draft_node_that_applies_a_verdict_twice_is_found(monkeypatch):
+    apply = Session._apply
+
+    def twice(session, verdict, now):
+        actions = apply(session, verdict, now)
+        again = verdict.__class__(**{**fields_of(verdict), "base_len": len(session.tokens)})
+        return actions if session.done or not actions else actions + apply(session, again, now)
+
+    monkeypatch.setattr(Session, "_apply", twice)
+    _, found = play(1, CALM, limit_s=300.0)
+    assert found.num_wrong > 0
+    assert found.num_duplicated > 0
+
+
+def test_a_token_that_the_verify_node_loses_is_found(monkeypatch):
+    verdict = Moved.verdict
+
+    def lose_the_last(moved, next_length, dropped=None):
+        said = verdict(moved, next_length, dropped)
+        if said.finish_reason is None:
+            return said
+        return said.__class__(**{**fields_of(said), "tokens": said.tokens[:-1]})
+
+    monkeypatch.setattr(Moved, "verdict", lose_the_last)
+    _, found = play(1, replace(CALM, stops=0.0))
+    assert (found.num_wrong, found.num_lost, found.num_duplicated) == (6, 6, 0)
+
+
+def test_pages_that_are_not_given_back_are_found(monkeypatch):
+    monkeypatch.setattr(PagePool, "free", lambda pool, key: None)
+    _, found = play(1, CALM)
+    assert found.pages_left > 0
+    assert found.num_wrong == found.num_broken == 0
+
+
+def test_a_rule_broken_in_a_round_is_found(monkeypatch):
+    monkeypatch.setattr(PagePool, "truncate", lambda pool, key, length: None)
+    _, found = play(1, CALM)
+    assert found.num_broken == 1
+    assert any("BrokenRule: an entry begins where its cache does not end" in what for what in found.what)
+
+
+def test_a_client_that_is_forgotten_is_found(monkeypatch):
+    monkeypatch.setattr(Session, "tick", lambda session, now: [])
+    _, found = play(1, LOSSY, limit_s=2 * patience_s(LOSSY))
+    assert found.num_silent > 0
+    assert found.num_lost > 0
+    assert found.num_broken == 1  # it never comes to its end
+
+
+def test_a_refusal_that_nobody_earned_is_found(monkeypatch):
+    refused = Refused("not_assigned", "nothing", "wait")
+    monkeypatch.setattr(core, "check_draft", lambda draft, session, vocab_size: refused if draft.round == 3 else None)
+    _, found = play(1, CALM, limit_s=300.0)
+    assert found.num_unearned > 0
+
+
+def test_failing_seeds_are_named_with_their_command_and_the_others_go_on(monkeypatch, capsys):
+    monkeypatch.setattr(PagePool, "free", lambda pool, key: None)
+    code, report, err = run(capsys, "--first", "10", "--seeds", "2")
+    assert code == 1
+    assert report["failing_seeds"] == [10, 11]
+    assert report["num_worlds"] == 2
+    assert "python -m experiments.simulation.faults --first 10 --seeds 1" in err
+    assert "pages are left over" in err
+
+
+def test_no_worlds_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["--seeds", "0"])
+    assert "at least one world" in capsys.readouterr().err
+
+
+def test_only_sessions_that_the_target_cannot_compute_fail_and_no_other():
+    world, found = play(3, replace(with_faults(CALM, bad=0.3), num_sessions=6))
+    assert found.what == []
+    generations = [generation for draft in world.drafts for generation in draft.done]
+    failed = [generation for generation in generations if generation.fail]
+    assert 0 < len(failed) < len(generations)
+    assert {generation.session.request.session_id for generation in failed} == world.verify.failures.given_up
+    for generation in generations:
+        if not generation.fail:
+            assert tuple(generation.delivered) == alone(generation.session.request)
+
+
+def test_rounds_that_fail_as_a_whole_cost_time_only():
+    world, found = play(3, replace(with_faults(CALM, abort=0.2), num_sessions=6))
+    assert found.what == []
+    assert world.verify.failures.num_faults > 10
+
+
+def test_patience_grows_with_what_has_to_be_made_good():
+    alone_s, together_s = patience_s(CALM), patience_s(replace(CALM, rounds="barrier"))
+    assert not shares_a_fate(CALM)
+    assert shares_a_fate(replace(CALM, rounds="barrier"))
+    assert shares_a_fate(replace(CALM, max_sessions=2))
+    assert alone_s < together_s < patience_s(with_faults(CALM, lose=0.3))
+    assert patience_s(replace(CALM, faults=Faults(hang=0.1))) == pytest.approx(alone_s + 5.1)
+
+
+def test_a_watch_shows_the_time_that_it_was_set_to_whatever_its_drift():
+    """Else a node that sleeps until then wakes up too early, again and again."""
+    for step in range(1000):
+        watch = Watch(Clock(), ahead_s=1e6 * (step % 2), drift=0.05 - step * 1e-4)
+        time = 1e6 * (step % 2) + 0.1 * step
+        at = watch.until(time)
+        watch._clock.now = at
+        assert time <= watch.now < time + 1e-8
+
+
+def fields_of(message):
+    return {name: getattr(message, name) for name in message.__struct_fields__}
+
+
+def test_world_counts_every_fault():
+    world = World(1, replace(CALM, faults=Faults(lose=0.2, hang=0.1, abort=0.1, freeze_every_s=0.5, pause_s=0.1)))
+    world.run(1000.0)
+    parts = [draft.num_faults for draft in world.drafts], [draft.line.num_faults for draft in world.drafts]
+    assert all(sum(part) > 0 for part in parts)
+    assert world.num_faults > 0
+    in_all = world.num_faults + sum(map(sum, parts)) + world.verify.failures.num_faults
+    assert world.num_faults_in_all == in_all
