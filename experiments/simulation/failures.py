@@ -3,8 +3,9 @@
 Knows nothing about what the verify node makes of it, but for whom it may give up.
 """
 
-from dataclasses import replace
 from random import Random
+
+from msgspec.structs import replace
 
 from experiments.simulation.settings import Faults
 from verify_node.outcomes import Outcome

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -25,7 +26,7 @@ def some_settings(seed: int) -> Settings:
         num_sessions=rng.randint(1, 12),
         num_at_once=rng.randint(1, 3),
         rounds=rng.choice(["barrier", "continuous"]),
-        policy=rng.choice(["gradient", "gradient", "fixed", "random", Phases(seed)]),
+        policy=rng.choice(["gradient", "gradient", "fixed", "random", partial(Phases, seed)]),
         budget=rng.choice([1, 5, 10, 30]),
         max_round_tokens=rng.choice([31, 40, 100]),
         linger_s=rng.choice([0.0, 0.002, 0.05]),
