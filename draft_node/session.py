@@ -15,12 +15,12 @@ from enum import Enum
 from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
 from draft_node.ahead import Ahead
 from draft_node.odds import Odds
+from draft_node.repeats import Repeats
 from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, TextDigest, Verdict
 
-RESEND_S = 1.0
-"""Silence after which the last word is repeated; doubles up to MAX_RESEND_S."""
+LATER_S = 1.0
+"""How long a session waits that was told to try later."""
 
-MAX_RESEND_S = 8.0
 PATIENCE_S = 5.0
 """A draft model that takes longer is not waited for: an empty draft goes up, and the verify node goes on alone."""
 
@@ -60,7 +60,7 @@ class Session:
     resend_at: float = 0.0  # when `tick` has something to do
     _draft: Draft | None = None  # in flight; repeated byte for byte
     _ahead: Ahead = field(init=False)  # what is in flight beside it, on the hope that all of it is accepted
-    _resend_s: float = RESEND_S
+    _repeats: Repeats = field(default_factory=Repeats)
     _refused_in_a_row: int = 0
     _length: int = 0  # of the draft asked for
     _digest: TextDigest = field(default_factory=TextDigest)
@@ -86,6 +86,7 @@ class Session:
         self.epoch += 1
         self.round += 1
         self._draft = self._ahead.draft = None
+        self._repeats.begin()
         self._enter(State.OPENING, now)
         request = self.request
         opened = OpenSession(
@@ -138,8 +139,7 @@ class Session:
             return self._send_draft(Proposed(self.request.session_id, self.epoch, self.round, ()), now)
         if self.state is State.POSTPONED:
             return self.connect(now)
-        self._resend_s = min(2 * self._resend_s, MAX_RESEND_S)
-        self.resend_at = now + self._resend_s
+        self.resend_at = now + self._repeats.again()
         self.statistics.num_resends += 1
         in_flight = [Send(draft) for draft in (self._draft, self._ahead.draft) if draft is not None]
         return [*in_flight] or [Send(self._acknowledgement())]
@@ -168,6 +168,7 @@ class Session:
         ahead = self._ahead.look_back(verdict, self.tokens, self._digest)
         self._draft = self._ahead.draft = None
         self._refused_in_a_row = 0
+        self._repeats.answered(now)
         if verdict.finish_reason is not None:
             self.state = State.DONE
             return [Send(Close(self.request.session_id, self.epoch)), Finish(verdict.finish_reason)]
@@ -176,7 +177,8 @@ class Session:
             return [Send(self._acknowledgement())]
         self._length = verdict.next_length
         if ahead is not None:
-            return self._send(ahead, self._ahead.draft_odds, Send(self._acknowledgement()), now)
+            self._enter(State.WAITING, now)
+            return self._send(ahead, self._ahead.draft_odds, Send(self._acknowledgement()))
         self.round += 1
         self.state = State.PROPOSING
         self.resend_at = now + PATIENCE_S
@@ -212,7 +214,7 @@ class Session:
         if refusal.code in LATER:
             self.state = State.POSTPONED
             self._refused_in_a_row = 0
-            self.resend_at = now + RESEND_S
+            self.resend_at = now + LATER_S
             return []
         self._refused_in_a_row += 1
         if refusal.code in FATAL or self._refused_in_a_row > MAX_REFUSALS:
@@ -238,18 +240,17 @@ class Session:
             proposal=proposal.proposal,
             drafting_s=proposal.drafting_s,
         )
-        return self._send(draft, proposal.odds, Send(draft), now)
+        self._enter(State.WAITING, now, is_timed=True)
+        return self._send(draft, proposal.odds, Send(draft))
 
-    def _send(self, draft: Draft, odds: float, word: Send, now: float) -> list[Action]:
+    def _send(self, draft: Draft, odds: float, word: Send) -> list[Action]:
         """This draft is in flight from now on; meanwhile the draft model may go on."""
         self._draft = draft
-        self._enter(State.WAITING, now)
         return [word, *self._propose_ahead(draft, odds)]
 
     def _acknowledgement(self) -> Ack:
         return Ack(self.request.session_id, self.epoch, len(self.tokens))
 
-    def _enter(self, state: State, now: float) -> None:
+    def _enter(self, state: State, now: float, *, is_timed: bool = False) -> None:
         self.state = state
-        self._resend_s = RESEND_S
-        self.resend_at = now + self._resend_s
+        self.resend_at = now + self._repeats.said(now, is_timed=is_timed)

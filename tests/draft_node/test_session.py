@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 
 from draft_node.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
-from draft_node.session import MAX_REFUSALS, MAX_RESEND_S, PATIENCE_S, RESEND_S, Session, State
+from draft_node.repeats import MAX_RESEND_S, RESEND_S
+from draft_node.session import LATER_S, MAX_REFUSALS, PATIENCE_S, Session, State
 from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"
@@ -239,7 +240,7 @@ def test_what_will_pass_is_tried_again_later(session, code):
     for attempt in range(1, 100):
         assert session.receive(refusal(code, session.epoch), float(attempt)) == []
         assert session.tick(attempt + 0.5) == []
-        opened, _ = session.tick(attempt + RESEND_S)
+        opened, _ = session.tick(attempt + LATER_S)
         assert opened.message.epoch == attempt + 1
 
 

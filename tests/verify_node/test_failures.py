@@ -68,6 +68,25 @@ def test_a_round_that_failed_once_is_made_again_one_by_one(desk):
     assert desk.core.pool.num_free == desk.core.pool.num_pages
 
 
+def test_where_sessions_go_one_by_one_one_without_room_keeps_nobody_waiting():
+    """The memory is full, and whoever waited longest is too young to take any: the others go on."""
+    desk = Failing(num_pages=8, page_size=4, context_len=32, budget=2)
+    desk.hello("a")
+    for number in (1, 2, 3):
+        desk.open(number=number, prompt=(1,) * 12, max_tokens=4)
+        desk.now += 1.0
+    desk.round()
+    desk.broken = True
+    desk.draft(number=1)
+    desk.draft(number=2)
+    assert desk.session(3).num_cached == 0  # it has found no room, and is the first in the row
+    assert desk.round() == []
+    desk.broken = False
+    assert run_to_the_end(desk, (1, 2, 3)) == []
+    assert desk.sizes[1] == 2
+    assert all(desk.session(number).finished for number in (1, 2, 3))
+
+
 def test_the_session_that_the_target_always_fails_on_is_given_up_and_no_other(desk):
     desk.round()
     desk.bad = {session_id(2)}
