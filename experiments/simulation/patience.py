@@ -20,7 +20,7 @@ from math import ceil, isfinite, log
 from draft_node.link import MAX_BACKOFF_S
 from draft_node.repeats import MAX_RESEND_S
 from draft_node.session import PATIENCE_S
-from experiments.simulation.draft import TICK_S, TIMEOUT_S
+from experiments.simulation.draft import TIMEOUT_S
 from experiments.simulation.network import HEADER_BYTES, TOKEN_BYTES
 from experiments.simulation.settings import Settings
 from experiments.simulation.verify import HEARTBEAT_S, LEASE_S
@@ -39,9 +39,9 @@ def shares_a_fate(settings: Settings) -> bool:
 
 def patience_s(settings: Settings) -> float:
     faults = settings.faults
-    seconds = MAX_RESEND_S + TIMEOUT_S + MAX_BACKOFF_S + NUM_WAYS * (_way_s(settings) + 2 * TICK_S)
+    seconds = MAX_RESEND_S + TIMEOUT_S + MAX_BACKOFF_S + NUM_WAYS * (_way_s(settings) + 2 * settings.tick_s)
     if faults.hang:
-        seconds += PATIENCE_S + TICK_S
+        seconds += PATIENCE_S + settings.tick_s
     if faults.lose:
         seconds += ceil(log(SURE) / log(1.0 - (1.0 - faults.lose) ** 2)) * MAX_RESEND_S
     if shares_a_fate(settings):

@@ -38,6 +38,7 @@ def some_settings(seed: int) -> Settings:
         draft_ahead=rng.random() < 0.7,
         least_odds=rng.choice([0.0, LEAST_ODDS]),
         latency_s=tuple(rng.choice([0.001, 0.02, 0.3]) for _ in range(3)),
+        tick_s=rng.choice([0.1, 0.3]),
         through_codec=rng.random() < 0.2,
         faults=_some_faults(rng),
     )
