@@ -31,6 +31,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "draft_node/ahead.py",
     "draft_node/link.py",
     "draft_node/odds.py",
+    "draft_node/repeats.py",
     "draft_node/session.py",
     "verify_node/answers.py",
     "verify_node/checks.py",
@@ -45,6 +46,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
 MACHINES = [
     "draft_node/ahead.py",
     "draft_node/link.py",
+    "draft_node/repeats.py",
     "draft_node/session.py",
     "verify_node/answers.py",
     "verify_node/core.py",

@@ -6,6 +6,7 @@ A finding is a line for whoever mends it; the counts are for the report. Knows n
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from math import isfinite
 
 from draft_node.session import State
 from experiments.simulation.draft import DraftNode, Generation
@@ -126,11 +127,12 @@ def _is_earned(code: str, settings: Settings) -> bool:
 
 
 def _is_stormy(settings: Settings) -> bool:
-    """Whether messages may be lost, come twice or in another order, or be for somebody who is no more."""
+    """Whether messages may be lost, come twice, in another order or very late, or be for somebody who is no more."""
     faults = settings.faults
     struck = faults.restart_every_s or faults.cut_every_s or faults.freeze_every_s or faults.kill_every_s
     target = faults.abort or faults.fail or faults.bad
-    return bool(faults.lose or faults.repeat or faults.jitter_s or struck or target)
+    late = isfinite(min(settings.bytes_per_s))
+    return bool(faults.lose or faults.repeat or faults.jitter_s or struck or target or late)
 
 
 def _look_at_memory(world: World, found: Findings) -> None:

@@ -1,8 +1,7 @@
-"""How long a user may wait for the next new token, worked out from the nodes' timeouts. Knows nothing about one world's
-course.
+"""How long a user may wait for the next new token, worked out from the nodes' timeouts.
 
-A wait is counted from the last new token, or from the end of the last blow to the client (a cut, a freeze, a kill) or to
-the verify node. From then on nothing is away, but much may have to be noticed:
+A wait is counted from the last new token, or from the end of the last blow to the client (a cut, a freeze, a kill) or
+to the verify node. From then on nothing is away, but much may have to be noticed:
 - what was said during the blow is said again after MAX_RESEND_S at most; it may be refused, and then the session is
   opened anew;
 - or the node takes the other side for away (TIMEOUT_S), and its Hello has backed off to MAX_BACKOFF_S;

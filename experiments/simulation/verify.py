@@ -161,9 +161,7 @@ class VerifyNode:
             self._wake_at = float("inf")
             self._plan()
 
-    def _finish(
-        self, core: VerifyCore, planned: Round, outcomes: list[Outcome] | None, duration_s: float
-    ) -> None:
+    def _finish(self, core: VerifyCore, planned: Round, outcomes: list[Outcome] | None, duration_s: float) -> None:
         if self.core is not core:
             return  # it was killed in the middle of the round
         if outcomes is None:

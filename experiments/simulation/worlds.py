@@ -1,7 +1,7 @@
 """Worlds with anything at all: settings drawn from a seed, as bad as they come. Knows nothing about what must hold."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -11,6 +11,7 @@ from draft_node.odds import LEAST_ODDS
 from experiments.simulation.phases import Phases
 from experiments.simulation.settings import Faults, Settings
 from goodspeed.latency import Linear
+from goodspeed.policies import Policy
 
 TINY_POOL: dict[str, Any] = {"num_pages": 16, "page_size": 4, "context_len": 64}
 NARROW = (2_000.0, 20_000.0)  # bytes a second
@@ -26,7 +27,7 @@ def some_settings(seed: int) -> Settings:
         num_sessions=rng.randint(1, 12),
         num_at_once=rng.randint(1, 3),
         rounds=rng.choice(["barrier", "continuous"]),
-        policy=rng.choice(["gradient", "gradient", "fixed", "random", partial(Phases, seed)]),
+        policy=_some_policy(rng, seed),
         budget=rng.choice([1, 5, 10, 30]),
         max_round_tokens=rng.choice([31, 40, 100]),
         linger_s=rng.choice([0.0, 0.002, 0.05]),
@@ -50,6 +51,11 @@ def some_settings(seed: int) -> Settings:
         lines = tuple(rng.choice([inf, *NARROW]) for _ in range(3))
         settings = replace(settings, bytes_per_s=lines, drafted_bytes=rng.choice(WIDE_DRAFTS))
     return settings
+
+
+def _some_policy(rng: random.Random, seed: int) -> str | Callable[[], Policy]:
+    policies: list[str | Callable[[], Policy]] = ["gradient", "gradient", "fixed", "random", partial(Phases, seed)]
+    return rng.choice(policies)
 
 
 def _some_faults(rng: random.Random) -> Faults:

@@ -58,8 +58,10 @@ def test_after_a_new_beginning_only_what_was_measured_counts():
 
 @pytest.mark.parametrize("draft_ahead", [False, True])
 def test_copies_do_not_fill_a_narrow_line(draft_ahead):
-    """8,000 bytes a draft, 4,000 a second: before, every draft was repeated at least once, and all took twice as long."""
-    settings = Settings(num_clients=2, num_sessions=4, num_at_once=1, min_tokens=40, stops=0.0, policy="fixed", budget=16)
+    """8,000 bytes a draft, 4,000 a second: after 1 s of silence each was repeated, and all took twice as long."""
+    settings = Settings(
+        num_clients=2, num_sessions=4, num_at_once=1, min_tokens=40, stops=0.0, policy="fixed", budget=16
+    )
     settings = replace(settings, drafted_bytes=500.0, bytes_per_s=(4000.0,), draft_ahead=draft_ahead)
     world = World(1, settings)
     world.run(150.0)

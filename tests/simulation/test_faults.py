@@ -98,7 +98,9 @@ def test_a_client_that_is_forgotten_is_found(monkeypatch):
 
 def test_a_refusal_that_nobody_earned_is_found(monkeypatch):
     refused = Refused("not_assigned", "nothing", "wait")
-    monkeypatch.setattr(answers, "check_draft", lambda draft, session, vocab_size: refused if draft.round == 3 else None)
+    monkeypatch.setattr(
+        answers, "check_draft", lambda draft, session, vocab_size: refused if draft.round == 3 else None
+    )
     _, found = play(1, CALM, limit_s=300.0)
     assert found.num_unearned > 0
 
@@ -162,7 +164,7 @@ def fields_of(message):
 
 
 def test_world_counts_every_fault():
-    world = World(1, replace(CALM, faults=Faults(lose=0.2, hang=0.1, abort=0.1, freeze_every_s=0.5, pause_s=0.1)))
+    world = World(1, replace(CALM, faults=Faults(lose=0.2, no_draft=0.3, abort=0.1, freeze_every_s=0.5, pause_s=0.1)))
     world.run(1000.0)
     parts = [draft.num_faults for draft in world.drafts], [draft.line.num_faults for draft in world.drafts]
     assert all(sum(part) > 0 for part in parts)
