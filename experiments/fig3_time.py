@@ -1,0 +1,164 @@
+"""Figure 3 of the paper: wall time split in receiving, verifying and sending, with barrier and with continuous rounds.
+
+The paper's parts: *receiving* lasts while the verify node waits for draft nodes to draft and to transmit, until its
+batch is complete; *verifying* is the verification itself; *sending* hands accepted tokens and next lengths back. Wall
+time ends when every client has the same number of tokens. With barrier rounds nothing is drafted ahead, as in the
+paper; with continuous ones it is, as GoodSpeed serves by default.
+"""
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from statistics import fmean
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments import harness
+from experiments.harness import Finding, Outcome
+from experiments.simulation.accounts import Run, interval, run
+from experiments.simulation.paper import POLICIES, Nodes, Row, world
+
+ROUNDS = ("barrier", "continuous")
+SLACK = 1.03
+"""`At most fixed's, within a few percent`."""
+
+
+@dataclass(frozen=True)
+class Place(Nodes):
+    """Draft nodes, and which of the family's draft models they have in turn."""
+
+    models: tuple[int, ...] = (0, 1)
+
+
+@dataclass(frozen=True)
+class Config:
+    seeds: int
+    texts: int
+    families: tuple[str, ...]
+    wires: tuple[str, ...]
+    nodes: dict[str, Place]
+
+
+def experiment(config: Config) -> Outcome:
+    found: dict[tuple[str, ...], list[Run]] = {}
+    rows = []
+    for family, nodes, wire, rounds in product(config.families, config.nodes, config.wires, ROUNDS):
+        for policy in POLICIES:
+            found[family, nodes, wire, rounds, policy] = _runs(family, nodes, wire, rounds, policy, config)
+        fixed = found[family, nodes, wire, rounds, "fixed"]
+        for policy in POLICIES:
+            key = {"family": family, "nodes": nodes, "wire": wire, "rounds": rounds, "policy": policy}
+            rows.append(key | _measures(found[family, nodes, wire, rounds, policy], fixed))
+    return Outcome(rows, _findings(config, found), _figure(config, rows))
+
+
+def _runs(family: str, nodes: str, wire: str, rounds: str, policy: str, config: Config) -> list[Run]:
+    place = config.nodes[nodes]
+    row = Row(family, 8, 20, 150, place.models)
+    make = partial(world, row, place, policy=policy, rounds=rounds, wire=wire, num_texts=config.texts)
+    return [run(make(seed=seed), seed) for seed in range(config.seeds)]
+
+
+def _measures(runs: list[Run], fixed: list[Run]) -> dict[str, float]:
+    """Means over the seeds; what is said of `fixed` is the ratio on the same seed, with its interval."""
+    accounts = [each.accounts for each in runs]
+    against, against_ci = ratio(_walls(runs), _walls(fixed))
+    verifying, verifying_ci = ratio(_verifying(runs), _verifying(fixed))
+    return {
+        "wall_s": fmean(_walls(runs)),
+        "receive_s": fmean(each.receive_s for each in accounts),
+        "verify_s": fmean(each.verify_s for each in accounts),
+        "send_s": fmean(each.send_s for each in accounts),
+        "rounds": fmean(each.num_rounds for each in accounts),
+        "drafted_per_round": fmean(each.num_drafted / each.num_rounds for each in accounts),
+        "mean_done_s": fmean(fmean(each.done_s) for each in runs),
+        "wall_of_fixed": against,
+        "wall_of_fixed_ci": against_ci,
+        "verify_of_fixed": verifying,
+        "verify_of_fixed_ci": verifying_ci,
+    }
+
+
+def ratio(values: list[float], others: list[float]) -> tuple[float, float]:
+    return interval([value / other for value, other in zip(values, others, strict=True)])
+
+
+def _walls(runs: list[Run]) -> list[float]:
+    return [each.accounts.wall_s for each in runs]
+
+
+def _verifying(runs: list[Run]) -> list[float]:
+    return [each.accounts.verify_s for each in runs]
+
+
+def _findings(config: Config, found: dict[tuple[str, ...], list[Run]]) -> list[Finding]:
+    findings = []
+    for family, nodes, wire in product(config.families, config.nodes, config.wires):
+        at = f"{family}, {nodes}, {wire}"
+        barrier, continuous = (
+            {policy: found[family, nodes, wire, rounds, policy] for policy in POLICIES} for rounds in ROUNDS
+        )
+        findings += _beside_the_paper(at, barrier)
+        wall, _ = ratio(_walls(continuous["gradient"]), _walls(continuous["fixed"]))
+        findings.append(_at_most(f"{at}: continuous, gradient's wall time of fixed's", wall, None))
+        for policy, whose in (("gradient (5)", "the paper's gradient (5)"), ("gradient", "its own")):
+            lower, half = ratio(_walls(continuous["gradient"]), _walls(barrier[policy]))
+            what = f"{at}: gradient's wall time, continuous, of {whose} with barrier"
+            if nodes == "unequal":
+                findings.append(Finding(what, lower, wanted="clearly below 1", reached=lower + half < 1.0))
+            else:
+                findings.append(Finding(what, lower))
+    return findings
+
+
+def _at_most(what: str, wall: float, paper: float | None) -> Finding:
+    return Finding(what, wall, paper, wanted=f"at most {SLACK}", reached=wall <= SLACK)
+
+
+def _beside_the_paper(at: str, runs: dict[str, list[Run]]) -> list[Finding]:
+    """What the paper says of barrier rounds; of random's 5 to 25 % the middle."""
+    walls = {policy: ratio(_walls(found), _walls(runs["fixed"]))[0] for policy, found in runs.items()}
+    verifying, _ = ratio(_verifying(runs["gradient (5)"]), _verifying(runs["fixed"]))
+    sending = max(each.accounts.send_s / each.accounts.wall_s for found in runs.values() for each in found)
+    return [
+        _at_most(f"{at}: barrier, gradient's wall time of fixed's", walls["gradient"], 1.0),
+        Finding(f"{at}: barrier, the same of the paper's gradient (5)", walls["gradient (5)"], 1.0),
+        Finding(f"{at}: barrier, the same of random", walls["random"], 1.15),
+        Finding(f"{at}: barrier, verification, gradient (5) of fixed", verifying, 0.95),
+        Finding(f"{at}: barrier, share of sending", sending, 0.001, "below 0.001", sending < 0.001),
+    ]
+
+
+def _figure(config: Config, rows: list[dict[str, Any]]) -> Figure:
+    figure = harness.new_figure(4.2 * len(config.nodes), 3.6 * len(config.families))
+    panels = figure.subplots(len(config.families), len(config.nodes), squeeze=False)
+    parts = ("receive_s", "verify_s", "send_s")
+    for (across, family), (down, nodes) in product(enumerate(config.families), enumerate(config.nodes)):
+        axes = panels[across][down]
+        here = [row for row in rows if (row["family"], row["nodes"]) == (family, nodes)]
+        labels = [f"{policy}, {rounds}" for rounds in ROUNDS for policy in POLICIES]
+        for wire, marked in zip(config.wires, (False, True), strict=False):
+            chosen = [row for row in here if row["wire"] == wire]
+            if marked:
+                axes.plot(labels, [row["wall_s"] for row in chosen], "kx", label=f"all, {wire} on the wire")
+                continue
+            below = [0.0] * len(chosen)
+            for part in parts:
+                values = [row[part] for row in chosen]
+                axes.bar(labels, values, bottom=below, label=f"{part.removesuffix('_s')}, {wire} on the wire")
+                below = [low + value for low, value in zip(below, values, strict=True)]
+        axes.set_title(f"{family}, {nodes} draft nodes")
+        axes.set_ylabel("wall time, s")
+        axes.tick_params("x", rotation=90, labelsize=7)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def main() -> int:
+    return harness.run("fig3_time", __doc__ or "", experiment, Config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Where a run's time went, and what it brought: counted from its rounds, as the verify node saw them.
+
+Wall time is split as the paper splits it. *Receiving* is the verify node's wait for drafts to be made and to arrive,
+*verifying* the rounds themselves, *sending* the time that verdicts and next lengths take on the verify node's line.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import log
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from scipy.stats import t as student
+
+from experiments.simulation.settings import Settings
+from experiments.simulation.verify import Finished
+from experiments.simulation.world import World
+
+LIMIT_S = 1e6
+
+
+class Seen(NamedTuple):
+    """A verdict."""
+
+    at: float
+    num_tokens: int
+    round: int
+
+
+@dataclass
+class Accounts:
+    """Of one run; feed it every finished round."""
+
+    num_rounds: int = 0
+    receive_s: float = 0.0
+    verify_s: float = 0.0
+    send_s: float = 0.0
+    num_drafted: int = 0
+    num_accepted: int = 0
+    verdicts: dict[bytes, list[Seen]] = field(default_factory=lambda: defaultdict(list))  # of each session
+    _sent_s: float = 0.0  # of the round before: the wait for this one began with it
+
+    def note(self, finished: Finished) -> None:
+        self.num_rounds += 1
+        self.receive_s += finished.waited_s - min(self._sent_s, finished.waited_s)
+        self.verify_s += finished.duration_s
+        self.send_s += finished.send_s
+        self._sent_s = finished.send_s
+        self.num_drafted += finished.round.num_drafted
+        ended = finished.started + finished.duration_s
+        for verdict in finished.verdicts:
+            self.num_accepted += verdict.num_accepted
+            self.verdicts[verdict.session_id].append(Seen(ended, len(verdict.tokens), finished.round.number))
+
+    @property
+    def wall_s(self) -> float:
+        return self.receive_s + self.verify_s + self.send_s
+
+
+@dataclass(frozen=True)
+class Run:
+    """A world's accounts, by client."""
+
+    accounts: Accounts
+    sessions: tuple[tuple[bytes, ...], ...]  # of each client, in order
+    done_s: tuple[float, ...]  # when each client had all its tokens
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(self.client_tokens(client) for client in range(len(self.sessions)))
+
+    def client_verdicts(self, client: int) -> list[Seen]:
+        return [seen for key in self.sessions[client] for seen in self.accounts.verdicts[key]]
+
+    def client_tokens(self, client: int) -> int:
+        return sum(seen.num_tokens for seen in self.client_verdicts(client))
+
+    def gaps(self, client: int) -> list[tuple[float, int]]:
+        """Seconds from one verdict on a text to the next, and the tokens that it brought."""
+        texts = [self.accounts.verdicts[key] for key in self.sessions[client]]
+        return [(seen.at - before.at, seen.num_tokens) for text in texts for before, seen in pairwise(text)]
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of all, until the last one had everything."""
+        return self.num_tokens / max(self.done_s)
+
+    @property
+    def goodputs(self) -> list[float]:
+        """Tokens of each client per round that went by until it had all of them."""
+        clients = range(len(self.sessions))
+        return [
+            self.client_tokens(client) / max(seen.round for seen in self.client_verdicts(client)) for client in clients
+        ]
+
+    @property
+    def speeds(self) -> list[float]:
+        """Tokens of each client per second until it had all of them."""
+        return [self.client_tokens(client) / done_s for client, done_s in enumerate(self.done_s)]
+
+
+def log_utility(rates: Sequence[float]) -> float:
+    """The paper's U."""
+    return sum(map(log, rates))
+
+
+def jain(rates: Sequence[float]) -> float:
+    """Jain's index: 1 when all are equal, 1/N when one has everything."""
+    return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean over seeds, and half of its 95 % confidence interval (Student's t); needs two of them."""
+    half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+    return fmean(values), half
+
+
+def run(settings: Settings, seed: int) -> Run:
+    """The world of that seed, from the first Hello until everybody has everything."""
+    accounts = Accounts()
+    world = World(seed, settings, accounts.note)
+    world.run(LIMIT_S)
+    sessions = tuple(
+        tuple(generation.session.request.session_id for generation in draft.done) for draft in world.drafts
+    )
+    return Run(accounts, sessions, tuple(draft.done_at for draft in world.drafts))

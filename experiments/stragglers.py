@@ -1,0 +1,126 @@
+"""One client is ten times slower than the others, or 300 ms away: what do the *other* clients' users notice?
+
+Time between tokens is looked at in two ways: the gaps between a text's verdicts (a verdict's tokens come at once), and
+per token, each counted with its gap divided by the tokens that came together. Percentiles are over everything that the
+other clients got in a run; intervals over seeds. The paper has no such experiment; its rounds are the barrier's.
+"""
+
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments import harness
+from experiments.harness import Finding, Outcome
+from experiments.simulation.accounts import Run, interval, run
+from experiments.simulation.paper import Nodes, Row, world
+
+NUM_OTHERS = 7
+CASES = ("absent", "ordinary", "slow", "far")
+ROUNDS = ("barrier", "continuous")
+POLICIES = ("gradient", "gradient (5)", "fixed")
+WORST = 1.1
+
+
+@dataclass(frozen=True)
+class Config:
+    seeds: int
+    texts: int
+    families: tuple[str, ...]
+    latency_s: float
+    slower: float
+    far_s: float
+
+
+def experiment(config: Config) -> Outcome:
+    rows, findings = [], []
+    for family, policy, rounds in product(config.families, POLICIES, ROUNDS):
+        noticed = {case: _runs(family, policy, rounds, case, config) for case in CASES}
+        for case, seen in noticed.items():
+            row: dict[str, Any] = {"family": family, "policy": policy, "rounds": rounds, "case": case}
+            rows.append(row | {name: fmean(each[name] for each in seen) for name in seen[0]} | _worse(noticed, case))
+        findings += [_finding(row) for row in rows[-2:]]
+    return Outcome(rows, findings, _figure(config, rows))
+
+
+def place(case: str, config: Config) -> tuple[int, Nodes]:
+    """How many clients there are, and what they are like; the straggler is the last."""
+    factors, latency_s = [1.0] * (NUM_OTHERS + 1), [config.latency_s] * (NUM_OTHERS + 1)
+    factors[-1] = config.slower if case == "slow" else 1.0
+    latency_s[-1] = config.far_s if case == "far" else config.latency_s
+    num_clients = NUM_OTHERS if case == "absent" else NUM_OTHERS + 1
+    return num_clients, replace(Nodes(), slower=tuple(factors), latency_s=tuple(latency_s))
+
+
+def _runs(family: str, policy: str, rounds: str, case: str, config: Config) -> list[dict[str, float]]:
+    num_clients, nodes = place(case, config)
+    row = Row(family, num_clients, 20, 150, (0,))
+    make = partial(world, row, nodes, policy=policy, rounds=rounds, wire="match", num_texts=config.texts)
+    return [noticed(run(make(seed=seed), seed)) for seed in range(config.seeds)]
+
+
+def noticed(run: Run) -> dict[str, float]:
+    """By the users of the other clients, in milliseconds."""
+    gaps = [gap for client in range(NUM_OTHERS) for gap in run.gaps(client)]
+    seconds, tokens = np.array([gap[0] for gap in gaps]), np.array([gap[1] for gap in gaps])
+    per_token = np.repeat(seconds / tokens, tokens)
+    return {
+        "gap_mean_ms": 1e3 * float(seconds.mean()),
+        "gap_p95_ms": 1e3 * float(np.percentile(seconds, 95)),
+        "gap_p99_ms": 1e3 * float(np.percentile(seconds, 99)),
+        "token_mean_ms": 1e3 * float(per_token.mean()),
+        "token_p95_ms": 1e3 * float(np.percentile(per_token, 95)),
+    }
+
+
+def _worse(noticed: dict[str, list[dict[str, float]]], case: str) -> dict[str, float]:
+    """95th percentiles of those with nobody, or an ordinary client, in the straggler's place; on the same seed."""
+    worse: dict[str, float] = {}
+    for other, measure in product(("absent", "ordinary"), ("gap_p95_ms", "token_p95_ms", "token_mean_ms")):
+        ratios = [seen[measure] / without[measure] for seen, without in zip(noticed[case], noticed[other], strict=True)]
+        name = f"{measure.removesuffix('_ms')}_of_{other}"
+        worse[name], worse[f"{name}_ci"] = interval(ratios)
+    return worse
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    """The worst of four ratios: gaps and per token, against nobody and against an ordinary client."""
+    names = [f"{measure}_of_{other}" for measure in ("gap_p95", "token_p95") for other in ("absent", "ordinary")]
+    worst = max(float(row[name]) for name in names)
+    what = f"{row['family']}, {row['policy']}, {row['rounds']}: others' p95 beside a {row['case']} client, of without"
+    if row["rounds"] == "barrier":
+        return Finding(what, worst)
+    return Finding(what, worst, wanted=f"at most {WORST}", reached=worst <= WORST)
+
+
+def _figure(config: Config, rows: list[dict[str, Any]]) -> Figure:
+    figure = harness.new_figure(4 * len(POLICIES), 3.4 * len(config.families))
+    panels = figure.subplots(len(config.families), len(POLICIES), squeeze=False)
+    for (across, family), (down, policy) in product(enumerate(config.families), enumerate(POLICIES)):
+        axes = panels[across][down]
+        for offset, rounds in enumerate(ROUNDS):
+            here = [row for row in rows if (row["family"], row["policy"], row["rounds"]) == (family, policy, rounds)]
+            places = np.arange(len(CASES)) + 0.4 * (offset - 0.5)
+            axes.bar(places, [row["gap_p95_ms"] for row in here], 0.4, label=f"{rounds}: 95th percentile")
+            axes.plot(places, [row["gap_p99_ms"] for row in here], "k_", label="99th" if offset else None)
+        axes.set_yscale("log")
+        axes.set_ylim(5, 2000)
+        axes.set_xticks(range(len(CASES)), CASES)
+        axes.set_title(f"{family}, {policy}")
+        axes.set_ylabel("ms between verdicts")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figure.suptitle("What the other seven clients' users wait for, by what the eighth client is like")
+    return figure
+
+
+def main() -> int:
+    return harness.run("stragglers", __doc__ or "", experiment, Config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

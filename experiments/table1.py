@@ -1,0 +1,108 @@
+"""Table I of the paper: its six settings, and what each policy makes of them.
+
+The paper's table has settings and no results, so there is nothing to compare with; the results are ours.
+"""
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments import harness
+from experiments.harness import Finding, Outcome
+from experiments.simulation.accounts import Run, interval, jain, log_utility, run
+from experiments.simulation.paper import POLICIES, TABLE_1, Nodes, Row, world
+
+NOTES = [
+    "The paper's Table I has settings and no results; its utility is that of tokens per round.",
+    "`gradient` weighs time and drafts less, so it has more and shorter rounds: compare it by seconds.",
+]
+
+
+@dataclass(frozen=True)
+class Config:
+    seeds: int
+    texts: int
+    wire: str
+    rounds: str
+
+
+def experiment(config: Config) -> Outcome:
+    rows, findings = [], []
+    for number, row in enumerate(TABLE_1, 1):
+        runs = {policy: _runs(row, policy, config) for policy in POLICIES}
+        rows += [{"setting": number, "name": row.name, "policy": policy} | _measures(runs[policy]) for policy in runs]
+        findings += _findings(row, runs)
+    return Outcome(rows, findings, _figure(rows), notes=NOTES)
+
+
+def _runs(row: Row, policy: str, config: Config) -> list[Run]:
+    make = partial(world, row, Nodes(), policy=policy, rounds=config.rounds, wire=config.wire, num_texts=config.texts)
+    return [run(make(seed=seed), seed) for seed in range(config.seeds)]
+
+
+def _measures(runs: list[Run]) -> dict[str, float]:
+    """Means over the seeds, each with half of its confidence interval."""
+    values: dict[str, list[float]] = {
+        "goodput": [sum(each.goodputs) for each in runs],  # tokens per round, of all clients
+        "log_utility": [log_utility(each.goodputs) for each in runs],
+        "log_utility_per_s": [log_utility(each.speeds) for each in runs],
+        "jain": [jain(each.goodputs) for each in runs],
+        "tokens_per_s": [each.tokens_per_s for each in runs],
+        "rounds": [each.accounts.num_rounds for each in runs],
+        "drafted_per_round": [each.accounts.num_drafted / each.accounts.num_rounds for each in runs],
+    }
+    measured = {name: interval(of_seeds) for name, of_seeds in values.items()}
+    return {name: mean for name, (mean, _) in measured.items()} | {
+        f"{name}_ci": half for name, (_, half) in measured.items()
+    }
+
+
+def _findings(row: Row, runs: dict[str, list[Run]]) -> list[Finding]:
+    def mean(policy: str, seconds: bool) -> float:
+        return fmean(log_utility(each.speeds if seconds else each.goodputs) for each in runs[policy]) / row.num_clients
+
+    findings = []
+    for policy, seconds, unit in (("gradient (5)", False, "round"), ("gradient", True, "second")):
+        for other in ("fixed", "random"):
+            gain = mean(policy, seconds) - mean(other, seconds)
+            what = f"{row.name}: log-utility per {unit} and client, {policy} above {other}"
+            findings.append(Finding(what, gain, wanted="above 0", reached=gain > 0))
+    faster = fmean(each.tokens_per_s for each in runs["gradient"]) / fmean(each.tokens_per_s for each in runs["fixed"])
+    findings.append(
+        Finding(f"{row.name}: tokens/s, gradient over fixed", faster, wanted="at least 1", reached=faster >= 1)
+    )
+    return findings
+
+
+def _figure(rows: list[dict[str, Any]]) -> Figure:
+    figure = harness.new_figure(11, 7)
+    panels = figure.subplots(2, 2).flat
+    measures = {
+        "log_utility": "log-utility of tokens per round",
+        "log_utility_per_s": "log-utility of tokens per second",
+        "tokens_per_s": "tokens per second, all clients",
+        "jain": "Jain's index of goodput",
+    }
+    for axes, (name, label) in zip(panels, measures.items(), strict=True):
+        for offset, policy in enumerate(POLICIES):
+            chosen = [row for row in rows if row["policy"] == policy]
+            places = [row["setting"] + 0.2 * (offset - 1.5) for row in chosen]
+            errors = [row[f"{name}_ci"] for row in chosen]
+            axes.bar(places, [row[name] for row in chosen], 0.2, yerr=errors, label=policy)
+        axes.set_title(label)
+        axes.set_xticks(range(1, len(TABLE_1) + 1), [row.name.replace(", ", "\n") for row in TABLE_1], fontsize=6)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(POLICIES))
+    figure.suptitle("Table I's settings, each with 95 % intervals over seeds")
+    return figure
+
+
+def main() -> int:
+    return harness.run("table1", __doc__ or "", experiment, Config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
