@@ -28,38 +28,48 @@ WORST = 1.1
 
 
 @dataclass(frozen=True)
+class Setup:
+    family: str
+    device: float  # how many times an L4's time the draft nodes take
+
+    @property
+    def name(self) -> str:
+        return self.family if self.device == 1 else f"{self.family}, {self.device:g} x L4's time"
+
+
+@dataclass(frozen=True)
 class Config:
     seeds: int
     texts: int
-    families: tuple[str, ...]
-    latency_s: float
     slower: float
     far_s: float
+    latency_s: float
+    setups: tuple[Setup, ...]
 
 
 def experiment(config: Config) -> Outcome:
     rows, findings = [], []
-    for family, policy, rounds in product(config.families, POLICIES, ROUNDS):
-        noticed = {case: _runs(family, policy, rounds, case, config) for case in CASES}
+    for setup, policy, rounds in product(config.setups, POLICIES, ROUNDS):
+        noticed = {case: _runs(setup, policy, rounds, case, config) for case in CASES}
         for case, seen in noticed.items():
-            row: dict[str, Any] = {"family": family, "policy": policy, "rounds": rounds, "case": case}
+            row: dict[str, Any] = {"setup": setup.name, "policy": policy, "rounds": rounds, "case": case}
             rows.append(row | {name: fmean(each[name] for each in seen) for name in seen[0]} | _worse(noticed, case))
         findings += [_finding(row) for row in rows[-2:]]
     return Outcome(rows, findings, _figure(config, rows))
 
 
-def place(case: str, config: Config) -> tuple[int, Nodes]:
+def place(case: str, device: float, config: Config) -> tuple[int, Nodes]:
     """How many clients there are, and what they are like; the straggler is the last."""
-    factors, latency_s = [1.0] * (NUM_OTHERS + 1), [config.latency_s] * (NUM_OTHERS + 1)
-    factors[-1] = config.slower if case == "slow" else 1.0
+    factors, latency_s = [device] * (NUM_OTHERS + 1), [config.latency_s] * (NUM_OTHERS + 1)
+    factors[-1] *= config.slower if case == "slow" else 1.0
     latency_s[-1] = config.far_s if case == "far" else config.latency_s
     num_clients = NUM_OTHERS if case == "absent" else NUM_OTHERS + 1
     return num_clients, replace(Nodes(), slower=tuple(factors), latency_s=tuple(latency_s))
 
 
-def _runs(family: str, policy: str, rounds: str, case: str, config: Config) -> list[dict[str, float]]:
-    num_clients, nodes = place(case, config)
-    row = Row(family, num_clients, 20, 150, (0,))
+def _runs(setup: Setup, policy: str, rounds: str, case: str, config: Config) -> list[dict[str, float]]:
+    num_clients, nodes = place(case, setup.device, config)
+    row = Row(setup.family, num_clients, 20, 150, (0,))
     make = partial(world, row, nodes, policy=policy, rounds=rounds, wire="match", num_texts=config.texts)
     return [noticed(run(make(seed=seed), seed)) for seed in range(config.seeds)]
 
@@ -92,26 +102,26 @@ def _finding(row: dict[str, Any]) -> Finding:
     """The worst of four ratios: gaps and per token, against nobody and against an ordinary client."""
     names = [f"{measure}_of_{other}" for measure in ("gap_p95", "token_p95") for other in ("absent", "ordinary")]
     worst = max(float(row[name]) for name in names)
-    what = f"{row['family']}, {row['policy']}, {row['rounds']}: others' p95 beside a {row['case']} client, of without"
+    what = f"{row['setup']}, {row['policy']}, {row['rounds']}: others' p95 beside a {row['case']} client, of without"
     if row["rounds"] == "barrier":
         return Finding(what, worst)
     return Finding(what, worst, wanted=f"at most {WORST}", reached=worst <= WORST)
 
 
 def _figure(config: Config, rows: list[dict[str, Any]]) -> Figure:
-    figure = harness.new_figure(4 * len(POLICIES), 3.4 * len(config.families))
-    panels = figure.subplots(len(config.families), len(POLICIES), squeeze=False)
-    for (across, family), (down, policy) in product(enumerate(config.families), enumerate(POLICIES)):
+    figure = harness.new_figure(4 * len(POLICIES), 3.4 * len(config.setups))
+    panels = figure.subplots(len(config.setups), len(POLICIES), squeeze=False)
+    for (across, setup), (down, policy) in product(enumerate(config.setups), enumerate(POLICIES)):
         axes = panels[across][down]
         for offset, rounds in enumerate(ROUNDS):
-            here = [row for row in rows if (row["family"], row["policy"], row["rounds"]) == (family, policy, rounds)]
+            here = [row for row in rows if (row["setup"], row["policy"], row["rounds"]) == (setup.name, policy, rounds)]
             places = np.arange(len(CASES)) + 0.4 * (offset - 0.5)
             axes.bar(places, [row["gap_p95_ms"] for row in here], 0.4, label=f"{rounds}: 95th percentile")
             axes.plot(places, [row["gap_p99_ms"] for row in here], "k_", label="99th" if offset else None)
         axes.set_yscale("log")
         axes.set_ylim(5, 2000)
         axes.set_xticks(range(len(CASES)), CASES)
-        axes.set_title(f"{family}, {policy}")
+        axes.set_title(f"{setup.name}, {policy}")
         axes.set_ylabel("ms between verdicts")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     figure.suptitle("What the other seven clients' users wait for, by what the eighth client is like")

@@ -1,27 +1,23 @@
 """The paper's testbed as worlds: Table I's settings, eight domains, and draft nodes that are alike or not.
 
-Knows nothing about what is measured in them. The paper gives models, GPUs, budgets and lengths of texts; acceptance
-rates and the network it does not, so those are ours, and stated here.
+Knows nothing about what is measured in them. The paper gives models, GPUs, budgets and lengths of texts. Acceptance and
+the network it does not give: for its eight data sets stand the embedded models' eight domains, as recorded.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import cycle
 from random import Random
 
+from experiments.simulation import recordings
+from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.presets import FAMILIES, slower
+from experiments.simulation.replay import Replay, Replayed
 from experiments.simulation.settings import Settings
 
-DOMAINS = {
-    "code": (0.66, 0.71),
-    "docs": (0.65, 0.70),
-    "math": (0.91, 0.88),
-    "sql": (0.81, 0.82),
-    "chat": (0.97, 0.98),
-    "json": (0.95, 0.96),
-    "convert": (0.82, 0.84),
-    "story": (0.94, 0.94),
-}
-"""Acceptance rates with the smaller and the larger draft model: mean min(1, p/q) of the embedded models at temperature
-1, as `goodspeed/tiny/MODEL_CARD.md` has them measured. They stand for the paper's eight data sets."""
+STAND_INS = ("tiny-draft-s", "tiny-draft-m")
+"""The embedded draft models whose recorded agreement stands for the family's smaller and larger one."""
 
 POLICIES = ("gradient", "gradient (5)", "fixed", "random")
 """`gradient` as it serves by default: it knows what time costs. `gradient (5)` is the paper's, which does not."""
@@ -62,11 +58,48 @@ class Nodes:
     verify_bytes_per_s: float = 1.25e9  # of the line that they share
 
 
+class Domains:
+    """Acceptance in a world: each client has a domain of its own, which one the seed says.
+
+    Its texts are pieces of the recorded ones, from some place on; what agreed under the match rule stands for the ratio
+    rule, too.
+    """
+
+    def __init__(self, models: Sequence[int], seed: int) -> None:
+        """models: 0 or 1 for each client, the smaller or the larger draft model."""
+        texts = _texts()
+        self.names = sorted({text.domain for text in texts})
+        Random(seed).shuffle(self.names)
+        self._seed = seed
+        self._replays = [
+            Replay([text for text in texts if text.draft_model == STAND_INS[model]], [name])
+            for model, name in zip(models, cycle(self.names), strict=False)
+        ]
+
+    def __call__(self, client: int, number: int) -> Acceptance:
+        replayed = self._replays[client](0, number)
+        return Piece(replayed, Random(f"{self._seed} {client} {number}").randrange(len(replayed.agreement.path)))
+
+
+@cache
+def _texts() -> tuple[recordings.Agreement, ...]:
+    return tuple(recordings.load())
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A recorded text from some place on."""
+
+    text: Replayed
+    start: int
+
+    def rate(self, position: int, offset: int, on_path: bool) -> float:
+        return self.text.rate(position + self.start, offset, on_path)
+
+
 def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_texts: int, seed: int) -> Settings:
-    """Every client has as many tokens to write, with a domain of its own; which one, the seed says."""
+    """Every client has as many tokens to write."""
     family = FAMILIES[row.family]
-    domains = list(DOMAINS.values())
-    Random(seed).shuffle(domains)
     models = [row.models[index % len(row.models)] for index in range(row.num_clients)]
     factors = [nodes.slower[index % len(nodes.slower)] for index in range(row.num_clients)]
     costs = [slower(family.draft_costs[model], factor) for model, factor in zip(models, factors, strict=True)]
@@ -91,7 +124,7 @@ def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_te
         context_len=1024,
         round_cost=family.round_cost,
         max_draft=-(-row.budget // row.num_clients) if name == "fixed" else row.budget,
-        alpha=tuple(domains[index % len(domains)][model] for index, model in enumerate(models)),
+        acceptance=Domains(models, seed),
         draft_cost=tuple(costs),
         draft_ahead=rounds == "continuous",
         latency_s=nodes.latency_s,

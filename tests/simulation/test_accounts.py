@@ -8,7 +8,7 @@ import pytest
 from experiments.fig3_time import ratio
 from experiments.simulation import presets
 from experiments.simulation.accounts import Accounts, Run, Seen, interval, jain, log_utility, run
-from experiments.simulation.paper import DOMAINS, POLICIES, TABLE_1, Nodes, Row, world
+from experiments.simulation.paper import POLICIES, STAND_INS, TABLE_1, Domains, Nodes, Row, world
 from experiments.simulation.verify import Finished
 from experiments.stragglers import noticed
 from goodspeed.messages import Verdict
@@ -72,14 +72,22 @@ def test_table_1_as_worlds():
     assert settings.draft_cost[0] == presets.FAMILIES["Qwen3"].draft_costs[0]
     larger = presets.FAMILIES["Qwen3"].draft_costs[1]
     assert settings.draft_cost[1].round_s(2, 1, 50) == pytest.approx(2 * larger.round_s(2, 1, 50))
-    smaller_rates, larger_rates = ({rates[size] for rates in DOMAINS.values()} for size in (0, 1))
-    assert set(settings.alpha[::2]) <= smaller_rates
-    assert set(settings.alpha[1::2]) <= larger_rates
-    again = world(row, Nodes(), policy="random", rounds="barrier", wire="match", num_texts=1, seed=3)
-    assert again.alpha == settings.alpha  # policies are compared on the same clients
-    assert (
-        again.alpha != world(row, Nodes(), policy="random", rounds="barrier", wire="match", num_texts=1, seed=4).alpha
-    )
+
+
+def test_each_client_has_a_domain_of_its_own_and_pieces_of_its_texts():
+    domains, again, other = Domains([0, 1] * 4, 3), Domains([0, 1] * 4, 3), Domains([0, 1] * 4, 4)
+    assert domains.names == again.names != other.names  # policies are compared on the same clients
+    assert len(set(domains.names)) == 8
+    for client, name in enumerate(domains.names):
+        piece = domains(client, 5)
+        assert piece.text.agreement.domain == name
+        assert piece.text.agreement.draft_model == STAND_INS[client % 2]
+        assert piece.start == again(client, 5).start
+    path = piece.text.agreement.path
+    at = piece.text.agreement.prompt_len
+    rates = [piece.rate(at + index, 0, True) for index in range(len(path))]
+    moved = path[piece.start :] + path[: piece.start]
+    assert all(known in ("?", str(int(rate))) for known, rate in zip(moved, rates, strict=True))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
