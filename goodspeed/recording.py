@@ -42,6 +42,7 @@ class Header(Line, frozen=True, kw_only=True, tag="recording"):
     min_odds: float
     draft_ahead: bool
     clients: int
+    seed: int = 0
     versions: dict[str, str]  # of libraries
 
 

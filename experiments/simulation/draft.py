@@ -59,7 +59,7 @@ class DraftNode:
         self._model = DraftModel(self._acceptances)
         self._num_drafting = 0
         self._num_started = 0
-        self._joined = not of_client(settings.joins or (0,), index)
+        self.joined = not settings.joins
         self._boot()
         self._tick()
 
@@ -78,7 +78,7 @@ class DraftNode:
 
     def join(self) -> None:
         """Its users come."""
-        self._joined = True
+        self.joined = True
         self._start_some()
 
     # faults
@@ -112,7 +112,7 @@ class DraftNode:
     def _start_some(self) -> None:
         settings = self.world.settings
         while (
-            self._joined and self._num_started < settings.num_sessions and len(self.generations) < settings.num_at_once
+            self.joined and self._num_started < settings.num_sessions and len(self.generations) < settings.num_at_once
         ):
             request = self._next_request()
             self.moved_at = self.world.now

@@ -76,16 +76,27 @@ def merge(recordings: Iterable[Recording]) -> list[Agreement]:
 
     ConfigError where two runs say different things about one text, as they do under the ratio rule.
     """
-    texts: dict[tuple[object, ...], _Text] = {}
+    texts: _Texts = {}
     for run in recordings:
-        own: list[_Text] = []
-        for opened in run.sessions:
-            shared = _of_text(run.header, opened)
-            own.append(texts.setdefault(tuple(shared.values()), _Text(shared)))
-        for drafted in (drafted for done in run.rounds for drafted in done.drafts):
-            own[drafted.session].add(drafted)
+        _read(run, texts)
     made = [text.agreement() for text in texts.values()]
     return sorted(made, key=lambda one: (one.domain, one.draft_model, one.seed, one.prompt_digest))
+
+
+def of_run(run: Recording) -> list[Agreement]:
+    """What agreed in one run alone, in the order of its sessions."""
+    return [text.agreement() for text in _read(run, {})]
+
+
+def _read(run: Recording, texts: "_Texts") -> "list[_Text]":
+    """Adds a run to the texts, and gives those of its sessions."""
+    own: list[_Text] = []
+    for opened in run.sessions:
+        shared = _of_text(run.header, opened)
+        own.append(texts.setdefault(tuple(shared.values()), _Text(shared)))
+    for drafted in (drafted for done in run.rounds for drafted in done.drafts):
+        own[drafted.session].add(drafted)
+    return own
 
 
 def _of_text(header: Header, opened: Opened) -> dict[str, object]:
@@ -129,6 +140,9 @@ class _Text:
         path = "".join(self._path.get(position, UNKNOWN) for position in range(max(1, self._num_tokens)))
         branches = {position: self._branches[position] for position in sorted(self._branches)}
         return msgspec.convert({"kind": "text", **self._shared, "path": path, "branches": branches}, Agreement)
+
+
+_Texts: TypeAlias = dict[tuple[object, ...], _Text]
 
 
 # -- as a file ---------------------------------------------------------------------------------------------------------

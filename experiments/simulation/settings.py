@@ -57,7 +57,8 @@ class Settings:
     prompt_len: int = 12  # at most
     sizes: Callable[[int, int], tuple[int, int]] | None = None
     """(number of the client, of its session) -> tokens of its prompt, tokens wanted: instead of chance."""
-    joins: tuple[int, ...] = ()  # the verify round after which each client comes, and is waited for; default: 0
+    joins: tuple[int, ...] = ()
+    """The verify round after which each client comes, one after another, and is waited for; default: all at once."""
     # the verify node
     rounds: str = "continuous"
     policy: str | Callable[[], Policy] = "gradient"  # by name, or what makes a new one

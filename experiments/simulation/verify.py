@@ -116,9 +116,10 @@ class VerifyNode:
 
     def receive(self, peer_id: bytes, message: UpMessage) -> None:
         if self.core is not None:
+            self._reply(self.core.receive(peer_id, message, self._watch.now))
             if isinstance(message, OpenSession):
                 self._opened.add(peer_id)
-            self._reply(self.core.receive(peer_id, message, self._watch.now))
+                self.world.join_next(self.core.num_rounds)
             self._plan()
 
     def _tick(self, core: VerifyCore) -> None:
@@ -174,7 +175,7 @@ class VerifyNode:
             waited_s, send_s = started - self._idle_since, self._send_s(verdicts)
             self.world.on_round(Finished(planned, started, waited_s, duration_s, verdicts, send_s))
         self._idle_since = self.world.now
-        self.world.join(planned.number)
+        self.world.join_next(planned.number)
         self._reply(sends)
         self._plan()
 

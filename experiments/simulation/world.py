@@ -35,6 +35,7 @@ class World:
         self.trunk = Trunk(self.clock, bytes_per_s) if bytes_per_s < inf else None
         self.verify = VerifyNode(self, self._fork())
         self.drafts = [DraftNode(self, index, self._fork()) for index in range(self.settings.num_clients)]
+        self.join_next(0)
         self._plan_faults()
 
     @property
@@ -100,11 +101,12 @@ class World:
         draft = self.peers[peer_id]
         draft.line.down(message, draft.receive, peer_id)
 
-    def join(self, num_rounds: int) -> None:
-        """The clients that come after so many rounds do."""
+    def join_next(self, num_rounds: int) -> None:
+        """The next client that comes after so many rounds does: each one when the one before has."""
         for draft, joins in zip(self.drafts, self.settings.joins, strict=False):
-            if joins == num_rounds:
+            if joins <= num_rounds and not draft.joined:
                 draft.join()
+                return
 
     # faults that befall nodes
 
