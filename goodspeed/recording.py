@@ -42,7 +42,7 @@ class Header(Line, frozen=True, kw_only=True, tag="recording"):
     min_odds: float
     draft_ahead: bool
     clients: int
-    seed: int = 0
+    seed: int = 0  # of a policy that draws
     versions: dict[str, str]  # of libraries
 
 
@@ -71,6 +71,8 @@ class Drafted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     num_accepted: Count = 0
     num_tokens: Count  # delivered
     next_length: Count = 0
+    acceptance_rate: float = 0.0  # Eq. (3)'s estimate after this round
+    goodput: float = 0.0  # Eq. (4)'s, of its client
     num_bytes: Count = 0  # of the draft on the wire
     drafting_s: float = 0.0
     answer_s: float = 0.0  # from the verdict before to this draft's arrival; 0 where it was there before

@@ -80,7 +80,7 @@ class VerifyDaemon:
             self._report(planned, result, sends)
             if self.recorder is not None:
                 verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
-                self.recorder.finished(planned, result.outcomes, verdicts, started, finished)
+                self.recorder.finished(planned, result.outcomes, verdicts, self.core.sessions, started, finished)
 
     async def _forward_and_verify(self, planned: Round) -> RoundResult | None:
         """The round on the model thread; None when the model failed, which costs nobody but its cause anything."""

@@ -3,7 +3,7 @@
 Only there with `--record`. Sees messages and rounds, changes nothing, and knows nothing about files.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -77,6 +77,7 @@ class Recorder:
         done: planner.Round,
         outcomes: Iterable[Outcome],
         verdicts: Sequence[Verdict],
+        sessions: Mapping[bytes, Session],
         started: float,
         now: float,
     ) -> None:
@@ -92,14 +93,14 @@ class Recorder:
             num_sessions=len(done.entries),
             context_tokens=done.context_tokens,
             drafts=tuple(
-                self._drafted(verdict, decided[verdict.session_id], bases[verdict.session_id], now)
-                for verdict in verdicts
+                self._drafted(verdict, decided[session.session_id], session, bases[session.session_id], now)
+                for verdict, session in ((verdict, sessions[verdict.session_id]) for verdict in verdicts)
             ),
         )
         self._idle_since = now
         self._write(line)
 
-    def _drafted(self, verdict: Verdict, outcome: Outcome, base_len: int, now: float) -> Drafted:
+    def _drafted(self, verdict: Verdict, outcome: Outcome, session: Session, base_len: int, now: float) -> Drafted:
         known = self._known[verdict.session_id]
         arrived = known.drafts.get(verdict.round) if verdict.round is not None else None
         decisions = outcome.decisions
@@ -112,6 +113,8 @@ class Recorder:
             num_accepted=verdict.num_accepted,
             num_tokens=len(verdict.tokens),
             next_length=verdict.next_length,
+            acceptance_rate=round(session.acceptance.value, 6),
+            goodput=round(session.client.goodput.value, 6),
             num_bytes=arrived.num_bytes if arrived else 0,
             drafting_s=_seconds(arrived.draft.drafting_s) if arrived else 0.0,
             answer_s=_seconds(max(0.0, arrived.at - known.answered_at)) if arrived else 0.0,

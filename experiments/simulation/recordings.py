@@ -27,6 +27,11 @@ SHIPPED = Path(__file__).parent / "recordings.jsonl"
 VERSION = 1
 UNKNOWN = "?"
 
+OF_RUN = ("verification", "temperature", "top_k", "top_p")
+OF_SESSION = ("draft_model", "domain", "seed", "prompt_digest", "prompt_len")
+KEY = ("target", *OF_RUN, *OF_SESSION)
+"""What makes a text."""
+
 Known: TypeAlias = Annotated[str, Meta(pattern="^[01]*$")]
 
 
@@ -83,9 +88,21 @@ def merge(recordings: Iterable[Recording]) -> list[Agreement]:
     return sorted(made, key=lambda one: (one.domain, one.draft_model, one.seed, one.prompt_digest))
 
 
-def of_run(run: Recording) -> list[Agreement]:
-    """What agreed in one run alone, in the order of its sessions."""
-    return [text.agreement() for text in _read(run, {})]
+def of_run(run: Recording, known: Iterable[Agreement] | None = None) -> list[Agreement]:
+    """The texts of a run's sessions, in their order, by what agreed in the run itself, or by what is known of them.
+
+    ConfigError where a text is not among the known.
+    """
+    if known is None:
+        return [text.agreement() for text in _read(run, {})]
+    found = {tuple(getattr(one, name) for name in KEY): one for one in known}
+    wanted = [_of_text(run.header, opened) for opened in run.sessions]
+    for text in wanted:
+        if tuple(text.values()) not in found:
+            raise ConfigError(
+                f"the {text['domain']} text of {text['draft_model']} with seed {text['seed']} is not known"
+            )
+    return [found[tuple(text.values())] for text in wanted]
 
 
 def _read(run: Recording, texts: "_Texts") -> "list[_Text]":
@@ -101,9 +118,8 @@ def _read(run: Recording, texts: "_Texts") -> "list[_Text]":
 
 def _of_text(header: Header, opened: Opened) -> dict[str, object]:
     """All that a text and what is drafted for it depend on."""
-    settings = {name: getattr(header, name) for name in ("verification", "temperature", "top_k", "top_p")}
-    names = ("draft_model", "domain", "seed", "prompt_digest", "prompt_len")
-    return {"target": header.model, **settings, **{name: getattr(opened, name) for name in names}}
+    shared = {"target": header.model} | {name: getattr(header, name) for name in OF_RUN}
+    return shared | {name: getattr(opened, name) for name in OF_SESSION}
 
 
 class _Text:
@@ -117,24 +133,20 @@ class _Text:
         self._branches: dict[int, str] = {}
 
     def add(self, drafted: Drafted) -> None:
+        """Of two recorded branches the longer one is kept: where they differ, rounding decided a near tie."""
         base = drafted.base_len - self._prompt_len
         right = drafted.agreed.find("0")
         num_on_path = right + 1 if right >= 0 else len(drafted.agreed)
         for position, agreed in enumerate(drafted.agreed[:num_on_path], base):
-            self._same(self._path.setdefault(position, agreed), agreed, position)
+            if self._path.setdefault(position, agreed) != agreed:
+                text = f"{self._shared['domain']} text with seed {self._shared['seed']}"
+                raise ConfigError(
+                    f"two recordings of the {text} do not agree at position {position}; leave one of them out"
+                )
         if right >= 0:
             branch, known = drafted.agreed[num_on_path:], self._branches.get(base + right, "")
-            shorter, longer = sorted((branch, known), key=len)
-            self._same(longer[: len(shorter)], shorter, base + right)
-            self._branches[base + right] = longer
+            self._branches[base + right] = max(known, branch, key=len)
         self._num_tokens = max(self._num_tokens, base + drafted.num_tokens)
-
-    def _same(self, known: str, said: str, position: int) -> None:
-        if known != said:
-            what = f"{self._shared['domain']} text with seed {self._shared['seed']}"
-            raise ConfigError(
-                f"two recordings of the {what} do not agree at position {position}: leave one of them out"
-            )
 
     def agreement(self) -> Agreement:
         path = "".join(self._path.get(position, UNKNOWN) for position in range(max(1, self._num_tokens)))

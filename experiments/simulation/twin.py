@@ -7,7 +7,7 @@ recording. So under barrier rounds, where time decides nothing else, the twin do
 from collections.abc import Iterable
 from statistics import mean
 
-from experiments.simulation.recordings import of_run
+from experiments.simulation.recordings import Agreement, of_run
 from experiments.simulation.replay import Counts, Replayed
 from experiments.simulation.settings import Settings
 from goodspeed.errors import ConfigError
@@ -19,8 +19,8 @@ ROOM = 1 << 12
 """Pages, and tokens of context: enough that neither ever runs out."""
 
 
-def twin(run: Recording, counts: Counts | None = None) -> Settings:
-    """`counts` tells how much of the agreement was not recorded.
+def twin(run: Recording, known: Iterable[Agreement] | None = None, counts: Counts | None = None) -> Settings:
+    """Replays what agreed in the run itself, or what is known of its texts; `counts` tells how much of that is not.
 
     ConfigError where a client has several sessions: which of them came when, is not modelled.
     """
@@ -28,7 +28,7 @@ def twin(run: Recording, counts: Counts | None = None) -> Settings:
     if len({opened.client for opened in sessions}) != len(sessions) or not run.rounds:
         raise ConfigError("only a run of one session a client has a twin; `goodspeed demo --record` makes such runs")
     node = VerifyConfig(model=header.model, budget=header.budget, policy=header.policy, cost=header.cost)
-    texts = of_run(run)
+    texts = of_run(run, known)
     sizes = [(opened.prompt_len, _num_tokens(run, opened)) for opened in sessions]
     drafts = [[one for done in run.rounds for one in done.drafts if one.session == at] for at in range(len(sessions))]
     return Settings(

@@ -74,6 +74,8 @@ def test_two_runs_of_one_text_fill_each_others_gaps():
     assert one.path == "?110" + "11" + "?"  # the bonus token's position 5 is in the second run, 6 in neither
     assert one.branches == {3: "11"}
     assert (one.rate, one.rate_off_path) == (0.8, 1.0)
+    (near_tie,) = merge([run_of((1, "0011", 1)), run_of((1, "011", 1))])
+    assert near_tie.branches == {1: "011"}  # the longer one
     assert len(merge([run_of((1, "1", 2)), run_of((1, "0", 1), seed=2)])) == 2
     with pytest.raises(ConfigError, match="math text with seed 1 do not agree at position 1"):
         merge([run_of((1, "1", 2)), run_of((1, "0", 1))])
