@@ -131,7 +131,7 @@ def test_barrier_rounds_are_foretold_draft_by_draft(tmp_path: Path) -> None:
 
 
 def test_continuous_rounds_are_foretold_on_the_whole(tmp_path: Path) -> None:
-    """Each is one draw from its distribution; tolerances are about twice what runs on a busy machine were off at most."""
+    """Each is one draw from its distribution; tolerances are about twice what runs on a busy machine were off."""
     run, result = demo(tmp_path, "--rounds", "continuous")
     counts = Counts()
     real, twins = really(run), simulated(run, counts)
