@@ -79,6 +79,7 @@ def build(
             beta=config.beta,
             steer=steer,
             weigh_evidence=config.weigh_evidence,
+            weigh_time=config.weighs_time,
         ),
         pool=runner.pool,
         cost=cost,

@@ -126,6 +126,7 @@ class Register:
             client=peer.client,
             acceptance=self._scheduler.session_acceptance(peer.client),
             wait=peer.client.wait,
+            round_trip_s=peer.client.round_trip_s,
             tokens=tokens,
             admitted=self._num_opened,
             acked=len(tokens),

@@ -24,6 +24,9 @@ for too long; measured, see the log."""
 INITIAL_GOODPUT = 1.0
 """What plain decoding gives."""
 
+FIRST_LENGTH = 4
+"""Of a client's first draft where time counts: nobody knows yet how long it takes, and others may wait for it."""
+
 SHARE_SMOOTHING = 0.1
 PROBE_ROUNDS = 20
 PROBE_ROUND_TRIPS = 100
@@ -42,13 +45,22 @@ class Scheduler:
     """Keeps the estimates and turns them into next draft lengths."""
 
     def __init__(
-        self, policy: Policy, budget: int, *, eta: float, beta: float, steer: bool, weigh_evidence: bool = True
+        self,
+        policy: Policy,
+        budget: int,
+        *,
+        eta: float,
+        beta: float,
+        steer: bool,
+        weigh_evidence: bool = True,
+        weigh_time: bool = False,
     ) -> None:
         self.policy = policy
         self.budget = budget
         self.eta = eta
         self.beta = beta
         self.steer = steer
+        self.first_length = FIRST_LENGTH if weigh_time else budget
         self.worth = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
 
@@ -129,12 +141,17 @@ class Scheduler:
             acceptance_rate=session.acceptance.value,
             goodput=max(client.goodput.value, 1e-9),
             weight=client.weight,
-            max_length=0 if session.cannot_draft else min(session.max_length, self.budget),
+            max_length=self._max_length(session),
             client_id=client.name,
             draft_s_per_token=session.wait * client.draft_s_per_token,
             round_trip_s=session.wait * (session.round_trip_s + client.draft_s_per_token),  # it catches up, then drafts
             context_len=len(session.tokens),
         )
+
+    def _max_length(self, session: Session) -> int:
+        if session.cannot_draft:
+            return 0
+        return min(session.max_length, self.budget if session.client.draft_s_per_token else self.first_length)
 
     def _is_due(self, session: Session, number: int, round_s: float) -> bool:
         """Whether a session at length 0 has waited long enough to be tried again."""

@@ -42,6 +42,7 @@ class Client:
     draft_s_per_token: float = 0.0  # as its drafts say, smoothed; 0 until the first
     zero_since: int | None = None  # verify round since which none of its sessions was given a length
     wait: float = INITIAL_WAIT  # as its sessions have it; new ones begin with it
+    round_trip_s: float = 0.0  # as its last session to answer has it; new ones begin with it
 
     def observe_drafting(self, seconds: float, num_drafted: int) -> None:
         """How long one of its drafts was in the making; an empty one says nothing.
@@ -204,6 +205,7 @@ class Session:
         if sent_at is not None:
             seconds = max(0.0, at - sent_at)
             self.round_trip_s += (seconds - self.round_trip_s) * (SMOOTHING if self.round_trip_s else 1.0)
+            self.client.round_trip_s = self.round_trip_s
 
     def extend(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
         """Commits what of these tokens the session still takes, ends it where it ends, and returns what was taken."""

@@ -65,6 +65,7 @@ def make_core(settings: Settings, boot_id: bytes = b"verify-0") -> VerifyCore:
             eta=settings.eta,
             beta=settings.beta,
             weigh_evidence=settings.weigh_evidence,
+            weigh_time=settings.weighs_time,
             steer=settings.rounds == "continuous",
         ),
         pool=PagePool(settings.num_pages, settings.page_size),

@@ -9,6 +9,7 @@ from goodspeed.estimators import AcceptanceEstimator
 from goodspeed.messages import Ack
 from tests.fakes import Desk, make_open, session_id
 from verify_node.scheduler import (
+    FIRST_LENGTH,
     INITIAL_ACCEPTANCE,
     INITIAL_GOODPUT,
     INITIAL_WORTH,
@@ -367,6 +368,27 @@ def test_the_policy_is_told_the_times_that_are_waited_for():
     [state], _ = policy.asked[-1]
     assert state.draft_s_per_token == pytest.approx(0.001)
     assert state.round_trip_s == pytest.approx(0.006)  # and catching up
+
+
+def test_where_time_counts_a_clients_first_draft_is_short():
+    scheduler = make_scheduler(Given(8), weigh_time=True)
+    first, second = (make_session(scheduler, number) for number in (1, 2))
+    assert lengths_of(scheduler, [first]) == [FIRST_LENGTH]
+    first.client.observe_drafting(0.5, FIRST_LENGTH)
+    assert lengths_of(scheduler, [first]) == lengths_of(scheduler, [second]) == [8]
+    assert lengths_of(make_scheduler(Given(8)), [make_session(scheduler, 3, "b")]) == [8]
+
+
+def test_a_new_session_begins_with_what_its_client_knows_of_the_way():
+    desk = Desk(policy="fixed")
+    desk.hello("a")
+    desk.open()
+    desk.round()
+    desk.now += 0.5
+    desk.up("a", Ack(session_id(1), 1, len(desk.session().tokens)))
+    assert desk.session().round_trip_s == pytest.approx(0.5)
+    desk.open(number=2)
+    assert desk.session(2).round_trip_s == pytest.approx(0.5)
 
 
 def test_a_client_whose_sessions_are_too_short_for_a_probe_gets_one_all_the_same():

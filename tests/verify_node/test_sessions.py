@@ -95,7 +95,7 @@ def test_a_round_trip_is_from_the_verdict_that_is_answered():
     for length, at in [(4, 1.0), (5, 2.0), (6, 3.0)]:
         session.sent.append((length, at))
     session.acknowledge(5, 2.5)
-    assert session.round_trip_s == 0.5
+    assert session.round_trip_s == session.client.round_trip_s == 0.5
     session.acknowledge(6, 5.0)
     assert session.round_trip_s == pytest.approx(0.5 + 0.2 * (2.0 - 0.5))
     session.acknowledge(6, 9.0)  # nothing new is answered
