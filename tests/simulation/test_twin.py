@@ -138,7 +138,7 @@ def test_continuous_rounds_are_foretold_on_the_whole(tmp_path: Path) -> None:
     assert counts.share_unrecorded < 0.02
     assert sum(told.num_tokens for row in twins.rounds for told in row) == result["num_tokens"]
     accepted, truly_accepted = ([told.num_accepted for told in seen.drafts] for seen in (twins, real))
-    assert distance(accepted, truly_accepted) < 0.25
+    assert distance(accepted, truly_accepted) < 0.3
     assert mean(accepted) == pytest.approx(mean(truly_accepted), rel=0.2)
     lengths, true_lengths = ([told.num_verified for told in seen.drafts] for seen in (twins, real))
     assert mean(lengths) == pytest.approx(mean(true_lengths), rel=0.3)
