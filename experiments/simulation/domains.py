@@ -52,6 +52,7 @@ class Replays(Chances):
         self._tables: Floats = np.zeros((len(tables), int(self._lengths.max()), longest))
         for filled, table in zip(self._tables, tables, strict=True):
             filled[: len(table)] = table
+        self._survival: Floats = self._tables.cumprod(axis=2)
         super().__init__(np.zeros(len(tables)), seeds)
         starts = [np.random.default_rng(seed).random(len(tables)) for seed in seeds]
         self.starts: Ints = (np.array(starts) * self._lengths).astype(np.int64)  # [worlds, clients]
@@ -60,6 +61,12 @@ class Replays(Chances):
         places = (self.starts + base) % self._lengths
         chances: Floats = self._tables[owner % len(self._lengths), places.ravel()[owner], offset]
         return chances
+
+    def survival(self, base: Ints) -> Floats:
+        """Survival curves [clients, longest] of drafts that begin where the worlds are now, their mean."""
+        places = (self.starts + base) % self._lengths
+        curves: Floats = self._survival[np.arange(len(self._lengths)), places].mean(axis=0)
+        return curves
 
 
 def _table(text: Agreement, longest: int) -> NDArray[np.float64]:

@@ -1,8 +1,11 @@
 """The experiments about convergence, in small: what they report is what their settings make of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from experiments import fig2_estimation as fig2
 from experiments import fig4_convergence as fig4
 from experiments.harness import HERE, load
 from goodspeed.errors import ConfigError
@@ -38,3 +41,30 @@ def test_the_main_setting_is_eight_clients_with_twenty_tokens_over_a_hundred_see
     assert config.settings[0] == fig4.Setting(8, 20, "recorded")
     assert config.num_seeds >= 100
     assert config.num_rounds == 600
+
+
+def test_estimates_are_compared_by_hand():
+    """An estimate that is one too high everywhere is wrong by one, and follows."""
+    realised = np.arange(30.0)
+    series = fig2.Series(realised, realised + 1.0, realised[::-1])
+    mean, band = fig2.moving(realised)
+    assert mean[:2].tolist() == [4.5, 5.5]
+    assert band[0] == pytest.approx(np.std(np.arange(10)))
+    compared = fig2.compare(series)
+    assert compared["mean_absolute_error"] == compared["bias"] == 1.0
+    assert compared["correlation"] == pytest.approx(1.0)
+    assert compared["bands_meet"] == 1.0
+
+
+def test_what_is_estimated_is_what_comes_of_it_in_the_mean():
+    config = fig2.Config(num_seeds=2, num_rounds=120, budgets=[20], betas=[0.5], eta=0.1, switch=0.0, max_tokens=150)
+    one, again = (fig2.simulate(config, 20, 0.5, seed=3) for _ in range(2))
+    assert one.realised.tolist() == again.realised.tolist()
+    assert len(one.realised) == 120
+    assert one.estimated[20:].mean() == pytest.approx(one.realised[20:].mean(), rel=0.03)
+    assert one.forecast[20:].mean() == pytest.approx(one.realised[20:].mean(), rel=0.1)
+    outcome = fig2.experiment(config)
+    assert {finding.what for finding in outcome.findings} >= {"C = 20, beta = 0.5: correlation"}
+    assert len(outcome.rows) == 120 - fig2.WINDOW + 1
+    with pytest.raises(ConfigError, match="2 seeds"):
+        fig2.experiment(replace(config, num_seeds=1))
