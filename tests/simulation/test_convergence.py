@@ -7,6 +7,7 @@ import pytest
 
 from experiments import fig2_estimation as fig2
 from experiments import fig4_convergence as fig4
+from experiments import theorem1
 from experiments.harness import HERE, load
 from goodspeed.errors import ConfigError
 
@@ -68,3 +69,16 @@ def test_what_is_estimated_is_what_comes_of_it_in_the_mean():
     assert len(outcome.rows) == 120 - fig2.WINDOW + 1
     with pytest.raises(ConfigError, match="2 seeds"):
         fig2.experiment(replace(config, num_seeds=1))
+
+
+def test_smaller_steps_come_nearer_to_the_optimum():
+    config = theorem1.Config(
+        betas=[0.5, 0.1], eta_of_one=0.5, powers=[1.5], time=10, kept=5, settle=2, num_seeds=6, num_clients=4, budget=24
+    )
+    outcome = theorem1.experiment(config)
+    far, near = (row["distance"] for row in outcome.rows)
+    assert near < 0.6 * far
+    assert outcome.findings[-1].reached
+    assert [row["eta_over_beta"] for row in outcome.rows] == pytest.approx([0.5 * 0.5**0.5, 0.5 * 0.1**0.5])
+    with pytest.raises(ConfigError, match="two betas"):
+        theorem1.experiment(replace(config, betas=[0.1]))

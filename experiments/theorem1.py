@@ -1,0 +1,136 @@
+"""The paper's Theorem 1: as beta -> 0, with eta / beta -> 0, the smoothed goodput stays near x*.
+
+Plain Eq. (3) and Eq. (4) with constant steps over the array path, at the recorded domains' acceptance. The theorem is
+about t > T / beta, so a run is as long as beta makes it (and long enough that eta, too, has forgotten its beginning);
+its last part is looked at. Three things are told of each beta: how far the smoothed goodput X is from x* (root mean
+square, as a share of x*), how much of that is noise (the step beta alone spreads X by about the square root of beta / 2),
+and how far the mean goodput is from x*, which noise does not blur.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.harness import Finding, Outcome, new_figure, run
+from experiments.simulation import rows
+from experiments.simulation.arrays import ArraySettings, Worlds
+from experiments.simulation.chances import Chances
+from experiments.simulation.domains import alphas_of, texts_of
+from experiments.simulation.optimum import Optimum, geometric, optimum, utility_of
+from goodspeed.errors import ConfigError
+from goodspeed.policies.base import Floats
+
+SAMPLES = 20  # of X, in the part that is looked at
+
+
+@dataclass(frozen=True)
+class Config:
+    """`experiments/configs/theorem1.toml`."""
+
+    betas: list[float]
+    eta_of_one: float
+    powers: list[float]
+    time: float  # rounds times beta
+    kept: float  # of these, at the end
+    settle: float  # rounds before those times eta, at least
+    num_seeds: int
+    num_clients: int
+    budget: int
+
+    def eta(self, beta: float, power: float) -> float:
+        return float(self.eta_of_one * beta**power)
+
+
+def distances(config: Config, beta: float, eta: float, alphas: Floats, best: Optimum) -> dict[str, float]:
+    """What becomes of one pair of steps, over all seeds."""
+    settings = ArraySettings(
+        config.num_clients, config.budget, eta, beta, num_worlds=config.num_seeds, weigh_evidence=False
+    )
+    policy = rows.create("gradient", config.num_seeds)
+    worlds = Worlds(settings, policy, Chances(alphas, range(config.num_seeds)))
+    num_kept = max(SAMPLES, round(config.kept / beta))
+    worlds.run(max(round((config.time - config.kept) / beta), round(config.settle / eta)))
+    before, smoothed = worlds.num_tokens.copy(), []
+    for _ in range(SAMPLES):
+        worlds.run(num_kept // SAMPLES)
+        smoothed.append(worlds.goodput.copy())
+    off = np.array(smoothed) / best.goodput - 1.0  # [samples, seeds, clients]
+    mean = (worlds.num_tokens - before) / (num_kept // SAMPLES * SAMPLES)  # [seeds, clients]
+    each = np.sqrt((off**2).mean(axis=2))  # [samples, seeds]
+    by_seed = each.mean(axis=0)
+    return {
+        "distance": float(np.sqrt((off**2).mean())),
+        "confidence_95": float(1.96 * by_seed.std(ddof=1) / np.sqrt(config.num_seeds)),
+        "farther_than_10_percent": float((each > 0.1).mean()),
+        "noise": float(np.sqrt(((off - off.mean(axis=(0, 1))) ** 2).mean())),
+        "mean_goodput_off": float(np.sqrt(((mean.mean(axis=0) / best.goodput - 1.0) ** 2).mean())),
+        "utility_missing": float((best.utility - utility_of(mean.mean(axis=0))) / config.num_clients),
+    }
+
+
+def experiment(config: Config) -> Outcome:
+    if len(config.betas) < 2 or config.num_seeds < 2 or config.kept >= config.time:
+        raise ConfigError(f"two betas, two seeds, and a time longer than what is kept of it, at least; not {config}")
+    alphas = alphas_of(texts_of(config.num_clients))
+    best = optimum(geometric(alphas, config.budget), config.budget)
+    results: list[dict[str, Any]] = []
+    findings: list[Finding] = []
+    for power in config.powers:
+        for beta in config.betas:
+            eta = config.eta(beta, power)
+            found = distances(config, beta, eta, alphas, best)
+            results.append({"power": power, "beta": beta, "eta": eta, "eta_over_beta": eta / beta} | found)
+            findings.append(Finding(f"eta ~ beta^{power:g}, beta {beta:g}, eta {eta:.2g}: distance", found["distance"]))
+        findings.append(_slope(power, [row for row in results if row["power"] == power]))
+    return Outcome(results, findings, _figure(config, results), {"optimum": best.goodput.tolist()}, NOTES)
+
+
+NOTES = [
+    "distance: root mean square of X / x* - 1 over clients, seeds and the last rounds. The theorem says that it goes to",
+    "0 with beta; how fast it does not say. The noise that Eq. (4) lets through alone makes it fall as beta^0.5.",
+]
+
+
+def _slope(power: float, found: Sequence[dict[str, Any]]) -> Finding:
+    """The exponent with which the distance falls in beta, by least squares over logarithms."""
+    logs = np.log([[row["beta"], row["distance"]] for row in found])
+    slope = float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
+    falls = bool((np.diff(logs[np.argsort(logs[:, 0]), 1]) > 0).all())
+    wanted = "falls throughout" if power > 1.0 else ""
+    return Finding(f"eta ~ beta^{power:g}: distance ~ beta^", slope, None, wanted, falls if wanted else None)
+
+
+def _figure(config: Config, results: Sequence[dict[str, Any]]) -> Figure:
+    figure = new_figure(7.0, 3.2)
+    panels = figure.subplots(1, 2)
+    labels = {"distance": "X from x*, root mean square", "mean_goodput_off": "mean goodput from x*"}
+    for panel, (column, label) in zip(panels, labels.items(), strict=True):
+        for power in config.powers:
+            own = [row for row in results if row["power"] == power]
+            betas, values = [row["beta"] for row in own], [row[column] for row in own]
+            error = [row["confidence_95"] for row in own] if column == "distance" else None
+            panel.errorbar(betas, values, yerr=error, marker="o", markersize=3, label=f"eta ~ beta^{power:g}")
+        if column == "distance":
+            start = max(results, key=lambda row: float(row["beta"]))
+            line = [start["distance"] * (beta / start["beta"]) ** 0.5 for beta in config.betas]
+            panel.plot(config.betas, line, linestyle=":", color="black", label="beta^0.5")
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.set_xlabel("beta")
+        panel.set_ylabel(f"{label}, share of x*", fontsize=8)
+    panels[0].legend(fontsize=7)
+    return figure
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run("theorem1", "The distance of smoothed goodput from x* as beta goes to 0.", experiment, Config, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
