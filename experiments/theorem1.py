@@ -3,8 +3,8 @@
 Plain Eq. (3) and Eq. (4) with constant steps over the array path, at the recorded domains' acceptance. The theorem is
 about t > T / beta, so a run is as long as beta makes it (and long enough that eta, too, has forgotten its beginning);
 its last part is looked at. Three things are told of each beta: how far the smoothed goodput X is from x* (root mean
-square, as a share of x*), how much of that is noise (the step beta alone spreads X by about the square root of beta / 2),
-and how far the mean goodput is from x*, which noise does not blur.
+square, as a share of x*), how much of that is noise (the step beta alone spreads X by about the square root of half
+of beta), and how far the mean goodput is from x*, which noise does not blur.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def experiment(config: Config) -> Outcome:
 
 
 NOTES = [
-    "distance: root mean square of X / x* - 1 over clients, seeds and the last rounds. The theorem says that it goes to",
-    "0 with beta; how fast it does not say. The noise that Eq. (4) lets through alone makes it fall as beta^0.5.",
+    "distance: root mean square of X / x* - 1 over clients, seeds and the last rounds. The theorem says that it goes",
+    "to 0 with beta; how fast it does not say. The noise that Eq. (4) lets through alone makes it fall as beta^0.5.",
 ]
 
 
