@@ -30,6 +30,7 @@ from goodspeed.recording import Recording
 
 ROOT = Path(__file__).parents[2]
 WORDS = ("--clients", "3", "--max-tokens", "50", "--budget", "9", "--cost", "none", "--min-odds", "0")
+COUNTS = ("num_accepted", "num_verified")
 BARRIER = ("--rounds", "barrier", "--no-draft-ahead")
 
 
@@ -131,19 +132,36 @@ def test_barrier_rounds_are_foretold_draft_by_draft(tmp_path: Path) -> None:
 
 
 def test_continuous_rounds_are_foretold_on_the_whole(tmp_path: Path) -> None:
-    """Each is one draw from its distribution; tolerances are about twice what runs on a busy machine were off."""
-    run, result = demo(tmp_path, "--rounds", "continuous")
-    counts = Counts()
-    real, twins = really(run), simulated(run, counts)
-    assert counts.share_unrecorded < 0.02
-    assert sum(told.num_tokens for row in twins.rounds for told in row) == result["num_tokens"]
-    accepted, truly_accepted = ([told.num_accepted for told in seen.drafts] for seen in (twins, real))
-    assert distance(accepted, truly_accepted) < 0.3
-    assert mean(accepted) == pytest.approx(mean(truly_accepted), rel=0.2)
-    lengths, true_lengths = ([told.num_verified for told in seen.drafts] for seen in (twins, real))
-    assert mean(lengths) == pytest.approx(mean(true_lengths), rel=0.3)
-    assert len(twins.rounds) == pytest.approx(len(real.rounds), rel=0.2)  # and so rounds per token
-    assert twins.elapsed_s == pytest.approx(real.elapsed_s, rel=0.3)
+    """Each is one draw from its distribution; tolerances are about twice what runs on a busy machine were off.
+
+    A machine that stands still for a moment has no twin, so there are three tries.
+    """
+    for number in range(3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run, result = demo(folder, "--rounds", "continuous")
+        counts = Counts()
+        real, twins = really(run), simulated(run, counts)
+        assert counts.share_unrecorded < 0.02
+        assert sum(told.num_tokens for row in twins.rounds for told in row) == result["num_tokens"]
+        if not (wrong := wrongly_foretold(real, twins)):
+            return
+    pytest.fail(f"three times not as foretold; the last time {wrong}")
+
+
+def wrongly_foretold(real: Seen, twins: Seen) -> dict[str, tuple[float, float]]:
+    """What differs by more than its tolerance: real and simulated."""
+    accepted, lengths = ([[getattr(told, name) for told in seen.drafts] for seen in (real, twins)] for name in COUNTS)
+    pairs = {
+        "accepted per draft": (mean(accepted[0]), mean(accepted[1]), 0.2),
+        "tokens per draft": (mean(lengths[0]), mean(lengths[1]), 0.3),
+        "rounds": (len(real.rounds), len(twins.rounds), 0.2),
+        "seconds": (real.elapsed_s, twins.elapsed_s, 0.3),
+    }
+    wrong = {name: (a, b) for name, (a, b, share) in pairs.items() if abs(a - b) > share * a}
+    if (apart := distance(*accepted)) >= 0.3:
+        wrong["total variation of accepted counts"] = (0.0, apart)
+    return wrong
 
 
 def distance(left: list[int], right: list[int]) -> float:
