@@ -123,7 +123,7 @@ def _figure(config: Config, rows: list[dict[str, Any]]) -> Figure:
         axes.set_xticks(range(len(CASES)), CASES)
         axes.set_title(f"{setup.name}, {policy}")
         axes.set_ylabel("ms between verdicts")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.suptitle("What the other seven clients' users wait for, by what the eighth client is like")
     return figure
 

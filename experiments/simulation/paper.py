@@ -19,8 +19,9 @@ from experiments.simulation.settings import Settings
 STAND_INS = ("tiny-draft-s", "tiny-draft-m")
 """The embedded draft models whose recorded agreement stands for the family's smaller and larger one."""
 
-POLICIES = ("gradient", "gradient (5)", "fixed", "random")
-"""`gradient` as it serves by default: it knows what time costs. `gradient (5)` is the paper's, which does not."""
+POLICIES = ("gradient", "gradient (5)", "fixed", "random", "plain")
+"""`gradient` as it serves by default: it knows what time costs. `gradient (5)` is the paper's, which does not. `fixed`
+never gives more than C/N, whoever has finished. `plain` is decoding without drafts, everybody in every round."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_te
     models = [row.models[index % len(row.models)] for index in range(row.num_clients)]
     factors = [nodes.slower[index % len(nodes.slower)] for index in range(row.num_clients)]
     costs = [slower(family.draft_costs[model], factor) for model, factor in zip(models, factors, strict=True)]
-    name = policy.removesuffix(" (5)")
+    name = "fixed" if policy == "plain" else policy.removesuffix(" (5)")
+    longest = {"plain": 0, "fixed": -(-row.budget // row.num_clients)}
     return Settings(
         num_clients=row.num_clients,
         num_sessions=num_texts,
@@ -123,7 +125,7 @@ def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_te
         page_size=16,
         context_len=1024,
         round_cost=family.round_cost,
-        max_draft=-(-row.budget // row.num_clients) if name == "fixed" else row.budget,
+        max_draft=longest.get(policy, row.budget),
         acceptance=Domains(models, seed),
         draft_cost=tuple(costs),
         draft_ahead=rounds == "continuous",
