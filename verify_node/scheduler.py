@@ -30,6 +30,8 @@ FIRST_LENGTH = 4
 SHARE_SMOOTHING = 0.1
 PROBE_ROUNDS = 20
 PROBE_ROUND_TRIPS = 100
+PROBE_SHARE = 0.02
+"""Of all time, for all probes together, where every round waits for them and time counts."""
 
 
 class Observation(Struct, frozen=True):
@@ -61,6 +63,7 @@ class Scheduler:
         self.beta = beta
         self.steer = steer
         self.first_length = FIRST_LENGTH if weigh_time else budget
+        self.all_wait = weigh_time and not steer
         self.worth = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
 
@@ -107,7 +110,7 @@ class Scheduler:
         sessions: every active session that has had its first token; participants: those among them to be told.
         """
         budget = self.handed_out(sessions)
-        probes = [session for session in participants if self._is_due(session, number, round_s)][:budget]
+        probes = [session for session in participants if self._is_due(session, number, len(sessions), round_s)][:budget]
         for session in probes:
             session.cannot_draft = False
         states = [self._state(session) for session in sessions]
@@ -153,12 +156,20 @@ class Scheduler:
             return 0
         return min(session.max_length, self.budget if session.client.draft_s_per_token else self.first_length)
 
-    def _is_due(self, session: Session, number: int, round_s: float) -> bool:
+    def _is_due(self, session: Session, number: int, num_sessions: int, round_s: float) -> bool:
         """Whether a session at length 0 has waited long enough to be tried again."""
         if session.zero_since is None or session.max_length < 1:
             return False
-        round_trips = PROBE_ROUND_TRIPS * session.round_trip_s / round_s if round_s > 0 else 0
-        return number - session.zero_since >= max(PROBE_ROUNDS, round_trips)
+        return number - session.zero_since >= max(PROBE_ROUNDS, self._patience(session, num_sessions, round_s))
+
+    def _patience(self, session: Session, num_sessions: int, round_s: float) -> float:
+        """Rounds between probes of which each takes long; where all wait for it, that is everybody's time."""
+        if round_s <= 0:
+            return 0.0
+        if self.all_wait:
+            away_s = session.round_trip_s + 2 * session.client.draft_s_per_token  # it catches up, then drafts a token
+            return num_sessions * away_s / (PROBE_SHARE * round_s)
+        return PROBE_ROUND_TRIPS * session.round_trip_s / round_s
 
     @staticmethod
     def _note(session: Session, length: int, number: int) -> None:

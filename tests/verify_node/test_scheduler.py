@@ -370,6 +370,20 @@ def test_the_policy_is_told_the_times_that_are_waited_for():
     assert state.round_trip_s == pytest.approx(0.006)  # and catching up
 
 
+def test_probes_that_all_wait_for_are_rare():
+    """Two probes of 5 ms in 50 rounds of 10 ms are 2 % of everybody's time."""
+    scheduler = make_scheduler(Given(0, 0), weigh_time=True)
+    sessions = [make_session(scheduler, number, client) for number, client in enumerate("ab", 1)]
+    for session in sessions:
+        session.round_trip_s, session.client.draft_s_per_token = 0.003, 0.001
+    probed = [number for number in range(1, 130) if any(lengths_of(scheduler, sessions, number, 0.01))]
+    assert probed == [51, 102]
+    steered = make_scheduler(Given(0), weigh_time=True, steer=True)
+    session = make_session(steered)
+    session.round_trip_s, session.client.draft_s_per_token = 0.001, 0.001
+    assert [number for number in range(1, 45) if any(lengths_of(steered, [session], number, 0.01))] == [21, 42]
+
+
 def test_where_time_counts_a_clients_first_draft_is_short():
     scheduler = make_scheduler(Given(8), weigh_time=True)
     first, second = (make_session(scheduler, number) for number in (1, 2))
