@@ -27,6 +27,7 @@ from experiments.simulation.domains import Replays, alphas_of, curves_of, texts_
 from experiments.simulation.optimum import geometric, optimum, utility_of
 from goodspeed.errors import ConfigError
 from goodspeed.policies.base import Floats
+from verify_node.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH
 
 SHOWN = (1, 2, 5, *range(10, 60, 10), 75, *range(100, 650, 50))  # rounds, in the results
 PAPER_ROUNDS = 400  # in which the paper's curves settle
@@ -67,6 +68,9 @@ class Variant:
     eta: float = 0.1
     beta: float = 0.1
     weigh_evidence: bool = True
+    initial_acceptance: float = INITIAL_ACCEPTANCE
+    initial_worth: float = INITIAL_WORTH
+    initial_goodput: float = INITIAL_GOODPUT
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,9 @@ def simulate(
             variant.beta,
             num_worlds=num_seeds,
             weigh_evidence=variant.weigh_evidence,
+            initial_acceptance=variant.initial_acceptance,
+            initial_worth=variant.initial_worth,
+            initial_goodput=variant.initial_goodput,
         ),
         rows.create(variant.policy, num_seeds),
         agreement,

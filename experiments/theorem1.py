@@ -87,7 +87,8 @@ def experiment(config: Config) -> Outcome:
             found = distances(config, beta, eta, alphas, best)
             results.append({"power": power, "beta": beta, "eta": eta, "eta_over_beta": eta / beta} | found)
             findings.append(Finding(f"eta ~ beta^{power:g}, beta {beta:g}, eta {eta:.2g}: distance", found["distance"]))
-        findings.append(_slope(power, [row for row in results if row["power"] == power]))
+        own = [row for row in results if row["power"] == power]
+        findings += [_slope(power, own), _farther(power, own)]
     return Outcome(results, findings, _figure(config, results), {"optimum": best.goodput.tolist()}, NOTES)
 
 
@@ -104,6 +105,13 @@ def _slope(power: float, found: Sequence[dict[str, Any]]) -> Finding:
     falls = bool((np.diff(logs[np.argsort(logs[:, 0]), 1]) > 0).all())
     wanted = "falls throughout" if power > 1.0 else ""
     return Finding(f"eta ~ beta^{power:g}: distance ~ beta^", slope, None, wanted, falls if wanted else None)
+
+
+def _farther(power: float, found: Sequence[dict[str, Any]]) -> Finding:
+    """The theorem's probability, at the smallest beta."""
+    last = min(found, key=lambda row: float(row["beta"]))
+    what = f"eta ~ beta^{power:g}, beta {last['beta']:g}: share of the time farther than 10 % from x*"
+    return Finding(what, last["farther_than_10_percent"])
 
 
 def _figure(config: Config, results: Sequence[dict[str, Any]]) -> Figure:
