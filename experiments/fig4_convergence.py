@@ -154,11 +154,11 @@ NOTES = [
 def _findings(setting: Setting, variant: Variant, missing: Floats) -> list[Finding]:
     ours = variant.name == OURS
     label = f"{setting.name}: {variant.name}"
-    early, final = float(missing[EARLY - 1]), float(missing[-1])
+    early, final, settled = float(missing[EARLY - 1]), float(missing[-1]), _settled(missing)
     return [
         Finding(f"{label}, missing at round {EARLY}", early, None, *_wanted(early, EARLY_WITHIN, ours)),
         Finding(f"{label}, missing at the end", final, None, *_wanted(final, WITHIN, ours)),
-        *([Finding(f"{label}, within 2 % from round", _settled(missing), PAPER_ROUNDS)] if ours else []),
+        *([Finding(f"{label}, within 2 % from round", settled, PAPER_ROUNDS)] if ours and settled else []),
     ]
 
 
@@ -166,10 +166,11 @@ def _wanted(missing: float, most: float, ours: bool) -> tuple[str, bool | None]:
     return (f"at most {most:g} %", missing <= most) if ours else ("", None)
 
 
-def _settled(missing: Floats) -> float:
-    """The round from which it stays within what is wanted early on."""
+def _settled(missing: Floats) -> int | None:
+    """The round from which it stays within what is wanted early on, if there is one."""
     outside = np.flatnonzero(missing > EARLY_WITHIN)
-    return float(outside[-1] + 2 if outside.size else 1)
+    first = int(outside[-1]) + 2 if outside.size else 1
+    return first if first <= len(missing) else None
 
 
 def _figures(mean: Floats, error: Floats, num_clients: int) -> dict[str, float]:

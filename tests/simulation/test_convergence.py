@@ -27,6 +27,7 @@ def test_the_policies_come_in_their_order_and_gradient_comes_near_the_optimum():
 def test_the_round_from_which_it_stays_near():
     assert fig4._settled(np.array([9.0, 1.0, 3.0, 1.9, 1.0])) == 4
     assert fig4._settled(np.array([1.0, 1.0])) == 1
+    assert fig4._settled(np.array([1.0, 3.0])) is None
 
 
 def test_settings_that_make_no_sense_are_refused():
