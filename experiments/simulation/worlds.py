@@ -9,13 +9,14 @@ from typing import Any
 
 from draft_node.odds import LEAST_ODDS
 from experiments.simulation.phases import Phases
-from experiments.simulation.settings import Faults, Settings
+from experiments.simulation.settings import Faults, Settings, with_faults
 from goodspeed.latency import Linear
 from goodspeed.policies import Policy
 
 TINY_POOL: dict[str, Any] = {"num_pages": 16, "page_size": 4, "context_len": 64}
 NARROW = (2_000.0, 20_000.0)  # bytes a second
 WIDE_DRAFTS = (4.0, 60.0, 250.0)  # bytes a token, as under the match rule and the ratio rule
+MIN_WAYS = 10
 DRAFT_COSTS = (Linear(fixed_s=0.002), Linear(fixed_s=0.002), Linear(fixed_s=0.05))
 
 
@@ -45,6 +46,9 @@ def some_settings(seed: int) -> Settings:
     )
     if settings.policy == "gradient":
         settings = replace(settings, weighs_time=rng.random() < 0.5)
+    faults, way_s = settings.faults, max(settings.latency_s) + settings.faults.jitter_s
+    if faults.restart_every_s:  # it must live long enough for a few ways there and back
+        settings = with_faults(settings, restart_every_s=max(faults.restart_every_s, MIN_WAYS * way_s + faults.down_s))
     if rng.random() < 0.4:
         settings = replace(settings, **TINY_POOL)
     if rng.random() < 0.3:
