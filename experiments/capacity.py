@@ -1,0 +1,201 @@
+"""How many draft nodes a GPU can serve, and how quickly each user gets tokens: simulated, so **computed, not measured**.
+
+The nodes' state machines run with continuous rounds and the time-aware gradient, which knows what a round costs; plain
+decoding is the same world in which nobody drafts. What a round costs comes from datasheets or from a saved profile.
+What is not in it: the verify node's own work beside the model, and whatever else shares its GPU or its network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from experiments.simulation.accounts import Accounts, Seen
+from experiments.simulation.presets import FAMILIES, Family, Model
+from experiments.simulation.settings import Settings
+from experiments.simulation.world import Unfinished, World
+from goodspeed.errors import ConfigError
+from goodspeed.latency import CostModel, Linear, saved
+
+H100_BYTES = 80e9
+MEMORY_SHARE = 0.9
+"""Of the GPU's memory, for weights and caches; the rest is for activations. An assumption."""
+
+BUDGET_EACH = 16
+"""More than ever pays here: the gradient itself decides how much of the budget it spends."""
+
+PAGE_SIZE = 64
+CHUNK = 2048  # of prompts, in a round
+LOOK_S = 0.25  # of virtual time, from one look at the tokens to the next
+LONGEST_S = 3600.0
+UNEQUAL = 20  # texts are so much longer than what is measured, for clients that are quicker than others
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The verify node's model on its device."""
+
+    name: str
+    round_cost: CostModel
+    cached_tokens: float | None = None  # that fit in its memory; None: not known
+
+    def sessions_that_fit(self, context_tokens: int) -> float | None:
+        return None if self.cached_tokens is None else self.cached_tokens // context_tokens
+
+
+def preset(name: str) -> Gpu:
+    """The target of a family of `presets.FAMILIES` on an H100, from datasheets."""
+    family = _family(name)
+    free = MEMORY_SHARE * H100_BYTES - bytes_held(family.target)
+    return Gpu(f"{name} on an H100, from datasheets", family.round_cost, free // family.target.kv_bytes)
+
+
+def preset_draft(name: str, size: int = 0) -> CostModel:
+    """A step of that family's draft model on an L4; size 0 is the smallest."""
+    return _family(name).draft_costs[size]
+
+
+def profiled(path: str) -> Gpu:
+    """What `goodspeed profile --json PATH` measured."""
+    profile = saved.load(path)
+    return Gpu(f"{profile.setting.model} on {profile.setting.hardware}, profiled", profile.roofline)
+
+
+def _family(name: str) -> Family:
+    if name not in FAMILIES:
+        raise ConfigError(f"there is no preset {name!r}; choose one of: {', '.join(FAMILIES)}")
+    return FAMILIES[name]
+
+
+def bytes_held(model: Model) -> float:
+    """Of weights, in the GPU's memory."""
+    return model.layer_weights * model.layer_bits / 8 + 2 * model.table_weights * (1 if model.tied else 2)
+
+
+@dataclass(frozen=True)
+class User:
+    """Users who are alike: how often their drafts are accepted, how quick their draft node is, how far away."""
+
+    acceptance: float
+    draft_cost: CostModel
+    round_trip_s: float
+
+
+def drafting(tokens_per_s: float) -> CostModel:
+    """A draft node of that speed, whatever the context."""
+    if not tokens_per_s > 0.0:
+        raise ConfigError(f"a draft node of {tokens_per_s} tokens/s drafts nothing; give a speed above 0")
+    return Linear(fixed_s=1.0 / tokens_per_s)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be served. Clients are of the kinds in `users` in turn, with one text each."""
+
+    gpu: Gpu
+    users: tuple[User, ...]
+    context_tokens: int = 500  # of each text when it begins
+    warm_tokens: int = 80  # that everybody has before anything is measured
+    measured_tokens: int = 100  # then, on average
+
+
+@dataclass(frozen=True)
+class Point:
+    """One number of clients."""
+
+    num_clients: int
+    speeds: tuple[float, ...]  # tokens/s of each kind of user that is there, a mean
+    tokens_per_s: float  # of all
+    drafted: float  # tokens of a draft
+    busy: float  # share of the time in which the GPU verifies
+
+    @property
+    def slowest(self) -> float:
+        return min(self.speeds)
+
+
+def serve(plan: Plan, num_clients: int, *, plain: bool = False, seed: int = 0) -> Point:
+    accounts = Accounts()
+    world = World(seed, _settings(plan, num_clients, plain), accounts.note)
+    while len(accounts.verdicts) < num_clients or min(map(_tokens, accounts.verdicts.values())) < plan.warm_tokens:
+        _go_on(world)
+    began, verify_s, num_drafted = world.now, accounts.verify_s, accounts.num_drafted
+    wanted = sum(map(_tokens, accounts.verdicts.values())) + num_clients * plan.measured_tokens
+    while sum(map(_tokens, accounts.verdicts.values())) < wanted:
+        _go_on(world)
+    seconds = world.now - began
+    seen = {key: [each for each in verdicts if each.at > began] for key, verdicts in accounts.verdicts.items()}
+    speeds = [sum(_tokens(seen[key]) for key in draft.generations) / seconds for draft in world.drafts]
+    return Point(
+        num_clients,
+        tuple(fmean(speeds[kind :: len(plan.users)]) for kind in range(min(len(plan.users), num_clients))),
+        sum(speeds),
+        (accounts.num_drafted - num_drafted) / sum(map(len, seen.values())),
+        min(1.0, (accounts.verify_s - verify_s) / seconds),  # a round that was under way ends in it
+    )
+
+
+def curve(plan: Plan, sizes: Iterable[int], *, plain: bool = False, seed: int = 0) -> list[Point]:
+    return [serve(plan, num_clients, plain=plain, seed=seed) for num_clients in sizes]
+
+
+def most_clients(points: Sequence[Point], wanted: float) -> str:
+    """The number of clients at which a user of the slowest kind falls below `wanted` tokens/s, between those tried."""
+    if points[0].slowest < wanted:
+        return f"fewer than {points[0].num_clients}"
+    for before, after in pairwise(points):
+        if after.slowest < wanted:
+            share = (before.slowest - wanted) / (before.slowest - after.slowest)
+            return f"about {before.num_clients + share * (after.num_clients - before.num_clients):.0f}"
+    return f"more than {points[-1].num_clients}"
+
+
+def table(curves: Mapping[str, Sequence[Point]]) -> str:
+    """Tokens/s of a user of the slowest kind and of all, tokens of a draft, and how busy the GPU is."""
+    lines = [f"{'':28}{'clients':>8}{'a user':>9}{'all':>9}{'drafted':>9}{'GPU busy':>10}"]
+    for name, points in curves.items():
+        lines += [
+            f"{name:28}{point.num_clients:8}{point.slowest:9.1f}{point.tokens_per_s:9.0f}"
+            f"{point.drafted:9.1f}{point.busy:10.0%}"
+            for point in points
+        ]
+    return "\n".join(lines)
+
+
+def _settings(plan: Plan, num_clients: int, plain: bool) -> Settings:
+    length = UNEQUAL * (plan.warm_tokens + plan.measured_tokens)
+    context_len = 2 * (plan.context_tokens + length)
+    return Settings(
+        num_clients=num_clients,
+        num_sessions=1,
+        num_at_once=1,
+        sizes=lambda _client, _number: (plan.context_tokens, length),
+        stops=0.0,
+        policy="fixed" if plain else "gradient",
+        max_draft=0 if plain else BUDGET_EACH,
+        weighs_time=not plain,
+        known_cost=True,
+        budget=BUDGET_EACH * num_clients,
+        max_round_tokens=(1 + BUDGET_EACH) * num_clients + CHUNK,
+        num_pages=num_clients * (context_len // PAGE_SIZE + 1),
+        page_size=PAGE_SIZE,
+        context_len=context_len,
+        max_sessions=num_clients,
+        round_cost=plan.gpu.round_cost,
+        alpha=tuple(user.acceptance for user in plan.users),
+        draft_cost=tuple(user.draft_cost for user in plan.users),
+        latency_s=tuple(user.round_trip_s / 2 for user in plan.users),
+        tick_s=1.0,
+    )
+
+
+def _tokens(verdicts: Iterable[Seen]) -> int:
+    return sum(seen.num_tokens for seen in verdicts)
+
+
+def _go_on(world: World) -> None:
+    if world.now > LONGEST_S:
+        raise Unfinished(f"users still wait for their tokens after {LONGEST_S:g} s of virtual time")
+    world.settle(LOOK_S)

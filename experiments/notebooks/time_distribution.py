@@ -1,0 +1,97 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Where does the time go?
+# Eight clients write 150 tokens each for a Qwen3-14B on an H100, with draft models on L4s: the paper's setting, with
+# times computed from datasheets. The network is quick, with a round trip of 2 ms. In barrier rounds everybody waits for
+# the slowest draft; in continuous rounds, GoodSpeed's own, the verify node takes what is there.
+
+# %%
+import os
+from dataclasses import replace
+
+import numpy as np
+
+from experiments.simulation import accounts, plots
+from experiments.simulation.paper import POLICIES, Nodes, Row, world
+
+quick = "GOODSPEED_QUICK" in os.environ
+num_texts = 1 if quick else 4
+row = Row("Qwen3", num_clients=8, budget=20, max_tokens=150, models=(0, 1))
+alike = Nodes()
+one_slow = replace(alike, slower=(1.0,) * 7 + (4.0,))  # the last draft node takes four times as long
+kinds = ["barrier", "continuous"]
+options = {"wire": "match", "num_texts": num_texts, "seed": 0}
+
+# %% [markdown]
+# ## Receiving, verifying, sending
+# *Receiving* is the verify node's wait for drafts, *verifying* its rounds, *sending* the verdicts' time on its line.
+# `gradient (5)` is the paper's scheduler, which spends the whole budget; `gradient` knows what time costs. Sending is in
+# the picture, too small to be seen.
+
+# %%
+runs = {
+    (policy, rounds): accounts.run(world(row, alike, policy=policy, rounds=rounds, **options), 0)
+    for rounds in kinds
+    for policy in POLICIES
+}
+plots.stacked(
+    "time until every client has its tokens, draft nodes alike",
+    "seconds",
+    [f"{policy}, {rounds}" for policy, rounds in runs],
+    {
+        "receiving": [run.accounts.receive_s for run in runs.values()],
+        "verifying": [run.accounts.verify_s for run in runs.values()],
+        "sending": [run.accounts.send_s for run in runs.values()],
+    },
+)
+
+# %% [markdown]
+# ## One slow draft node
+# The same with one draft node that takes four times as long for everything.
+
+# %%
+slowed = {
+    (policy, rounds): accounts.run(world(row, one_slow, policy=policy, rounds=rounds, **options), 0)
+    for rounds in kinds
+    for policy in POLICIES
+}
+plots.stacked(
+    "time until every client has its tokens, one draft node four times slower",
+    "seconds",
+    [f"{policy}, {rounds}" for policy, rounds in slowed],
+    {
+        "receiving": [run.accounts.receive_s for run in slowed.values()],
+        "verifying": [run.accounts.verify_s for run in slowed.values()],
+        "sending": [run.accounts.send_s for run in slowed.values()],
+    },
+)
+
+# %% [markdown]
+# ## How long a user waits
+# From one verdict to the next of a text, for the seven clients whose draft nodes are alike, while the eighth is slow.
+
+# %%
+plots.exceeded(
+    "waits of the seven other clients: barrier rounds make them wait for the slow one",
+    "from one verdict to the next [ms]",
+    {
+        f"{policy}, {rounds}": [1000 * wait for client in range(7) for wait, _ in run.gaps(client)]
+        for (policy, rounds), run in slowed.items()
+        if policy in ("gradient (5)", "fixed", "gradient")
+    },
+    xscale="log",
+)
+
+# %%
+print(f"{'tokens/s of a client':28}{'the seven, mean':>16}{'the slow one':>14}")
+for (policy, rounds), run in slowed.items():
+    print(f"{f'{policy}, {rounds}':28}{np.mean(run.speeds[:7]):16.1f}{run.speeds[7]:14.1f}")
