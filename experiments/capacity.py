@@ -1,4 +1,4 @@
-"""How many draft nodes a GPU can serve, and how quickly each user gets tokens: simulated, so **computed, not measured**.
+"""How many draft nodes a GPU can serve, and how quickly users get tokens: simulated, so **computed, not measured**.
 
 The nodes' state machines run with continuous rounds and the time-aware gradient, which knows what a round costs; plain
 decoding is the same world in which nobody drafts. What a round costs comes from datasheets or from a saved profile.
@@ -30,7 +30,7 @@ PAGE_SIZE = 64
 CHUNK = 2048  # of prompts, in a round
 LOOK_S = 0.25  # of virtual time, from one look at the tokens to the next
 LONGEST_S = 3600.0
-UNEQUAL = 20  # texts are so much longer than what is measured, for clients that are quicker than others
+UNEQUAL = 20  # texts are so much longer than what is counted, for clients that are quicker than others
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,12 @@ class Plan:
     gpu: Gpu
     users: tuple[User, ...]
     context_tokens: int = 500  # of each text when it begins
-    warm_tokens: int = 80  # that everybody has before anything is measured
-    measured_tokens: int = 100  # then, on average
+    warm_tokens: int = 80  # that everybody has at least before anything is counted
+    counted_tokens: int = 100  # then, on average
+    few: int = 16  # fewer clients are watched for longer, until they have as many tokens together as so many would
+
+    def longer(self, num_clients: int) -> int:
+        return max(1, self.few // num_clients)
 
 
 @dataclass(frozen=True)
@@ -119,10 +123,12 @@ class Point:
 def serve(plan: Plan, num_clients: int, *, plain: bool = False, seed: int = 0) -> Point:
     accounts = Accounts()
     world = World(seed, _settings(plan, num_clients, plain), accounts.note)
-    while len(accounts.verdicts) < num_clients or min(map(_tokens, accounts.verdicts.values())) < plan.warm_tokens:
+    longer = plan.longer(num_clients)
+    warm = longer * plan.warm_tokens
+    while len(accounts.verdicts) < num_clients or min(map(_tokens, accounts.verdicts.values())) < warm:
         _go_on(world)
     began, verify_s, num_drafted = world.now, accounts.verify_s, accounts.num_drafted
-    wanted = sum(map(_tokens, accounts.verdicts.values())) + num_clients * plan.measured_tokens
+    wanted = sum(map(_tokens, accounts.verdicts.values())) + num_clients * longer * plan.counted_tokens
     while sum(map(_tokens, accounts.verdicts.values())) < wanted:
         _go_on(world)
     seconds = world.now - began
@@ -165,7 +171,7 @@ def table(curves: Mapping[str, Sequence[Point]]) -> str:
 
 
 def _settings(plan: Plan, num_clients: int, plain: bool) -> Settings:
-    length = UNEQUAL * (plan.warm_tokens + plan.measured_tokens)
+    length = UNEQUAL * plan.longer(num_clients) * (plan.warm_tokens + plan.counted_tokens)
     context_len = 2 * (plan.context_tokens + length)
     return Settings(
         num_clients=num_clients,

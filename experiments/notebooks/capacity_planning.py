@@ -36,12 +36,10 @@ draft_nodes = {
     "500 tokens/s": capacity.drafting(500),
     "2,000 tokens/s": capacity.drafting(2000),
 }
-sizes = [1, 16, 64] if quick else [1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256]
+sizes = [1, 16, 64] if quick else [1, 2, 4, 8, 16, 32, 64, 128, 192, 256]
 
 # %%
-plans = {
-    name: Plan(gpu, (User(acceptance, cost, round_trip_s),), context_tokens) for name, cost in draft_nodes.items()
-}
+plans = {name: Plan(gpu, (User(acceptance, cost, round_trip_s),), context_tokens) for name, cost in draft_nodes.items()}
 curves = {"plain decoding": capacity.curve(next(iter(plans.values())), sizes, plain=True)}
 curves |= {name: capacity.curve(plan, sizes) for name, plan in plans.items()}
 fits = gpu.sessions_that_fit(context_tokens)
@@ -50,9 +48,15 @@ print(gpu.name, "" if fits is None else f"; {fits:.0f} texts of {context_tokens}
 
 # %% [markdown]
 # ## What each user gets
-# The GPU reads its weights once a round, whoever is in it, so at first another client costs the others little. Where the
-# round's arithmetic begins to take longer than that reading, every client more makes all slower, drafted tokens most:
-# then the scheduler hands out fewer.
+# The GPU reads its weights once a round, whoever is in it, so at first another client costs the others little: only its
+# keys and values are read besides. Where a round's arithmetic begins to take longer than reading the weights, every
+# token more makes the round longer for all. Drafted tokens make that come earlier, so the scheduler hands out fewer,
+# and in the end the curves meet.
+#
+# Drafting pays where it is quick: a draft of a few tokens has to be made and sent in less time than the GPU takes for as
+# many rounds. The L4 takes half a round for each token, so the scheduler lets it draft next to nothing, and its users
+# are about as quick as with plain decoding; a little slower, since now and then it asks for a token, to see whether
+# that has changed.
 
 # %%
 plots.lines(
@@ -93,7 +97,8 @@ print(capacity.table(curves))
 
 # %% [markdown]
 # ## How quick must a draft node be?
-# With a fixed number of clients: a user's speed by the draft node's, for three rates of acceptance.
+# With a fixed number of clients: a user's speed by the draft node's, for three rates of acceptance. The less is
+# accepted, the quicker it has to be; below that the scheduler leaves it at plain decoding.
 
 # %%
 num_clients = 8 if quick else 16
@@ -119,7 +124,8 @@ plots.lines(
 
 # %% [markdown]
 # ## How near must it be?
-# The same over the round trip, with the quickest of the draft nodes above.
+# The same over the round trip, with the quickest of the draft nodes above. While a draft is on its way the GPU verifies
+# those of others, but its own user waits: far away only drafts that are nearly always accepted pay, then none.
 
 # %%
 round_trips_s = [0.001, 0.1] if quick else [0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2]

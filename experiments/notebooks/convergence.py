@@ -46,7 +46,8 @@ round_numbers = np.arange(1, num_rounds + 1)
 # %% [markdown]
 # ## Utility of the running average
 # Drawn is the sum of the logarithms of what each client has had per round so far, as a mean over the seeds; the band is
-# its 95 % interval. One round gives a wild mean, so the picture begins with the tenth.
+# its 95 % interval. One round gives a wild mean, so the picture begins with the tenth. `throughput` falls: the better it
+# knows the rates, the less it gives to those who are accepted less.
 
 # %%
 utilities = {name: utility_of(each.running_goodput) for name, each in traces.items()}  # [rounds, worlds]
@@ -68,8 +69,9 @@ for name, utility in utilities.items():
 
 # %% [markdown]
 # ## What the scheduler believes
-# Its estimates of three clients' acceptance, in one of the worlds. Who is given many tokens shows much in each round;
-# who is given one or none shows little, and an estimate of such a client goes on swinging.
+# Its estimates of three clients' acceptance, in one of the worlds. Who is given many tokens shows much in each
+# round. Of who is given one or none little is seen: once believed to be worse than it is, such a client drafts seldom,
+# and its estimate stays where it is for long stretches.
 
 # %%
 shown = [0, 3, 7]
@@ -85,7 +87,8 @@ plots.lines(
 # %% [markdown]
 # ## The step size
 # `beta` is how quickly the smoothed goodput follows, which the scheduler's sense of fairness rests on (0.5 is the
-# paper's). Drawn is how much is missing at the end.
+# paper's). Drawn is how much is missing at the end. Small steps lose tokens until the smoothed goodput is right, large
+# ones follow each round's luck; with 1 only the last round counts, and much is lost.
 
 # %%
 betas = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]

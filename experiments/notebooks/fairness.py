@@ -10,8 +10,8 @@
 
 # %% [markdown]
 # # Who gets how much?
-# Eight clients share a budget of 20 drafted tokens a round. Drafts of some are nearly always accepted, of others seldom.
-# A client without any draft still gets one token a round. Everything here is simulated, with barrier rounds.
+# Eight clients share a budget of 20 drafted tokens a round. Drafts of some are nearly always accepted, those of others
+# seldom. A client without any draft still gets one token a round. Everything here is simulated, with barrier rounds.
 
 # %%
 import os
@@ -38,6 +38,7 @@ curves = geometric(alphas, budget)
 # ## The policies
 # `gradient` is proportionally fair, `throughput` maximises the sum of accepted tokens, `fixed` gives everybody equally
 # much, `random` draws. The black lines are $x^*$, the best proportionally fair goodput when the rates are known.
+# `fixed` gives those who are accepted least more than $x^*$ does, at the cost of all others.
 
 # %%
 policies = ["gradient", "throughput", "fixed", "random"]
@@ -72,16 +73,16 @@ for name, goodput in goodputs.items():
 
 # %% [markdown]
 # ## How fair shall it be?
-# The option `fairness` of `gradient` is a number: 0 maximises the total, 1 is proportional, larger ones look after those
-# who get least. Beside what was simulated stands the best that is possible at each.
+# The option `fairness` of `gradient` is a number: 0 maximises the total, 1 is proportional, larger ones look after
+# those who get least. Beside what was simulated stands the best that is possible at each.
 
 # %%
 degrees = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0]
 simulated = np.stack(
     [
-        trace(
-            Worlds(settings, rows.create("gradient", num_seeds, fairness=degree), chances), num_rounds
-        ).tokens.mean(axis=(0, 1))
+        trace(Worlds(settings, rows.create("gradient", num_seeds, fairness=degree), chances), num_rounds).tokens.mean(
+            axis=(0, 1)
+        )
         for degree in degrees
     ]
 )  # [degrees, clients]

@@ -29,7 +29,9 @@ class Trace:
 
 
 def trace(worlds: Worlds, num_rounds: int) -> Trace:
-    """Runs so many rounds more."""
+    """So many rounds more. The first round of all is the prompts', in which nobody drafts: it is not among them."""
+    if worlds.num_rounds == 0:
+        worlds.step()
     shape = (num_rounds, *worlds.lengths.shape)
     tokens, lengths = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     acceptance, goodput = np.zeros(shape), np.zeros(shape)

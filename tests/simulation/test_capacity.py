@@ -1,0 +1,109 @@
+"""Capacity: worlds whose speed is known by hand, and what is read off a curve."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from experiments import capacity
+from experiments.capacity import Gpu, Plan, Point, User
+from experiments.simulation.presets import LLAMA_1B, QWEN3_14B
+from goodspeed.errors import ConfigError
+from goodspeed.latency import Linear, Sample, saved
+
+STEADY = Gpu("10 ms a round", Linear(fixed_s=0.01))
+SMALL = {"context_tokens": 20, "warm_tokens": 30, "counted_tokens": 60, "few": 1}
+
+
+def plan(*users, gpu=STEADY):
+    return Plan(gpu, users, **SMALL)
+
+
+def test_plain_decoding_gives_everybody_a_token_a_round():
+    point = capacity.serve(plan(User(0.8, capacity.drafting(100), 0.3)), 3, plain=True)
+    assert point.slowest == pytest.approx(100.0, rel=0.02)
+    assert point.tokens_per_s == pytest.approx(300.0, rel=0.02)
+    assert point.drafted == 0.0
+    assert point.busy == pytest.approx(1.0, abs=0.03)
+
+
+def test_more_tokens_a_round_take_longer():
+    """1 ms a token: with 10 clients a round of plain decoding takes 20 ms."""
+    gpu = Gpu("compute-bound", Linear(fixed_s=0.01, token_s=0.001))
+    assert capacity.serve(plan(User(0.5, capacity.drafting(100), 0.0), gpu=gpu), 10, plain=True).slowest == (
+        pytest.approx(50.0, rel=0.05)
+    )
+
+
+def test_drafting_pays_where_it_is_quick_and_near():
+    near = plan(User(0.9, capacity.drafting(5000), 0.001))
+    far = plan(User(0.2, capacity.drafting(50), 0.3))
+    plain = capacity.serve(near, 2, plain=True)
+    quick, slow = capacity.serve(near, 2), capacity.serve(far, 2)
+    assert quick.slowest > 2 * plain.slowest
+    assert quick.drafted > 2
+    assert slow.drafted < 0.5
+    assert slow.slowest > 0.6 * plain.slowest  # now and then it asks for a draft, to see
+
+
+def test_kinds_of_users_are_told_apart():
+    mixed = plan(User(0.95, capacity.drafting(5000), 0.001), User(0.1, capacity.drafting(50), 0.1))
+    point = capacity.serve(mixed, 4)
+    assert len(point.speeds) == 2
+    assert point.speeds[0] > 1.5 * point.speeds[1]
+    assert point.tokens_per_s == pytest.approx(2 * sum(point.speeds))
+    assert len(capacity.serve(mixed, 1).speeds) == 1
+
+
+def test_fewer_clients_are_watched_for_longer():
+    assert [Plan(STEADY, (), few=16).longer(num) for num in (1, 3, 16, 64)] == [16, 5, 1, 1]
+
+
+def test_the_same_seed_gives_the_same_point():
+    one = plan(User(0.7, capacity.drafting(1000), 0.01))
+    first, again, other = (capacity.serve(one, 2, seed=seed) for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def points(*speeds):
+    return [Point(num, (speed, 99.0), 0.0, 0.0, 0.0) for num, speed in zip((1, 10, 20), speeds, strict=False)]
+
+
+def test_most_clients_lies_between_those_tried():
+    assert capacity.most_clients(points(50.0, 40.0, 20.0), 30.0) == "about 15"
+    assert capacity.most_clients(points(50.0, 40.0, 20.0), 40.0) == "about 10"
+    assert capacity.most_clients(points(50.0, 40.0, 20.0), 60.0) == "fewer than 1"
+    assert capacity.most_clients(points(50.0, 40.0, 20.0), 10.0) == "more than 20"
+
+
+def test_the_table_has_a_line_for_each_point():
+    lines = capacity.table({"plain": points(50.0, 40.0), "drafted": points(30.0)}).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["plain", "plain", "drafted"]
+    assert "50.0" in lines[1]
+
+
+def test_presets_and_their_memory():
+    """29.5 GB of weights in 72 GB; 160 KiB a cached token."""
+    gpu = capacity.preset("Qwen3")
+    assert capacity.bytes_held(QWEN3_14B) == pytest.approx(2 * QWEN3_14B.num_weights)
+    assert capacity.bytes_held(LLAMA_1B) == pytest.approx(2 * LLAMA_1B.num_weights)
+    assert gpu.cached_tokens == pytest.approx((72e9 - 29.5e9) / 163_840, rel=0.01)
+    assert gpu.sessions_that_fit(1000) == gpu.cached_tokens // 1000
+    assert capacity.preset_draft("Qwen3", 1).round_s(1, 1, 0) > capacity.preset_draft("Qwen3").round_s(1, 1, 0)
+    with pytest.raises(ConfigError, match="there is no preset 'GPT'; choose one of: Qwen3, Llama 3"):
+        capacity.preset("GPT")
+
+
+def test_a_saved_profile(tmp_path):
+    setting = saved.Setting(model="some model", device="cuda", hardware="some GPU", dtype="bfloat16", threads=1)
+    samples = [Sample(tokens, 1, 10, 0.01 + 0.001 * tokens) for tokens in (1, 2, 4, 8, 16, 32)]
+    path = str(tmp_path / "profile.json")
+    saved.save(saved.make_profile(setting, datetime(2026, 1, 1, tzinfo=UTC), {}, samples), path)
+    gpu = capacity.profiled(path)
+    assert gpu.name == "some model on some GPU, profiled"
+    assert gpu.round_cost.round_s(10, 1, 10) == pytest.approx(0.02, rel=0.05)
+    assert gpu.sessions_that_fit(1000) is None
+
+
+def test_a_draft_node_needs_a_speed():
+    with pytest.raises(ConfigError, match="a speed above 0"):
+        capacity.drafting(0.0)

@@ -1,0 +1,97 @@
+"""The notebooks run, are paired with their sources, and carry nothing of the machine that ran them."""
+
+import ast
+import os
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient.exceptions import CellExecutionError
+
+from experiments import pairing
+
+NAMES = ("capacity_planning", "convergence", "fairness", "time_distribution")
+MAX_BYTES = 150_000
+
+
+def stored(name):
+    return nbformat.read(pairing.FOLDER / f"{name}.ipynb", as_version=4)
+
+
+def cells(notebook):
+    return [(cell.cell_type, cell.source) for cell in notebook.cells]
+
+
+def outputs(notebook):
+    return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+
+
+def test_all_are_known():
+    assert tuple(pairing.names()) == NAMES
+    assert {path.stem for path in pairing.FOLDER.glob("*.ipynb")} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_from_its_source(name):
+    executed = pairing.execute(name, quick=True)
+    nbformat.validate(executed)
+    kinds = {output.output_type for output in outputs(executed)}
+    assert kinds == {"stream", "execute_result"}
+    assert any("image/png" in output.get("data", {}) for output in outputs(executed))
+    assert shape(executed) == shape(stored(name)), "what is stored was made by another source; run `make notebooks`"
+
+
+def shape(notebook):
+    """What kind of thing each cell puts out."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return [[sorted(output.get("data", {"text": ""})) for output in cell.outputs] for cell in code]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_is_paired(name):
+    notebook = stored(name)
+    assert cells(notebook) == cells(pairing.read(name)), "the source has changed; run `make notebooks`"
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    assert counts == list(range(1, len(counts) + 1))
+    assert {output.output_type for output in outputs(notebook)} == {"stream", "execute_result"}
+    assert all(output.name == "stdout" for output in outputs(notebook) if output.output_type == "stream")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_carries_nothing_of_the_machine(name):
+    path = pairing.FOLDER / f"{name}.ipynb"
+    text = path.read_text()
+    assert len(text) < MAX_BYTES
+    assert stored(name).metadata == pairing.METADATA
+    assert not [cell.metadata for cell in stored(name).cells if cell.metadata]
+    for place in {str(pairing.ROOT), str(Path.home()), sys.prefix, "/tmp/", " at 0x"} - {"/"}:
+        assert place not in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defines_nothing(name):
+    tree = ast.parse((pairing.FOLDER / f"{name}.py").read_text())
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
+def test_a_failing_notebook_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text("# %%\n1 / 0\n")
+    monkeypatch.setattr(pairing, "FOLDER", tmp_path)
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        pairing.execute("broken")
+
+
+def test_quick_is_asked_for_and_not_inherited(tmp_path, monkeypatch):
+    (tmp_path / "asks.py").write_text(f"# %%\nimport os\nprint({pairing.QUICK!r} in os.environ)\n")
+    monkeypatch.setattr(pairing, "FOLDER", tmp_path)
+    monkeypatch.setenv(pairing.QUICK, "1")
+    assert [outputs(pairing.execute("asks", quick))[0].text for quick in (True, False)] == ["True\n", "False\n"]
+    assert os.environ[pairing.QUICK] == "1"
+
+
+def test_an_unknown_name_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        pairing.main(["nonsense"])
+    assert "no notebook is called nonsense" in capsys.readouterr().err

@@ -1,0 +1,61 @@
+"""Pictures are made of what they are given, name everything in them, and are the same bytes at every run."""
+
+import numpy as np
+import pytest
+
+from experiments.simulation import plots
+
+
+def legend(picture):
+    return [text.get_text() for text in picture.figure.legends[0].get_texts()]
+
+
+def a_line():
+    return plots.lines(
+        "a title",
+        "x [s]",
+        "y [m]",
+        {"one": ([1, 2], [3.0, 4.0])},
+        bands={"one": [0.1, 0.1]},
+        levels={"wanted": 3.5},
+        limits={"full": 2},
+        xscale="log",
+    )
+
+
+def test_lines_say_what_they_are():
+    picture = a_line()
+    (axes,) = picture.figure.axes
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("x [s]", "y [m]", "log")
+    assert picture.figure.get_suptitle() == "a title"
+    assert legend(picture) == ["one", "wanted: 3.5", "full: 2"]
+    assert axes.lines[0].get_ydata().tolist() == [3.0, 4.0]
+
+
+def test_the_same_picture_is_the_same_bytes():
+    assert repr(a_line()) == "Picture(title='a title')"
+    first, again = a_line()._repr_png_(), a_line()._repr_png_()
+    assert first == again
+    assert first.startswith(b"\x89PNG")
+
+
+def test_bars_stand_side_by_side():
+    picture = plots.bars("t", "x", "y", ["a", "b"], {"one": [1, 2], "two": [3, 4]}, marks={"best": [5, 6]})
+    (axes,) = picture.figure.axes
+    assert [bar.get_height() for bar in axes.patches] == [1, 2, 3, 4]
+    centres = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
+    assert centres == pytest.approx([-0.2, 0.8, 0.2, 1.2])
+    assert set(legend(picture)) == {"one", "two", "best"}
+
+
+def test_stacked_parts_follow_each_other():
+    picture = plots.stacked("t", "s", ["a", "b"], {"one": [1, 2], "two": [3, 4]})
+    (axes,) = picture.figure.axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1), (0, 2), (1, 3), (2, 4)]
+
+
+def test_exceeded_is_the_share_that_is_larger():
+    picture = plots.exceeded("t", "ms", {"waits": [4.0, 1.0, 3.0, 2.0]})
+    line = picture.figure.axes[0].lines[0]
+    assert line.get_xdata().tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert np.asarray(line.get_ydata()).tolist() == [0.75, 0.5, 0.25, 0.0]
