@@ -53,8 +53,8 @@ print(gpu.name, "" if fits is None else f"; {fits:.0f} texts of {context_tokens}
 # token more makes the round longer for all. Drafted tokens make that come earlier, so the scheduler hands out fewer,
 # and in the end the curves meet.
 #
-# Drafting pays where it is quick: a draft of a few tokens has to be made and sent in less time than the GPU takes for as
-# many rounds. The L4 takes half a round for each token, so the scheduler lets it draft next to nothing, and its users
+# Drafting pays where it is quick: a draft of a few tokens has to be made and sent in less time than the GPU takes for
+# as many rounds. The L4 takes half a round for each token, so the scheduler lets it draft next to nothing, and its users
 # are about as quick as with plain decoding; a little slower, since now and then it asks for a token, to see whether
 # that has changed.
 

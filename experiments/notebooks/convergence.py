@@ -46,8 +46,8 @@ round_numbers = np.arange(1, num_rounds + 1)
 # %% [markdown]
 # ## Utility of the running average
 # Drawn is the sum of the logarithms of what each client has had per round so far, as a mean over the seeds; the band is
-# its 95 % interval. One round gives a wild mean, so the picture begins with the tenth. `throughput` falls: the better it
-# knows the rates, the less it gives to those who are accepted less.
+# its 95 % interval. One round gives a wild mean, so the picture begins with the tenth. `throughput` falls: the better
+# it knows the rates, the less it gives to those who are accepted less.
 
 # %%
 utilities = {name: utility_of(each.running_goodput) for name, each in traces.items()}  # [rounds, worlds]
