@@ -54,9 +54,9 @@ print(gpu.name, "" if fits is None else f"; {fits:.0f} texts of {context_tokens}
 # and in the end the curves meet.
 #
 # Drafting pays where it is quick: a draft of a few tokens has to be made and sent in less time than the GPU takes for
-# as many rounds. The L4 takes half a round for each token, so the scheduler lets it draft next to nothing, and its users
-# are about as quick as with plain decoding; a little slower, since now and then it asks for a token, to see whether
-# that has changed.
+# as many rounds. The L4 takes half a round for each token, so the scheduler lets it draft next to nothing. Its
+# users are somewhat slower than with plain decoding, by up to a tenth, since now and then it asks for a token and waits
+# for it, to see whether drafting pays by now.
 
 # %%
 plots.lines(

@@ -36,8 +36,8 @@ options = {"wire": "match", "num_texts": num_texts, "seed": 0}
 # ## Receiving, verifying, sending
 # *Receiving* is the verify node's wait for drafts, *verifying* its rounds, *sending* the verdicts' time on its line.
 # `gradient (5)` is the paper's scheduler, which spends the whole budget; `gradient` knows what time costs. Sending is
-# in the picture, too small to be seen. With barrier rounds the verify node waits for a third of the time or more. With
-# continuous rounds it waits little, and verifies for longer: rounds are more, and smaller.
+# in the picture, too small to be seen. With barrier rounds the verify node waits for a quarter to over half of the
+# time. With continuous rounds it waits less and verifies for longer: rounds are more, and smaller.
 
 # %%
 runs = {
