@@ -37,7 +37,8 @@ options = {"wire": "match", "num_texts": num_texts, "seed": 0}
 # *Receiving* is the verify node's wait for drafts, *verifying* its rounds, *sending* the verdicts' time on its line.
 # `gradient (5)` is the paper's scheduler, which spends the whole budget; `gradient` knows what time costs. Sending is
 # in the picture, too small to be seen. With barrier rounds the verify node waits for a quarter to over half of the
-# time. With continuous rounds it waits less and verifies for longer: rounds are more, and smaller.
+# time wherever anybody drafts. With continuous rounds it waits less and verifies for longer, since rounds are more.
+# `plain` drafts nothing: the verify node never waits, and is done about as soon as with `gradient` or `fixed`.
 
 # %%
 runs = {
@@ -59,7 +60,9 @@ plots.stacked(
 # %% [markdown]
 # ## One slow draft node
 # The same with one draft node that takes ten times as long for everything. The bars last until the slow one has its
-# tokens, too. `gradient` knows what its drafts cost and asks it for few; the others ask it for long ones, and wait.
+# tokens, too. `gradient` knows what its drafts cost and asks it for few; `gradient (5)`, `fixed` and `random` ask it for
+# more, and wait. `plain` asks nobody, and the last is done soonest; under `gradient` the slow one is a little later, and the
+# seven others much earlier (the table).
 
 # %%
 slowed = {
