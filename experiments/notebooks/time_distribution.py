@@ -60,9 +60,9 @@ plots.stacked(
 # %% [markdown]
 # ## One slow draft node
 # The same with one draft node that takes ten times as long for everything. The bars last until the slow one has its
-# tokens, too. `gradient` knows what its drafts cost and asks it for few; `gradient (5)`, `fixed` and `random` ask it for
-# more, and wait. `plain` asks nobody, and the last is done soonest; under `gradient` the slow one is a little later, and the
-# seven others much earlier (the table).
+# tokens, too. `gradient` knows what its drafts cost and asks it for few; `gradient (5)`, `fixed` and `random` ask it
+# for more, and wait. `plain` asks nobody, and the last is done soonest; under `gradient` the slow one is a little
+# later, and the seven others much earlier (the table).
 
 # %%
 slowed = {
