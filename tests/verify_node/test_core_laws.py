@@ -32,7 +32,7 @@ class CoreLaws(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.said: list[tuple[str, UpMessage]] = []
-        self.in_flight: tuple[Round, list[Outcome]] | None = None
+        self.in_flight: Round | None = None
 
     @initialize(
         budget=st.sampled_from([1, 3, 8]),
@@ -188,26 +188,36 @@ class CoreLaws(RuleBasedStateMachine):
     @rule()
     def plan(self) -> None:
         core = self.desk.core
-        planned = core.plan(self.desk.now)
-        if planned is not None:
-            self.in_flight = planned, self.desk.target.run(planned)  # which raises where a limit is broken
+        self.in_flight = core.plan(self.desk.now)
+
+    @rule(number=numbers, kept=st.sampled_from([0.0, 0.5]))
+    def open_again_in_a_round(self, number: int, kept: float) -> None:
+        self.some_rounds(1.0, 2)
+        if self.in_flight is None:
+            self.all_draft(1.0)
+            self.plan()
+        self.open_again(number, kept)
 
     @precondition(lambda self: self.in_flight is not None)
     @rule(failed=st.sampled_from([None, None, None, None, None, 1]))
     def finish(self, failed: int | None) -> None:
-        assert self.in_flight is not None
-        outcomes = list(self.in_flight[1])
+        outcomes = self._run()
         if failed is not None and failed < len(outcomes):
             outcomes[failed] = replace(outcomes[failed], tokens=(), num_accepted=0, failed="it fails")
-        self.in_flight = None
         self.desk.now += 0.01
         self._take(self.desk.core.finish(outcomes, 0.01, self.desk.now))
 
     @precondition(lambda self: self.in_flight is not None)
     @rule()
     def abort(self) -> None:
-        self.in_flight = None
+        self._run()
         self._take(self.desk.core.abort("it fails"))
+
+    def _run(self) -> list[Outcome]:
+        """Only now, so that memory which was changed while the round was in flight shows: the target would raise."""
+        assert self.in_flight is not None
+        planned, self.in_flight = self.in_flight, None
+        return self.desk.target.run(planned)
 
     # -- what must hold --------------------------------------------------------------------------------------------
 
