@@ -80,7 +80,7 @@ class GoodputEstimator:
 
 
 def observe_acceptance(
-    value: Floats, eta: float, agreement: Floats, num_drafted: ArrayLike, worth: Floats | None = None
+    value: Floats, eta: Floats | float, agreement: Floats, num_drafted: ArrayLike, worth: Floats | None = None
 ) -> Floats:
     """`AcceptanceEstimator.observe` for many clients: returns the new values, shape [clients] as every argument.
 

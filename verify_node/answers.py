@@ -30,7 +30,7 @@ def take_draft(session: Session, draft: Draft, welcome: Welcome, now: float) -> 
     session.cannot_draft = not draft.tokens
     if draft.tokens:
         session.client.observe_drafting(draft.drafting_s, len(draft.tokens))
-        session.observe_wait(now, ahead=False)
+        session.observe_ahead(False)
     session.acknowledge(draft.base_len, now - draft.drafting_s)
     return None
 
@@ -43,7 +43,7 @@ def _take_ahead(session: Session, draft: Draft, welcome: Welcome, now: float) ->
     if refused := check_ahead(draft, welcome):
         return refused
     awaited = session.awaits_draft
-    session.hope_for(draft, now)
+    session.hope_for(draft)
     if awaited and not session.awaits_draft:
         session.ready_since = now
     return None

@@ -275,8 +275,8 @@ class VerifyCore:
         sends: list[Send] = []
         for move in moved:
             session = move.session
-            session.answered_at = now if move.answered is not None else None
-            dropped = session.settle_ahead(now)
+            session.hope = move.hope(self.round_s)
+            dropped = session.settle_ahead()
             session.last_verdict = move.verdict(lengths.get(session.session_id, 0), dropped)
             session.sent.append((len(session.tokens), now))
             if move.outcome.invalid:

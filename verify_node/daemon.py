@@ -207,5 +207,5 @@ class VerifyDaemon:
             "goodput": round(session.client.goodput.value, 4),
             "draft_s_per_token": round(session.client.draft_s_per_token, 6),
             "round_trip_s": round(session.round_trip_s, 6),
-            "wait": round(session.wait, 4),
+            "ahead": round(session.ahead_share, 4),
         }

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from goodspeed.messages import Draft, Verdict
+from goodspeed.policies.cycles import in_time, willing
 from verify_node.planner import Entry
 from verify_node.scheduler import Observation
 from verify_node.sessions import Session
@@ -44,6 +45,16 @@ class Moved(Struct, frozen=True):
     @property
     def observation(self) -> Observation:
         return Observation(self.session, self.outcome.agreement, self.entry.num_drafted, len(self.taken))
+
+    def hope(self, round_s: float) -> float:
+        """How likely the next draft was made ahead of this verdict, if its draft node does such things."""
+        session, num_drafted = self.session, self.entry.num_drafted
+        if self.answered is None or not (session.is_drafting and 0 < num_drafted == self.outcome.num_accepted):
+            return 0.0
+        alpha = session.acceptance.value
+        ahead_s = session.client.draft_s_per_token * (num_drafted + 2)
+        timely = in_time(ahead_s, round_s + (0.0 if self.answered.assumes else session.round_trip_s))
+        return float(alpha * willing(alpha ** (num_drafted + 1)) * timely)
 
     def verdict(self, next_length: int, dropped: int | None = None) -> Verdict:
         return Verdict(

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.policies import ClientState, Policy
+from verify_node import probes
 from verify_node.sessions import Client, Session
 
 INITIAL_ACCEPTANCE = 0.7
@@ -28,10 +29,7 @@ FIRST_LENGTH = 4
 """Of a client's first draft where time counts: nobody knows yet how long it takes, and others may wait for it."""
 
 SHARE_SMOOTHING = 0.1
-PROBE_ROUNDS = 20
-PROBE_ROUND_TRIPS = 100
-PROBE_SHARE = 0.02
-"""Of all time, for all probes together, where every round waits for them and time counts."""
+PROBE_ROUNDS = probes.WAITING_ROUNDS
 
 
 class Observation(Struct, frozen=True):
@@ -63,6 +61,7 @@ class Scheduler:
         self.beta = beta
         self.steer = steer
         self.first_length = FIRST_LENGTH if weigh_time else budget
+        self.probes_long = weigh_time and steer
         self.all_wait = weigh_time and not steer
         self.worth = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
@@ -85,6 +84,7 @@ class Scheduler:
             client = seen.session.client
             tokens[client.name] += seen.num_tokens
             if seen.num_drafted:
+                probes.judge(seen.session, seen.agreement, seen.num_drafted)
                 seen.session.acceptance.observe(seen.agreement, seen.num_drafted)
                 client.acceptance.observe(seen.agreement, seen.num_drafted)
         for name, num_tokens in tokens.items():
@@ -110,21 +110,43 @@ class Scheduler:
         sessions: every active session that has had its first token; participants: those among them to be told.
         """
         budget = self.handed_out(sessions)
-        probes = [session for session in participants if self._is_due(session, number, len(sessions), round_s)][:budget]
-        for session in probes:
-            session.cannot_draft = False
+        probed = self._probes(number, sessions, participants, round_s, budget)
         states = [self._state(session) for session in sessions]
         allocated = dict(
             zip(
                 (session.session_id for session in sessions),
-                self.policy.allocate(states, budget - len(probes)),
+                self.policy.allocate(states, budget - sum(probed.values())),
                 strict=True,
             )
         )
         lengths = {session.session_id: allocated[session.session_id] for session in participants}
-        lengths.update({session.session_id: max(1, lengths[session.session_id]) for session in probes})
         for session in participants:
-            self._note(session, lengths[session.session_id], number)
+            length, probe = lengths[session.session_id], probed.get(session.session_id, 0)
+            lengths[session.session_id] = session.assigned = max(length, probe)
+            probes.note(session, length, probe, number)
+        return lengths
+
+    def _probes(
+        self, number: int, sessions: Sequence[Session], participants: Sequence[Session], round_s: float, budget: int
+    ) -> dict[bytes, int]:
+        """Lengths of the probes that are due; with time where the policy would draft if nearly all were accepted."""
+        if not self.probes_long:
+            num_waiting = len(sessions) if self.all_wait else 0
+            late = [session for session in participants if probes.is_due_short(session, number, round_s, num_waiting)]
+            for session in late[:budget]:
+                session.cannot_draft = False
+            return {session.session_id: 1 for session in late[:budget]}
+        due = {session.session_id for session in participants if probes.is_due(session, number, round_s)}
+        if not due:
+            return {}
+        states = [self._state(session, probe=session.session_id in due) for session in sessions]
+        lengths: dict[bytes, int] = {}
+        for session, hoped in zip(sessions, self.policy.allocate(states, budget), strict=True):
+            if session.session_id in due:
+                probes.begin(session, number)
+                if length := min(probes.LENGTH, hoped, budget):
+                    lengths[session.session_id] = length
+                    budget -= length
         return lengths
 
     def handed_out(self, sessions: Sequence[Session]) -> int:
@@ -137,48 +159,23 @@ class Scheduler:
             return self.budget
         return min(int(self.budget * assigned / expected), self.budget * len(sessions))
 
-    def _state(self, session: Session) -> ClientState:
-        """Times are those that the verify node waits for: drafting ahead of verdicts hides the rest."""
+    def _state(self, session: Session, probe: bool = False) -> ClientState:
+        """What the policy knows of a session, or with `probe` what it would if its drafts were accepted again."""
         client = session.client
+        acceptance = session.acceptance.value
         return ClientState(
-            acceptance_rate=session.acceptance.value,
+            acceptance_rate=max(acceptance, probes.HOPED) if probe else acceptance,
             goodput=max(client.goodput.value, 1e-9),
             weight=client.weight,
-            max_length=self._max_length(session),
+            max_length=self._max_length(session, probe),
             client_id=client.name,
-            draft_s_per_token=session.wait * client.draft_s_per_token,
-            round_trip_s=session.wait * (session.round_trip_s + client.draft_s_per_token),  # it catches up, then drafts
+            draft_s_per_token=client.draft_s_per_token,
+            round_trip_s=session.round_trip_s + client.draft_s_per_token,  # it catches up, then drafts
+            ahead=session.ahead_share,
             context_len=len(session.tokens),
         )
 
-    def _max_length(self, session: Session) -> int:
-        if session.cannot_draft:
+    def _max_length(self, session: Session, probe: bool) -> int:
+        if session.cannot_draft and not probe:
             return 0
         return min(session.max_length, self.budget if session.client.draft_s_per_token else self.first_length)
-
-    def _is_due(self, session: Session, number: int, num_sessions: int, round_s: float) -> bool:
-        """Whether a session at length 0 has waited long enough to be tried again."""
-        if session.zero_since is None or session.max_length < 1:
-            return False
-        return number - session.zero_since >= max(PROBE_ROUNDS, self._patience(session, num_sessions, round_s))
-
-    def _patience(self, session: Session, num_sessions: int, round_s: float) -> float:
-        """Rounds between probes of which each takes long; where all wait for it, that is everybody's time."""
-        if round_s <= 0:
-            return 0.0
-        if self.all_wait:
-            away_s = session.round_trip_s + 2 * session.client.draft_s_per_token  # it catches up, then drafts a token
-            return num_sessions * away_s / (PROBE_SHARE * round_s)
-        return PROBE_ROUND_TRIPS * session.round_trip_s / round_s
-
-    @staticmethod
-    def _note(session: Session, length: int, number: int) -> None:
-        """Sessions may be too short for a probe: one that begins at length 0 waits from when its client's did."""
-        session.assigned = length
-        if length > 0:
-            session.zero_since = session.client.zero_since = None
-            return
-        if session.client.zero_since is None:
-            session.client.zero_since = number
-        if session.zero_since is None:
-            session.zero_since = session.client.zero_since

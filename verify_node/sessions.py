@@ -5,6 +5,7 @@ Plain data with derived properties. Knows nothing about messages' transport, ten
 
 from collections import deque
 from dataclasses import dataclass, field
+from enum import Enum
 
 from msgspec.structs import replace
 
@@ -24,10 +25,18 @@ SMOOTHING = 0.2
 QUICKER, SLOWER = 0.5, 0.1
 """How soon a draft's time per token is believed when it is shorter, or longer, than what is known."""
 
-INITIAL_WAIT = 0.5
+INITIAL_AHEAD = 0.8
 """Optimistic, so that a far client is asked for drafts at all, and can show what drafting ahead hides."""
 
-WAIT_SMOOTHING = 0.1
+AHEAD_SMOOTHING = 0.1
+
+
+class Probe(Enum):
+    """A draft that is asked for to learn, where the policy would have none."""
+
+    NONE = "none"
+    ASKED = "asked"
+    ACCEPTED = "accepted"  # well: it is worth to ask for one more at once
 
 
 @dataclass(slots=True)
@@ -41,7 +50,8 @@ class Client:
     observed_round: int = 0  # verify round of its last observation, or in which it became active
     draft_s_per_token: float = 0.0  # as its drafts say, smoothed; 0 until the first
     zero_since: int | None = None  # verify round since which none of its sessions was given a length
-    wait: float = INITIAL_WAIT  # as its sessions have it; new ones begin with it
+    num_probes: int = 0  # in a row, the last time; 0 since it drafts as the policy says
+    ahead_share: float = INITIAL_AHEAD  # as its sessions have it; new ones begin with it
     round_trip_s: float = 0.0  # as its last session to answer has it; new ones begin with it
 
     def observe_drafting(self, seconds: float, num_drafted: int) -> None:
@@ -90,13 +100,12 @@ class Session:
     ready_since: float = 0.0
     heard_at: float = 0.0  # last time that its draft node mentioned it
     zero_since: int | None = None  # verify round from which its wait for a probe counts; None while it has a length
+    probe: Probe = Probe.NONE  # what its last draft was
     cannot_draft: bool = False  # its last draft was empty: nothing is assigned until the next probe
     share: float = 1.0  # smoothed share of rounds that it takes part in while drafting
     round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
-    wait: float = (
-        1.0  # share of round trip and drafting that is really waited for, smoothed: drafts ahead hide the rest
-    )
-    answered_at: float | None = None  # time of the verdict on its last draft, while the next is not there
+    ahead_share: float = 0.0  # of the drafts that might have been made ahead: how many were, smoothed
+    hope: float = 0.0  # that the draft after its last verdict was made ahead of that; 0 as well once it is there
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     _digest: TextDigest = field(default_factory=TextDigest)
 
@@ -141,18 +150,15 @@ class Session:
         """Longest draft of which every token, and one more, can still be delivered."""
         return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
 
-    def observe_wait(self, now: float, *, ahead: bool) -> None:
-        """The draft after a verdict on a draft is there. One made afresh was waited for from beginning to end."""
-        if self.answered_at is None:
-            return
-        share, waited_s, self.answered_at = 1.0, now - self.answered_at, None
-        if ahead:
-            afresh_s = self.round_trip_s + self.client.draft_s_per_token * (1 + (self.assigned or 0))
-            share = min(1.0, waited_s / afresh_s) if afresh_s > 0 else 0.0
-        self.wait += WAIT_SMOOTHING * (share - self.wait)
-        self.client.wait += WAIT_SMOOTHING * (share - self.client.wait)
+    def observe_ahead(self, came_true: bool) -> None:
+        """The draft after one that was accepted whole is there: made ahead of the verdict, or afresh."""
+        if self.hope:
+            for known in (self, self.client):
+                known.ahead_share += AHEAD_SMOOTHING * (came_true - self.hope * known.ahead_share)
+                known.ahead_share = min(known.ahead_share, 1.0)
+            self.hope = 0.0
 
-    def hope_for(self, ahead: Draft, now: float) -> None:
+    def hope_for(self, ahead: Draft) -> None:
         """A draft made ahead: taken at once where its verdict is made already, kept where it may come true yet.
 
         The newest is kept, and none that cannot come true any more.
@@ -160,7 +166,6 @@ class Session:
         if ahead.round <= self.last_round or not ahead.tokens:
             return
         if self.awaits_draft and self._is_made_on_text(ahead):
-            self.observe_wait(now, ahead=True)
             self._take(ahead)
             return
         newest = max(known.round if known else -1 for known in (self.draft, self.ahead))
@@ -171,14 +176,13 @@ class Session:
         ):
             self.ahead = ahead
 
-    def settle_ahead(self, now: float) -> int | None:
+    def settle_ahead(self) -> int | None:
         """The draft made ahead becomes the next draft, if what it hoped for came true; else gives its round."""
         ahead, self.ahead = self.ahead, None
         if ahead is None:
             return None
         if not self._is_made_on_text(ahead):
             return ahead.round
-        self.observe_wait(now, ahead=True)
         if not self.awaits_draft:
             return ahead.round
         self._take(ahead)
@@ -189,6 +193,7 @@ class Session:
 
     def _take(self, ahead: Draft) -> None:
         """Cut to what is assigned, since it was made before that was known."""
+        self.observe_ahead(True)
         self.draft = _cut(ahead, self.assigned or 0)
         self.cannot_draft = False
 

@@ -28,13 +28,15 @@ from goodspeed.policies.base import (
     register,
     within_budget,
 )
+from goodspeed.policies.cycles import Timing
 from goodspeed.policies.price import largest_terms
 from goodspeed.policies.timed_barrier import BarrierAllocation
 from goodspeed.policies.turns import Turns
 
 MAX_FAIRNESS = 1000.0
 
-_columns = attrgetter("acceptance_rate", "goodput", "weight", "draft_s_per_token", "round_trip_s", "context_len")
+COLUMNS = ("acceptance_rate", "goodput", "weight", "draft_s_per_token", "round_trip_s", "context_len", "ahead")
+_columns = attrgetter(*COLUMNS)
 
 
 @register("gradient")
@@ -70,10 +72,10 @@ class GradientPolicy:
         budget: int,
     ) -> list[int]:
         rows = chain.from_iterable(map(_columns, clients))
-        table = np.fromiter(rows, dtype=np.float64, count=6 * len(clients)).reshape(-1, 6).T
+        table = np.fromiter(rows, dtype=np.float64, count=len(COLUMNS) * len(clients)).reshape(-1, len(COLUMNS)).T
         acceptance, goodput, weight, *times = table
-        timing = timed.Timing(*times)
-        if not (np.isfinite(table).all() and (table >= 0.0).all() and goodput.all() and (acceptance <= 1.0).all()):
+        timing = Timing(*times)
+        if not (np.isfinite(table).all() and (table >= 0.0).all() and goodput.all() and (table[[0, -1]] <= 1.0).all()):
             _check_states(acceptance, goodput, weight)
             timing.check()
         useful = (acceptance > 0.0) & (weight > 0.0)

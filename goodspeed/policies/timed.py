@@ -3,7 +3,8 @@
 Verify rounds of T seconds follow each other. A session that drafts nothing takes part in all of them. One that drafts S
 tokens is away after every verdict, for away(S) = its round trip + S x its drafting time, and then until the round
 that is going on has ended (if there are others: half a round on average, and never less than one round in all). So it
-gets its expected tokens mu(S) once in T + away(S) seconds. This maximises
+gets its expected tokens mu(S) once in T + away(S) seconds; drafting ahead of verdicts hides a part of that
+(`cycles.py`). This maximises
 
     F(S) = sum of w_i U'(X_i) mu_i(S_i) / (T(S) + away_i(S_i)),    T(S) from a cost model
 
@@ -28,16 +29,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from goodspeed.policies.base import Floats, Ints, check_values
+from goodspeed.policies.base import Floats, Ints
+from goodspeed.policies.cycles import Cycles, Timing
 from goodspeed.policies.turns import Turns
 
 MAX_WIDTH = 1 << 10
 """No draft is longer (`messages.MAX_DRAFT`)."""
 
 SMALL = 1e-12  # keeps logarithms of 0 and divisions by 0 away
-MARGIN = 0.1
+MARGIN = 0.05
 """Where sessions share rounds, drafts that are waited for must promise so much more than plain decoding: what is known
-of both may err by as much, and drafting has costs that no model here knows (processes that share caches and cores)."""
+of both may err by as much, and drafting has costs that no model here knows (processes that share caches and cores).
+More protects these; less is better where every draft node has a machine of its own: see the log."""
 
 MAX_PASSES = 4
 NEAR = 0.02  # relative change of T that does not change the order of tokens
@@ -52,21 +55,6 @@ class Cost(Protocol):
     def round_s(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
         """num_tokens: all tokens fed, number or array; context_tokens: cached ones of all sessions together."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """What takes the sessions' time; arrays [clients]."""
-
-    draft_s_per_token: Floats
-    round_trip_s: Floats
-    context_len: Floats
-
-    def check(self) -> None:
-        """Raises ConfigError for a value out of range, naming it."""
-        for name in ("draft_s_per_token", "round_trip_s", "context_len"):
-            values = getattr(self, name)
-            check_values(name, values, (values >= 0.0) & (values < np.inf), "0 or more, and finite")
 
 
 class TimedAllocation:
@@ -123,14 +111,13 @@ class _Search:
         self._owner = np.repeat(np.arange(self.num_clients), longest + 1)  # [cells]
         self._length = np.arange(len(self._owner)) - self._first[self._owner]
         alpha = np.minimum(acceptance, 1.0 - SMALL)
-        tokens = np.expm1((self._length + 1.0) * np.log(np.maximum(alpha, SMALL))[self._owner])
+        log_alpha = np.log(np.maximum(alpha, SMALL))
+        tokens = np.expm1((self._length + 1.0) * log_alpha[self._owner])
         self._value = (-worth / (1.0 - alpha))[self._owner] * tokens  # w U'(X) mu(S)
         if self.waits:
             margin = MARGIN * (1.0 - 1.0 / self.num_clients)
             self._value = np.where(self._length > 0, (1.0 - margin) * self._value, self._value)
-        drafting = timing.round_trip_s[self._owner] + timing.draft_s_per_token[self._owner] * self._length
-        self._drafting: Floats = np.where(self._length > 0, drafting, 0.0)
-        self._absent = np.where(self._drafting > 0.0, 1.0 - 1.0 / self.num_clients, 0.0)
+        self._cycles = Cycles(timing, log_alpha, self._owner, self._length)
 
     def best_at(self, round_s: float) -> _Best:
         """The best number of tokens when they are put in the order that holds for a round of `round_s`."""
@@ -191,7 +178,7 @@ class _Search:
         """
         if not self.waits:
             return np.where(self._length > 0, np.diff(self._value, prepend=0.0), 0.0)
-        cycle = self._cycle(self._drafting, self._absent, round_s)
+        cycle = self._cycles.seconds(slice(None), round_s)
         rates = self._value / cycle
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = (rates - rates[self._first][self._owner]) / self._length
@@ -206,20 +193,14 @@ class _Search:
     def _rates(self, lengths: Ints, round_s: float) -> tuple[Floats, Floats]:
         """F and T of allocations [num, clients], both [num]; shares are those of rounds of `round_s`."""
         cells = self._first + lengths
-        drafting, absent = self._drafting.take(cells), self._absent.take(cells)
-        often = 1.0 / self._cycle(drafting, absent, round_s)
+        often = 1.0 / self._cycles.seconds(cells, round_s)
         between = np.maximum(round_s, 1.0 / often.sum(axis=1, keepdims=True))  # rounds, or the waits for them
         share = np.minimum(between * often, 1.0)
         num = share.sum(axis=1)
         rounds = self._cost.round_s(num + (share * lengths).sum(axis=1), num, share @ self._context_len)
         rounds = np.broadcast_to(rounds, num.shape)
-        cycles = self._cycle(drafting, absent, rounds[:, None])
+        cycles = self._cycles.seconds(cells, rounds[:, None])
         return (self._value.take(cells) / cycles).sum(axis=1), rounds
-
-    def _cycle(self, drafting: Any, absent: Any, round_s: Any) -> Floats:
-        """Seconds from one verdict to the next; absent is above 0 where a draft is not there at once."""
-        cycle: Floats = round_s + drafting + np.maximum(round_s - drafting, 0.5 * round_s) * absent
-        return cycle
 
     def _least(self, worth: Floats, timing: Timing, longest: int) -> float:
         """Worth of a token, times what it is accepted with, below which it cannot pay.

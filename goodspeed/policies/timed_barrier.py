@@ -18,7 +18,8 @@ from __future__ import annotations
 import numpy as np
 
 from goodspeed.policies.base import Floats, Ints
-from goodspeed.policies.timed import MARGIN, Cost, Timing
+from goodspeed.policies.cycles import Timing
+from goodspeed.policies.timed import MARGIN, Cost
 from goodspeed.policies.turns import Turns
 
 NUM_BOUNDS = 12

@@ -6,7 +6,7 @@ from draft_node.actions import Propose
 from goodspeed.messages import Ack, Refusal, Sampling, Welcome, digest
 from goodspeed.positions import HEADER
 from tests.fakes import VOCAB, Desk, alone, make_open, next_token, propose, replace_message, request_of, session_id
-from verify_node.sessions import WAIT_SMOOTHING
+from verify_node.sessions import AHEAD_SMOOTHING
 
 
 @pytest.fixture
@@ -291,49 +291,72 @@ def long(desk):
     return desk
 
 
-def waits(desk, between, *, ahead):
-    """Shares of a way there and back that are waited for after four verdicts, `between` seconds before each draft."""
-    draft, shares = desk.honest_draft(), []
-    for _ in range(4):
+def shares(desk, *, ahead):
+    """Of drafts made ahead that are of use, after each of six verdicts that accept a whole draft."""
+    draft, found = desk.honest_draft(), []
+    for _ in range(6):
         desk.up("a", draft)
         if ahead:
             desk.up("a", ahead_of(desk, draft))
         desk.round()
-        desk.now += between
         desk.up("a", Ack(session_id(1), 2, len(desk.session().tokens)))
         draft = desk.session().draft or desk.honest_draft()
-        shares.append(desk.session().wait)
-    return shares
+        found.append(desk.session().ahead_share)
+    return found
 
 
-def test_a_draft_made_afresh_is_waited_for_in_full_and_one_at_hand_not_at_all(long):
-    start = long.session().wait
-    afresh = waits(long, 1.0, ahead=False)
-    assert start < afresh[1] < afresh[2] < afresh[3] < 1
-    at_hand = waits(long, 0.0, ahead=True)
-    assert at_hand[0] > at_hand[1] > at_hand[2] > at_hand[3]
-    assert long.session().client.wait == pytest.approx(long.session().wait)  # and a new session starts from it
+def test_whether_a_draft_node_drafts_ahead_is_learned_where_it_could(long):
+    start = long.session().ahead_share
+    afresh = shares(long, ahead=False)
+    assert start > afresh[3] > afresh[4] > afresh[5] > 0
+    at_hand = shares(long, ahead=True)
+    assert afresh[5] < at_hand[0] < at_hand[1] < at_hand[5] <= 1
+    assert long.session().client.ahead_share == pytest.approx(long.session().ahead_share)
     long.open(number=2)
-    assert long.session(2).wait == long.session().client.wait
+    assert long.session(2).ahead_share == long.session().client.ahead_share  # a new session starts from it
 
 
-def test_a_draft_ahead_that_comes_after_its_verdict_counts_for_what_was_waited(long):
-    waits(long, 1.0, ahead=False)
-    long.draft()
+def test_by_hand_one_draft_made_ahead(long):
+    shares(long, ahead=True)
+    before, alpha = long.session().ahead_share, long.session().acceptance.value
+    long.up("a", long.session().draft or long.honest_draft())
     long.round()
-    before, round_trip_s = long.session().wait, long.session().round_trip_s
-    assert round_trip_s == pytest.approx(1.0)
-    long.now += 0.25
+    assert long.session().hope == pytest.approx(long.session().acceptance.value)  # the guess, and nothing else
+    assert long.session().hope > alpha
+    hope = long.session().hope
     long.up("a", replace_message(long.honest_draft(), assumes=True))
-    assert long.session().wait == pytest.approx(before + WAIT_SMOOTHING * (0.25 - before))
+    assert long.session().ahead_share == pytest.approx(min(before + AHEAD_SMOOTHING * (1 - hope * before), 1.0))
+    assert long.session().hope == 0.0
+
+
+def test_a_draft_ahead_of_a_rejected_one_teaches_nothing(long):
+    shares(long, ahead=False)
+    long.draft(tokens=(VOCAB - 1,) * 4)
+    before = long.session().ahead_share
+    long.round()
+    assert long.session().hope == 0.0
+    long.draft()
+    assert long.session().ahead_share == before
+
+
+def test_what_cannot_be_made_in_time_teaches_nothing(long):
+    shares(long, ahead=False)
+    long.draft()
+    before = long.session().ahead_share
+    long.session().client.draft_s_per_token = 100.0  # much longer than a round and the way there and back
+    long.round()
+    assert long.session().hope == 0.0
+    long.draft()
+    assert long.session().ahead_share == before
 
 
 def test_after_a_time_at_length_0_the_first_draft_tells_nothing_of_the_next(long):
+    shares(long, ahead=True)
     long.core.scheduler.budget = 0
     long.draft()
     long.round()
     long.core.scheduler.budget = 4
     long.round()
-    before = long.session().wait
+    before = long.session().ahead_share
     long.draft()
-    assert long.session().wait == before
+    assert long.session().ahead_share == before

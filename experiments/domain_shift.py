@@ -1,0 +1,265 @@
+"""How soon each policy, and each way to estimate acceptance, recovers when acceptance changes at known rounds.
+
+Clients change their topics all at once: their rates of acceptance are dealt anew. Utility is that of the seeds' mean
+goodput in single rounds, smoothed over a few; recovery is the first round from which on it stays near a level for a
+while: near the new x* (within a share of log-utility per client), and near what the policy itself comes to before the
+next change. Barrier rounds, by arrays (`simulation/arrays.py`). Beside it how exact the estimates are while nothing
+changes, and two clients that had fallen to length 0: one for want of budget, and one to which the time-aware policy
+gave nothing (a simulated world, with probes that know what they cost).
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.harness import Finding, Outcome, new_figure, run
+from experiments.simulation import rows
+from experiments.simulation.acceptance import Independent
+from experiments.simulation.arrays import ArraySettings, Worlds
+from experiments.simulation.chances import Chances
+from experiments.simulation.optimum import geometric, optimum
+from experiments.simulation.settings import Settings
+from experiments.simulation.steps import LessWithVariance, MoreWithChange, Rule
+from experiments.simulation.verify import Finished
+from experiments.simulation.world import World
+from goodspeed.policies.base import Floats
+
+SMOOTHED = 5  # rounds
+STAYS = 10  # rounds for which a level must be kept to count as reached
+SETTLED = 50  # rounds before a change that tell what a policy comes to
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A policy and its estimates; `low` and `high`, or `threshold`, make eta follow the errors."""
+
+    name: str
+    policy: str = "gradient"
+    eta: float = 0.1
+    weigh_evidence: bool = False
+    threshold: float | None = None
+    high: float | None = None
+
+    def rule(self) -> Rule | None:
+        if self.threshold is not None:
+            return LessWithVariance(self.eta, self.threshold)
+        return MoreWithChange(self.eta, self.high) if self.high is not None else None
+
+
+@dataclass(frozen=True)
+class Config:
+    """One section of `configs/domain_shift.toml`."""
+
+    num_seeds: int
+    budget: int
+    rounds_each: int  # between changes
+    alphas: list[list[float]]  # of the clients, from each change on
+    near: float  # of log-utility per client
+    variants: list[Variant]
+    fallen_seeds: int
+    fallen_rounds: int
+    fallen_alphas: list[float]  # of the one client that changes: before and after
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.alphas[0])
+
+
+@dataclass(frozen=True)
+class Course:
+    """What one variant did; arrays [rounds] and [rounds, clients]."""
+
+    utility: Floats  # of the seeds' mean goodput, smoothed
+    errors: Floats  # mean absolute error of the estimates
+
+
+def course(config: Config, variant: Variant) -> Course:
+    chances = Chances(config.alphas[0], range(config.num_seeds))
+    settings = ArraySettings(
+        num_clients=config.num_clients,
+        budget=config.budget,
+        eta=variant.eta,
+        weigh_evidence=variant.weigh_evidence,
+        num_worlds=config.num_seeds,
+    )
+    worlds, rule = Worlds(settings, rows.create(variant.policy, config.num_seeds), chances), variant.rule()
+    goodput, errors = [], []
+    worlds.step()  # the prompts' round
+    for alphas in config.alphas:
+        chances.rates = np.array(alphas)[:, None]
+        for _ in range(config.rounds_each):
+            before = worlds.acceptance.copy()
+            worlds.step()
+            if rule is not None:
+                worlds.eta = rule.eta(worlds.num_agreed / np.maximum(worlds.drafted, 1) - before, worlds.drafted)
+            goodput.append((worlds.accepted + 1.0).mean(axis=0))
+            errors.append(np.abs(worlds.acceptance - alphas).mean())
+    return Course(np.log(_smoothed(np.array(goodput), config.rounds_each)).sum(axis=1), np.array(errors))
+
+
+def _smoothed(goodput: Floats, rounds_each: int) -> Floats:
+    """Means over the last few rounds, none of them from before a change."""
+    smoothed = np.empty_like(goodput)
+    for at in range(len(goodput)):
+        first = max(at - SMOOTHED + 1, at // rounds_each * rounds_each)
+        smoothed[at] = goodput[first : at + 1].mean(axis=0)
+    return smoothed
+
+
+def recovery(utility: Floats, level: float) -> int | None:
+    """Rounds after the change from which on the level is kept for a while; None if never."""
+    kept = np.convolve(utility >= level, np.ones(STAYS), mode="valid") == STAYS
+    return int(np.argmax(kept)) if kept.any() else None
+
+
+def fallen_for_want_of_budget(config: Config, variant: Variant) -> float:
+    """Mean rounds until the client's acceptance is believed to half of the change; one token for each client."""
+    before, after = config.fallen_alphas
+    others = [0.8] * (config.num_clients - 1)
+    chances = Chances([before, *others], range(config.num_seeds))
+    settings = ArraySettings(
+        num_clients=config.num_clients,
+        budget=config.num_clients,
+        eta=variant.eta,
+        weigh_evidence=variant.weigh_evidence,
+        num_worlds=config.num_seeds,
+    )
+    worlds, rule = Worlds(settings, rows.create(variant.policy, config.num_seeds), chances), variant.rule()
+    needed = np.full(config.num_seeds, np.nan)
+    for number in range(config.rounds_each + config.fallen_rounds):
+        if number == config.rounds_each:
+            chances.rates[0] = after
+        known = worlds.acceptance.copy()
+        worlds.step()
+        if rule is not None:
+            worlds.eta = rule.eta(worlds.num_agreed / np.maximum(worlds.drafted, 1) - known, worlds.drafted)
+        if number >= config.rounds_each:
+            believed = np.isnan(needed) & (worlds.acceptance[:, 0] >= (before + after) / 2)
+            needed[believed] = number - config.rounds_each + 1
+    return float(np.where(np.isnan(needed), config.fallen_rounds, needed).mean())
+
+
+def fallen_under_time(config: Config, seed: int) -> int:
+    """Rounds until the time-aware policy itself gives the client a length again; at most `fallen_rounds`."""
+    before, after = config.fallen_alphas
+    process = Independent(before)
+    texts = 40 * config.fallen_rounds
+    settings = Settings(
+        num_clients=4,
+        num_sessions=1,
+        num_at_once=1,
+        min_tokens=texts,
+        max_tokens=texts,
+        stops=0.0,
+        context_len=2 * texts,
+        num_pages=8 * texts,
+        page_size=1 << 6,
+        budget=64,
+        max_round_tokens=1 << 10,
+        weighs_time=True,
+        known_cost=True,
+        latency_s=(0.005,),
+        acceptance=lambda client, number: process if client == 0 else Independent(0.8),
+    )
+    world: World | None = None
+    drafts: list[int] = []  # rounds after the change in which a draft of the client was verified
+
+    def note(finished: Finished) -> None:
+        number = finished.round.number
+        if number == config.rounds_each:
+            process.alpha = after
+        assert world is not None
+        own = set(world.drafts[0].generations)
+        if number > config.rounds_each:
+            mine = [verdict for verdict in finished.verdicts if verdict.session_id in own and verdict.num_verified]
+            drafts.extend(number - config.rounds_each for _ in mine)
+
+    world = World(seed, settings, note)
+    while not _drafts_again(drafts) and world.verify.core is not None:
+        if world.verify.core.num_rounds > config.rounds_each + config.fallen_rounds:
+            return config.fallen_rounds
+        world.clock.step()
+    return drafts[-STAYS]
+
+
+def _drafts_again(drafts: list[int]) -> bool:
+    """One draft after the other: more than probes come in a row."""
+    return len(drafts) >= STAYS and drafts[-1] - drafts[-STAYS] <= 10 * STAYS
+
+
+def experiment(config: Config) -> Outcome:
+    survival = [geometric(alphas, config.budget) for alphas in config.alphas]
+    best = [optimum(curve, config.budget).utility for curve in survival]
+    courses = {variant.name: course(config, variant) for variant in config.variants}
+    results = [_row(config, variant, courses[variant.name], best) for variant in config.variants]
+    fallen = [fallen_under_time(config, seed) for seed in range(config.fallen_seeds)]
+    findings = [
+        Finding(f"{row['variant']}: rounds to within {config.near:.0%} of x*", row["to_optimum"])
+        for row in results
+        if row["to_optimum"] is not None
+    ]
+    findings += [Finding(f"{row['variant']}: mean error of settled estimates", row["settled_error"]) for row in results]
+    findings += [
+        Finding(f"{row['variant']}: rounds until a client without budget is believed", row["fallen"])
+        for row in results
+        if row["fallen"] is not None
+    ]
+    findings.append(Finding("time-aware: rounds until a client at length 0 drafts again, mean", float(np.mean(fallen))))
+    never = [row["variant"] for row in results if row["to_optimum"] is None]
+    notes = [f"never within {config.near:.0%} of x* after one of the changes: {', '.join(never)}"] if never else []
+    facts = {"fallen_under_time": fallen, "optimum": best}
+    return Outcome(results, findings, draw(config, courses, best), facts, notes)
+
+
+def _row(config: Config, variant: Variant, found: Course, best: list[float]) -> dict[str, Any]:
+    """Means over the changes; None where a level was not reached after one of them."""
+    each, num = config.rounds_each, config.num_clients
+    parts = [found.utility[at * each : (at + 1) * each] for at in range(1, len(config.alphas))]
+    optimal = [recovery(part, level - num * config.near) for part, level in zip(parts, best[1:], strict=True)]
+    own = [recovery(part, part[-SETTLED:].mean() - num * config.near) for part in parts]
+    short = [(level - part[-SETTLED:].mean()) / num for part, level in zip(parts, best[1:], strict=True)]
+    lost = [(level - part).sum() / num for part, level in zip(parts, best[1:], strict=True)]
+    settled = [found.errors[(at + 1) * each - SETTLED : (at + 1) * each].mean() for at in range(len(config.alphas))]
+    return {
+        "variant": variant.name,
+        "policy": variant.policy,
+        "to_optimum": _mean(optimal),
+        "to_own_level": _mean(own),
+        "settled_shortfall": float(np.mean(short)),  # log-utility per client below x*
+        "lost": float(np.mean(lost)),  # the same, summed over the rounds after a change
+        "settled_error": float(np.mean(settled)),
+        "fallen": fallen_for_want_of_budget(config, variant) if variant.policy == "gradient" else None,
+    }
+
+
+def _mean(rounds: list[int | None]) -> float | None:
+    known = [number for number in rounds if number is not None]
+    return float(np.mean(known)) if len(known) == len(rounds) else None
+
+
+def draw(config: Config, courses: dict[str, Course], best: list[float]) -> Figure:
+    figure = new_figure(10.0, 7.0)
+    above, below = figure.subplots(2, 1, sharex=True)
+    for name, found in courses.items():
+        above.plot(found.utility / config.num_clients, label=name, linewidth=1.0)
+        below.plot(found.errors, label=name, linewidth=1.0)
+    for at, level in enumerate(best):
+        ends = at * config.rounds_each, (at + 1) * config.rounds_each
+        above.hlines(level / config.num_clients, *ends, colors="black", linestyles="dashed")
+    above.set(ylabel="log-utility per client (dashed: x*)", title="Acceptance changes at known rounds")
+    below.set(xlabel="round", ylabel="mean error of the estimates")
+    above.legend(fontsize=7, ncols=3)
+    return figure
+
+
+def main() -> int:
+    return run("domain_shift", __doc__ or "", experiment, Config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""Goodput of the time-aware `gradient` against the better of plain decoding and the best fixed length, as a heat map.
+
+Equal clients, from one to many, whose drafts are accepted with a rate from 0.1 to 0.95, at several distances, with two
+kinds of machines. The best fixed length is found by search: everybody drafts S, for each S that could pay. Equal
+clients, since there the sum of logarithms and the total agree; one unequal column compares log-utility. Every cell is a
+simulated world in which the nodes' own state machines run; the verify node has a profile of what rounds cost, or learns
+it. All three ways write the same stretch of the same texts.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.harness import Finding, Outcome, new_figure, run
+from experiments.simulation.settings import Settings
+from experiments.simulation.steady import Steady, Stretch, steady
+from goodspeed.latency import CostModel, Linear, Roofline
+
+WANTED = 0.98
+SMALLEST_GAIN = 0.01  # of a token: a fixed length whose last token would add less to a draft is not tried
+LIKELY = 2  # lengths that a short look finds best are measured in full
+ROUND_TOKENS = 100_000  # no bound
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A verify node, its round the maximum of these lines, and its draft nodes."""
+
+    terms: list[Linear]
+    draft: Linear  # one step of the draft model
+
+    @property
+    def cost(self) -> CostModel:
+        return Roofline(tuple(self.terms)) if len(self.terms) > 1 else self.terms[0]
+
+
+@dataclass(frozen=True)
+class Config:
+    """One section of `configs/never_worse.toml`."""
+
+    seed: int
+    clients: list[int]
+    alphas: list[float]
+    unequal: list[float]  # the clients of the unequal column, again and again
+    round_trips_s: list[float]
+    lengths: list[int]  # fixed ones, tried where they could pay
+    budget_per_client: int  # for gradient
+    eta: float  # of Eq. (3), with evidence weighed
+    warm_tokens: int  # per client
+    measured_tokens: int  # per client
+    warm_total: int  # of all clients together, at least
+    measured_total: int
+    machines: dict[str, Machine]
+
+    def stretch(self, num_clients: int) -> Stretch:
+        warm = max(self.warm_tokens, self.warm_total // num_clients)
+        return Stretch(warm, max(self.measured_tokens, self.measured_total // num_clients))
+
+    def first_look(self, num_clients: int) -> Stretch:
+        return Stretch(20, max(60, self.measured_total // (4 * num_clients)))
+
+
+class Cell:
+    """One machine, distance, number of clients and their acceptance."""
+
+    def __init__(self, config: Config, machine: Machine, round_trip_s: float, num: int, alphas: list[float]) -> None:
+        self._config, self._num, self._alphas = config, num, alphas
+        self._stretch = config.stretch(num)
+        self._base = Settings(
+            num_clients=num,
+            max_round_tokens=ROUND_TOKENS,
+            round_cost=machine.cost,
+            draft_cost=(machine.draft,),
+            latency_s=(round_trip_s / 2,),
+            alpha=tuple(alphas),
+            eta=config.eta,
+        )
+
+    def plain(self) -> Steady:
+        return self._run(self._stretch, max_draft=0, policy="fixed")
+
+    def fixed(self) -> dict[int, Steady]:
+        """The likely best, by length. What is handed out is steered, but nobody drafts more than S."""
+        best = max(self._alphas)
+        lengths = [length for length in self._config.lengths if best**length > SMALLEST_GAIN]
+        short = {length: self._fixed(length, self._config.first_look(self._num)) for length in lengths}
+        likely = sorted(short, key=lambda length: short[length].log_utility)[-LIKELY:]
+        return {length: self._fixed(length, self._stretch) for length in likely}
+
+    def _fixed(self, length: int, stretch: Stretch) -> Steady:
+        return self._run(stretch, max_draft=length, policy="fixed", budget_each=length)
+
+    def gradient(self, known_cost: bool) -> Steady:
+        each = self._config.budget_per_client
+        return self._run(self._stretch, weighs_time=True, known_cost=known_cost, budget_each=each)
+
+    def _run(self, stretch: Stretch, budget_each: int = 1, **changes: Any) -> Steady:
+        settings = replace(self._base, budget=budget_each * self._base.num_clients, **changes)
+        return steady(settings, stretch, self._config.seed)
+
+
+def experiment(config: Config) -> Outcome:
+    rows = [
+        _row(config, name, machine, round_trip_s, num, alphas)
+        for name, machine in config.machines.items()
+        for round_trip_s in config.round_trips_s
+        for num in config.clients
+        for alphas in [*([alpha] for alpha in config.alphas), config.unequal]
+        if len(alphas) <= num
+    ]
+    equal = [row for row in rows if row["alpha"] is not None]
+    findings = [
+        *(_lowest(equal, name, known) for name in config.machines for known in ("known", "learned")),
+        Finding("share of all cells at 0.98 or more", _share(equal, "ratio_known"), None, "1", _all(equal, "known")),
+        Finding("the same, cost learned", _share(equal, "ratio_learned"), None, "1", _all(equal, "learned")),
+        *_unequal([row for row in rows if row["alpha"] is None]),
+    ]
+    return Outcome(rows, findings, draw(config, equal), notes=_misses(equal))
+
+
+def _row(
+    config: Config, name: str, machine: Machine, round_trip_s: float, num: int, alphas: list[float]
+) -> dict[str, Any]:
+    cell = Cell(config, machine, round_trip_s, num, alphas)
+    plain, fixed = cell.plain(), cell.fixed()
+    known, learned = cell.gradient(True), cell.gradient(False)
+    equal = len(alphas) == 1
+    best = max(fixed, key=lambda length: fixed[length].total if equal else fixed[length].log_utility)
+    better = max(plain.total, fixed[best].total)
+    better_log = max(plain.log_utility, fixed[best].log_utility)
+    row = {
+        "machine": name,
+        "round_trip_ms": 1000 * round_trip_s,
+        "clients": num,
+        "alpha": alphas[0] if equal else None,
+        "plain": plain.total,
+        "fixed": fixed[best].total,
+        "fixed_length": best,
+        "gradient_known": known.total,
+        "gradient_learned": learned.total,
+        "length_known": float(known.drafted.mean()),
+        "ratio_known": known.total / better,
+        "ratio_learned": learned.total / better,
+        "utility_known": (known.log_utility - better_log) / num,
+        "utility_learned": (learned.log_utility - better_log) / num,
+    }
+    return {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
+
+
+def _lowest(rows: list[dict[str, Any]], machine: str, known: str) -> Finding:
+    lowest = min(row[f"ratio_{known}"] for row in rows if row["machine"] == machine)
+    what = f"{machine}: lowest ratio, cost {known}"
+    return Finding(what, lowest, None, f"at least {WANTED}", lowest >= WANTED)
+
+
+def _share(rows: list[dict[str, Any]], column: str) -> float:
+    return float(np.mean([row[column] >= WANTED for row in rows]))
+
+
+def _all(rows: list[dict[str, Any]], known: str) -> bool:
+    return all(row[f"ratio_{known}"] >= WANTED for row in rows)
+
+
+def _unequal(rows: list[dict[str, Any]]) -> list[Finding]:
+    """Log-utility per client over that of the better way; log(0.98) would be 2 % worse for everybody."""
+    if not rows:
+        return []
+    lowest, least = min(row["utility_known"] for row in rows), float(np.log(WANTED))
+    mean = float(np.mean([row["utility_known"] for row in rows]))
+    return [
+        Finding(
+            "unequal clients: log-utility per client over the better, lowest",
+            lowest,
+            None,
+            f"{least:.3f}",
+            lowest >= least,
+        ),
+        Finding("unequal clients: the same, mean", mean),
+    ]
+
+
+def _misses(rows: list[dict[str, Any]]) -> list[str]:
+    missed = sorted((row for row in rows if row["ratio_known"] < WANTED), key=lambda row: float(row["ratio_known"]))
+    return [
+        f"missed: {row['machine']}, {row['round_trip_ms']:g} ms, {row['clients']} clients, alpha {row['alpha']}: "
+        f"{row['ratio_known']:.3f} (gradient {row['gradient_known']:.0f} with {row['length_known']:.1f} tokens, "
+        f"plain {row['plain']:.0f}, {row['fixed_length']} each {row['fixed']:.0f} tokens/s)"
+        for row in missed[:20]
+    ]
+
+
+def draw(config: Config, rows: list[dict[str, Any]]) -> Figure:
+    """A map for each machine and distance: clients upwards, acceptance to the right."""
+    figure = new_figure(3.6 * len(config.round_trips_s), 3.2 * len(config.machines))
+    axes = figure.subplots(len(config.machines), len(config.round_trips_s), squeeze=False)
+    for line, name in zip(axes, config.machines, strict=True):
+        for plot, round_trip_s in zip(line, config.round_trips_s, strict=True):
+            here = [row for row in rows if row["machine"] == name and row["round_trip_ms"] == 1000 * round_trip_s]
+            ratios = np.array([row["ratio_known"] for row in here]).reshape(len(config.clients), len(config.alphas))
+            image = plot.imshow(ratios, origin="lower", aspect="auto", cmap="RdYlGn", vmin=0.9, vmax=1.1)
+            for (y, x), ratio in np.ndenumerate(ratios):
+                plot.text(x, y, f"{ratio:.2f}", ha="center", va="center", fontsize=7)
+            plot.set_xticks(range(len(config.alphas)), [f"{alpha:g}" for alpha in config.alphas])
+            plot.set_yticks(range(len(config.clients)), [str(num) for num in config.clients])
+            plot.set(title=f"{name}, {1000 * round_trip_s:g} ms", xlabel="acceptance", ylabel="clients")
+    figure.colorbar(image, ax=axes, label="goodput of gradient / the better of plain and the best fixed length")
+    return figure
+
+
+def main() -> int:
+    return run("never_worse", __doc__ or "", experiment, Config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

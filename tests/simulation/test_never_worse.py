@@ -1,0 +1,55 @@
+"""The experiment on being never worse: what it measures, on worlds whose goodput is known by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.harness import HERE, load
+from experiments.never_worse import Cell, Config, experiment
+from experiments.simulation.settings import Settings
+from experiments.simulation.steady import Stretch, steady
+from goodspeed.latency import Linear
+
+QUICK = load(HERE / "configs" / "never_worse.toml", "quick", Config)
+SMALL = replace(QUICK, warm_total=60, warm_tokens=20, measured_total=120, measured_tokens=30)
+MACHINE = SMALL.machines["cpu"]
+
+
+def test_plain_decoding_is_a_token_of_everybody_each_round():
+    cell = Cell(SMALL, MACHINE, 0.001, 4, [0.5])
+    assert cell.plain().total == pytest.approx(4 / MACHINE.cost.round_s(4, 4, 0), rel=1e-6)
+
+
+def test_a_fixed_length_by_hand():
+    """All is accepted, nothing made ahead: 3 tokens in a round of 10 + 3 x 1 ms, the way, 3 steps of drafting."""
+    settings = Settings(
+        num_clients=1,
+        policy="fixed",
+        budget=2,
+        max_draft=2,
+        alpha=(1.0,),
+        round_cost=Linear(fixed_s=0.01, token_s=0.001),
+        draft_cost=(Linear(fixed_s=0.002),),
+        latency_s=(0.005,),
+        draft_ahead=False,
+    )
+    found = steady(settings, Stretch(30, 90), 1)
+    assert found.total == pytest.approx(3 / (0.013 + 0.01 + 0.006), rel=0.04)
+    assert found.drafted.tolist() == [2.0]
+
+
+def test_the_same_texts_are_measured():
+    cell = Cell(SMALL, MACHINE, 0.001, 2, [0.9])
+    assert cell.gradient(True).total == cell.gradient(True).total
+    lengths = cell.fixed()
+    assert len(lengths) == 2
+    assert set(lengths) <= set(SMALL.lengths)
+
+
+def test_every_cell_has_its_row_and_its_place_on_the_map():
+    tiny = replace(SMALL, clients=[2], alphas=[0.3, 0.9], round_trips_s=[0.001], machines={"cpu": MACHINE})
+    outcome = experiment(tiny)
+    assert [row["alpha"] for row in outcome.rows] == [0.3, 0.9, None]
+    for row in outcome.rows[:2]:
+        assert row["ratio_known"] == pytest.approx(row["gradient_known"] / max(row["plain"], row["fixed"]), abs=1e-3)
+    assert len(outcome.figure.axes) == 2  # one map, one scale
