@@ -21,9 +21,9 @@ SHARE = 0.01
 """So many rounds lie between probes that 1 % of a session's tokens are lost to them, as far as is known, but never
 fewer than 20. Where drafts nearly pay they lose next to nothing, and are tried sooner."""
 
-LOST_ROUNDS = 2.5
-"""That a probe takes beside drafting and the way there and back: its own round, half a round's waiting, and what its
-tokens cost all others together."""
+LOST_ROUNDS = 1.5
+"""What a probe takes beside drafting, the way there and back and its own round, where there are others: half a round's
+waiting, and what its tokens cost all of them together."""
 
 STALE_ROUNDS, STALE_WORTH = 50, 8.0
 """After so many rounds without drafts the estimate counts for so many tokens at most: then a few probes tell."""
@@ -49,15 +49,18 @@ def is_due_short(session: Session, number: int, round_s: float, num_waiting: int
     return number - session.zero_since >= max(WAITING_ROUNDS, patience_s / round_s if round_s > 0 else 0.0)
 
 
-def is_due(session: Session, number: int, round_s: float) -> bool:
+def is_due(session: Session, number: int, round_s: float, num_sessions: int) -> bool:
     """Whether a session without drafts has waited long enough to be tried again."""
     if session.probe is Probe.ACCEPTED:
         return session.client.num_probes < MOST_IN_A_ROW
     if session.zero_since is None or session.max_length < 1:
         return False
     client = session.client
+    if not client.draft_s_per_token:  # it never drafted: nothing is known yet
+        return number - session.zero_since >= FEWEST_ROUNDS
     away_s = session.round_trip_s + client.draft_s_per_token * (LENGTH + 1)
-    rounds = LOST_ROUNDS + away_s / round_s if round_s > 0 else 0.0
+    others = LOST_ROUNDS * (1.0 - 1.0 / num_sessions)
+    rounds = 1.0 + others + away_s / round_s if round_s > 0 else 0.0
     lost = rounds - expected_tokens(session.acceptance.value, LENGTH)
     patience = lost * min(max(1, client.num_probes), MOST_COUNTED) / SHARE
     return number - session.zero_since >= max(FEWEST_ROUNDS, patience)

@@ -136,7 +136,7 @@ class Scheduler:
             for session in late[:budget]:
                 session.cannot_draft = False
             return {session.session_id: 1 for session in late[:budget]}
-        due = {session.session_id for session in participants if probes.is_due(session, number, round_s)}
+        due = {session.session_id for session in participants if probes.is_due(session, number, round_s, len(sessions))}
         if not due:
             return {}
         states = [self._state(session, probe=session.session_id in due) for session in sessions]
@@ -176,6 +176,8 @@ class Scheduler:
         )
 
     def _max_length(self, session: Session, probe: bool) -> int:
-        if session.cannot_draft and not probe:
+        if probe:  # the probe itself is short
+            return min(session.max_length, self.budget)
+        if session.cannot_draft:
             return 0
         return min(session.max_length, self.budget if session.client.draft_s_per_token else self.first_length)

@@ -25,7 +25,7 @@ SMOOTHING = 0.2
 QUICKER, SLOWER = 0.5, 0.1
 """How soon a draft's time per token is believed when it is shorter, or longer, than what is known."""
 
-INITIAL_AHEAD = 0.8
+INITIAL_AHEAD = 0.95
 """Optimistic, so that a far client is asked for drafts at all, and can show what drafting ahead hides."""
 
 AHEAD_SMOOTHING = 0.1

@@ -56,11 +56,11 @@ def test_what_nearly_pays_is_tried_soon_and_out_of_the_budget():
 
 
 def test_probes_lose_a_hundredth_of_the_tokens():
-    """By hand: away for 20 + 5 x 2 ms, 3 rounds and 2.5 more, in which 1.25 tokens come."""
+    """By hand: away for 20 + 5 x 2 ms, 3 rounds and its own, in which 1.25 tokens come."""
     scheduler = make_scheduler(Picky())
     session = make_session(scheduler)
     session.acceptance.value, session.round_trip_s, session.client.draft_s_per_token = 0.2, 0.02, 0.002
-    due = 426  # (5.5 - 1.2496) / 0.01 rounded up
+    due = 276  # (4 - 1.2496) / 0.01 rounded up
     first = 1 + due
     assert rounds_with_a_draft(told(scheduler, [session], range(1, first + 1))) == [first]
     verify(scheduler, session, first, 0)
@@ -99,9 +99,10 @@ def test_a_probe_that_does_well_is_followed_at_once_but_not_for_ever():
             break
         in_a_row += 1
     assert in_a_row == probes.MOST_IN_A_ROW
-    session.acceptance.value, session.round_trip_s = 0.5, 0.01
+    session.acceptance.value, session.round_trip_s = 0.2, 0.01
+    session.client.draft_s_per_token = 1e-9
     [again, *_] = rounds_with_a_draft(told(scheduler, [session], range(number + 1, number + 2000)))
-    expected = probes.MOST_COUNTED * (3.5 - 1.9375) / 0.01  # so many probes lost more tokens than one
+    expected = probes.MOST_COUNTED * (2.0 - 1.2496) / 0.01  # so many probes lost more tokens than one
     assert again == pytest.approx(expected, abs=2)
 
 
@@ -121,7 +122,7 @@ def test_a_client_that_became_good_again_drafts_soon():
     for number in range(200):
         verify(scheduler, session, number, 0)
     assert session.acceptance.value < 0.01
-    session.round_trip_s = 0.01
+    session.round_trip_s, session.client.draft_s_per_token = 0.01, 1e-9
     num_drafts, number = 0, 200
     while session.acceptance.value < 0.8:
         number += 1
