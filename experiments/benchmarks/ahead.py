@@ -109,7 +109,7 @@ async def measure(options: argparse.Namespace, size: Size) -> list[Row]:
 
 
 async def run(nodes: dict[bool, DraftNode], proxy: DelayProxy, size: Size) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     for domain in DOMAINS:
         wanted = [Prompt(prompt.prompt, domain, prompt.seed) for prompt in load() if prompt.domain == domain]
         for node in nodes.values():

@@ -72,8 +72,9 @@ class Alone:
 def _for_generate(name: str) -> Any:
     """As `from_pretrained` gives it, but that nothing ends a text before its length."""
     checkpoint = checkpoints.load(name)
-    checkpoint.model.generation_config.eos_token_id = None
-    return checkpoint.model
+    model: Any = checkpoint.model
+    model.generation_config.eos_token_id = None
+    return model
 
 
 class Served:

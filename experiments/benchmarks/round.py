@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO, cast
 
 import torch
 
@@ -147,8 +147,9 @@ class Stage:
             num_messages -= len(received)
 
     def close(self) -> None:
-        for channel in (*self.lines, self.channel):
-            channel.close()
+        for line in self.lines:
+            line.close()
+        self.channel.close()
 
 
 def make_daemon(checkpoint: Checkpoint, events: EventLog) -> VerifyDaemon:
@@ -211,7 +212,7 @@ class Rounds(io.TextIOBase):
 async def daemon_rounds(checkpoint: Checkpoint, players: list[Client], num_rounds: int) -> Rounds:
     """Rounds of the real daemon, with the clients on a thread of their own."""
     rounds = Rounds(len(players), num_rounds)
-    daemon = make_daemon(checkpoint, EventLog(enabled=True, stream=rounds))
+    daemon = make_daemon(checkpoint, EventLog(enabled=True, stream=cast(TextIO, rounds)))
     serving = asyncio.create_task(daemon.serve())
     over = threading.Event()
     playing = asyncio.create_task(asyncio.to_thread(asyncio.run, answer_all(players, daemon.channel.endpoint, over)))
@@ -264,7 +265,8 @@ def summary(runs: list[list[Played]]) -> dict[str, Any]:
 
 
 def middle(full: list[tuple[Played, ...]], kind: str, part: str) -> float:
-    return statistics.median(statistics.median(getattr(played.watch, kind)[part] for played in again) for again in full)
+    medians = [statistics.median(getattr(played.watch, kind)[part] for played in again) for again in full]
+    return float(statistics.median(medians))
 
 
 def overhead(parts: dict[str, float]) -> float:

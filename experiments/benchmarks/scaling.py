@@ -33,6 +33,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
+from experiments.benchmarks import processes
 from experiments.benchmarks.oracle import Client, Node, Text, page_bytes
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
@@ -222,18 +223,18 @@ def main(argv: list[str] | None = None) -> int:
     torch.set_num_threads(1)
     plan = QUICK if options.quick else FULL
     recorded: list[dict[str, Any]] = []
-    processes: list[dict[str, Any]] = []
+    real: list[dict[str, Any]] = []
     if options.only != "processes":
         print(f"recorded drafts, accepted with probability {ACCEPTANCE}\n{RECORDED}")
         recorded = measure_recorded(plan, show_recorded)
     if options.only != "recorded":
         print(f"processes: a verify node and {plan.num_draft_nodes} with draft models\n{PROCESSES}")
         measuring = processes.measure(plan.num_draft_nodes, plan.process_counts, plan.max_tokens, show_processes)
-        processes = asyncio.run(measuring)
+        real = asyncio.run(measuring)
     if options.figure:
-        draw(recorded, processes, options.figure)
+        draw(recorded, real, options.figure)
     if options.json:
-        print(json.dumps({"plan": asdict(plan), "recorded": recorded, "processes": processes}))
+        print(json.dumps({"plan": asdict(plan), "recorded": recorded, "processes": real}))
     return 0
 
 

@@ -19,6 +19,7 @@ import json
 import statistics
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -170,7 +171,7 @@ HEADER = (
 )
 
 
-def show(row: dict[str, object]) -> str:
+def show(row: dict[str, Any]) -> str:
     return (
         "{sampling:>14} {kind:>10} {bytes_per_token:>9,.1f} {message_bytes:>10,.0f} {acceptance:>11.3f} "
         "{accepted:>9.2f} {wide_message_bytes:>13,}".format(**row)

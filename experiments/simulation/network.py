@@ -54,7 +54,9 @@ class Line:
         self._clock = clock
         self._random = random
         self._faults = faults = settings.faults
-        self._is_good = not (faults.lose or faults.repeat or faults.jitter_s or faults.cut_every_s)
+        self._lose = max(faults.lose, of_client(settings.lose, index))
+        self._jitter_s = max(faults.jitter_s, of_client(settings.jitter_s, index))
+        self._is_good = not (self._lose or faults.repeat or self._jitter_s or faults.cut_every_s)
         self._once = (self.latency_s,)
         self._s_per_byte = 1.0 / of_client(settings.bytes_per_s, index)
         self._drafted_bytes = settings.drafted_bytes
@@ -101,12 +103,12 @@ class Line:
         if self._is_good:
             return self._once
         faults, random = self._faults, self._random
-        if self._clock.now < self.cut_until or random.random() < faults.lose:
+        if self._clock.now < self.cut_until or random.random() < self._lose:
             self.num_faults += 1
             return ()
         copies = 2 if random.random() < faults.repeat else 1
         self.num_faults += copies - 1
-        return tuple(self.latency_s + random.random() * faults.jitter_s for _ in range(copies))
+        return tuple(self.latency_s + random.random() * self._jitter_s for _ in range(copies))
 
     def num_bytes(self, message: UpMessage | DownMessage) -> float:
         """About so many; encoding each message would take longer than all the rest."""

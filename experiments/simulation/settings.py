@@ -87,6 +87,8 @@ class Settings:
     least_odds: float = LEAST_ODDS
     # the network
     latency_s: tuple[float, ...] = (0.01,)  # one way
+    jitter_s: tuple[float, ...] = (0.0,)  # of each line; delays are spread so far, or as far as `faults` has it
+    lose: tuple[float, ...] = (0.0,)  # of each line; probability per message, or that of `faults` if that is larger
     bytes_per_s: tuple[float, ...] = (inf,)  # of each line, each way
     verify_bytes_per_s: float = inf  # of the verify node's own line, which all share, each way
     drafted_bytes: float = 4.0  # on the wire, for each drafted token

@@ -104,6 +104,18 @@ def test_a_drafts_way_through_both_lines_overlaps():
     assert all(0.4 < waited_s < 0.48 for waited_s in full), full
 
 
+def test_each_line_has_its_own_losses_and_jitter():
+    settings = replace(SMALL, num_clients=2, lose=(0.0, 0.3), jitter_s=(0.0, 0.02))
+    world, _ = trace(1, settings)
+    good, bad = (draft.line for draft in world.drafts)
+    assert good.num_faults == 0
+    assert 0.2 < bad.num_faults / bad.num_messages < 0.4
+    delays = [delay for _ in range(200) for delay in bad._fate()]
+    assert settings.latency_s[0] <= min(delays) < max(delays) <= settings.latency_s[0] + 0.02
+    assert max(delays) - min(delays) > 0.01
+    assert all(generation.finish for draft in world.drafts for generation in draft.done)
+
+
 def test_acceptance_falls_along_a_survival_curve():
     curve = Survival((0.8, 0.4, 0.1))
     assert [curve.rate(0, offset, True) for offset in range(5)] == pytest.approx([0.8, 0.5, 0.25, 0.25, 0.25])
