@@ -38,7 +38,7 @@ HTTP_ROOMS = (
 ONLY = {  # library -> where it may be imported: files, or folders with all that is in them
     "zmq": ("goodspeed/transport.py",),
     "prometheus_client": ("goodspeed/metrics.py", "draft_node/metrics.py", "verify_node/metrics.py"),
-} | {library: HTTP_ROOMS for library in HTTP}
+} | dict.fromkeys(HTTP, HTTP_ROOMS)
 PURE = [  # no tensors and no sockets, not even through what they import
     "goodspeed/codec.py",
     "goodspeed/engine/pages.py",
