@@ -12,7 +12,7 @@ only when none is.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
@@ -23,6 +23,7 @@ from goodspeed.latency import Refined
 from goodspeed.messages import Ack, Close, DownMessage, Draft, Heartbeat, Hello, OpenSession, UpMessage, Welcome
 from verify_node.answers import Answer, repeat, take_ack, take_draft
 from verify_node.checks import HELLO_FIRST, AboutSession, Refused, target_failed
+from verify_node.counts import Counts
 from verify_node.outcomes import Moved, Outcome
 from verify_node.planner import Entry, Limits, Planner, Round, plan
 from verify_node.register import Register
@@ -69,12 +70,13 @@ class VerifyCore:
         self.peers = self.register.peers
         self.sessions = self.register.sessions
         self.refusals: Counter[str] = Counter()
+        self.counts = Counts()
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before
         self._held: tuple[Session, float] | None = None  # no round before that time, while its draft is on its way
         self._in_flight: Round | None = None
-        self._taking_part: dict[bytes, Session] = {}  # in the round in flight
+        self._taking_part: dict[bytes, Session] = {}  # in the round in flight, or else in the last
         self._num_alone = 0  # rounds of one session each that are left, to find the one that the target fails on
         self._heartbeat_at = 0.0
 
@@ -82,6 +84,11 @@ class VerifyCore:
     def welcome(self) -> Welcome:
         """What every draft node is told."""
         return self.register.welcome
+
+    @property
+    def newest(self) -> Collection[Session]:
+        """The sessions of the newest round, in flight or done; some may be closed by now."""
+        return self._taking_part.values()
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -174,6 +181,7 @@ class VerifyCore:
             else:
                 moved.append(self._commit(session, entry, outcome))
         self._observe(done, moved)
+        self.counts.finished(done, moved, duration_s)
         return sends + self._verdicts(done, moved, now)
 
     def abort(self, why: str) -> list[Send]:
@@ -185,6 +193,7 @@ class VerifyCore:
         failed, self._in_flight = self._in_flight, None
         if failed is None:
             raise RuntimeError("no round is in flight")
+        self.counts.num_failed += 1
         self._num_alone = max(self._num_alone, len(failed.entries))
         for entry in failed.entries:
             session = self._taking_part[entry.session_id]
@@ -219,12 +228,16 @@ class VerifyCore:
     def _reply(self, peer_id: bytes, answer: Answer, about: AboutSession) -> list[Send]:
         if isinstance(answer, Refused):
             return self._refuse(peer_id, answer, about)
-        return [Send(peer_id, answer)] if answer is not None else []
+        if answer is None:
+            return []
+        self.counts.num_repeated += 1
+        return [Send(peer_id, answer)]
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
     def _start(self, sessions: list[Session], ready: list[Session]) -> Round | None:
         planned = self._pack(sessions, ready)
+        self.counts.num_preempted += len(planned.preempted)
         for session_id in planned.preempted:
             self.sessions[session_id].num_cached = 0
         if not planned.entries:

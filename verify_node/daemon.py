@@ -130,7 +130,9 @@ class VerifyDaemon:
     def _reply(self, sends: Iterable[Send]) -> None:
         """Gives messages to the channel; what cannot be delivered is asked for again by its receiver."""
         started = time.perf_counter()
+        traffic = self.channel.traffic
         for send in sends:
+            num_before = traffic.bytes_sent
             try:
                 delivery = self.channel.send(send.peer_id, send.message)
             except MessageTooLarge:
@@ -140,6 +142,8 @@ class VerifyDaemon:
                 self.num_undelivered += 1
                 extra = {"peer": send.peer_id.hex(), "kind": type(send.message).__name__, "why": delivery.value}
                 logger.info("a message was not delivered", extra=extra)
+            elif peer := self.core.peers.get(send.peer_id):
+                peer.client.downlink_bytes += traffic.bytes_sent - num_before
         self.wall.send += time.perf_counter() - started
 
     async def _collect(self) -> None:
@@ -150,6 +154,8 @@ class VerifyDaemon:
             self._woken.set()
 
     def _handle(self, received: Received) -> list[Send]:
+        if peer := self.core.peers.get(received.peer):
+            peer.client.uplink_bytes += received.num_bytes
         if isinstance(received.message, ProtocolError):
             extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
             logger.warning("refused a message", extra=extra)

@@ -53,6 +53,11 @@ class Client:
     num_probes: int = 0  # in a row, the last time; 0 since it drafts as the policy says
     ahead_share: float = INITIAL_AHEAD  # as its sessions have it; new ones begin with it
     round_trip_s: float = 0.0  # as its last session to answer has it; new ones begin with it
+    num_tokens: int = 0  # delivered since this node started, as all that follows
+    num_drafted: int = 0  # and verified
+    num_accepted: int = 0
+    uplink_bytes: int = 0  # of its messages
+    downlink_bytes: int = 0  # of those to it
 
     def observe_drafting(self, seconds: float, num_drafted: int) -> None:
         """How long one of its drafts was in the making; an empty one says nothing.

@@ -1,0 +1,71 @@
+"""Metrics as monitoring systems read them: plain numbers become families of samples, and those the text of `/metrics`.
+
+Nothing is counted here: collectors read what the daemons count anyway, in the moment in which somebody asks. That has
+to be in the daemon's own event loop, so that no number changes meanwhile. Knows nothing about HTTP or what is counted.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from goodspeed import __version__
+from goodspeed.counts import Histogram
+
+PREFIX = "goodspeed_"
+
+
+def create_registry(collector: Collector) -> CollectorRegistry:
+    """What a node serves: its own metrics, and those of its process where the system tells them (Linux)."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def exposition(registry: CollectorRegistry) -> tuple[bytes, str]:
+    """The text that `/metrics` answers with, and its content type."""
+    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
+
+def counter(name: str, what: str, value: float) -> CounterMetricFamily:
+    """A number that only grows; `_total` is added to its name."""
+    return CounterMetricFamily(PREFIX + name, what, value=value)
+
+
+def counters(name: str, what: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
+    """One counter for each value of a label."""
+    family = CounterMetricFamily(PREFIX + name, what, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
+    """A number that goes up and down."""
+    return GaugeMetricFamily(PREFIX + name, what, value=value)
+
+
+def gauges(name: str, what: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    """One gauge for each value of a label."""
+    family = GaugeMetricFamily(PREFIX + name, what, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def histogram(name: str, what: str, values: Histogram) -> HistogramMetricFamily:
+    """How values are distributed."""
+    names = [*(str(float(bound)) for bound in values.bounds), "+Inf"]
+    buckets = list(zip(names, values.up_to(), strict=True))
+    return HistogramMetricFamily(PREFIX + name, what, buckets=buckets, sum_value=values.total)
+
+
+def build_info(node: str, facts: Mapping[str, str]) -> GaugeMetricFamily:
+    """Which release this is, of which node, and how it is set; the value is always 1."""
+    labels: Iterable[str] = ("node", "version", *facts)
+    family = GaugeMetricFamily(PREFIX + "build_info", "Release and settings of this node.", labels=list(labels))
+    family.add_metric([node, __version__, *facts.values()], 1)
+    return family
