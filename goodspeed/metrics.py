@@ -4,7 +4,7 @@ Nothing is counted here: collectors read what the daemons count anyway, in the m
 to be in the daemon's own event loop, so that no number changes meanwhile. Knows nothing about HTTP or what is counted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -63,9 +63,8 @@ def histogram(name: str, what: str, values: Histogram) -> HistogramMetricFamily:
     return HistogramMetricFamily(PREFIX + name, what, buckets=buckets, sum_value=values.total)
 
 
-def build_info(node: str, facts: Mapping[str, str]) -> GaugeMetricFamily:
-    """Which release this is, of which node, and how it is set; the value is always 1."""
-    labels: Iterable[str] = ("node", "version", *facts)
-    family = GaugeMetricFamily(PREFIX + "build_info", "Release and settings of this node.", labels=list(labels))
-    family.add_metric([node, __version__, *facts.values()], 1)
+def build_info(node: str, model: str) -> GaugeMetricFamily:
+    """Which release this is, of which node, with which model; the value is always 1."""
+    family = GaugeMetricFamily(PREFIX + "build_info", "Release and model.", labels=["node", "version", "model"])
+    family.add_metric([node, __version__, model], 1)
     return family

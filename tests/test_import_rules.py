@@ -41,6 +41,7 @@ ONLY = {  # library -> where it may be imported: files, or folders with all that
 } | dict.fromkeys(HTTP, HTTP_ROOMS)
 PURE = [  # no tensors and no sockets, not even through what they import
     "goodspeed/codec.py",
+    "goodspeed/counts.py",
     "goodspeed/engine/pages.py",
     "goodspeed/errors.py",
     "goodspeed/estimators.py",
@@ -56,8 +57,10 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "verify_node/answers.py",
     "verify_node/checks.py",
     "verify_node/core.py",
+    "verify_node/counts.py",
     "verify_node/outcomes.py",
     "verify_node/planner.py",
+    "verify_node/present.py",
     "verify_node/register.py",
     "verify_node/scheduler.py",
     "verify_node/sessions.py",
@@ -70,7 +73,9 @@ MACHINES = [
     "draft_node/session.py",
     "verify_node/answers.py",
     "verify_node/core.py",
+    "verify_node/counts.py",
     "verify_node/planner.py",
+    "verify_node/present.py",
     "verify_node/register.py",
 ]  # events in, actions out
 CLOCKS_AND_IO = {"time", "datetime", "asyncio", "socket", "selectors", "threading", "subprocess"}

@@ -46,15 +46,10 @@ class VerifyCollector(Collector):
     def __init__(self, daemon: VerifyDaemon) -> None:
         self._daemon = daemon
         self._core = daemon.core
-        self._facts = {
-            "model": daemon.target.checkpoint.name,
-            "policy": type(daemon.core.scheduler.policy).__name__.lower(),
-            "rounds": type(daemon.core.planner).__name__.lower(),
-        }
 
     def collect(self) -> Iterator[Metric]:
         """One family after another."""
-        yield metrics.build_info("verify", self._facts)
+        yield metrics.build_info("verify", self._daemon.target.checkpoint.name)
         yield from self._sessions()
         yield from self._tokens()
         yield from self._rounds()
