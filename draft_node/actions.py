@@ -81,6 +81,7 @@ class Statistics:
     """Counts of one session, as its verdicts reported them."""
 
     num_rounds: int = 0
+    num_drafts: int = 0  # verified, with at least one token
     num_drafted: int = 0
     num_accepted: int = 0
     num_tokens: int = 0

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 
-from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
+from draft_node.counts import Counts, total
 from draft_node.drafter import Drafter
 from draft_node.link import Command, VerifyLink
 from draft_node.session import Session
@@ -46,6 +47,7 @@ class DraftDaemon:
     max_sessions: int = 16
     draft_ahead: bool = True
     connected: asyncio.Event = field(default_factory=asyncio.Event)
+    counts: Counts = field(default_factory=Counts)
     _generations: dict[bytes, _Generation] = field(default_factory=dict)
     _wanted: "deque[Propose | bytes]" = field(default_factory=deque)  # proposals to make, sessions to forget
     _work: asyncio.Event = field(default_factory=asyncio.Event)
@@ -81,9 +83,15 @@ class DraftDaemon:
         """The state of a generation that is being served; KeyError when there is none."""
         return self._generations[session_id].session
 
+    @property
+    def statistics(self) -> Statistics:
+        """Over all sessions so far."""
+        return total(self.counts.statistics, *(one.session.statistics for one in self._generations.values()))
+
     async def _forget(self, generation: _Generation) -> None:
         session_id = generation.session.request.session_id
         del self._generations[session_id]
+        self.counts.statistics = total(self.counts.statistics, generation.session.statistics)
         self._wanted.append(session_id)
         self._work.set()
         await self._act(generation, generation.session.cancel())
@@ -120,6 +128,8 @@ class DraftDaemon:
 
     async def _handle(self, message: DownMessage) -> None:
         now = time.monotonic()
+        if isinstance(message, Refusal):
+            self.counts.refused(message.code)
         await self._obey(self.link.heard(message, now))
         if isinstance(message, Verdict | Refusal) and message.session_id is not None:
             generation = self._generations.get(message.session_id)
@@ -165,6 +175,7 @@ class DraftDaemon:
             self.channel.max_send_bytes = self.link.welcome.max_message_bytes
             self.drafter.max_proposal_bytes = self.link.welcome.max_message_bytes - FIXED_BYTES
         self.connected.set()
+        self.counts.num_connected += 1
         for generation in list(self._generations.values()):
             await self._open(generation)
 

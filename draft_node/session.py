@@ -187,6 +187,7 @@ class Session:
     def _count(self, verdict: Verdict, num_new: int) -> None:
         self.statistics.num_rounds += 1
         self.statistics.num_tokens += num_new
+        self.statistics.num_drafts += verdict.num_verified > 0
         self.statistics.num_drafted += verdict.num_verified
         self.statistics.num_accepted += verdict.num_accepted
 

@@ -50,6 +50,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "goodspeed/positions.py",
     "draft_node/actions.py",
     "draft_node/ahead.py",
+    "draft_node/counts.py",
     "draft_node/link.py",
     "draft_node/odds.py",
     "draft_node/repeats.py",
@@ -68,6 +69,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
 ]
 MACHINES = [
     "draft_node/ahead.py",
+    "draft_node/counts.py",
     "draft_node/link.py",
     "draft_node/repeats.py",
     "draft_node/session.py",

@@ -1,0 +1,106 @@
+"""What the draft node has done since it started, as plain numbers that only grow: for those who watch.
+
+Knows nothing about who that is, and decides nothing. No I/O, no clock of its own: every event is given its time.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import get_args
+
+from draft_node.actions import Statistics
+from goodspeed.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
+from goodspeed.messages import FinishReason, RefusalCode
+
+OTHER = "other"
+"""A reason of a later release: names that come from the network are not kept."""
+
+KNOWN = frozenset(get_args(RefusalCode))
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of the node's standing with the verify node, and of sessions that are over."""
+
+    num_connected: int = 0  # handshakes; every one but the first was a reconnection
+    refusals: Counter[str] = field(default_factory=Counter)  # by reason
+    statistics: Statistics = field(default_factory=Statistics)  # of all sessions that are over
+
+    def refused(self, code: str) -> None:
+        self.refusals[code if code in KNOWN else OTHER] += 1
+
+
+def total(*parts: Statistics) -> Statistics:
+    """Their sum, number by number."""
+    names = Statistics.__dataclass_fields__
+    return Statistics(**{name: sum(getattr(part, name) for part in parts) for name in names})
+
+
+@dataclass(slots=True)
+class Texts:
+    """Of the texts that were asked for, as their readers saw them."""
+
+    finished: Counter[FinishReason] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)  # by code
+    num_abandoned: int = 0  # their readers left
+    num_prompt_tokens: int = 0  # of texts that got a first token
+    num_tokens: int = 0  # generated
+    first_token_s: Histogram = field(default_factory=lambda: Histogram(TIME_TO_FIRST_TOKEN_S))
+    gap_s: Histogram = field(default_factory=lambda: Histogram(TOKEN_S))  # between deliveries of one text
+    per_token_s: Histogram = field(default_factory=lambda: Histogram(TOKEN_S))  # mean over one text, after its first
+    whole_s: Histogram = field(default_factory=lambda: Histogram(REQUEST_S))
+    prompt_tokens: Histogram = field(default_factory=lambda: Histogram(REQUEST_TOKENS))
+    tokens: Histogram = field(default_factory=lambda: Histogram(REQUEST_TOKENS))
+
+    def begin(self, num_prompt_tokens: int, now: float) -> "Text":
+        """A text is asked for."""
+        return Text(self, num_prompt_tokens, now)
+
+
+@dataclass(slots=True)
+class Text:
+    """One text, from when it was asked for to its end."""
+
+    texts: Texts
+    num_prompt_tokens: int
+    began: float
+    num_tokens: int = 0
+    _first_at: float = 0.0
+    _last_at: float = 0.0
+    _over: bool = False
+
+    def delivered(self, num_tokens: int, now: float) -> None:
+        """Tokens came, several at once where a draft was accepted."""
+        if not num_tokens:
+            return
+        texts = self.texts
+        if self.num_tokens:
+            texts.gap_s.observe(now - self._last_at)
+        else:
+            texts.first_token_s.observe(now - self.began)
+            texts.num_prompt_tokens += self.num_prompt_tokens
+            self._first_at = now
+        self.num_tokens += num_tokens
+        texts.num_tokens += num_tokens
+        self._last_at = now
+
+    def finished(self, reason: FinishReason, now: float) -> None:
+        """The text is complete."""
+        self._over = True
+        texts = self.texts
+        texts.finished[reason] += 1
+        texts.whole_s.observe(now - self.began)
+        texts.prompt_tokens.observe(self.num_prompt_tokens)
+        texts.tokens.observe(self.num_tokens)
+        if self.num_tokens > 1:
+            texts.per_token_s.observe((self._last_at - self._first_at) / (self.num_tokens - 1))
+
+    def failed(self, code: str) -> None:
+        """It cannot go on."""
+        self._over = True
+        self.texts.failed[code] += 1
+
+    def left(self) -> None:
+        """Nobody reads on; what is over already stays as it ended."""
+        if not self._over:
+            self._over = True
+            self.texts.num_abandoned += 1
