@@ -1,6 +1,7 @@
-"""A histogram of plain numbers, cheap enough for the way of a round. Knows nothing about who reads it, or how."""
+"""Plain numbers that are cheap to keep: histograms, and answers over HTTP. Knows nothing about who reads them."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable
 from itertools import accumulate
 
@@ -42,3 +43,15 @@ class Histogram:
     def up_to(self) -> list[int]:
         """Values up to each bound; the last number is that of all values."""
         return list(accumulate(self._counts))
+
+
+class Answers:
+    """Answers over HTTP by route and status; paths that are none of the routes are counted together."""
+
+    def __init__(self, routes: Iterable[str]) -> None:
+        """routes: as they are written, for example /v1/models/{model}."""
+        self.routes = frozenset(routes)
+        self.by_route: Counter[tuple[str, int]] = Counter()
+
+    def count(self, route: str, status: int) -> None:
+        self.by_route[route if route in self.routes else "other", status] += 1

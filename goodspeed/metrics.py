@@ -5,6 +5,7 @@ to be in the daemon's own event loop, so that no number changes meanwhile. Knows
 """
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -12,22 +13,32 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from goodspeed import __version__
-from goodspeed.counts import Histogram
+from goodspeed.counts import Answers, Histogram
+
+Registry: TypeAlias = CollectorRegistry
 
 PREFIX = "goodspeed_"
 
 
-def create_registry(collector: Collector) -> CollectorRegistry:
+def create_registry(collector: Collector) -> Registry:
     """What a node serves: its own metrics, and those of its process where the system tells them (Linux)."""
-    registry = CollectorRegistry()
+    registry = Registry()
     registry.register(collector)
     ProcessCollector(registry=registry)
     return registry
 
 
-def exposition(registry: CollectorRegistry) -> tuple[bytes, str]:
+def exposition(registry: Registry) -> tuple[bytes, str]:
     """The text that `/metrics` answers with, and its content type."""
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
+
+def answers(counted: Answers) -> CounterMetricFamily:
+    """What was answered over HTTP."""
+    family = CounterMetricFamily(PREFIX + "http_requests", "Answers over HTTP.", labels=["route", "status"])
+    for (route, status), number in counted.by_route.items():
+        family.add_metric([route, str(status)], number)
+    return family
 
 
 def counter(name: str, what: str, value: float) -> CounterMetricFamily:

@@ -6,8 +6,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from goodspeed import counts
-from goodspeed.counts import Histogram
-from goodspeed.metrics import PREFIX, create_registry, exposition, histogram
+from goodspeed.counts import Answers, Histogram
+from goodspeed.metrics import PREFIX, answers, create_registry, exposition, histogram
 
 
 def test_values_are_counted_up_to_their_bounds():
@@ -49,3 +49,14 @@ def test_the_text_reads_back():
     assert buckets == {1.0: 2, 2.5: 2, math.inf: 3}
     assert {sample.name.rpartition("_")[2]: sample.value for sample in thing.samples[3:]} == {"count": 3, "sum": 8.5}
     assert "process_cpu_seconds" in families
+
+
+def test_paths_from_the_network_are_counted_together():
+    answered = Answers(["/metrics", "/v1/models/{model}"])
+    for path, status in (("/metrics", 200), ("/metrics", 401), ("/wp-login.php", 404), ("/.env", 404)):
+        answered.count(path, status)
+    assert {tuple(sample.labels.values()): sample.value for sample in answers(answered).samples} == {
+        ("/metrics", "200"): 1,
+        ("/metrics", "401"): 1,
+        ("other", "404"): 2,
+    }

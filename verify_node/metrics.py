@@ -6,7 +6,6 @@ Stems that vLLM's dashboards know are kept. Changes nothing; nothing of this is 
 from collections.abc import Callable, Iterator
 from typing import get_args
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -108,6 +107,6 @@ class VerifyCollector(Collector):
             yield counters(name, what, "client", {one.client.name: of(one) for one in clients})
 
 
-def create_registry(daemon: VerifyDaemon) -> CollectorRegistry:
+def create_registry(daemon: VerifyDaemon) -> metrics.Registry:
     """What `goodspeed.metrics.exposition` turns into the text of `/metrics`."""
     return metrics.create_registry(VerifyCollector(daemon))
