@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from goodspeed.messages import MAX_DRAFT, FinishReason, Sampling, UpMessage, Verification
+from goodspeed.messages import MAX_DRAFT, FinishReason, Sampling, TokenLogprobs, UpMessage, Verification
 
 
 class Request(Struct, frozen=True):
@@ -22,6 +22,12 @@ class Request(Struct, frozen=True):
     stop_ids: tuple[int, ...] = ()
     verification: Verification = "match"
     max_draft: int = MAX_DRAFT
+    num_logprobs: int | None = None  # alternatives told of each position; None: no logprobs at all
+    min_tokens: int = 0  # none of stop_ids is drawn before so many
+
+    def banned_at(self, position: int) -> tuple[int, ...]:
+        """What may not be drawn at this position of the text."""
+        return self.stop_ids if position < len(self.prompt) + self.min_tokens else ()
 
 
 class Send(Struct, frozen=True):
@@ -58,9 +64,10 @@ class Proposed(Struct, frozen=True):
 
 
 class Deliver(Struct, frozen=True):
-    """Verified tokens for the user, in order, each exactly once."""
+    """Verified tokens for the user, in order, each exactly once; with the target's logprobs where they are wanted."""
 
     tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, or none
 
 
 class Finish(Struct, frozen=True):

@@ -23,6 +23,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.messages import MAX_DRAFT
 from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
+from goodspeed.truncation import without
 
 PREFILL_CHUNK = 256
 """Tokens of a prompt fed per step, so that a long one does not hold the other sessions up."""
@@ -203,6 +204,8 @@ class Drafter:
 
     def _draw(self, jobs: list[_Job], logits: Tensor) -> None:
         """Draws one token for each job from logits [len(jobs), vocab], by its session's rule."""
+        if any(job.propose.request.min_tokens for job in jobs):
+            logits = without(logits, [job.propose.request.banned_at(len(job.tokens)) for job in jobs])
         match = [index for index, job in enumerate(jobs) if job.propose.request.verification == "match"]
         ratio = [index for index, job in enumerate(jobs) if job.propose.request.verification == "ratio"]
         if match:

@@ -99,6 +99,8 @@ class Session:
             stop_ids=request.stop_ids,
             verification=request.verification,
             max_draft=request.max_draft,
+            num_logprobs=request.num_logprobs,
+            min_tokens=request.min_tokens,
         )
         warm = [self._propose(0)] if request.max_draft else []
         return [Send(opened), *warm]
@@ -156,12 +158,13 @@ class Session:
         """Takes what is new of a verdict, once; asks again where something before it is missing."""
         if verdict.base_len > len(self.tokens):
             return [Send(self._acknowledgement())]
-        new = verdict.tokens[len(self.tokens) - verdict.base_len :]
+        num_known = len(self.tokens) - verdict.base_len
+        new, logprobs = verdict.tokens[num_known:], (verdict.logprobs or ())[num_known:]
         if not new and verdict.finish_reason is None:
             return []
         self.tokens += new
         self._count(verdict, len(new))
-        actions: list[Action] = [Deliver(new)] if new else []
+        actions: list[Action] = [Deliver(new, logprobs)] if new else []
         return actions + self._go_on(verdict, now)
 
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:

@@ -13,15 +13,17 @@ from typing import Final, TypeVar
 import msgspec
 
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
-from goodspeed.messages import VERSION, DownMessage, Hello, Refusal, RefusalCode, UpMessage, Welcome
+from goodspeed.messages import MAX_LOGPROBS, VERSION, DownMessage, Hello, Refusal, RefusalCode, UpMessage, Welcome
 
 MAX_MESSAGE_BYTES: Final = 64 << 20
 """Largest message of any configuration; a dense proposal that would be larger has to be shorter."""
 
 FIXED_BYTES: Final = 32 << 10
-"""Room for everything in a message but token ids and proposals; the longest Refusal takes half of it."""
+"""Room for everything in a message but token ids, logprobs and proposals; the longest Refusal takes half of it."""
 
 TOKEN_BYTES: Final = 5  # MessagePack's longest for an id below 2^32
+FLOAT_BYTES: Final = 9
+LOGPROBS_BYTES: Final = 7 + FLOAT_BYTES + MAX_LOGPROBS * (TOKEN_BYTES + FLOAT_BYTES)  # of a token; 7 for three arrays
 DENSE_BYTES: Final = 4  # per entry of a dense proposal in fp32
 LATTICE_BYTES: Final = 256 * (4 + 2)  # per drafted token: the most ids and weights of a lattice proposal
 POSITION_BYTES: Final = 64  # per drafted token: what a proposal adds around its numbers
@@ -52,10 +54,10 @@ _foreign = msgspec.msgpack.Decoder(_AnyHello | _AnyWelcome | _AnyRefusal)
 def max_message_bytes(context_len: int, max_length: int, vocab_size: int) -> int:
     """The limit, both ways, that admits every message a model and a longest draft can call for.
 
-    Largest are an `OpenSession` or `Verdict` with a full context, and a `Draft` of the ratio rule whose
+    Largest are a `Verdict` with a full context and the logprobs of every token, and a `Draft` of the ratio rule whose
     `max_length` distributions are dense in fp32, or lattices.
     """
-    context = context_len * TOKEN_BYTES
+    context = context_len * (TOKEN_BYTES + LOGPROBS_BYTES)
     position = TOKEN_BYTES + POSITION_BYTES + max(vocab_size * DENSE_BYTES, LATTICE_BYTES)
     return min(FIXED_BYTES + max(context, max_length * position), MAX_MESSAGE_BYTES)
 

@@ -14,6 +14,7 @@ from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import ConfigError, PromptError
 from goodspeed.messages import FinishReason, Sampling
 from goodspeed.sampling import SamplingBatch, choose
+from goodspeed.truncation import without
 
 PREFILL_CHUNK = 512
 """Tokens of a prompt fed at once."""
@@ -27,14 +28,21 @@ def generate(
     max_tokens: int,
     stop_ids: Sequence[int] = (),
     *,
+    min_tokens: int = 0,
     prefill_chunk: int = PREFILL_CHUNK,
 ) -> Generator[int, None, None]:
     """Token ids one by one, until one of stop_ids comes (it is not given out), max_tokens, or the end of the context.
 
-    Raises PromptError for a prompt that leaves no room. The session's memory is freed when the iteration ends.
+    None of stop_ids is drawn before min_tokens. Raises PromptError for a prompt that leaves no room. The session's
+    memory is freed when the iteration ends.
     """
     limit = len(prompt_ids) + num_wanted(checkpoint, prompt_ids, max_tokens)
-    return _generate(checkpoint, runner, list(prompt_ids), sampling, limit, frozenset(stop_ids), prefill_chunk)
+    if min_tokens > max_tokens:
+        raise ConfigError(f"min_tokens {min_tokens} is above max_tokens {max_tokens}; lower it")
+    may_stop_at = len(prompt_ids) + min_tokens
+    return _generate(
+        checkpoint, runner, list(prompt_ids), sampling, limit, frozenset(stop_ids), may_stop_at, prefill_chunk
+    )
 
 
 def num_wanted(checkpoint: Checkpoint, prompt_ids: Sequence[int], max_tokens: int) -> int:
@@ -63,12 +71,15 @@ def _generate(
     sampling: Sampling,
     limit: int,
     stop_ids: frozenset[int],
+    may_stop_at: int,
     prefill_chunk: int,
 ) -> Generator[int, None, None]:
     session = object()
     try:
         logits = _prefill(runner, session, tokens, prefill_chunk)
         while True:
+            if len(tokens) < may_stop_at:
+                logits = without(logits, [tuple(stop_ids)])
             token = _draw(checkpoint, logits, sampling, len(tokens))
             if token in stop_ids:
                 return

@@ -25,6 +25,12 @@ MAX_CONTEXT = 1 << 20
 MAX_DRAFT = 1024
 """Most tokens in one draft, whatever the budget."""
 
+MAX_LOGPROBS = 20
+"""Most alternatives that are told of a position."""
+
+MIN_LOGPROB = -9999.0
+"""Stands for less, and for impossible: every logprob that travels is a finite number."""
+
 TokenId: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Tokens: TypeAlias = Annotated[tuple[TokenId, ...], Meta(max_length=MAX_CONTEXT)]
 Counter: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -37,6 +43,8 @@ Label: TypeAlias = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7
 Text: TypeAlias = Annotated[str, Meta(max_length=2048)]
 Verification: TypeAlias = Literal["match", "ratio"]
 FinishReason: TypeAlias = Literal["stop", "length"]
+NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
+Logprob: TypeAlias = Annotated[float, Meta(ge=MIN_LOGPROB, le=0.0)]
 
 
 class TextDigest:
@@ -65,6 +73,12 @@ class TextDigest:
 def digest(tokens: Sequence[int]) -> bytes:
     """64-bit hash of token ids: tells a draft made on another base from one made on this."""
     return TextDigest().of(tokens)
+
+
+def _check_aligned(tokens: Sequence[int], logprobs: Sequence[object]) -> None:
+    """While decoding, too: msgspec makes it a ValidationError."""
+    if len(tokens) != len(logprobs):
+        raise ValueError(f"{len(logprobs)} logprobs for {len(tokens)} tokens")
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -110,7 +124,11 @@ class Welcome(Message, frozen=True, tag="welcome"):
 
 
 class OpenSession(Message, frozen=True, tag="open"):
-    """Opens a session, or opens it again (epoch raised) with what is already committed."""
+    """Opens a session, or opens it again (epoch raised) with what is already committed.
+
+    With `min_tokens` none of stop_ids is drawn before so many tokens follow the prompt. With `num_logprobs` every
+    Verdict tells the logprobs of its tokens, and of so many of the likeliest at each position.
+    """
 
     session_id: SessionId
     epoch: Counter
@@ -124,7 +142,8 @@ class OpenSession(Message, frozen=True, tag="open"):
     slo: None = None  # room left; refused until built
     priority: None = None
     constraint: None = None
-    num_logprobs: None = None
+    num_logprobs: NumLogprobs | None = None
+    min_tokens: Annotated[int, Meta(ge=0, le=MAX_CONTEXT)] = 0
 
 
 class Draft(Message, frozen=True, tag="draft"):
@@ -142,6 +161,20 @@ class Draft(Message, frozen=True, tag="draft"):
     assumes: bool = False  # made ahead of a verdict: base_len and base_digest are what it hopes to be committed by then
 
 
+class TokenLogprobs(Message, frozen=True):
+    """What the target thinks of a token and of the likeliest ones (those first) at its position.
+
+    Natural logarithms of the raw probabilities: softmax of the logits, without temperature, truncation or masks.
+    """
+
+    logprob: Logprob
+    top_ids: Annotated[tuple[TokenId, ...], Meta(max_length=MAX_LOGPROBS)] = ()
+    top_logprobs: Annotated[tuple[Logprob, ...], Meta(max_length=MAX_LOGPROBS)] = ()
+
+    def __post_init__(self) -> None:
+        _check_aligned(self.top_ids, self.top_logprobs)
+
+
 class Verdict(Message, frozen=True, tag="verdict"):
     """New tokens of one session; can be applied without remembering the draft it answers."""
 
@@ -154,8 +187,12 @@ class Verdict(Message, frozen=True, tag="verdict"):
     num_accepted: Counter
     next_length: Counter
     finish_reason: FinishReason | None = None
-    logprobs: None = None
+    logprobs: Annotated[tuple[TokenLogprobs, ...], Meta(max_length=MAX_CONTEXT)] | None = None  # one for each token
     dropped: Counter | None = None  # round of a draft made ahead that is dropped unverified: it assumed another text
+
+    def __post_init__(self) -> None:
+        if self.logprobs is not None:
+            _check_aligned(self.tokens, self.logprobs)
 
 
 class Ack(Message, frozen=True, tag="ack"):

@@ -5,7 +5,8 @@ beside the CPU does not tell how many are left without being waited for, so ther
 
 Top-p keeps the fewest of the top-k tokens (scaled to 1) that reach it; what is exactly as likely as the last token kept
 is kept too, so that the order in which a device sorts equals does not matter. Each row's result depends on that row
-alone, whatever else is in the batch. Knows nothing about temperatures, noise or draws.
+alone, whatever else is in the batch. `without` hides what a row may not draw whatever its logits say. Knows nothing
+about temperatures, noise or draws.
 """
 
 from collections.abc import Sequence
@@ -99,6 +100,18 @@ def _least_of_top_p(row: Floats, top_p: float) -> float:
     ordered = np.sort(likely)[::-1]
     mass = np.exp(ordered - largest).cumsum(dtype=np.float64)
     return float(ordered[min(int(np.searchsorted(mass, top_p * total)), len(ordered) - 1)])
+
+
+def without(logits: Tensor, banned: Sequence[Sequence[int]]) -> Tensor:
+    """Logits [batch, vocab] with -inf for the tokens that are banned in each row; the very same where there are none.
+
+    Ids beyond the vocabulary ban nothing.
+    """
+    cells = [(row, token) for row, tokens in enumerate(banned) for token in tokens if token < logits.shape[-1]]
+    if not cells:
+        return logits
+    rows, tokens = torch.tensor(cells).to(logits.device, non_blocking=True).unbind(1)
+    return logits.index_put((rows, tokens), logits.new_tensor(-torch.inf))
 
 
 def masked(logits: Tensor, samplings: Sequence[Limits], rows: Sequence[int]) -> Tensor:

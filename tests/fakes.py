@@ -4,7 +4,10 @@ The models are those of the simulation (`experiments/simulation`). No sockets, n
 """
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
+
+from msgspec.structs import replace
 
 from draft_node.actions import Propose, Request
 from experiments.simulation.acceptance import Independent
@@ -20,6 +23,7 @@ from goodspeed.messages import (
     Hello,
     OpenSession,
     Sampling,
+    TokenLogprobs,
     UpMessage,
     Welcome,
     digest,
@@ -27,7 +31,8 @@ from goodspeed.messages import (
 from goodspeed.policies import Policy
 from verify_node import planner
 from verify_node.core import VerifyCore
-from verify_node.planner import Limits, Round
+from verify_node.outcomes import Outcome
+from verify_node.planner import Entry, Limits, Round
 from verify_node.scheduler import Scheduler
 
 __all__ = [
@@ -43,6 +48,7 @@ __all__ = [
     "replace_message",
     "request_of",
     "session_id",
+    "told",
 ]
 
 MAX_BYTES = 1 << 20
@@ -126,7 +132,7 @@ class Desk:
 
     def __init__(self, core: VerifyCore | None = None, **options: Any) -> None:
         self.core = core or make_core(**options)
-        self.target = Target(self.core.pool, self.core.limits, self.core.context_len)
+        self.target = TellingTarget(self.core.pool, self.core.limits, self.core.context_len)
         self.now = 0.0
 
     def hello(self, name: str = "a", **changes: Any) -> DownMessage:
@@ -187,4 +193,25 @@ def request_of(opened: OpenSession) -> Request:
         opened.stop_ids,
         opened.verification,
         opened.max_draft,
+        opened.num_logprobs,
+        opened.min_tokens,
     )
+
+
+def told(position: int, token: int) -> TokenLogprobs:
+    """What the fake target says of a token at a position."""
+    return TokenLogprobs(-float(position), (token,), (-1.0,))
+
+
+class TellingTarget(Target):
+    """The fake target, which tells logprobs to those who want them."""
+
+    def run(self, planned: Round) -> list[Outcome]:
+        entries = {entry.session_id: entry for entry in planned.entries}
+        return [_with_logprobs(entries[outcome.session_id], outcome) for outcome in super().run(planned)]
+
+
+def _with_logprobs(entry: Entry, outcome: Outcome) -> Outcome:
+    if entry.num_logprobs is None:
+        return outcome
+    return replace(outcome, logprobs=tuple(map(told, count(entry.base_len), outcome.tokens)))

@@ -1,5 +1,6 @@
 """Microscopic random Llamas, made in a moment: real models for tests of what surrounds them."""
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ CONFIG = LlamaConfig(
 def make_checkpoint(seed: int = 0, *, shift: float = 0.0, num_tokens: int = VOCAB) -> Checkpoint:
     """Random weights from a seed; with `shift` they are moved by so much noise, as a draft model's might be."""
     torch.manual_seed(seed)
-    model: Any = AutoModelForCausalLM.from_config(CONFIG, attn_implementation="sdpa").eval()
+    model: Any = AutoModelForCausalLM.from_config(deepcopy(CONFIG), attn_implementation="sdpa").eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight += shift * torch.randn_like(weight)

@@ -27,6 +27,7 @@ from goodspeed.messages import (
     OpenSession,
     Refusal,
     Sampling,
+    TokenLogprobs,
     UpMessage,
     Verdict,
     Welcome,
@@ -65,8 +66,19 @@ def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
         case inspect.UnionType(types=types):
             return st.one_of([values_of(each) for each in types])
         case inspect.StructType(cls=cls, fields=fields):
-            return st.builds(cls, **{field.name: values_of(field.type) for field in fields})
+            return st.fixed_dictionaries({field.name: values_of(field.type) for field in fields}).map(
+                lambda values: cls(**aligned(values))
+            )
     raise NotImplementedError(kind)
+
+
+def aligned(values: dict[str, Any]) -> dict[str, Any]:
+    """Of a message's fields, those that are one for each of others, cut to the same length."""
+    for pair in (("tokens", "logprobs"), ("top_ids", "top_logprobs")):
+        if all(values.get(name) is not None for name in pair):
+            shorter = min(len(values[name]) for name in pair)
+            values |= {name: values[name][:shorter] for name in pair}
+    return values
 
 
 def messages(classes: tuple[type, ...]) -> st.SearchStrategy[Any]:
@@ -229,7 +241,20 @@ def test_the_limit_admits_the_largest_messages(context_len: int, max_length: int
     last = (1 << 31) - 1
     opened = OpenSession(SESSION, 1 << 61, (last,) * context_len, (), Sampling(), 1, stop_ids=(last,) * 64)
     assert decode_up(encode(opened, limit), limit) == opened
-    verdict = Verdict(SESSION, 1 << 61, 1 << 61, 0, (last,) * context_len, 1 << 61, 1 << 61, 1 << 61)
+    told = TokenLogprobs(-1.5, (last,) * 20, (-1.5,) * 20)
+    verdict = Verdict(
+        SESSION,
+        1 << 61,
+        1 << 61,
+        0,
+        (last,) * context_len,
+        1 << 61,
+        1 << 61,
+        1 << 61,
+        "length",
+        (told,) * context_len,
+        1 << 61,
+    )
     refusal = Refusal("malformed", "\U0001f600" * 2048, "\U0001f600" * 2048, SESSION)
     for down in (verdict, refusal):
         assert decode_down(encode(down, limit), limit) == down
@@ -242,6 +267,7 @@ def test_the_limit_admits_the_largest_messages(context_len: int, max_length: int
 def test_the_limit_itself_is_limited() -> None:
     assert max_message_bytes(1 << 20, 1024, 1 << 20) == MAX_MESSAGE_BYTES
     assert max_message_bytes(2048, 24, 4096) < 1 << 20
+    assert max_message_bytes(40_960, 16, 151_936) < 1 << 24
 
 
 @pytest.mark.parametrize(

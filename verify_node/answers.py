@@ -63,10 +63,10 @@ def take_ack(session: Session, ack: Ack, round_s: float, now: float) -> Answer:
 
 
 def repeat(session: Session, base_len: int) -> Verdict | None:
-    """Everything from base_len on in one verdict; nothing when there is none yet."""
+    """Everything from base_len on that is not acknowledged, in one verdict; nothing when there is none yet."""
     last = session.last_verdict
-    first = len(session.opened.prompt)
-    if last is None or not first <= base_len <= len(session.tokens):
+    if last is None or base_len > len(session.tokens):
         return None
     session.sent.clear()  # which of the two an answer is to, cannot be told
-    return replace(last, base_len=base_len, tokens=tuple(session.tokens[base_len:]))
+    first = max(base_len, session.acked)  # a later word that came sooner acknowledged more
+    return replace(last, base_len=first, tokens=tuple(session.tokens[first:]), logprobs=session.logprobs_from(first))

@@ -75,6 +75,17 @@ def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Refus
         return Refused("vocabulary", what, "encode with the target's tokenizer")
     if opened.verification not in welcome.verifications:
         return Refused("unsupported", f"verification {opened.verification!r} is off here", "use another rule")
+    return _check_min_tokens(opened, welcome.vocab_size)
+
+
+def _check_min_tokens(opened: OpenSession, vocab_size: int) -> Refused | None:
+    """Whether there is a text that is as long, and a token to go on with at every position."""
+    if opened.min_tokens > opened.max_tokens:
+        what = f"min_tokens {opened.min_tokens} is above max_tokens {opened.max_tokens}"
+        return Refused("malformed", what, "lower min_tokens")
+    if opened.min_tokens and len({token for token in opened.stop_ids if token < vocab_size}) == vocab_size:
+        what = f"min_tokens {opened.min_tokens} leaves no token to draw: each of the vocabulary is a stop id"
+        return Refused("unsupported", what, "leave min_tokens or a stop id out")
     return None
 
 

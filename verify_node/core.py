@@ -259,7 +259,7 @@ class VerifyCore:
 
     def _commit(self, session: Session, entry: Entry, outcome: Outcome) -> Moved:
         base_len, answered = len(session.tokens), session.draft
-        taken = session.extend(outcome.tokens)
+        taken = session.extend(outcome.tokens, outcome.logprobs)
         session.num_cached = entry.base_len + outcome.num_accepted
         self.pool.truncate(session.session_id, session.num_cached)
         if entry.draft_round is not None:

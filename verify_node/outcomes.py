@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from goodspeed.messages import Draft, Verdict
+from goodspeed.messages import Draft, TokenLogprobs, Verdict
 from goodspeed.policies.cycles import in_time, willing
 from verify_node.planner import Entry
 from verify_node.scheduler import Observation
@@ -26,6 +26,7 @@ class Outcome(Struct, frozen=True):
     invalid: str = ""  # why the proposal was not used
     failed: str = ""  # why nothing could be decided: the session cannot go on
     decisions: Decisions | None = None  # only for a recording
+    logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, where the entry wants them
 
 
 class Moved(Struct, frozen=True):
@@ -67,5 +68,6 @@ class Moved(Struct, frozen=True):
             num_accepted=self.outcome.num_accepted,
             next_length=next_length,
             finish_reason=self.session.finish_reason,
+            logprobs=self.session.logprobs_from(self.base_len),
             dropped=dropped,
         )

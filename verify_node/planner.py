@@ -44,11 +44,18 @@ class Entry(Struct, frozen=True):
     epoch: int = 0
     draft_round: int | None = None
     proposal: bytes | None = None
+    num_logprobs: int | None = None  # alternatives to be told of each token that comes of it; None: no logprobs
+    stop_ids: tuple[int, ...] = ()  # where they may not be drawn: at positions below `may_stop_at`
+    may_stop_at: int = 0
 
     @property
     def base_len(self) -> int:
         """Position of the first token that this entry decides."""
         return self.start + len(self.tokens) - self.num_drafted
+
+    def banned_at(self, position: int) -> tuple[int, ...]:
+        """What may not be drawn at this position of the text."""
+        return self.stop_ids if position < self.may_stop_at else ()
 
 
 class Round(Struct, frozen=True):
@@ -233,6 +240,9 @@ def _whole(session: Session) -> Entry:
         epoch=session.epoch,
         draft_round=draft.round if draft else None,
         proposal=draft.proposal if draft else None,
+        num_logprobs=session.opened.num_logprobs,
+        stop_ids=session.opened.stop_ids if len(session.tokens) < session.may_stop_at else (),
+        may_stop_at=session.may_stop_at,
     )
 
 

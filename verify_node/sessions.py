@@ -10,7 +10,7 @@ from enum import Enum
 from msgspec.structs import replace
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.messages import Draft, FinishReason, OpenSession, TextDigest, Verdict
+from goodspeed.messages import Draft, FinishReason, OpenSession, TextDigest, TokenLogprobs, Verdict
 from goodspeed.positions import cut
 
 WINDOW = 16
@@ -112,6 +112,7 @@ class Session:
     ahead_share: float = 0.0  # of the drafts that might have been made ahead: how many were, smoothed
     hope: float = 0.0  # that the draft after its last verdict was made ahead of that; 0 as well once it is there
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
+    logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, where they are wanted
     _digest: TextDigest = field(default_factory=TextDigest)
 
     @property
@@ -138,6 +139,17 @@ class Session:
     @property
     def is_drafting(self) -> bool:
         return not self.finished and bool(self.assigned)
+
+    @property
+    def may_stop_at(self) -> int:
+        """Position from which on one of its stop ids may be drawn."""
+        return len(self.opened.prompt) + self.opened.min_tokens
+
+    def logprobs_from(self, base_len: int) -> tuple[TokenLogprobs, ...] | None:
+        """Those of the tokens from base_len on, which is not acknowledged; None where they are not wanted."""
+        if self.opened.num_logprobs is None:
+            return None
+        return tuple(self.logprobs[len(self.logprobs) - (len(self.tokens) - base_len) :])
 
     def window(self, round_s: float) -> int:
         """Tokens that may be on their way: 16, or two round trips' worth of rounds, at most 256."""
@@ -209,6 +221,7 @@ class Session:
     def acknowledge(self, base_len: int, at: float) -> None:
         """Everything below base_len is applied; the newest verdict that ends there tells the round trip."""
         self.acked = base_len
+        del self.logprobs[: max(0, len(self.logprobs) - (len(self.tokens) - base_len))]
         sent_at = None
         while self.sent and self.sent[0][0] <= base_len:
             sent_at = self.sent.popleft()[1]
@@ -217,7 +230,7 @@ class Session:
             self.round_trip_s += (seconds - self.round_trip_s) * (SMOOTHING if self.round_trip_s else 1.0)
             self.client.round_trip_s = self.round_trip_s
 
-    def extend(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+    def extend(self, tokens: tuple[int, ...], logprobs: tuple[TokenLogprobs, ...] = ()) -> tuple[int, ...]:
         """Commits what of these tokens the session still takes, ends it where it ends, and returns what was taken."""
         taken: list[int] = []
         for token in tokens:
@@ -229,6 +242,7 @@ class Session:
                 self.finish_reason = "length"
                 break
         self.tokens += taken
+        self.logprobs += logprobs[: len(taken)]
         return tuple(taken)
 
 

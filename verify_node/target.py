@@ -21,6 +21,8 @@ from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import InvalidProposal
 from goodspeed.rejection import agreement_ratio, decide_ratio, match, ratios, verify_ratio
 from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
+from goodspeed.truncation import without
+from verify_node.logprobs import Place, with_logprobs
 from verify_node.outcomes import Decisions, Outcome
 from verify_node.planner import Entry, Round
 
@@ -94,7 +96,12 @@ class Target:
             outcomes += self._match(by_match, logits)
         if by_ratio:
             outcomes += self._ratio(by_ratio, logits)
-        return outcomes
+        places = {
+            sampling.entry.session_id: Place(sampling.first_row, sampling.entry.num_logprobs)
+            for sampling in samplings
+            if sampling.entry.num_logprobs is not None
+        }
+        return with_logprobs(outcomes, places, logits[:, : self.checkpoint.num_tokens]) if places else outcomes
 
     def _samplings(self, planned: Round) -> list[_Sampling]:
         samplings: list[_Sampling] = []
@@ -121,8 +128,9 @@ class Target:
         rows, positions, repeats = _rows(samplings)
         batch = SamplingBatch.of([s.entry.sampling for s in samplings], repeats, device=logits.device)
         wanted = logits if len(rows) == len(logits) else logits[_tensor(rows, logits)]
-        drawn = choose(wanted, batch, _tensor(positions, logits), num_tokens=self.checkpoint.num_tokens)  # [num_rows]
-        table = torch.stack([drawn.double(), wanted.amax(-1).double()])  # ids are exact in fp64
+        allowed = _allowed(samplings, wanted)
+        drawn = choose(allowed, batch, _tensor(positions, logits), num_tokens=self.checkpoint.num_tokens)  # [num_rows]
+        table = torch.stack([drawn.double(), _largest(wanted, allowed)])  # ids are exact in fp64
         tokens, largest = table.tolist()
         outcomes: list[Outcome] = []
         first = 0
@@ -142,7 +150,8 @@ class Target:
         rows, _, repeats = _rows(samplings)
         batch = SamplingBatch.of([s.entry.sampling for s in samplings], repeats, device=logits.device)
         wanted, columns = logits[_tensor(rows, logits)], _columns(repeats)
-        probs = to_probs(wanted, batch, num_tokens=self.checkpoint.num_tokens)
+        allowed = _allowed(samplings, wanted)
+        probs = to_probs(allowed, batch, num_tokens=self.checkpoint.num_tokens)
         target_probs = probs[_tensor(columns, logits)]  # [batch, max_len + 1, vocab]
         draft_tokens, num_drafted = _drafts(samplings, logits)
         draft_probs = torch.zeros(*draft_tokens.shape, probs.shape[-1], device=logits.device)
@@ -154,7 +163,7 @@ class Target:
             target_probs, draft_tokens, draft_probs, num_drafted, accept_noise, final_noise
         )
         agreement = agreement_ratio(target_probs, draft_tokens, draft_probs, num_drafted)
-        outcomes = _outcomes(samplings, accepted, next_token, agreement, _finite(wanted, columns))
+        outcomes = _outcomes(samplings, accepted, next_token, agreement, _finite(_largest(wanted, allowed), columns))
         if self.records:
             decided = decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise)
             odds = ratios(target_probs, draft_tokens, draft_probs, num_drafted)
@@ -205,9 +214,24 @@ def _noise(samplings: Sequence[_Sampling], draft_tokens: Tensor) -> tuple[Tensor
     return accept, uniform(seeds, Role.FINAL, epochs, rounds, bases)
 
 
-def _finite(logits: Tensor, columns: Sequence[Sequence[int]]) -> Tensor:
-    """Whether every row of an entry has a largest logit that is a number [batch]: an overflow has none."""
-    return logits.amax(-1).isfinite()[_tensor(columns, logits)].all(1)
+def _allowed(samplings: Sequence[_Sampling], wanted: Tensor) -> Tensor:
+    """Logits [num_rows, vocab] without what may not be drawn yet; the very same where nobody has such."""
+    if not any(sampling.entry.stop_ids for sampling in samplings):
+        return wanted
+    return without(
+        wanted, [s.entry.banned_at(s.entry.base_len + i) for s in samplings for i in range(s.num_drafted + 1)]
+    )
+
+
+def _largest(wanted: Tensor, allowed: Tensor) -> Tensor:
+    """Largest logits [num_rows], fp64; no number where one of a row's is an overflow, or nothing is left to draw."""
+    largest = wanted.amax(-1).double()
+    return largest if allowed is wanted else largest + allowed.amax(-1)
+
+
+def _finite(largest: Tensor, columns: Sequence[Sequence[int]]) -> Tensor:
+    """Whether every row of an entry has a largest logit [num_rows] that is a number [batch]: an overflow has none."""
+    return largest.isfinite()[_tensor(columns, largest)].all(1)
 
 
 def _outcomes(

@@ -3,11 +3,12 @@
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from draft_node.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.repeats import MAX_RESEND_S, RESEND_S
 from draft_node.session import LATER_S, MAX_REFUSALS, PATIENCE_S, Session, State
-from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict, digest
+from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
 
 ID = b"0123456789abcdef"
 REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, stop_ids=(0,), verification="ratio", max_draft=7)
@@ -117,6 +118,18 @@ def test_of_an_overlap_only_what_is_new_is_delivered(session):
     session.receive(verdict(3, [7, 8]), 1.0)
     assert session.receive(verdict(4, [8, 9, 4]), 1.0)[0] == Deliver((9, 4))
     assert session.committed == (7, 8, 9, 4)
+
+
+def test_logprobs_are_cut_as_their_tokens_are():
+    told = {token: TokenLogprobs(-float(token), (token,), (-0.5,)) for token in (7, 8, 9, 4)}
+    session = Session(replace(REQUEST, num_logprobs=1, min_tokens=2))
+    opened = session.connect(0.0)[0].message
+    assert (opened.num_logprobs, opened.min_tokens) == (1, 2)
+    session.receive(replace(verdict(3, [7, 8]), logprobs=(told[7], told[8])), 1.0)
+    again = replace(verdict(4, [8, 9, 4]), logprobs=(told[8], told[9], told[4]))
+    assert session.receive(again, 1.0)[0] == Deliver((9, 4), (told[9], told[4]))
+    ended = replace(verdict(4, [8, 9, 4], finish_reason="stop"), logprobs=(told[8], told[9], told[4]))
+    assert session.receive(ended, 1.0)[-1] == Finish("stop")
 
 
 def test_a_gap_is_told(session):

@@ -10,12 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.repeats import MAX_RESEND_S
 from draft_node.session import PATIENCE_S, Session, State
-from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict, digest
+from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)
 TEXT = tuple(4 + at % 5 for at in range(30))
 CODES = ["unknown_session", "wrong_base", "not_assigned", "too_long", "stale_round", "stale_epoch", "too_many_sessions"]
+TOLD = tuple(TokenLogprobs(-float(at)) for at in range(len(TEXT)))
 POSITIONS = st.integers(0, len(TEXT))
 
 
@@ -26,14 +27,23 @@ class SessionLaws(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.delivered: list[int] = []
+        self.told: list[TokenLogprobs] = []
         self.proposals: list[Propose] = []
         self.drafts: list[Draft] = []  # each once, in the order in which they were first sent
         self.epochs: list[int] = []
         self.ended: list[Action] = []
 
-    @initialize(ahead=st.booleans(), drafts=st.booleans())
-    def begin(self, ahead: bool, drafts: bool) -> None:
-        request = Request(ID, PROMPT, Sampling(seed=5), max_tokens=len(TEXT), stop_ids=(0,), max_draft=8 * drafts)
+    @initialize(ahead=st.booleans(), drafts=st.booleans(), logprobs=st.booleans())
+    def begin(self, ahead: bool, drafts: bool, logprobs: bool) -> None:
+        request = Request(
+            ID,
+            PROMPT,
+            Sampling(seed=5),
+            max_tokens=len(TEXT),
+            stop_ids=(0,),
+            max_draft=8 * drafts,
+            num_logprobs=0 if logprobs else None,
+        )
         self.session = Session(request, draft_ahead=ahead)
 
     def _take(self, actions: list[Action]) -> list[Action]:
@@ -42,6 +52,7 @@ class SessionLaws(RuleBasedStateMachine):
                 case Deliver():
                     assert not self.ended
                     self.delivered += action.tokens
+                    self.told += action.logprobs
                 case Propose():
                     self.proposals.append(action)
                 case Finish() | Fail():
@@ -92,6 +103,7 @@ class SessionLaws(RuleBasedStateMachine):
             num_accepted=num_drafted,
             next_length=next_length,
             finish_reason=reason,
+            logprobs=None if self.session.request.num_logprobs is None else TOLD[begin:end],
             dropped=dropped,
         )
         actions = self._take(self.session.receive(verdict, self.now))
@@ -155,6 +167,8 @@ class SessionLaws(RuleBasedStateMachine):
     def every_token_is_delivered_once_and_in_order(self) -> None:
         assert tuple(self.delivered) == TEXT[: len(self.delivered)]
         assert self.session.committed == tuple(self.delivered)
+        wanted = self.session.request.num_logprobs is not None
+        assert tuple(self.told) == TOLD[: len(self.delivered) * wanted]
 
     @invariant()
     def it_ends_once_and_with_the_whole_text(self) -> None:

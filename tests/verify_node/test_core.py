@@ -16,6 +16,7 @@ from tests.fakes import (
     replace_message,
     request_of,
     session_id,
+    told,
 )
 from verify_node.outcomes import Outcome
 from verify_node.register import FORGOTTEN_S
@@ -192,6 +193,8 @@ OPENS = {
     "complete": ({"committed": (1,) * 20}, "prompt"),
     "prompt of another vocabulary": ({"prompt": (1, VOCAB)}, "vocabulary"),
     "committed of another vocabulary": ({"committed": (VOCAB,)}, "vocabulary"),
+    "more tokens at least than at most": ({"min_tokens": 21}, "malformed"),
+    "no token that is not a stop id": ({"min_tokens": 1, "stop_ids": tuple(range(VOCAB))}, "unsupported"),
 }
 
 
@@ -369,8 +372,43 @@ def test_all_that_is_unacknowledged_is_sent_again(desk):
     assert desk.up("a", Ack(session_id(1), 1, 5)) == []  # two have arrived
     [verdict] = desk.up("a", Ack(session_id(1), 1, 5))  # and nothing since
     assert (verdict.base_len, verdict.tokens, verdict.next_length) == (5, expected()[2:5], 0)
-    [verdict] = desk.up("a", Ack(session_id(1), 1, 4))  # an older Ack was overtaken
-    assert (verdict.base_len, verdict.tokens) == (4, expected()[1:5])
+    [verdict] = desk.up("a", Ack(session_id(1), 1, 4))  # an older Ack was overtaken: what it lacked is there by now
+    assert (verdict.base_len, verdict.tokens) == (5, expected()[2:5])
+
+
+def test_logprobs_are_told_again_with_their_tokens(desk):
+    alone_on_the_verify_node(desk, num_logprobs=1, max_tokens=6)
+    right = [told(3 + at, token) for at, token in enumerate(expected())]
+    for at in range(5):
+        [verdict] = desk.round()
+        assert verdict.logprobs == (right[at],)
+    [verdict] = desk.up("a", Ack(session_id(1), 1, 3))
+    assert (verdict.base_len, verdict.logprobs) == (3, tuple(right[:5]))
+    desk.up("a", Ack(session_id(1), 1, 5))
+    [verdict] = desk.up("a", Ack(session_id(1), 1, 5))
+    assert (verdict.base_len, verdict.logprobs) == (5, tuple(right[2:5]))
+    desk.open(max_draft=0, num_logprobs=1, max_tokens=6, epoch=2, committed=expected()[:4])  # the fifth was lost
+    assert desk.session().logprobs == []
+    [verdict] = desk.round()
+    assert (verdict.base_len, verdict.logprobs) == (7, (right[4],))
+    [last] = desk.round()
+    assert (last.finish_reason, last.logprobs) == ("length", (right[5],))
+    [again] = desk.up("a", Ack(session_id(1), 2, 7))
+    assert (again.base_len, again.logprobs) == (7, tuple(right[4:6]))
+    [nothing] = desk.up("a", Ack(session_id(1), 2, 9))
+    assert (nothing.tokens, nothing.logprobs) == ((), ())
+
+
+def test_tokens_after_the_end_take_their_logprobs_with_them(desk):
+    """The draft goes on beyond the stop id; what the target says of that is dropped."""
+    number = next(n for n in range(100) if STOP in expected(n)[1:4])
+    desk.open(number=number, stop_ids=(STOP,), num_logprobs=0)
+    desk.round()
+    desk.draft(number=number, tokens=expected(number)[1:6])
+    [verdict] = desk.round()
+    assert verdict.finish_reason == "stop"
+    assert len(verdict.tokens) < verdict.num_accepted
+    assert verdict.logprobs == tuple(told(4 + at, token) for at, token in enumerate(verdict.tokens))
 
 
 def test_a_lost_finish_is_asked_for(desk):

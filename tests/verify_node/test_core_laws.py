@@ -4,6 +4,7 @@ Two clients with a few sessions each; a message may be honest, changed in any fi
 """
 
 from collections.abc import Sequence
+from itertools import count
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from experiments.simulation.phases import Phases
 from goodspeed.messages import Ack, Close, DownMessage, Draft, Heartbeat, Refusal, UpMessage, Verdict, digest
-from tests.fakes import VOCAB, Desk, make_hello, make_open, next_token, session_id
+from tests.fakes import VOCAB, Desk, make_hello, make_open, next_token, session_id, told
 from verify_node.core import Send
 from verify_node.outcomes import Outcome
 from verify_node.planner import Round
@@ -58,7 +59,7 @@ class CoreLaws(RuleBasedStateMachine):
         for peer in PEERS:
             self._say(peer, make_hello(peer))
         for number, length in enumerate(lengths, start=1):
-            self.open(number, length, stops=False)
+            self.open(number, length, stops=False, logprobs=number % 2 == 0)
 
     # -- what draft nodes say --------------------------------------------------------------------------------------
 
@@ -72,9 +73,16 @@ class CoreLaws(RuleBasedStateMachine):
     def hello(self, peer: str, restarted: bool) -> None:
         self._say(peer, make_hello(peer, boot_id=b"another-" if restarted else peer.encode().rjust(8)))
 
-    @rule(number=numbers, length=st.integers(1, 14), stops=st.booleans())
-    def open(self, number: int, length: int, stops: bool) -> None:
-        self._say(OWNERS[number], make_open(number, prompt=(1,) * length, max_tokens=MAX_TOKENS, stop_ids=(0,) * stops))
+    @rule(number=numbers, length=st.integers(1, 14), stops=st.booleans(), logprobs=st.booleans())
+    def open(self, number: int, length: int, stops: bool, logprobs: bool) -> None:
+        opened = make_open(
+            number,
+            prompt=(1,) * length,
+            max_tokens=MAX_TOKENS,
+            stop_ids=(0,) * stops,
+            num_logprobs=1 if logprobs else None,
+        )
+        self._say(OWNERS[number], opened)
 
     @rule(number=numbers, kept=st.floats(0, 1))
     def open_again(self, number: int, kept: float) -> None:
@@ -239,6 +247,10 @@ class CoreLaws(RuleBasedStateMachine):
                 session = self.desk.core.sessions[answer.session_id]
                 assert answer.epoch == session.epoch
                 assert list(answer.tokens) == session.tokens[answer.base_len :]
+                if session.opened.num_logprobs is None:
+                    assert answer.logprobs is None
+                else:
+                    assert answer.logprobs == tuple(map(told, count(answer.base_len), answer.tokens))
                 assert answer.finish_reason == session.finish_reason
                 assert answer.next_length <= min(self.desk.core.limits.budget, session.max_length)
 
@@ -256,6 +268,8 @@ class CoreLaws(RuleBasedStateMachine):
         for session in self.desk.core.sessions.values():
             assert session.acked <= len(session.tokens)
             assert session.num_cached <= len(session.tokens)
+            wanted = session.opened.num_logprobs is not None
+            assert len(session.logprobs) == (len(session.tokens) - session.acked) * wanted
             if session.draft is not None:
                 assert len(session.draft.tokens) <= (session.assigned or 0) <= self.desk.core.limits.budget
 

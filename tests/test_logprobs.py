@@ -1,0 +1,300 @@
+"""Logprobs and `min_tokens` through both nodes, on a line that loses, repeats and reorders messages.
+
+Real microscopic models, a clock set by hand. What a user gets is held against the target alone: `generation.generate`
+for the text, and plain transformers for the logprobs.
+"""
+
+import random
+from collections import deque
+
+import pytest
+import torch
+
+from draft_node.actions import Deliver, Finish, Propose, Request, Send
+from draft_node.drafter import Drafter
+from draft_node.odds import Odds
+from draft_node.session import Session
+from goodspeed import generation
+from goodspeed.codec import decode_down, decode_up, encode
+from goodspeed.messages import MIN_LOGPROB, Sampling, TokenLogprobs
+from goodspeed.sampling import SamplingBatch, choose
+from goodspeed.truncation import without
+from tests.fakes import make_core, make_hello, session_id
+from tests.micro import VOCAB, make_checkpoint, make_runner
+from verify_node.planner import Entry, Round
+from verify_node.target import Target
+
+TARGET = make_checkpoint(1)
+PLAIN = make_checkpoint(1).model  # the same as transformers made it
+DRAFT = make_checkpoint(1, shift=0.02)
+LIMIT = 1 << 20
+SAMPLINGS = [Sampling(temperature=0.0), Sampling(temperature=0.8, top_k=9, top_p=0.9), Sampling()]
+STOPS = tuple(range(0, VOCAB, 3))  # a third of all: without min_tokens every text would end at once
+
+
+def raw_logprobs(text):
+    """Of every token of a text at every position after its first [len(text) - 1, vocab], by plain transformers."""
+    with torch.inference_mode():
+        return PLAIN(torch.tensor([text])).logits[0, :-1].float().log_softmax(-1)
+
+
+def check_logprobs(prompt, tokens, logprobs, num_top):
+    """One for each token: its own, and the likeliest with their ids."""
+    assert len(logprobs) == len(tokens)
+    rows = raw_logprobs([*prompt, *tokens])[len(prompt) - 1 :]
+    for row, token, told in zip(rows, tokens, logprobs, strict=True):
+        assert told.logprob == pytest.approx(float(row[token]), abs=1e-4)
+        top = row.topk(num_top)
+        assert told.top_logprobs == pytest.approx(top.values.tolist(), abs=1e-4)
+        assert row[list(told.top_ids)].tolist() == pytest.approx(top.values.tolist(), abs=1e-4)
+        assert len(set(told.top_ids)) == len(told.top_ids)
+
+
+class User:
+    """A session, and what it was given."""
+
+    def __init__(self, request, draft_ahead):
+        self.session = Session(request, draft_ahead, Odds(least=0.0))
+        self.tokens: list[int] = []
+        self.logprobs: list[TokenLogprobs] = []
+        self.reason = None
+
+
+class Line:
+    """One draft node and one verify node, and a line between them on which every fault is drawn from a seed."""
+
+    def __init__(self, seed, requests, *, num_pages=256, draft_ahead=True, faults=0.15):
+        self.random = random.Random(seed)
+        self.faults = faults
+        self.target = Target(TARGET, make_runner(TARGET, num_pages=num_pages))
+        self.drafter = Drafter(DRAFT, make_runner(DRAFT), kind="lattice", k=16)
+        self.core = make_core(
+            pool=self.target.runner.pool, vocab_size=VOCAB, context_len=128, budget=12, max_round_tokens=32
+        )
+        self.users = {request.session_id: User(request, draft_ahead) for request in requests}
+        self.up, self.down = deque(), deque()
+        self.now = 0.0
+        self.num_preempted = self.num_reopened = self.num_repeated = 0
+
+    def run(self):
+        self.core.receive(b"a", make_hello("a"), self.now)
+        for user in self.users.values():
+            self._act(user, user.session.connect(self.now))
+        for _ in range(20_000):
+            if all(user.session.done for user in self.users.values()):
+                return self
+            self._step()
+        raise AssertionError("it never ends")
+
+    def _step(self):
+        self.now += 0.05
+        for message in self._arriving(self.up):
+            for send in self.core.receive(b"a", decode_up(message, LIMIT), self.now):
+                self.num_repeated += bool(getattr(send.message, "logprobs", None))
+                self.down.append(encode(send.message, LIMIT))
+        if planned := self.core.plan(self.now):
+            self.num_preempted += len(planned.preempted)
+            self.down += [encode(s.message, LIMIT) for s in self.core.finish(self._decide(planned), 0.01, self.now)]
+        for message in (decode_down(data, LIMIT) for data in self._arriving(self.down)):
+            user = self.users[message.session_id]
+            self._act(user, user.session.receive(message, self.now))
+        for proposed in self.drafter.step() if self.drafter.busy else ():
+            user = self.users[proposed.session_id]
+            self._act(user, user.session.proposed(proposed, self.now))
+        for user in self.users.values():
+            self._act(user, user.session.tick(self.now))
+            if self.random.random() < self.faults / 20 and not user.session.done:
+                user.session.disconnect()
+                self._act(user, user.session.connect(self.now))
+                self.num_reopened += bool(user.tokens)
+
+    def _decide(self, planned):
+        return self.target.run(planned).outcomes
+
+    def _arriving(self, queue):
+        """What of the queue arrives now: some of it is lost, some comes twice, some waits."""
+        waiting = list(queue)
+        queue.clear()
+        for message in waiting:
+            fate = self.random.random() / self.faults if self.faults else 1.0
+            if fate < 0.4:
+                continue
+            if fate < 0.8:
+                queue.append(message)
+            if fate > 0.6:
+                yield message
+
+    def _act(self, user, actions):
+        for action in actions:
+            match action:
+                case Send():
+                    self.up.append(encode(action.message, LIMIT))
+                case Propose():
+                    self.drafter.add(action)
+                case Deliver():
+                    user.tokens += action.tokens
+                    user.logprobs += action.logprobs
+                case Finish():
+                    user.reason = action.reason
+
+
+def make_request(number, *, prompt_len=4, **changes):
+    rng = random.Random(number)
+    sampling = SAMPLINGS[number % len(SAMPLINGS)]
+    values = {
+        "session_id": session_id(number),
+        "prompt": tuple(rng.randrange(VOCAB) for _ in range(prompt_len)),
+        "sampling": Sampling(sampling.temperature, sampling.top_k, sampling.top_p, number),
+        "max_tokens": 24,
+        "num_logprobs": number % 4,
+    }
+    return Request(**(values | changes))
+
+
+def alone(request):
+    runner = make_runner(TARGET)
+    options = {"min_tokens": request.min_tokens}
+    return list(
+        generation.generate(
+            TARGET, runner, request.prompt, request.sampling, request.max_tokens, request.stop_ids, **options
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("num_pages", [256, 36], ids=["roomy", "preempted"])
+def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages):
+    kinds = [{}, {"verification": "ratio"}, {"max_draft": 0}, {"min_tokens": 9, "stop_ids": STOPS}]
+    requests = [make_request(number, **kinds[number % 4]) for number in range(12)]
+    requests += [make_request(12, num_logprobs=None), make_request(13, num_logprobs=20, prompt_len=30)]
+    line = Line(seed, requests, num_pages=num_pages).run()
+    assert line.num_reopened > 3
+    assert any(0 < got.num_accepted < got.num_drafted for got in (u.session.statistics for u in line.users.values()))
+    assert line.num_repeated > 3
+    assert (line.num_preempted > 0) == (num_pages == 36)
+    for user in line.users.values():
+        request = user.session.request
+        assert user.reason is not None
+        if request.verification == "match":
+            assert user.tokens == alone(request)
+        if request.num_logprobs is None:
+            assert user.logprobs == []
+        else:
+            check_logprobs(request.prompt, user.tokens, user.logprobs, request.num_logprobs)
+
+
+@pytest.mark.parametrize("min_tokens", [0, 1, 5, 24])
+def test_min_tokens_is_exact_under_match_in_drafts_of_any_length(min_tokens):
+    requests = [
+        make_request(number, min_tokens=min_tokens, stop_ids=STOPS, max_draft=[0, 3, 1024][number % 3])
+        for number in range(9)
+    ]
+    line = Line(1, requests).run()
+    for user in line.users.values():
+        request = user.session.request
+        assert user.tokens == alone(request)
+        assert len(user.tokens) >= min_tokens
+        assert not set(user.tokens) & set(STOPS)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_draft_model_does_not_guess_what_may_not_be(number):
+    request = make_request(number, min_tokens=9, stop_ids=STOPS)
+    drafter = Drafter(TARGET, make_runner(TARGET))
+    drafter.add(Propose(request, 1, 0, request.prompt, 9))
+    while not (done := drafter.step()):
+        pass
+    assert list(done[0].tokens) == alone(request)[:9]
+
+
+def test_under_ratio_nothing_stops_too_early_and_then_something_does():
+    requests = [
+        make_request(number, min_tokens=6, stop_ids=STOPS, verification="ratio", sampling=Sampling(seed=number))
+        for number in range(12)
+    ]
+    line = Line(2, requests).run()
+    lengths = [len(user.tokens) for user in line.users.values()]
+    assert min(lengths) >= 6
+    assert sum(length < 24 for length in lengths) > 8
+    assert all(user.reason == "stop" for user in line.users.values() if len(user.tokens) < 24)
+    for user in line.users.values():
+        check_logprobs(user.session.request.prompt, user.tokens, user.logprobs, user.session.request.num_logprobs)
+
+
+# -- one round ---------------------------------------------------------------------------------------------------------
+
+
+def entry(number, tokens, num_drafted=0, **changes):
+    return Entry(session_id(number), 0, tuple(tokens), num_drafted, True, Sampling(temperature=0.0), **changes)
+
+
+def run(*entries, checkpoint=TARGET):
+    return Target(checkpoint, make_runner(checkpoint)).run(Round(1, entries)).outcomes
+
+
+def test_only_those_who_ask_are_told():
+    asked, silent = run(entry(1, (1, 2), num_logprobs=0), entry(2, (1, 2)))
+    assert [len(told.top_ids) for told in asked.logprobs] == [0]
+    assert silent.logprobs == ()
+
+
+def test_nobody_who_asks_costs_nothing(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "log_softmax", None)
+    monkeypatch.setattr(torch.Tensor, "topk", None)
+    assert run(entry(1, (1, 2)), entry(2, (3, 4)))
+    with pytest.raises(TypeError):
+        run(entry(1, (1, 2), num_logprobs=0))
+
+
+def test_padding_beyond_the_tokenizer_has_no_probability():
+    narrow = make_checkpoint(1, num_tokens=10)
+    [outcome] = run(entry(1, (1, 2), num_logprobs=20), checkpoint=narrow)
+    [told] = outcome.logprobs
+    assert sorted(told.top_ids) == list(range(10))
+    assert sum(map(torch.exp, map(torch.tensor, told.top_logprobs))) == pytest.approx(1.0, abs=1e-5)
+    assert told.top_logprobs[0] == told.logprob
+
+
+def test_what_is_impossible_is_told_as_a_finite_number(monkeypatch):
+    target = Target(TARGET, make_runner(TARGET))
+    planned = Round(1, (entry(1, (1, 2), num_logprobs=20),))
+    logits = target.forward(planned).clone()
+    logits[:, 5:] = -torch.inf
+    [outcome] = target.verify(planned, logits)
+    assert outcome.logprobs[0].top_logprobs[5:] == (MIN_LOGPROB,) * 15
+
+
+def test_a_stop_id_is_drawn_from_its_position_on_and_not_before():
+    """All three rows want the same stop id, or would; the first two may not have it."""
+    target = Target(TARGET, make_runner(TARGET))
+    drafted = (8, 9)
+    planned = Round(1, (entry(1, (1, 2, 3, *drafted), 2, stop_ids=(7,), may_stop_at=5),))
+    logits = torch.zeros(3, VOCAB)
+    logits[:, 7], logits[0, 8], logits[1, 9] = 9.0, 1.0, 1.0
+    [outcome] = target.verify(planned, logits)
+    assert outcome.tokens == (8, 9, 7)
+
+
+def test_where_nothing_is_left_to_draw_the_session_is_given_up():
+    target = Target(TARGET, make_runner(TARGET))
+    planned = Round(1, (entry(1, (1, 2), stop_ids=(7,), may_stop_at=5), entry(2, (1, 2))))
+    target.forward(planned)
+    logits = torch.full((2, VOCAB), -torch.inf)
+    logits[:, 7] = 1.0
+    bad, good = target.verify(planned, logits)
+    assert bad.failed
+    assert good.tokens == (7,)
+
+
+def test_banned_tokens_are_never_chosen():
+    logits = torch.randn(4, VOCAB, generator=torch.Generator().manual_seed(1))
+    banned = [STOPS, (), (VOCAB - 1, VOCAB, 1 << 30), STOPS]
+    rows = without(logits, banned)
+    for row, before, tokens in zip(rows, logits, banned, strict=True):
+        inside = [token for token in tokens if token < VOCAB]
+        assert row[inside].tolist() == [-torch.inf] * len(inside)
+        assert int((row != before).sum()) == len(inside)
+    assert without(logits, [(), (VOCAB,), (), ()]) is logits
+    for position in range(200):
+        tokens = choose(rows, SamplingBatch.of([Sampling(seed=3)] * 4), torch.full((4,), position))
+        assert int(tokens[0]) not in STOPS
