@@ -9,6 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
@@ -46,6 +47,8 @@ class DraftDaemon:
     connect_timeout_s: float = 60.0
     max_sessions: int = 16
     draft_ahead: bool = True
+    stays: bool = False  # an absent verify node ends the generations that wait for it, and not the daemon
+    num_waiting: int = 0  # generations that wait for one of the max_sessions slots
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     counts: Counts = field(default_factory=Counts)
     _generations: dict[bytes, _Generation] = field(default_factory=dict)
@@ -54,6 +57,7 @@ class DraftDaemon:
     _slots: asyncio.Semaphore = field(init=False)
     _thread: ModelThread = field(default_factory=ModelThread)
     _closing: bool = False
+    _last_word: Fail | None = None  # what every generation is told from now on
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.max_sessions)
@@ -65,11 +69,13 @@ class DraftDaemon:
 
         Leaving the iteration early closes the session at both nodes.
         """
-        async with self._slots:
+        async with self._slot():
             generation = _Generation(Session(request, self.draft_ahead))
             self._generations[request.session_id] = generation
             try:
-                if self.link.connected:
+                if self._last_word is not None:
+                    generation.outbox.put_nowait(self._last_word)
+                elif self.link.connected:
                     await self._open(generation)
                 while True:
                     item = await generation.outbox.get()
@@ -79,6 +85,23 @@ class DraftDaemon:
             finally:
                 await self._forget(generation)
 
+    @property
+    def num_running(self) -> int:
+        """Generations that have a slot."""
+        return len(self._generations)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another generation would have to wait."""
+        return self._slots.locked()
+
+    async def end_generations(self, fail: Fail) -> None:
+        """Closes what is running at both nodes; its users, and all that come later, are told why."""
+        self._tell_all(fail)
+        self._last_word = fail
+        for generation in list(self._generations.values()):
+            await self._act(generation, generation.session.cancel())
+
     def session(self, session_id: bytes) -> Session:
         """The state of a generation that is being served; KeyError when there is none."""
         return self._generations[session_id].session
@@ -87,6 +110,23 @@ class DraftDaemon:
     def statistics(self) -> Statistics:
         """Over all sessions so far."""
         return total(self.counts.statistics, *(one.session.statistics for one in self._generations.values()))
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncGenerator[None, None]:
+        """One of the max_sessions, first come first served."""
+        self.num_waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self.num_waiting -= 1
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    def _tell_all(self, fail: Fail) -> None:
+        for generation in self._generations.values():
+            generation.outbox.put_nowait(fail)
 
     async def _forget(self, generation: _Generation) -> None:
         session_id = generation.session.request.session_id
@@ -109,8 +149,8 @@ class DraftDaemon:
             raise group.exceptions[0] from None
         finally:
             self._closing = True
-            for generation in self._generations.values():
-                generation.outbox.put_nowait(Fail("closed", "this draft node is shutting down"))
+            self._last_word = Fail("closed", "this draft node is shutting down")
+            self._tell_all(self._last_word)
             self._thread.close()
             self.channel.close()
 
@@ -145,13 +185,20 @@ class DraftDaemon:
             now = time.monotonic()
             await self._obey(self.link.tick(now))
             if self.link.away_s(now) > self.connect_timeout_s:
-                raise TransportError(
-                    f"the verify node at {self.channel.endpoint} has been away for {self.connect_timeout_s:g} s; "
-                    "start goodspeed-verify there, or check the address"
-                )
+                self._give_up_waiting()
             for generation in list(self._generations.values()):
                 await self._act(generation, generation.session.tick(now))
             await asyncio.sleep(TICK_S)
+
+    def _give_up_waiting(self) -> None:
+        """The verify node has been away for too long."""
+        what = (
+            f"the verify node at {self.channel.endpoint} has been away for {self.connect_timeout_s:g} s; "
+            "start goodspeed-verify there, or check the address"
+        )
+        if not self.stays:
+            raise TransportError(what)
+        self._tell_all(Fail("verify_away", what))
 
     async def _obey(self, commands: Iterable[Command]) -> None:
         for command in commands:

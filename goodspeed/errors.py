@@ -15,6 +15,11 @@
     ├── RefusedError            the peer refused, and said why
     ├── TargetError             the target model fails on everything
     ├── TransportError          a socket cannot be bound, reached, or written to
+    ├── ServiceError            a draft node does not write a text
+    │   ├── Busy                too many texts wait already
+    │   ├── Draining            it is shutting down
+    │   ├── VerifyAway          the verify node cannot be reached
+    │   └── Refused             by the target or by a limit, with a code
     └── ProcessError            a process that we started ended too early, or never got ready
 
 Each message says what was wrong and what to do. Our own broken invariants are not here: they are bugs.
@@ -85,6 +90,31 @@ class TargetError(GoodSpeedError):
 
 class TransportError(GoodSpeedError):
     """A socket cannot be bound, connected, or written to."""
+
+
+class ServiceError(GoodSpeedError):
+    """A draft node does not write a text, or not to its end; the code is for programs."""
+
+    def __init__(self, code: str, what: str) -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+
+
+class Busy(ServiceError):
+    """Too many texts wait for their turn already; ask again later."""
+
+
+class Draining(ServiceError):
+    """This draft node is shutting down; ask another one."""
+
+
+class VerifyAway(ServiceError):
+    """The verify node cannot be reached now; ask again later."""
+
+
+class Refused(ServiceError):
+    """This text cannot be written: the request is at fault, or the node that would have to serve it."""
 
 
 class ProcessError(GoodSpeedError):

@@ -1,5 +1,6 @@
 """Token ids to text, piece by piece, never cutting a character. Knows nothing about models or sessions."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from goodspeed.engine.text import decode
@@ -7,8 +8,11 @@ from goodspeed.engine.text import decode
 REPLACEMENT = "\ufffd"
 """What a decoder puts where bytes are no UTF-8; at the end of a text it mostly means: the rest is still to come."""
 
-MAX_HELD = 8
-"""Tokens after which a trailing replacement character is believed to be real."""
+MAX_OPEN = 3
+"""Most replacement characters that the bytes of an incomplete character are shown as."""
+
+MAX_WINDOW = 16
+"""Tokens after which a text that is not whole at any token's end is decoded from later on."""
 
 
 class TextStream:
@@ -16,29 +20,38 @@ class TextStream:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._tokens: list[int] = []
-        self._start = 0  # decoding begins here: the tokens before can no longer change
-        self._shown = ""  # text of tokens[start:shown_len] that was given out
+        self._window: list[int] = []  # the last tokens: those before can no longer change the text
+        self._num_given = 0  # characters of the window's text that were given out
 
-    def push(self, tokens: tuple[int, ...] | list[int]) -> str:
+    def push(self, tokens: Sequence[int]) -> str:
         """The text that these tokens complete."""
-        self._tokens += tokens
+        self._window += tokens
         text = self._decode()
-        if text.endswith(REPLACEMENT) and len(self._tokens) - self._start <= MAX_HELD:
-            return ""
-        return self._advance(text)
+        num_open = _num_open(text)
+        new = text[self._num_given : len(text) - num_open]
+        if not num_open:
+            self._forget(1, num_open)
+        elif len(self._window) > MAX_WINDOW:
+            self._forget(MAX_WINDOW // 2, num_open)
+        else:
+            self._num_given += len(new)
+        return new
 
     def end(self) -> str:
         """What was held back."""
-        return self._advance(self._decode())
+        new = self._decode()[self._num_given :]
+        self._num_given += len(new)
+        return new
 
     def _decode(self) -> str:
-        return decode(self._tokenizer, self._tokens[self._start :])
+        return decode(self._tokenizer, self._window)
 
-    def _advance(self, text: str) -> str:
-        """Gives out what is new, and keeps the last token given out as the context of what follows."""
-        new = text[len(self._shown) :]
-        if self._tokens:
-            self._start = len(self._tokens) - 1
-            self._shown = self._decode()
-        return new
+    def _forget(self, all_but: int, num_open: int) -> None:
+        """Keeps the last tokens as context of what follows; of their text num_open characters are not given out."""
+        del self._window[:-all_but]
+        self._num_given = len(self._decode()) - num_open
+
+
+def _num_open(text: str) -> int:
+    """Characters at the end that the next tokens may turn into another one."""
+    return min(len(text) - len(text.rstrip(REPLACEMENT)), MAX_OPEN)

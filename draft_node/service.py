@@ -1,0 +1,214 @@
+"""What a text request is, and how it becomes a session of the draft node. Knows nothing about HTTP.
+
+    service = Service(daemon, checkpoint, max_waiting=64)
+    async with aclosing(service.write(Wanted(prompt=..., sampling=..., max_tokens=100))) as pieces:
+        async for piece in pieces: ...
+
+What becomes of each text is counted in `service.texts` (`counts.py`), for those who watch.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+
+from draft_node.actions import Fail, Request, Statistics
+from draft_node.answer import Alternative, Answer, Piece, Token
+from draft_node.counts import Text, Texts
+from draft_node.daemon import DraftDaemon
+from draft_node.token_text import TokenTexts
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.text import decode, encode_chat, encode_prompt
+from goodspeed.errors import Busy, Draining, Refused, ServiceError, VerifyAway
+from goodspeed.messages import MAX_DRAFT, FinishReason, Sampling, Verification
+
+__all__ = [
+    "Alternative",
+    "Busy",
+    "Draining",
+    "Ended",
+    "Piece",
+    "Refused",
+    "Service",
+    "ServiceError",
+    "Token",
+    "VerifyAway",
+    "Wanted",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One text."""
+
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    max_tokens: int
+    min_tokens: int = 0  # neither the end of sequence nor a stop string comes before
+    ignore_eos: bool = False  # go on to max_tokens
+    stop: tuple[str, ...] = ()  # strings that end the text; no part of any is given out
+    num_logprobs: int | None = None  # alternatives besides the token itself; None: no log-probabilities
+    max_draft: int = MAX_DRAFT  # 0: no speculation
+    verification: Verification = "match"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The text is complete, and its session closed at both nodes."""
+
+    reason: FinishReason
+    stop: str | None  # the stop string that ended it
+    num_tokens: int  # generated tokens that are part of the answer, the one that completed a stop string included
+    statistics: Statistics
+
+
+class Service:
+    """Writes texts through a draft daemon that somebody else runs (`daemon.serve`)."""
+
+    def __init__(self, daemon: DraftDaemon, checkpoint: Checkpoint, *, max_waiting: int) -> None:
+        """max_waiting: texts that wait for one of the daemon's slots; one more is refused."""
+        self.draining = False
+        self.max_waiting = max_waiting
+        self.texts = Texts()
+        self._daemon = daemon
+        self._checkpoint = checkpoint
+        self._token_texts = TokenTexts(checkpoint.tokenizer)
+        self._num_writing = 0
+        self._idle = asyncio.Event()  # nothing is being written
+        self._idle.set()
+        self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
+
+    # -- what it is like now ---------------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a text that is asked for now is begun or put in the queue, if there is room."""
+        return self._daemon.link.connected and not self.draining
+
+    @property
+    def context_len(self) -> int:
+        """Prompt and generated tokens together; 0 while not connected: it is the target's."""
+        welcome = self._daemon.link.welcome
+        return welcome.context_len if welcome is not None and self._daemon.link.connected else 0
+
+    @property
+    def vocab_size(self) -> int:
+        """Token ids below it mean something."""
+        return self._checkpoint.num_tokens
+
+    @property
+    def num_running(self) -> int:
+        return self._daemon.num_running
+
+    @property
+    def num_waiting(self) -> int:
+        return self._daemon.num_waiting
+
+    # -- texts -----------------------------------------------------------------------------------------------------
+
+    async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
+        """Pieces of text as they are certain, then Ended. Waits its turn, first come first served.
+
+        Raises at the first step Busy, Draining or VerifyAway, and at any later one VerifyAway (it went and did not
+        come back in time), Draining (no time is left) or Refused. Leaving the iteration early (`aclosing`, or a
+        cancelled task) closes the session at both nodes.
+        """
+        request = self._request(wanted)
+        answer = Answer(self._checkpoint.tokenizer, self._token_texts, wanted.stop, wanted.min_tokens)
+        with self._counted(wanted) as text:
+            self._let_in()
+            async with aclosing(self._daemon.generate(request)) as items:
+                async for item in items:
+                    statistics = self._daemon.session(request.session_id).statistics
+                    if isinstance(item, Fail):
+                        raise _error(item)
+                    piece = answer.take(item)
+                    text.delivered(len(piece.tokens), time.monotonic())
+                    if answer.is_complete:
+                        text.finished(answer.reason, time.monotonic())
+                        break
+                    yield piece
+        if piece.text or piece.tokens:
+            yield piece
+        yield Ended(answer.reason, answer.stop, answer.num_tokens, statistics)
+
+    def _let_in(self) -> None:
+        """Raises why not."""
+        if self.draining:
+            raise Draining("draining", "this draft node is shutting down; ask another one")
+        if not self._daemon.link.connected:
+            raise VerifyAway("verify_away", "the verify node cannot be reached now; ask again later")
+        if self._daemon.is_full and self.num_waiting >= self.max_waiting:
+            raise Busy("busy", f"{self.num_running} texts are written and {self.num_waiting} wait; ask again later")
+
+    def _request(self, wanted: Wanted) -> Request:
+        welcome = self._daemon.link.welcome
+        eos_ids = welcome.eos_ids if welcome is not None else ()  # where a text ends is for the target to say
+        return Request(
+            session_id=secrets.token_bytes(16),
+            prompt=wanted.prompt,
+            sampling=wanted.sampling,
+            max_tokens=wanted.max_tokens,
+            stop_ids=() if wanted.ignore_eos else eos_ids,
+            verification=wanted.verification,
+            max_draft=wanted.max_draft,
+        )
+
+    @contextmanager
+    def _counted(self, wanted: Wanted) -> Iterator[Text]:
+        """A text from when it is asked for; `drain` waits until none is left."""
+        text = self.texts.begin(len(wanted.prompt), time.monotonic())
+        self._num_writing += 1
+        self._idle.clear()
+        try:
+            yield text
+        except Exception as error:
+            text.failed(error.code if isinstance(error, ServiceError) else "internal")
+            raise
+        finally:
+            text.left()
+            self._num_writing -= 1
+            if not self._num_writing:
+                self._idle.set()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Lets in no text any more and waits for the others, those in the queue too; whether all were finished.
+
+        What is left is closed at both nodes, and its users get Draining.
+        """
+        self.draining = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+            return True
+        except TimeoutError:
+            what = f"this draft node is shutting down, and the text was not finished within {timeout_s:g} s"
+            await self._daemon.end_generations(Fail("draining", what))
+            return False
+
+    # -- tokens ----------------------------------------------------------------------------------------------------
+
+    async def encode(self, text: str) -> tuple[int, ...]:
+        """Token ids of a prompt; PromptError when it has none."""
+        async with self._encoding:
+            return tuple(await asyncio.to_thread(encode_prompt, self._checkpoint.tokenizer, text))
+
+    async def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+        """Token ids of a conversation, by the chat template; PromptError where there is none, or it refuses."""
+        async with self._encoding:
+            return tuple(await asyncio.to_thread(encode_chat, self._checkpoint.tokenizer, messages))
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of token ids, without special tokens."""
+        return decode(self._checkpoint.tokenizer, token_ids)
+
+
+def _error(fail: Fail) -> ServiceError:
+    """What a session's failure is for its user."""
+    if fail.code == "verify_away":
+        return VerifyAway(fail.code, fail.what)
+    if fail.code in ("draining", "closed"):
+        return Draining(fail.code, fail.what)
+    return Refused(fail.code, fail.what)
