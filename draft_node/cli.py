@@ -34,19 +34,43 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def serve(namespace: argparse.Namespace) -> int:
-    """Serves the prompts of the file, or of standard input until it ends.
+    """Serves HTTP until told to stop, or the prompts of the file, or of standard input until it ends.
 
-    Exit status 1 when one of them failed, 130 when a signal left one unfinished.
+    Exit status 1 when a prompt failed, 130 when a signal left a text unfinished.
     """
     config = from_namespace(DraftConfig, namespace)
     if not re.fullmatch(NAME, config.name):
         raise ConfigError(f"--name {config.name!r} must be 1 to 64 letters, digits, dots, dashes or underscores")
-    prompts = read_file(config.prompts) if config.prompts not in (None, standard_input.NAME) else None
+    events = EventLog(enabled=namespace.json)
+    return _serve_http(config, events) if config.http is not None else _serve_prompts(config, events)
+
+
+def _serve_http(config: DraftConfig, events: EventLog) -> int:
+    """Finishes running texts when told to stop; the last event says whether all were."""
+    from goodspeed import web  # here: HTTP libraries are for those who serve it
+
+    keys = web.read_keys(config.api_key) if config.api_key is not None else None
+    web.check_reach(web.parse_address(config.http or ""), keys)
     # After the options are checked: importing torch takes seconds that a wrong option should not cost.
+    from draft_node.assembly import assemble
+    from draft_node.face import Face
+
+    daemon, checkpoint = assemble(config)
+    face = Face(config, checkpoint, daemon, events, keys)
+    try:
+        asyncio.run(until_signal(face.run()))
+    finally:
+        events.write("stopped", **face.summary())
+    if not face.all_finished:
+        print(f"interrupted; texts were unfinished after {config.drain_timeout_s:g} s", file=sys.stderr)
+    return 0 if face.all_finished else 130
+
+
+def _serve_prompts(config: DraftConfig, events: EventLog) -> int:
+    prompts = read_file(config.prompts) if config.prompts not in (None, standard_input.NAME) else None
     from draft_node.assembly import assemble
     from draft_node.console import Console
 
-    events = EventLog(enabled=namespace.json)
     daemon, checkpoint = assemble(config)
     console = Console(config, checkpoint, daemon, events, prompts)
 
@@ -57,7 +81,7 @@ def serve(namespace: argparse.Namespace) -> int:
             return 130
     finally:
         console.give_up("closed", "this draft node could not go on")
-        if namespace.json:
+        if events.enabled:
             print_json({"name": config.name, "model": config.model, "prompts": console.results})
     return 1 if console.num_failed else 0
 

@@ -3,13 +3,17 @@
 import os
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from goodspeed.config import Settings, option
+from goodspeed.errors import ConfigError
 from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """What a client may be called."""
+
+OF_PROMPTS = ("prompts", "chat", "temperature", "top_k", "top_p", "seed")
+"""Settings that requests over HTTP bring themselves."""
 
 
 def default_name() -> str:
@@ -32,7 +36,13 @@ class DraftConfig(Settings):
         help="JSONL file (- is standard input): a `prompt`, optionally `domain`, `seed`; default: text lines there",
     )
     chat: bool = option(False, help="put each prompt through the tokenizer's chat template, as one user message")
-    max_tokens: int = option(150, minimum=1, maximum=MAX_CONTEXT, help="most tokens generated per prompt", metavar="N")
+    max_tokens: int = option(
+        150,
+        minimum=1,
+        maximum=MAX_CONTEXT,
+        help="most tokens generated per prompt; over HTTP: of a chat that does not say",
+        metavar="N",
+    )
     temperature: float = option(1.0, minimum=0.0, maximum=100.0, help="0 is greedy", metavar="T")
     top_k: int = option(0, minimum=0, maximum=(1 << 31) - 1, help="sample among the K likeliest; 0 is off", metavar="K")
     top_p: float = option(1.0, minimum=1e-6, maximum=1.0, help="sample among the likeliest that make P", metavar="P")
@@ -67,3 +77,38 @@ class DraftConfig(Settings):
     verify_timeout_s: float = option(3.0, minimum=0.1, help="silence after which the verify node counts as away")
     connect_timeout_s: float = option(60.0, minimum=0.1, help="how long an absent verify node is waited for")
     trusted_network: bool = option(False, help="allow an address beyond loopback, without keys or encryption")
+    http: str | None = option(
+        None, help="serve the OpenAI API there, until told to stop, instead of prompts", metavar="HOST:PORT"
+    )
+    api_key: str | None = option(
+        None, help="file with the keys that HTTP clients need, one a line; a must beyond loopback", metavar="FILE"
+    )
+    served_model_name: str = option("goodspeed", help="what HTTP clients call the model", metavar="NAME")
+    http_max_body_bytes: int = option(4 << 20, minimum=1024, help="largest body of a request", metavar="N")
+    http_max_prompts: int = option(64, minimum=1, help="prompts in one request", metavar="N")
+    http_max_n: int = option(16, minimum=1, help="choices for each prompt of a request", metavar="N")
+    http_max_waiting: int = option(
+        256,
+        minimum=0,
+        help="texts that wait their turn beyond --max-sessions; more are told to come again",
+        metavar="N",
+    )
+    drain_timeout_s: float = option(
+        30.0, minimum=0.0, help="how long running texts may go on once the node is told to stop"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.http is None and self.api_key is not None:
+            raise ConfigError("--api-key is for HTTP clients; give --http HOST:PORT too")
+        if self.http is not None:
+            self._check_that_prompts_are_left_out()
+
+    def _check_that_prompts_are_left_out(self) -> None:
+        """Nothing is ignored in silence: HTTP requests say all this themselves."""
+        for entry in fields(self):
+            if entry.name in OF_PROMPTS and getattr(self, entry.name) != entry.default:
+                flag = "--" + entry.name.replace("_", "-")
+                raise ConfigError(
+                    f"{flag} is for prompts, and --http serves requests, which say it themselves; drop one"
+                )

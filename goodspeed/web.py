@@ -97,13 +97,18 @@ def read_keys(path: str) -> Keys:
     return Keys(keys)
 
 
-def listen(address: Address, keys: Keys | None) -> socket.socket:
-    """A listening socket. ConfigError beyond loopback without keys; TransportError when it cannot be bound."""
+def check_reach(address: Address, keys: Keys | None) -> None:
+    """ConfigError beyond loopback without keys."""
     if keys is None and not address.is_loopback:
         raise ConfigError(
             f"--http {address.name} reaches beyond this machine, and anybody who reaches the port could use it. "
             "Name a file of keys with --api-key FILE, or use a loopback address"
         )
+
+
+def listen(address: Address, keys: Keys | None) -> socket.socket:
+    """A listening socket. ConfigError beyond loopback without keys; TransportError when it cannot be bound."""
+    check_reach(address, keys)
     family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

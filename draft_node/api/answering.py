@@ -1,0 +1,115 @@
+"""How a request is answered once it is known what it wants: whole, or as a stream. The same for both endpoints.
+
+What an answer looks like is its `Shape`'s affair (`completions.py`, `chat.py`).
+"""
+
+import time
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fastapi import Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from draft_node.api import texts
+from draft_node.api.answers import ChatChunk, Completion, Speculation, Usage
+from draft_node.api.errors import ApiError
+from draft_node.api.schemas import Generation, StreamOptions
+from draft_node.api.stream import EventStream, begun
+from draft_node.api.wanted import Wish
+from draft_node.config import DraftConfig
+from draft_node.service import Ended, Piece, Service, Token
+
+Chunk = ChatChunk | Completion
+
+
+@dataclass(slots=True)
+class Choice:
+    """One text so far."""
+
+    text: str = ""
+    tokens: list[Token] = field(default_factory=list)
+    ended: Ended | None = None
+
+    def take(self, item: Piece | Ended) -> None:
+        if isinstance(item, Piece):
+            self.text += item.text
+            self.tokens += item.tokens
+        else:
+            self.ended = item
+
+
+class Shape(Protocol):
+    """What one endpoint's answers look like."""
+
+    def whole(self, choices: Sequence[Choice], usage: Usage) -> BaseModel: ...
+    def beginnings(self) -> Iterable[Chunk]: ...
+    def piece(self, index: int, piece: Piece) -> Chunk | None: ...
+    def ending(self, index: int, ended: Ended) -> Chunk: ...
+    def last(self) -> Chunk: ...
+
+
+async def answer(
+    request: Request, body: Generation, wish: Wish, shape: Shape, service: Service, config: DraftConfig
+) -> Response:
+    """Starts the texts, all or none, and answers with them; they end when their user leaves."""
+    if body.stream_options is not None and not body.stream:
+        raise ApiError(400, "stream_options: only with stream", param="stream_options")
+    texts.check_room(service, config, len(wish.texts))
+    if body.stream:
+        chunks = _chunks(service, wish, shape, body.stream_options or StreamOptions())
+        return EventStream(await begun(request.receive, chunks))
+    choices = await texts.unless_gone(request.receive, _collect(service, wish))
+    whole = shape.whole(choices, _usage(wish, choices))
+    return Response(whole.model_dump_json(exclude_unset=True), media_type="application/json")
+
+
+async def _collect(service: Service, wish: Wish) -> list[Choice]:
+    choices = [Choice() for _ in wish.texts]
+    async with aclosing(texts.write(service, wish.texts)) as items:
+        async for index, item in items:
+            choices[index].take(item)
+    return choices
+
+
+async def _chunks(service: Service, wish: Wish, shape: Shape, options: StreamOptions) -> AsyncGenerator[Chunk, None]:
+    choices = [Choice() for _ in wish.texts]
+    begun = False
+    async with aclosing(texts.write(service, wish.texts)) as items:
+        async for index, item in items:
+            choices[index].take(item)
+            new = [] if begun else list(shape.beginnings())
+            begun = True
+            chunk = shape.piece(index, item) if isinstance(item, Piece) else shape.ending(index, item)
+            for each in [*new, *([chunk] if chunk else [])]:
+                if options.continuous_usage_stats:
+                    each.usage = _usage(wish, choices)
+                elif options.include_usage:
+                    each.usage = None
+                yield each
+    if options.include_usage:
+        last = shape.last()
+        last.usage = _usage(wish, choices)
+        yield last
+
+
+def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
+    """So far; what drafting did is known of texts that are complete."""
+    num_tokens = sum(choice.ended.num_tokens if choice.ended else len(choice.tokens) for choice in choices)
+    done = [choice.ended.statistics for choice in choices if choice.ended]
+    return Usage(
+        prompt_tokens=wish.num_prompt_tokens,
+        completion_tokens=num_tokens,
+        total_tokens=wish.num_prompt_tokens + num_tokens,
+        goodspeed=Speculation(
+            rounds=sum(each.num_rounds for each in done),
+            drafted=sum(each.num_drafted for each in done),
+            accepted=sum(each.num_accepted for each in done),
+        ),
+    )
+
+
+def now() -> int:
+    return int(time.time())

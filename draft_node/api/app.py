@@ -1,0 +1,30 @@
+"""The application: routes, errors, limits and keys around one service."""
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+import goodspeed
+from draft_node.api import chat, completions, document, errors, node, tokens
+from draft_node.api.body import BodyLimit
+from draft_node.config import DraftConfig
+from draft_node.service import Service
+from goodspeed.web import KeyCheck, Keys
+
+
+def create_app(service: Service, config: DraftConfig, exposition: node.Exposition, keys: Keys | None = None) -> ASGIApp:
+    """exposition: the metrics as text with their content type, asked for at each scrape."""
+    guarded: ASGIApp = BodyLimit(create_api(service, config, exposition), config.http_max_body_bytes)
+    return guarded if keys is None else KeyCheck(guarded, keys)
+
+
+def create_api(service: Service, config: DraftConfig, exposition: node.Exposition) -> FastAPI:
+    """Without limit on the body, and without keys."""
+    # Its pages for people load scripts from elsewhere; the document itself is enough.
+    app = FastAPI(title="GoodSpeed draft node", version=goodspeed.__version__, docs_url=None, redoc_url=None)
+    errors.install(app)
+    app.include_router(completions.router(service, config))
+    app.include_router(chat.router(service, config))
+    app.include_router(tokens.router(service, config))
+    app.include_router(node.router(service, config, exposition))
+    document.complete(app)
+    return app

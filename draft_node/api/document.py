@@ -1,0 +1,41 @@
+"""What the OpenAPI document says beyond what the framework finds by itself: bodies, errors, streams."""
+
+from typing import Any, TypeAlias
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from draft_node.api import schemas
+from draft_node.api.errors import declared
+
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
+
+READ = declared(401, 404, 405, 413, 415)
+TAKE = declared(400, 401, 404, 405, 413, 415)
+STREAMED: Responses = {200: {"description": "Whole, or with `stream` as events.", "content": {"text/event-stream": {}}}}
+WORK = {**STREAMED, **TAKE, **declared(429, 503)}
+
+REF = "#/components/schemas/{model}"
+BODIES = (schemas.CompletionRequest, schemas.ChatRequest, schemas.TokenizeRequest, schemas.DetokenizeRequest)
+
+
+def takes(schema: type[BaseModel]) -> dict[str, Any]:
+    """A route's body, as the document has it: we read it ourselves."""
+    content = {"application/json": {"schema": {"$ref": REF.format(model=schema.__name__)}}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def complete(app: FastAPI) -> None:
+    """Adds the bodies' schemas to what the framework writes, and how a key is sent."""
+    written = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = written()
+            components = document.setdefault("components", {})
+            definitions = models_json_schema([(body, "validation") for body in BODIES], ref_template=REF)[1]["$defs"]
+            components.setdefault("schemas", {}).update(definitions)
+        return written()
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,65 @@
+"""Routes about the node itself: whether it lives and is ready, what it serves, its version and metrics."""
+
+from collections.abc import Callable
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+import goodspeed
+from draft_node.api.answering import now
+from draft_node.api.answers import Model, ModelList, Status, Version
+from draft_node.api.document import READ
+from draft_node.api.errors import ApiError, declared
+from draft_node.config import DraftConfig
+from draft_node.service import Service
+
+Exposition = Callable[[], tuple[bytes, str]]
+"""Metrics as text, and their content type."""
+
+
+def router(service: Service, config: DraftConfig, exposition: Exposition) -> APIRouter:
+    routes, started = APIRouter(), now()
+
+    @routes.get("/health", responses=READ)
+    async def health() -> Status:
+        """The process lives."""
+        return Status(status="ok")
+
+    @routes.get("/ready", responses={**READ, **declared(503)})
+    async def ready() -> Status:
+        """The model is loaded, the verify node is there, and texts are let in."""
+        if service.is_ready:
+            return Status(status="ready")
+        what = "shutting down" if service.draining else "the verify node is away"
+        raise ApiError(503, f"not ready: {what}", code="draining" if service.draining else "verify_away")
+
+    @routes.get("/version", responses=READ)
+    async def version() -> Version:
+        return Version(version=goodspeed.__version__)
+
+    @routes.get("/v1/models", responses=READ)
+    async def models() -> ModelList:
+        """The one model; `max_model_len` is 0 while the verify node, which knows it, is away."""
+        return ModelList(object="list", data=[_model()])
+
+    @routes.get("/v1/models/{name:path}", responses=READ)
+    async def model(name: str) -> Model:
+        if name != config.served_model_name:
+            raise ApiError(404, f"the model {name!r} is not served here", param="model", code="model_not_found")
+        return _model()
+
+    @routes.get("/metrics", responses=READ, response_class=Response)
+    async def metrics() -> Response:
+        content, content_type = exposition()
+        return Response(content, headers={"Content-Type": content_type})
+
+    def _model() -> Model:
+        return Model(
+            id=config.served_model_name,
+            object="model",
+            created=started,
+            owned_by="goodspeed",
+            max_model_len=service.context_len,
+        )
+
+    return routes

@@ -1,0 +1,169 @@
+"""What requests may say, checked strictly: an unknown or unsupported parameter is an error that names it.
+
+`Neutral` lists what official clients and load tools send along: taken at the value that changes nothing, refused at
+any other. null is the same as not given. Limits that are settings (`n`, prompts) are checked in `wanted.py`.
+"""
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
+
+MAX_STOPS, MAX_STOP_CHARS = 4, 256
+MAX_LOGPROBS = 20
+MAX_MESSAGES = 1024
+MAX_DETOKENIZED = 1 << 16
+
+INT64 = (1 << 63) - 1
+
+Zero: TypeAlias = Annotated[float, Field(ge=0, le=0)] | None
+One: TypeAlias = Annotated[float, Field(ge=1, le=1)] | None
+NoList: TypeAlias = Annotated[list[Any], Field(max_length=0)] | None
+NoDict: TypeAlias = Annotated[dict[str, Any], Field(max_length=0)] | None
+Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
+TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
+TokenIds: TypeAlias = Annotated[list[TokenId], Field(fail_fast=True, min_length=1)]
+Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
+
+
+class Strict(BaseModel):
+    """No conversions, no unknown fields, no NaN."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class Neutral(Strict):
+    """Only at the value that changes nothing."""
+
+    frequency_penalty: Zero = None
+    presence_penalty: Zero = None
+    repetition_penalty: One = None
+    min_p: Zero = None
+    logit_bias: NoDict = None
+
+
+class StreamOptions(Strict):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = Field(
+        default=None, description="with include_usage: usage so far in every chunk"
+    )
+    include_obfuscation: Literal[False] | None = None
+
+
+class Extension(Strict):
+    """GoodSpeed's own parameters."""
+
+    speculate: bool | None = Field(default=None, description="false: the target alone decodes, token by token")
+    max_draft: Annotated[int, Field(ge=0, le=MAX_DRAFT)] | None = Field(
+        default=None, description="longest draft; 0: none"
+    )
+    slo: None = Field(default=None, description="reserved")
+
+
+class Generation(Neutral):
+    """What both kinds of completion take."""
+
+    model: str | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_CONTEXT)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1, le=MAX_CONTEXT)] | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = None
+    ignore_eos: bool | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = Field(default=None, description="0 and -1 are off")
+    seed: Annotated[int, Field(ge=-INT64 - 1, le=INT64)] | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(fail_fast=True, max_length=MAX_STOPS)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: Mark = Field(default=None, description="taken, and kept nowhere")
+    goodspeed: Extension | None = None
+
+
+class NeutralCompletion(Strict):
+    """Only at the value that changes nothing."""
+
+    best_of: Literal[1] | None = None
+    suffix: None = None
+
+
+class CompletionRequest(Generation, NeutralCompletion):
+    prompt: (
+        str
+        | Annotated[list[str], Field(fail_fast=True, min_length=1)]
+        | TokenIds
+        | Annotated[list[TokenIds], Field(fail_fast=True, min_length=1)]
+    )
+    echo: bool | None = Field(default=None, description="not together with logprobs")
+    logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+
+
+class TextPart(Strict):
+    type: Literal["text"]
+    text: str
+
+
+class Message(Strict):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True, min_length=1)]
+    name: Mark = None
+    refusal: None = None
+    annotations: NoList = None
+    audio: None = None
+    function_call: None = None
+    tool_calls: NoList = None
+
+
+class TextFormat(Strict):
+    type: Literal["text"]
+
+
+class NeutralChat(Strict):
+    """Only at the value that changes nothing."""
+
+    response_format: TextFormat | None = None
+    tools: NoList = None
+    tool_choice: Literal["none", "auto"] | None = None
+    parallel_tool_calls: bool | None = None
+    functions: NoList = None
+    function_call: Literal["none", "auto"] | None = None
+    modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
+    audio: None = None
+    prediction: None = None
+    reasoning_effort: Literal["none"] | None = None
+    verbosity: Literal["medium"] | None = None
+    service_tier: Literal["auto", "default"] | None = None
+    web_search_options: None = None
+    store: Literal[False] | None = None
+    moderation: None = None
+    prompt_cache_options: None = None
+    prompt_cache_retention: None = None
+    add_generation_prompt: Literal[True] | None = None
+
+
+class ChatRequest(Generation, NeutralChat):
+    messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    metadata: dict[str, str] | None = Field(default=None, description="taken, and kept nowhere")
+    safety_identifier: Mark = Field(default=None, description="taken, and kept nowhere")
+    prompt_cache_key: Mark = Field(default=None, description="taken, and kept nowhere")
+
+
+class TokenizeRequest(Strict):
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)] | None = None
+    add_special_tokens: Literal[True] | None = None
+    add_generation_prompt: Literal[True] | None = None
+    return_token_strs: Literal[False] | None = None
+
+
+class DetokenizeRequest(Strict):
+    model: str | None = None
+    tokens: Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_DETOKENIZED)]
+
+
+NEUTRAL = {*Neutral.model_fields, *NeutralCompletion.model_fields, *NeutralChat.model_fields}
+"""Parameters that are known and not supported."""

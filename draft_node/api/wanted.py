@@ -1,0 +1,170 @@
+"""From a request to the texts it wants: one `Wanted` for each prompt and choice. All that can be refused is, here.
+
+Nothing has been started yet when this is done.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from draft_node.api.errors import ApiError
+from draft_node.api.schemas import ChatRequest, CompletionRequest, Extension, Generation, Message
+from draft_node.config import DraftConfig
+from draft_node.service import Service, VerifyAway, Wanted
+from goodspeed.messages import Sampling
+
+DEFAULT_MAX_TOKENS = 16
+"""Of a completion that does not say; OpenAI's."""
+
+MAX_SEED = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Everything that one request wants: choices in order, prompt by prompt."""
+
+    texts: list[Wanted]
+    num_prompt_tokens: int
+    echoes: list[str]  # what comes before each text
+
+
+async def of_completion(request: CompletionRequest, service: Service, config: DraftConfig) -> Wish:
+    check_model(request.model, config)
+    _check_n(request, config)
+    if request.echo and request.logprobs is not None:
+        raise ApiError(400, "echo: not together with logprobs; ask for one of them", param="echo")
+    prompts = _prompts(request)
+    if len(prompts) > config.http_max_prompts:
+        raise ApiError(400, f"prompt: at most {config.http_max_prompts} in one request", param="prompt")
+    ids = [await _encoded(prompt, service) for prompt in prompts]
+    texts = _wanted(request, ids, _max_tokens(request, DEFAULT_MAX_TOKENS, ids, service), request.logprobs, config)
+    echoes = [""] * len(prompts)
+    if request.echo:
+        echoes = [prompt if isinstance(prompt, str) else service.decode(prompt) for prompt in prompts]
+    return Wish(texts, sum(map(len, ids)), [echo for echo in echoes for _ in range(request.n or 1)])
+
+
+async def of_chat(request: ChatRequest, service: Service, config: DraftConfig) -> Wish:
+    check_model(request.model, config)
+    _check_n(request, config)
+    if request.top_logprobs is not None and not request.logprobs:
+        raise ApiError(400, "top_logprobs: needs logprobs to be true", param="top_logprobs")
+    num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
+    ids = [await service.encode_chat([turn(message) for message in request.messages])]
+    texts = _wanted(request, ids, _max_tokens(request, config.max_tokens, ids, service), num_logprobs, config)
+    return Wish(texts, len(ids[0]), [""] * len(texts))
+
+
+def check_model(name: str | None, config: DraftConfig) -> None:
+    if name not in (None, config.served_model_name):
+        what = f"the model {name!r} is not served here; {config.served_model_name!r} is"
+        raise ApiError(404, what, param="model", code="model_not_found")
+
+
+def turn(message: Message) -> dict[str, str]:
+    """As chat templates know it: one text, and `system` for what OpenAI has renamed `developer`."""
+    content = message.content if isinstance(message.content, str) else "".join(part.text for part in message.content)
+    role = "system" if message.role == "developer" else message.role
+    return {"role": role, "content": content, **({"name": message.name} if message.name else {})}
+
+
+def choice_seed(seed: int, choice: int) -> int:
+    """Choice 0 has the request's own seed; the others have theirs from it."""
+    if choice == 0 and seed >= 0:
+        return seed
+    digest = hashlib.blake2b(f"{seed} {choice}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) & MAX_SEED
+
+
+def _check_n(request: Generation, config: DraftConfig) -> None:
+    if (request.n or 1) > config.http_max_n:
+        raise ApiError(400, f"n: at most {config.http_max_n}", param="n")
+
+
+def _prompts(request: CompletionRequest) -> list[str | list[int]]:
+    prompt = request.prompt
+    if isinstance(prompt, str):
+        return [prompt]
+    return [prompt] if isinstance(prompt[0], int) else list(prompt)
+
+
+async def _encoded(prompt: str | list[int], service: Service) -> tuple[int, ...]:
+    if isinstance(prompt, str):
+        return await service.encode(prompt)
+    if service.vocab_size and max(prompt) >= service.vocab_size:
+        what = f"prompt: token id {max(prompt)} is none of the tokenizer's {service.vocab_size}"
+        raise ApiError(400, what, param="prompt", code="vocabulary")
+    return tuple(prompt)
+
+
+def _max_tokens(request: Generation, default: int, ids: Sequence[tuple[int, ...]], service: Service) -> list[int]:
+    """For each prompt. What is asked for must fit into the context; the default is cut to it."""
+    if not service.context_len:
+        raise VerifyAway("verify_away", "the verify node cannot be reached now; ask again later")
+    asked = _one_of(request)
+    left = [service.context_len - len(prompt) for prompt in ids]
+    least = min(left)
+    if least < (asked or 1):
+        num_tokens = service.context_len - least
+        raise ApiError(
+            400,
+            f"the context has {service.context_len} tokens; the prompt takes {num_tokens} of them"
+            + (f", and {asked} more are asked for" if asked else ""),
+            param="max_tokens" if asked and least > 0 else "prompt",
+            code="context_length_exceeded",
+        )
+    return [asked or min(default, room) for room in left]
+
+
+def _one_of(request: Generation) -> int | None:
+    """max_tokens by either of its names."""
+    old, new = request.max_tokens, request.max_completion_tokens
+    if old is not None and new is not None and old != new:
+        raise ApiError(400, "max_completion_tokens and max_tokens differ; give one", param="max_completion_tokens")
+    return new if new is not None else old
+
+
+def _wanted(
+    request: Generation,
+    ids: Sequence[tuple[int, ...]],
+    max_tokens: Sequence[int],
+    num_logprobs: int | None,
+    config: DraftConfig,
+) -> list[Wanted]:
+    if any((request.min_tokens or 0) > most for most in max_tokens):
+        raise ApiError(400, "min_tokens: more than max_tokens", param="min_tokens")
+    stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
+    return [
+        Wanted(
+            prompt=prompt,
+            sampling=_sampling(request, choice),
+            max_tokens=most,
+            min_tokens=request.min_tokens or 0,
+            ignore_eos=bool(request.ignore_eos),
+            stop=stop,
+            num_logprobs=num_logprobs,
+            max_draft=_max_draft(request.goodspeed, config),
+            verification="ratio" if config.verification == "ratio" else "match",
+        )
+        for prompt, most in zip(ids, max_tokens, strict=True)
+        for choice in range(request.n or 1)
+    ]
+
+
+def _sampling(request: Generation, choice: int) -> Sampling:
+    seed = secrets.randbits(63) if request.seed is None else choice_seed(request.seed, choice)
+    return Sampling(
+        temperature=1.0 if request.temperature is None else float(request.temperature),
+        top_k=max(request.top_k or 0, 0),
+        top_p=1.0 if request.top_p is None else float(request.top_p),
+        seed=seed,
+    )
+
+
+def _max_draft(extension: Extension | None, config: DraftConfig) -> int:
+    if extension is None:
+        return config.max_draft
+    if extension.speculate is False:
+        return 0
+    return config.max_draft if extension.max_draft is None else min(extension.max_draft, config.max_draft)
