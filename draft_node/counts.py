@@ -14,7 +14,15 @@ from goodspeed.messages import FinishReason, RefusalCode
 OTHER = "other"
 """A reason of a later release: names that come from the network are not kept."""
 
-KNOWN = frozenset(get_args(RefusalCode))
+OWN = ("busy", "verify_away", "closed", "internal")
+"""Failures that no verify node names."""
+
+KNOWN = (*get_args(RefusalCode), *OWN)
+
+
+def known(code: str) -> str:
+    """The code, if it is one of those that this release knows."""
+    return code if code in KNOWN else OTHER
 
 
 @dataclass(slots=True)
@@ -26,7 +34,7 @@ class Counts:
     statistics: Statistics = field(default_factory=Statistics)  # of all sessions that are over
 
     def refused(self, code: str) -> None:
-        self.refusals[code if code in KNOWN else OTHER] += 1
+        self.refusals[known(code)] += 1
 
 
 def total(*parts: Statistics) -> Statistics:
@@ -40,7 +48,7 @@ class Texts:
     """Of the texts that were asked for, as their readers saw them."""
 
     finished: Counter[FinishReason] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)  # by code
+    failed: Counter[str] = field(default_factory=Counter)  # by code; not let in, or not completed
     num_abandoned: int = 0  # their readers left
     num_prompt_tokens: int = 0  # of texts that got a first token
     num_tokens: int = 0  # generated
@@ -95,9 +103,9 @@ class Text:
             texts.per_token_s.observe((self._last_at - self._first_at) / (self.num_tokens - 1))
 
     def failed(self, code: str) -> None:
-        """It cannot go on."""
+        """It was not let in, or cannot go on."""
         self._over = True
-        self.texts.failed[code] += 1
+        self.texts.failed[known(code)] += 1
 
     def left(self) -> None:
         """Nobody reads on; what is over already stays as it ended."""

@@ -52,10 +52,11 @@ def test_a_reader_who_leaves():
 
 
 def test_reasons_from_the_network_are_bounded():
-    counts = Counts()
+    counts, texts = Counts(), Texts()
     for code in ("prompt", "tomorrow's", "the day after's"):
         counts.refused(code)
-    assert counts.refusals == {"prompt": 1, OTHER: 2}
+        texts.begin(3, now=0.0).failed(code)
+    assert counts.refusals == texts.failed == {"prompt": 1, OTHER: 2}
 
 
 def test_statistics_add_up():

@@ -1,0 +1,80 @@
+"""What `/metrics` of a draft node tells: `docs/METRICS.md` lists it. Reads the daemon's numbers when asked.
+
+Stems that vLLM's dashboards know are kept. Changes nothing; nothing of this is on the way of a token.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from draft_node.counts import KNOWN, Texts
+from draft_node.daemon import DraftDaemon
+from goodspeed import metrics
+from goodspeed.counts import Answers
+from goodspeed.metrics import counter, counters, gauge, histogram
+
+
+class DraftCollector(Collector):
+    """All metrics of a draft node; collect in its event loop."""
+
+    def __init__(self, daemon: DraftDaemon, texts: Texts, answered: Answers) -> None:
+        self._daemon = daemon
+        self._texts = texts
+        self._answered = answered
+
+    def collect(self) -> Iterator[Metric]:
+        """One family after another."""
+        yield metrics.build_info("draft", self._daemon.drafter.checkpoint.name)
+        yield from self._requests()
+        yield from self._times()
+        yield from self._tokens()
+        yield from self._link()
+        yield metrics.answers(self._answered)
+
+    def _requests(self) -> Iterator[Metric]:
+        texts, pool = self._texts, self._daemon.drafter.runner.pool
+        ended = {"stop": 0, "length": 0} | texts.finished | {"abort": texts.num_abandoned}
+        failures = dict.fromkeys(KNOWN, 0) | texts.failed
+        yield gauge("num_requests_running", "Texts that are being written.", self._daemon.num_running)
+        yield gauge("num_requests_waiting", "Texts that wait for their turn.", self._daemon.num_waiting)
+        yield gauge("kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", 1 - pool.num_free / pool.num_pages)
+        yield counters("request_success", "Texts complete, or left by their users.", "finished_reason", ended)
+        yield counters("request_failures", "Texts not let in, or not completed.", "code", failures)
+
+    def _times(self) -> Iterator[Metric]:
+        texts = self._texts
+        yield histogram("time_to_first_token_seconds", "From request to first token.", texts.first_token_s)
+        yield histogram("inter_token_latency_seconds", "Between two pieces of one text.", texts.gap_s)
+        yield histogram("time_per_output_token_seconds", "Mean of one text, after its first token.", texts.per_token_s)
+        yield histogram("e2e_request_latency_seconds", "From request to end, of complete texts.", texts.whole_s)
+        yield histogram("request_prompt_tokens", "Of complete texts.", texts.prompt_tokens)
+        yield histogram("request_generation_tokens", "Of complete texts.", texts.tokens)
+
+    def _tokens(self) -> Iterator[Metric]:
+        texts, statistics = self._texts, self._daemon.statistics
+        yield counter("prompt_tokens", "Prompt tokens of texts that got a first token.", texts.num_prompt_tokens)
+        yield counter("generation_tokens", "Tokens written.", texts.num_tokens)
+        yield counter("rounds", "Verdicts applied, over all sessions.", statistics.num_rounds)
+        yield counter("spec_decode_num_drafts", "Drafts verified.", statistics.num_drafts)
+        yield counter("spec_decode_num_draft_tokens", "Drafted tokens verified.", statistics.num_drafted)
+        yield counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.", statistics.num_accepted)
+        yield counter("drafts_ahead", "Drafts sent ahead of a verdict.", statistics.num_ahead)
+        yield counter("drafts_ahead_true", "Of these, what came true.", statistics.num_ahead_true)
+
+    def _link(self) -> Iterator[Metric]:
+        daemon, traffic = self._daemon, self._daemon.channel.traffic
+        refusals = dict.fromkeys(KNOWN, 0) | daemon.counts.refusals
+        yield gauge("connected", "1 while the verify node is there, else 0.", daemon.link.connected)
+        yield counter("reconnects", "Handshakes after the first.", max(0, daemon.counts.num_connected - 1))
+        yield counter(
+            "resends", "Silences after which a session's last word was repeated.", daemon.statistics.num_resends
+        )
+        yield counters("refusals", "Messages that the verify node refused.", "reason", refusals)
+        yield counter("uplink_bytes", "Bytes of messages sent.", traffic.bytes_sent)
+        yield counter("downlink_bytes", "Bytes of messages received.", traffic.bytes_received)
+
+
+def create_registry(daemon: DraftDaemon, texts: Texts, answered: Answers) -> metrics.Registry:
+    """What `goodspeed.metrics.exposition` turns into the text of `/metrics`; `texts` are the service's."""
+    return metrics.create_registry(DraftCollector(daemon, texts, answered))

@@ -1,0 +1,233 @@
+"""Both nodes tell exactly the metrics that docs/METRICS.md lists, and each counter and histogram moves.
+
+One verify node and one draft node, with real models, on a network in memory on which what shall go wrong does so once.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from draft_node import assembly as draft_assembly
+from draft_node import metrics as draft_metrics
+from draft_node.config import DraftConfig
+from draft_node.daemon import DraftDaemon
+from draft_node.service import Busy, Ended, Refused, Service, Wanted
+from goodspeed.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode
+from goodspeed.counts import Answers
+from goodspeed.engine import checkpoints
+from goodspeed.events import EventLog
+from goodspeed.latency import Refined
+from goodspeed.messages import DownMessage, Draft, Heartbeat, Sampling, UpMessage, Verdict
+from goodspeed.metrics import Registry, exposition
+from goodspeed.transport import MemoryNetwork, Packet, peer_name
+from tests.cluster.cluster import load, prompt_ids
+from verify_node import assembly as verify_assembly
+from verify_node import metrics as verify_metrics
+from verify_node.config import VerifyConfig
+from verify_node.daemon import VerifyDaemon
+
+TABLES = Path(__file__).parents[2] / "docs/METRICS.md"
+ROW = re.compile(r"^\| `(\w+)` \| (\w+) \|([\w, ]*)\|", re.MULTILINE)
+IDENTITY = b"draft-01"
+PEER = peer_name(IDENTITY)
+LONG, SHORT = 40, 4
+
+
+# -- what is told, and what should be ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Told:
+    """One metric: as the document has it, or as a node serves it; `values` by their labels."""
+
+    kind: str
+    labels: frozenset[str]
+    values: dict[tuple[str, ...], float] = field(default_factory=dict, compare=False)
+
+    @property
+    def total(self) -> float:
+        return sum(self.values.values())
+
+
+def documented(node: str) -> dict[str, Told]:
+    """The tables of this node and of both."""
+    sections = dict(section.split("\n", 1) for section in TABLES.read_text("utf-8").split("\n## ")[1:])
+    found: dict[str, Told] = {}
+    for title in (f"The {node} node", "Both nodes, on Linux"):
+        for name, kind, labels in ROW.findall(sections[title]):
+            assert name not in found, f"{name} is listed twice"
+            found[name] = Told(kind, frozenset(labels.replace(" ", "").split(",")) - {""})
+    return found
+
+
+def served(registry: Registry) -> dict[str, Told]:
+    text, _ = exposition(registry)
+    found: dict[str, Told] = {}
+    for family in text_string_to_metric_families(text.decode()):
+        name = family.name + "_total" if family.type == "counter" else family.name
+        wanted = family.name + "_count" if family.type == "histogram" else name
+        samples = [sample for sample in family.samples if sample.name == wanted]
+        labels = frozenset(label for sample in samples for label in sample.labels)
+        found[name] = Told(family.type, labels, {tuple(sample.labels.values()): sample.value for sample in samples})
+    return found
+
+
+# -- the two nodes -----------------------------------------------------------------------------------------------------
+
+
+class OneLostOneLate:
+    """A fate: one verdict is lost, so its session says its last word again; one waits for a draft made ahead of it."""
+
+    def __init__(self) -> None:
+        self._num_verdicts = 0
+        self._late: Packet | None = None
+        self._is_over = False
+
+    def __call__(self, packet: Packet) -> Iterable[Packet]:
+        if packet.direction == "up":
+            return [packet, *self._up(decode_up(packet.data, MAX_MESSAGE_BYTES))]
+        return self._down(packet, decode_down(packet.data, MAX_MESSAGE_BYTES))
+
+    def _up(self, message: UpMessage) -> Iterable[Packet]:
+        if self._late is None or not (isinstance(message, Draft) and message.assumes):
+            return []
+        late, self._late, self._is_over = self._late, None, True
+        return [late]
+
+    def _down(self, packet: Packet, message: DownMessage) -> Iterable[Packet]:
+        if not isinstance(message, Verdict):
+            return [packet]
+        self._num_verdicts += 1
+        if self._num_verdicts == 2:
+            return []
+        if self._late is None and not self._is_over and message.num_accepted:
+            self._late = packet
+            return []
+        return [packet]
+
+
+class Pair:
+    """A verify node with little memory, and a draft node with two places whose drafts are the target's own."""
+
+    def __init__(self) -> None:
+        self.checkpoint = checkpoints.load("tiny-target")  # a second one: each has a thread of its own
+        self.network = MemoryNetwork(OneLostOneLate())
+        self.verify = self._verify()
+        self.draft = self._draft()
+        self.answered = Answers(["/metrics"])
+        self.service = Service(self.draft, self.checkpoint, max_waiting=1)
+        self.verify_registry = verify_metrics.create_registry(self.verify)
+        self.draft_registry = draft_metrics.create_registry(self.draft, self.service.texts, self.answered)
+
+    def _verify(self) -> VerifyDaemon:
+        config = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", cost="none", kv_pages=9, budget=4)
+        target = load("tiny-target")
+        welcome = verify_assembly.make_welcome(config, target)
+        runner = verify_assembly.make_runner(config, target)
+        events = EventLog(enabled=False)
+        return verify_assembly.build(config, runner, self.network.bind_verify(), welcome, events, Refined())
+
+    def _draft(self) -> DraftDaemon:
+        config = DraftConfig(name="a", model="tiny-target", verify="tcp://127.0.0.1:5555", max_sessions=2)
+        channel = self.network.connect_draft(IDENTITY)
+        return draft_assembly.build(config, self.checkpoint, channel, IDENTITY)
+
+    async def play(self) -> None:
+        """The workload, from start to end."""
+        async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:  # a wait in vain
+            serving = [tasks.create_task(node.serve()) for node in (self.verify, self.draft)]
+            await self.draft.connected.wait()
+            await self._write_well()
+            await self._fail()
+            await self._lose_each_other()
+            self.answered.count("/metrics", 200)
+            for task in serving:
+                task.cancel()
+
+    async def _write_well(self) -> None:
+        """Two at once, who do not find room together, one that waits, and one too many."""
+        writing = [asyncio.ensure_future(self.write(index, LONG)) for index in range(3)]
+        while self.draft.num_running < 2 or not self.draft.num_waiting:
+            await asyncio.sleep(0)
+        with pytest.raises(Busy):
+            await self.write(0, LONG)
+        assert {ended.reason for ended in await asyncio.gather(*writing)} <= {"stop", "length"}
+
+    async def _fail(self) -> None:
+        """The target model fails on a session that is alone; a prompt is too long; a user leaves."""
+        run = self.verify.target.run
+
+        def fail(planned: object) -> None:
+            self.verify.target.run = run  # type: ignore[method-assign]
+            raise RuntimeError("once")
+
+        self.verify.target.run = fail  # type: ignore[method-assign,assignment]
+        for prompt in (prompt_ids(0), (5,) * 2048):
+            with pytest.raises(Refused):
+                await self.write(0, SHORT, prompt=prompt)
+        async with aclosing(self.service.write(wanted(0, LONG))) as pieces:
+            await anext(pieces)
+
+    async def _lose_each_other(self) -> None:
+        """Bytes that are no message, from this draft node and from nobody; and a verify node that seems to restart."""
+        for peer in (PEER, b"nobody"):
+            self.network.deliver(Packet("up", peer, b"\xc1"))
+        self.network.deliver(Packet("down", PEER, encode(Heartbeat(b"restarts"), MAX_MESSAGE_BYTES)))
+        while self.draft.counts.num_connected < 2 or not self.verify.num_undelivered:
+            await asyncio.sleep(0.001)
+        await self.write(1, SHORT)
+
+    async def write(self, index: int, max_tokens: int, **changes: object) -> Ended:
+        async for item in self.service.write(wanted(index, max_tokens, **changes)):
+            last = item
+        assert isinstance(last, Ended)
+        return last
+
+
+def wanted(index: int, max_tokens: int, **changes: object) -> Wanted:
+    fields = {"prompt": prompt_ids(index)[:60], "sampling": Sampling(temperature=0.0), "max_tokens": max_tokens}
+    return Wanted(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a node told before and after the workload."""
+
+    before: dict[str, Told]
+    after: dict[str, Told]
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, Seen]:
+    pair = Pair()
+    registries = {"verify": pair.verify_registry, "draft": pair.draft_registry}
+    before = {node: served(registry) for node, registry in registries.items()}
+    asyncio.run(pair.play())
+    return {node: Seen(before[node], served(registry)) for node, registry in registries.items()}
+
+
+# -- tests -------------------------------------------------------------------------------------------------------------
+
+
+def rows() -> Iterator[tuple[str, str]]:
+    for node in ("verify", "draft"):
+        for name, told in documented(node).items():
+            if told.kind in ("counter", "histogram") and name.startswith("goodspeed_"):
+                yield node, name
+
+
+@pytest.mark.parametrize("node", ["verify", "draft"])
+def test_exactly_the_documented_metrics_are_served(node: str, seen: dict[str, Seen]) -> None:
+    assert seen[node].after == documented(node)
+    assert seen[node].before.keys() == documented(node).keys()
+
+
+@pytest.mark.parametrize(("node", "name"), list(rows()))
+def test_it_moves(node: str, name: str, seen: dict[str, Seen]) -> None:
+    assert seen[node].after[name].total > seen[node].before[name].total
