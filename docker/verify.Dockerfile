@@ -1,0 +1,46 @@
+# The verify node. From the repository's root:
+#   docker build -f docker/verify.Dockerfile -t goodspeed-verify .
+# BASE is any image with Python 3.11 or newer, its venv module and useradd. Both nodes' files are the same word by word
+# down to the last lines (a test keeps it so), so that the two images share all large layers.
+ARG BASE=python:3.11-slim
+
+# The libraries, from pyproject.toml alone: this layer is made anew only when they change.
+FROM ${BASE} AS libraries
+# PyTorch's CPU builds, which are a tenth of those with CUDA. For a GPU: --build-arg PIP_EXTRA_INDEX_URL=
+ARG PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+# 1: take everything from docker/wheels, and ask no index.
+ARG PIP_NO_INDEX=
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_FIND_LINKS=/wheels
+COPY docker/wheels /wheels
+COPY pyproject.toml constraints.txt /build/
+WORKDIR /build
+RUN python3 -m venv /opt/libraries \
+    && python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+        > requirements.txt \
+    && /opt/libraries/bin/pip install --constraint constraints.txt --requirement requirements.txt \
+    && /opt/libraries/bin/pip uninstall --yes pip
+
+# GoodSpeed itself, beside them.
+FROM libraries AS sources
+COPY LICENSE README.md /build/
+COPY goodspeed /build/goodspeed
+COPY draft_node /build/draft_node
+COPY verify_node /build/verify_node
+RUN python3 -m venv /tools \
+    && /tools/bin/pip install --no-deps --target /opt/goodspeed .
+
+FROM ${BASE}
+RUN useradd --uid 10001 --create-home goodspeed
+COPY --from=libraries /opt/libraries /opt/libraries
+COPY --from=sources /opt/goodspeed /opt/goodspeed
+ENV PATH=/opt/libraries/bin:$PATH PYTHONPATH=/opt/goodspeed PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# A number, since Kubernetes cannot tell from a name that it is not root.
+USER 10001:10001
+WORKDIR /home/goodspeed
+
+# Alive, where the node is started with --http on this port; /ready says whether it can serve.
+EXPOSE 8080 5555
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s CMD ["python3", "-c", \
+    "from urllib.request import urlopen; urlopen('http://127.0.0.1:8080/health', timeout=2)"]
+ENTRYPOINT ["python3", "-m", "verify_node"]
+CMD ["--help"]
