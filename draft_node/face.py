@@ -2,12 +2,15 @@
 
 import asyncio
 from dataclasses import asdict
+from functools import partial
 
 from draft_node.api import create_app
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
+from draft_node.metrics import create_registry
 from draft_node.service import Service
-from goodspeed import web
+from goodspeed import metrics, web
+from goodspeed.counts import Answers
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.events import EventLog
 
@@ -28,7 +31,9 @@ class Face:
 
     async def run(self) -> None:
         service = Service(self.daemon, self.checkpoint, max_waiting=self.config.http_max_waiting)
-        app = create_app(service, self.config, lambda: (b"", "text/plain"), self.keys)
+        answers = Answers()
+        exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
+        app = web.Counted(create_app(service, self.config, exposition, self.keys), answers)
         with web.listen(web.parse_address(self.config.http or ""), self.keys) as listener:
             serving = asyncio.create_task(self.daemon.serve())
             answering = asyncio.create_task(web.serve(app, listener))

@@ -4,6 +4,7 @@ Stems that vLLM's dashboards know are kept. Changes nothing; nothing of this is 
 """
 
 from collections.abc import Iterator
+from typing import get_args
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -12,6 +13,7 @@ from draft_node.counts import KNOWN, Texts
 from draft_node.daemon import DraftDaemon
 from goodspeed import metrics
 from goodspeed.counts import Answers
+from goodspeed.messages import RefusalCode
 from goodspeed.metrics import counter, counters, gauge, histogram
 
 
@@ -64,7 +66,7 @@ class DraftCollector(Collector):
 
     def _link(self) -> Iterator[Metric]:
         daemon, traffic = self._daemon, self._daemon.channel.traffic
-        refusals = dict.fromkeys(KNOWN, 0) | daemon.counts.refusals
+        refusals = dict.fromkeys(get_args(RefusalCode), 0) | daemon.counts.refusals
         yield gauge("connected", "1 while the verify node is there, else 0.", daemon.link.connected)
         yield counter("reconnects", "Handshakes after the first.", max(0, daemon.counts.num_connected - 1))
         yield counter(

@@ -46,12 +46,13 @@ class Histogram:
 
 
 class Answers:
-    """Answers over HTTP by route and status; paths that are none of the routes are counted together."""
+    """Answers over HTTP by route and status."""
 
-    def __init__(self, routes: Iterable[str]) -> None:
-        """routes: as they are written, for example /v1/models/{model}."""
-        self.routes = frozenset(routes)
+    __slots__ = ("by_route",)
+
+    def __init__(self) -> None:
         self.by_route: Counter[tuple[str, int]] = Counter()
 
-    def count(self, route: str, status: int) -> None:
-        self.by_route[route if route in self.routes else "other", status] += 1
+    def count(self, route: str | None, status: int) -> None:
+        """route: as it is declared, for example /v1/models/{name}; None where there was none, or it was not reached."""
+        self.by_route[route or "other", status] += 1

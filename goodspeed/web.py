@@ -23,6 +23,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from goodspeed.counts import Answers
 from goodspeed.errors import ConfigError, TransportError
 
 logger = logging.getLogger("goodspeed.http")
@@ -165,6 +166,22 @@ def _credential(headers: Headers) -> bytes:
         return base64.b64decode(value, validate=True).partition(b":")[2]
     except (binascii.Error, ValueError):
         return b""
+
+
+class Counted:
+    """Counts every answer of an application; around everything else that may answer."""
+
+    def __init__(self, app: ASGIApp, answers: Answers) -> None:
+        self._app = app
+        self._answers = answers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def watch(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._answers.count(getattr(scope.get("route"), "path", None), message["status"])
+            await send(message)
+
+        await self._app(scope, receive, watch)
 
 
 class _Guard:

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 from httpx2 import Response
+from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from goodspeed.counts import Answers
 from goodspeed.errors import ConfigError, TransportError
-from goodspeed.web import Address, KeyCheck, Keys, listen, parse_address, read_keys, serve, url
+from goodspeed.web import Address, Counted, KeyCheck, Keys, listen, parse_address, read_keys, serve, url
 
 KEYS = Keys(["first-key", "second-key"])
 
@@ -148,3 +152,15 @@ def test_what_nobody_caught_is_a_500_and_logged(caplog: pytest.LogCaptureFixture
     status, body = ask_a_server(broken)
     assert (status, json.loads(body)["error"]["type"]) == (500, "server_error")
     assert "as ordered" in caplog.text
+
+
+def test_every_answer_is_counted_by_its_route() -> None:
+    async def model(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(request.path_params["name"])
+
+    answers = Answers()
+    app = Counted(KeyCheck(Starlette(routes=[Route("/models/{name}", model)]), KEYS), answers)
+    for path, credential in (("/models/a", "Bearer first-key"), ("/models/b", "Bearer first-key"), ("/models/a", "")):
+        ask(app, path, credential)
+    ask(app, "/wp-login.php", "Bearer first-key")
+    assert answers.by_route == {("/models/{name}", 200): 2, ("other", 401): 1, ("other", 404): 1}

@@ -120,7 +120,7 @@ class Pair:
         self.network = MemoryNetwork(OneLostOneLate())
         self.verify = self._verify()
         self.draft = self._draft()
-        self.answered = Answers(["/metrics"])
+        self.answered = Answers()
         self.service = Service(self.draft, self.checkpoint, max_waiting=1)
         self.verify_registry = verify_metrics.create_registry(self.verify)
         self.draft_registry = draft_metrics.create_registry(self.draft, self.service.texts, self.answered)
