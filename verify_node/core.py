@@ -133,11 +133,11 @@ class VerifyCore:
         self.register.free_released()
         sessions = [session for session in self.sessions.values() if not session.finished]
         ready = [session for session in sessions if session.draft or self._may_advance(session)]
-        awaited = next((session for session in reversed(sessions) if session.awaits_draft), None)
-        ready_at = self.planner.ready_at(awaited, ready, self.limits)
-        if ready_at > now:
-            self._held = (awaited, ready_at) if awaited is not None and ready else None
-            self.wake_at = min(self.wake_at, ready_at)
+        awaited = [session for session in sessions if session.awaits_draft]
+        start = self.planner.start(awaited, ready, self.limits, self.round_s)
+        if start.at > now:
+            self._held = (start.whom, start.at) if start.whom is not None else None
+            self.wake_at = min(self.wake_at, start.at)
             return None
         return self._start(sessions, ready)
 
@@ -292,6 +292,7 @@ class VerifyCore:
             dropped = session.settle_ahead()
             session.last_verdict = move.verdict(lengths.get(session.session_id, 0), dropped)
             session.sent.append((len(session.tokens), now))
+            session.due_at = now + session.answer_s
             if move.outcome.invalid:
                 refused = Refused("proposal", move.outcome.invalid, "send exactly what was sampled from")
                 sends += self._refuse(session.peer_id, refused, move.answered)

@@ -1,14 +1,17 @@
 """What enters the next forward pass: plan(sessions, now, limits, pool) -> Round, or how long to wait for one.
 
 A `Round` is plain integers and bytes, so it could be broadcast to tensor-parallel ranks. Two planners differ in whom
-they wait for: `barrier` is the paper's discrete time, `continuous` never waits for a slow client longer than a small
-linger. Both pack in the same way: whoever has waited longest goes first; what does not fit goes first next time; the
-youngest session gives way when the memory is full. Knows nothing about tensors, sockets or policies.
+they wait for: `barrier` is the paper's discrete time, `continuous` waits for a draft only while that costs the others
+less than it saves, and never longer than a small linger. Both pack in the same way: whoever has waited longest goes
+first; what does not fit goes first next time; the youngest session gives way when the memory is full. Knows nothing
+about tensors, sockets or policies.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from operator import attrgetter
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -16,6 +19,11 @@ from goodspeed.engine.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.messages import Sampling, Verification
 from verify_node.sessions import Session
+
+LATE = 0.25
+"""Of the linger: a draft may come so much later than expected."""
+
+_due_at = attrgetter("due_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,34 +91,58 @@ class Round(Struct, frozen=True):
         return sum(entry.num_drafted for entry in self.entries)
 
 
+class Start(NamedTuple):
+    """When the next round may start, and for whom it waits till then."""
+
+    at: float  # seconds, the core's clock; infinity while somebody has to be waited for
+    whom: Session | None = None  # while this draft is on its way, nobody else's coming makes the start earlier
+
+
 class Planner(Protocol):
     """Decides when there is a round, and what is in it."""
 
-    def ready_at(self, awaited: Session | None, ready: Sequence[Session], limits: Limits) -> float:
-        """When the next round may start (seconds, the core's clock); infinity while somebody is waited for.
-
-        awaited: one whose draft is on its way, if there is any. While it is, nobody's coming makes the answer earlier.
-        """
+    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: Limits, round_s: float) -> Start:
+        """awaited: those whose drafts are on their way; round_s: how long a round takes, 0 if that is not known."""
         ...
 
 
 class Continuous:
-    """Whoever is ready takes part; drafts on their way are waited for no longer than the linger."""
+    """Whoever is ready takes part; drafts on their way are waited for where that pays, and never beyond the linger."""
 
-    def ready_at(self, awaited: Session | None, ready: Sequence[Session], limits: Limits) -> float:
+    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: Limits, round_s: float) -> Start:
         if not ready:
-            return float("inf")
+            return Start(math.inf)
         first = min(session.ready_since for session in ready)
-        return first if awaited is None else first + limits.linger_s
+        last = first + limits.linger_s
+        soon = [session for session in awaited if first - LATE * limits.linger_s < session.due_at <= last]
+        whom = _worth_waiting_for(sorted(soon, key=_due_at), len(ready), first, round_s)
+        if whom is None:
+            return Start(first)
+        return Start(min(max(whom.due_at, first) + LATE * limits.linger_s, last), whom)
+
+
+def _worth_waiting_for(soon: Sequence[Session], num_ready: int, first: float, round_s: float) -> Session | None:
+    """The last of those that are due soon, the earliest first, for whom a round had better wait; None for nobody.
+
+    A draft that just misses a round loses the time of one; a wait costs everybody who is there already that wait.
+    """
+    best, whom, gained, waited_until = 0.0, None, 0.0, first
+    for num_waiting, session in enumerate(soon, num_ready):
+        at = max(session.due_at, first)
+        gained += round_s - num_waiting * (at - waited_until)
+        waited_until = at
+        if gained > best:
+            best, whom = gained, session
+    return whom
 
 
 class Barrier:
     """Everybody who is drafting is waited for, as in the paper ("until the batch is fully assembled")."""
 
-    def ready_at(self, awaited: Session | None, ready: Sequence[Session], limits: Limits) -> float:
-        if not ready or awaited is not None:
-            return float("inf")
-        return min(session.ready_since for session in ready)
+    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: Limits, round_s: float) -> Start:
+        if not ready or awaited:
+            return Start(math.inf)
+        return Start(min(session.ready_since for session in ready))
 
 
 PLANNERS: dict[str, Callable[[], Planner]] = {"barrier": Barrier, "continuous": Continuous}

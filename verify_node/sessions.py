@@ -111,6 +111,7 @@ class Session:
     round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
     ahead_share: float = 0.0  # of the drafts that might have been made ahead: how many were, smoothed
     hope: float = 0.0  # that the draft after its last verdict was made ahead of that; 0 as well once it is there
+    due_at: float = 0.0  # when its next draft should be there
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, where they are wanted
     _digest: TextDigest = field(default_factory=TextDigest)
@@ -155,6 +156,12 @@ class Session:
         """Tokens that may be on their way: 16, or two round trips' worth of rounds, at most 256."""
         rounds = 2 * self.round_trip_s / round_s if round_s else 0
         return min(MAX_WINDOW, max(WINDOW, int(rounds)))
+
+    @property
+    def answer_s(self) -> float:
+        """How long its draft node should take to answer a verdict; a draft made ahead is on its way already."""
+        drafting = 0.0 if self.hope * self.ahead_share > 0.5 else (self.assigned or 0) + 1
+        return self.round_trip_s + self.client.draft_s_per_token * drafting
 
     def is_ready(self, window: int = WINDOW) -> bool:
         """Whether a round can move it forward now."""

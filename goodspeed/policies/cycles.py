@@ -57,7 +57,8 @@ class Cycles:
         token_s = timing.draft_s_per_token[owner]
         self._afresh_s: Floats = np.where(length > 0, timing.round_trip_s[owner] + token_s * length, 0.0)
         self._odds: Floats | None = None
-        if timing.ahead.any():
+        self.dips = bool(timing.ahead.any())  # a longer draft may be worth less than both a shorter and a longer one
+        if self.dips:
             self._ahead_s = token_s * (length + 2)
             self._trip_s = np.maximum(timing.round_trip_s[owner] - token_s, 0.0)  # but for catching up
             comes_true = np.exp(log_alpha[owner] * (length + 1))

@@ -12,8 +12,8 @@ where T(S) is the modelled time of a round with what the sessions bring to it, e
 T / (T + away), or more when the verify node has to wait for drafts. Length 0 is a choice like any other, and a little
 more: where sessions share rounds and drafts are waited for, mu(S) of a draft counts less by a MARGIN.
 
-For a given T each client's term rises concavely in S up to its maximum, but for the first step (being away at all),
-which the upper hull bridges. So tokens are put in the order of what they add, and every number of them is tried in F
+For a given T each client's term rises concavely in S up to its maximum, but for the first step (being away at all) and
+behind a length that is just made ahead in time, which the upper hull bridges. So tokens are put in the order of what they add, and every number of them is tried in F
 itself, with the T that it makes; then once more in the order that holds for that T. Where drafts are there at once
 (away = 0) the order does not depend on T, and the result is exact (among a thousand sessions the numbers that are tried
 close in on the best one; F has one maximum there). Otherwise it is near: the tests compare it with a search over all
@@ -43,9 +43,11 @@ of both may err by as much, and drafting has costs that no model here knows (pro
 More protects these; less is better where every draft node has a machine of its own: see the log."""
 
 MAX_PASSES = 4
+MAX_BRIDGES = 4  # of a hull; what rises again beyond them is left out
 NEAR = 0.02  # relative change of T that does not change the order of tokens
 MAX_TRIED = 1 << 12  # numbers of tokens times clients that are all tried
 GOLDEN = 0.618
+add = np.add.reduce  # what `sum` of few numbers is called takes as long as summing them
 CLOSE = 0.03  # of the number of tokens: so near the best one, F differs by nothing that matters
 
 
@@ -101,7 +103,7 @@ class _Search:
         self.num_clients = caps.size
         context = float(timing.context_len.sum())
         nums = np.arange(self.num_clients, self.num_clients + budget + 1)
-        self._rounds = np.broadcast_to(cost.round_s(nums, self.num_clients, context), nums.shape)  # T by drafted tokens
+        self._rounds = cost.round_s(nums, self.num_clients, context) + np.zeros(nums.size)  # T by drafted tokens
         self.idle_s = float(self._rounds[0])
         self.waits = bool(timing.draft_s_per_token.any() or timing.round_trip_s.any())
         most = int(min(caps.max(), MAX_WIDTH))
@@ -109,7 +111,8 @@ class _Search:
         longest = np.minimum(caps, self._useful_lengths(worth, acceptance, most))
         self._first = (longest + 1).cumsum() - longest - 1  # [clients] cell of length 0
         self._owner = np.repeat(np.arange(self.num_clients), longest + 1)  # [cells]
-        self._length = np.arange(len(self._owner)) - self._first[self._owner]
+        self._cell = np.arange(len(self._owner))
+        self._length = self._cell - self._first[self._owner]
         alpha = np.minimum(acceptance, 1.0 - SMALL)
         log_alpha = np.log(np.maximum(alpha, SMALL))
         tokens = np.expm1((self._length + 1.0) * log_alpha[self._owner])
@@ -179,28 +182,47 @@ class _Search:
         if not self.waits:
             return np.where(self._length > 0, np.diff(self._value, prepend=0.0), 0.0)
         cycle = self._cycles.seconds(slice(None), round_s)
-        rates = self._value / cycle
-        with np.errstate(divide="ignore", invalid="ignore"):
-            mean = (rates - rates[self._first][self._owner]) / self._length
-        mean[self._first] = -np.inf
-        steepest = np.maximum.reduceat(mean, self._first)[self._owner]
-        peaks = np.flatnonzero(mean == steepest)[::-1]
-        bridge = np.zeros(self.num_clients, dtype=np.int64)  # where the hull's first step leads
-        bridge[self._owner[peaks]] = self._length[peaks]
-        gains = np.where(self._length <= bridge[self._owner], steepest, np.diff(rates, prepend=0.0))
-        return np.where((self._length > 0) & (gains > 0.0), gains, 0.0) * (cycle / round_s)
+        steps = self._hull(self._value / cycle)
+        return np.where(steps > 0.0, steps, 0.0) * (cycle / round_s)
+
+    def _hull(self, rates: Floats) -> Floats:
+        """Steps of the upper hull of every client's rates over its lengths [cells], as far as it rises.
+
+        A bridge leads over the first step. Where drafts are made ahead there may be a dip after it, behind a length
+        that is just made in time; then further bridges lead over those.
+        """
+        steps = np.zeros_like(rates)
+        np.subtract(rates[1:], rates[:-1], out=steps[1:])
+        steps[self._first] = 0.0
+        at, beyond = self._first, self._length
+        for _ in range(MAX_BRIDGES if self._cycles.dips else 1):
+            mean = (rates - rates[at][self._owner]) / np.maximum(beyond, 1)
+            mean[beyond < 1] = -np.inf
+            steepest = np.maximum.reduceat(mean, self._first)[self._owner]
+            peaks = np.flatnonzero(mean == steepest)
+            at = at.copy()
+            at[self._owner[peaks]] = peaks
+            left = self._cell - at[self._owner]
+            steps = np.where((beyond > 0) & (left <= 0), steepest, steps)
+            beyond = left
+            if not self._cycles.dips or not self._rises_again(steps, beyond):
+                return steps
+        return np.where(beyond > 0, 0.0, steps) if self._cycles.dips else steps
+
+    def _rises_again(self, steps: Floats, beyond: Ints) -> bool:
+        """Whether beyond the bridges some step is higher than the one before it."""
+        return bool(((beyond[1:] > 0) & (steps[1:] > np.maximum(steps[:-1], 0.0))).any())
 
     def _rates(self, lengths: Ints, round_s: float) -> tuple[Floats, Floats]:
         """F and T of allocations [num, clients], both [num]; shares are those of rounds of `round_s`."""
         cells = self._first + lengths
         often = 1.0 / self._cycles.seconds(cells, round_s)
-        between = np.maximum(round_s, 1.0 / often.sum(axis=1, keepdims=True))  # rounds, or the waits for them
-        share = np.minimum(between * often, 1.0)
-        num = share.sum(axis=1)
-        rounds = self._cost.round_s(num + (share * lengths).sum(axis=1), num, share @ self._context_len)
-        rounds = np.broadcast_to(rounds, num.shape)
+        between = np.maximum(round_s, 1.0 / add(often, 1))  # rounds, or the waits for them
+        share = np.minimum(between[:, None] * often, 1.0)
+        num = add(share, 1)
+        rounds = self._cost.round_s(num + add(share * lengths, 1), num, share @ self._context_len) + np.zeros(num.size)
         cycles = self._cycles.seconds(cells, rounds[:, None])
-        return (self._value.take(cells) / cycles).sum(axis=1), rounds
+        return add(self._value[cells] / cycles, 1), rounds
 
     def _least(self, worth: Floats, timing: Timing, longest: int) -> float:
         """Worth of a token, times what it is accepted with, below which it cannot pay.
@@ -208,7 +230,7 @@ class _Search:
         Its price is dT/dtoken times F over a cycle, and F is at least what it is without any draft.
         """
         slowest_s = 2.5 * self.idle_s + float(timing.round_trip_s.max() + timing.draft_s_per_token.max() * longest)
-        return float((self._rounds[1] - self.idle_s) * worth.sum()) / slowest_s
+        return float((self._rounds[1] - self.idle_s) * add(worth)) / slowest_s
 
     def _useful_lengths(self, worth: Floats, acceptance: Floats, longest: int) -> Ints:
         """Of each client; the next token would be worth less than the least that can pay."""

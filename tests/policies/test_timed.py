@@ -188,3 +188,12 @@ def test_nobody_and_no_budget():
     assert policy.allocate([ClientState(0.5, 1.0)], 0) == [0]
     assert policy.allocate([ClientState(0.0, 1.0), ClientState(0.5, 1.0, weight=0.0)], 5) == [0, 0]
     assert sum(policy.allocate([ClientState(1.0, 1.0)], 5)) == 5
+
+
+def test_a_longer_draft_behind_a_dip_is_not_taken_for_a_gain():
+    # 20 ms away, 5 ms a token, rounds of 11 ms: five tokens are just made ahead in time, six are not
+    cost = Linear(fixed_s=0.0105, session_s=0.00005)
+    clients = [
+        ClientState(0.97, 1.0, draft_s_per_token=0.005, round_trip_s=0.025, ahead=0.95, max_length=24) for _ in range(8)
+    ]
+    assert max(allocate(clients, 24 * 8, cost)) <= 5

@@ -59,6 +59,9 @@ def test_continuous_rounds_linger_only_while_a_draft_is_on_its_way():
     desk = drafting("continuous", linger_s=0.5)
     desk.draft("a", 1)
     started = desk.now
+    desk.core.round_s = 1.0
+    for late in (2, 3):
+        desk.session(late).due_at = started + 0.4
     desk.core.tick(started)  # heartbeats are not due for a while
     for _ in range(3):
         assert desk.core.plan(desk.now) is None
@@ -76,3 +79,12 @@ def test_continuous_rounds_start_at_once_when_nobody_is_left_to_wait_for():
         assert desk.core.plan(desk.now) is None
         desk.draft(name, number)
     assert taking_part(desk.core.plan(desk.now)) == {session_id(1), session_id(2), session_id(3)}
+
+
+def test_a_draft_is_due_after_the_way_there_and_back_and_its_drafting():
+    desk = drafting("continuous")
+    session = desk.session(1)
+    session.assigned, session.round_trip_s, session.client.draft_s_per_token = 3, 0.02, 0.005
+    assert session.answer_s == pytest.approx(0.02 + 4 * 0.005)  # it catches up, which takes about as long as a token
+    session.hope, session.ahead_share = 1.0, 0.9  # it is made already
+    assert session.answer_s == 0.02

@@ -53,20 +53,59 @@ def test_planners_by_name():
 
 @pytest.mark.parametrize("rounds", [BARRIER, CONTINUOUS])
 def test_nobody_ready_is_no_round(rounds):
-    assert rounds.ready_at(make_session(1, assigned=3), [], Limits(8, 32)) == math.inf
+    assert rounds.start([make_session(1, assigned=3)], [], Limits(8, 32), 0.1).at == math.inf
 
 
 def test_barrier_waits_for_every_draft():
     ready, late = make_session(1, draft=2, ready_since=5.0), make_session(2, assigned=3)
-    assert BARRIER.ready_at(late, [ready], Limits(8, 32, 0.5)) == math.inf
-    assert BARRIER.ready_at(None, [ready], Limits(8, 32, 0.5)) == 5.0
+    assert BARRIER.start([late], [ready], Limits(8, 32, 0.5), 0.1).at == math.inf
+    assert BARRIER.start([], [ready], Limits(8, 32, 0.5), 0.1) == (5.0, None)
 
 
-def test_continuous_lingers_only_while_a_draft_is_on_its_way():
-    first, second = make_session(1, draft=2, ready_since=5.0), make_session(2, draft=2, ready_since=6.0)
-    late = make_session(3, assigned=3)
-    assert CONTINUOUS.ready_at(None, [first, second], Limits(8, 32, 0.5)) == 5.0
-    assert CONTINUOUS.ready_at(late, [first, second], Limits(8, 32, 0.5)) == 5.5
+def due(number, at):
+    session = make_session(number, assigned=3)
+    session.due_at = at
+    return session
+
+
+@pytest.fixture
+def two_ready():
+    return [make_session(1, draft=2, ready_since=5.0), make_session(2, draft=2, ready_since=6.0)]
+
+
+LINGER = Limits(8, 32, 0.5)
+SLACK = planner.LATE * 0.5
+
+
+def test_continuous_rounds_start_at_once_when_no_draft_is_on_its_way(two_ready):
+    assert CONTINUOUS.start([], two_ready, LINGER, 1.0) == (5.0, None)
+
+
+def test_a_draft_is_waited_for_where_that_costs_the_others_less_than_it_saves(two_ready):
+    late = due(3, 5.2)  # two sessions wait 0.2 s
+    assert CONTINUOUS.start([late], two_ready, LINGER, 0.41) == (pytest.approx(5.2 + SLACK), late)
+    assert CONTINUOUS.start([late], two_ready, LINGER, 0.39) == (5.0, None)
+
+
+def test_nobody_is_waited_for_beyond_the_linger(two_ready):
+    assert CONTINUOUS.start([due(3, 5.51)], two_ready, LINGER, 100.0) == (5.0, None)
+    assert CONTINUOUS.start([due(3, 5.49)], two_ready, LINGER, 100.0).at == 5.5
+
+
+def test_a_draft_that_should_long_be_there_is_not_waited_for(two_ready):
+    assert CONTINUOUS.start([due(3, 5.0 - SLACK)], two_ready, LINGER, 100.0) == (5.0, None)
+    assert CONTINUOUS.start([due(3, 4.99)], two_ready, LINGER, 100.0).at == pytest.approx(5.0 + SLACK)
+
+
+def test_two_that_come_together_are_worth_a_wait_that_one_is_not(two_ready):
+    pair = [due(3, 5.3), due(4, 5.3)]
+    assert CONTINUOUS.start(pair[:1], two_ready, LINGER, 0.5) == (5.0, None)
+    assert CONTINUOUS.start(pair, two_ready, LINGER, 0.5).at == pytest.approx(5.3 + SLACK)
+
+
+def test_the_early_one_is_waited_for_and_not_the_late_one(two_ready):
+    early, late = due(3, 5.1), due(4, 5.45)
+    assert CONTINUOUS.start([late, early], two_ready, LINGER, 0.5).whom is early
 
 
 # -- what --------------------------------------------------------------------------------------------------------------
