@@ -13,11 +13,11 @@ T / (T + away), or more when the verify node has to wait for drafts. Length 0 is
 more: where sessions share rounds and drafts are waited for, mu(S) of a draft counts less by a MARGIN.
 
 For a given T each client's term rises concavely in S up to its maximum, but for the first step (being away at all) and
-behind a length that is just made ahead in time, which the upper hull bridges. So tokens are put in the order of what they add, and every number of them is tried in F
-itself, with the T that it makes; then once more in the order that holds for that T. Where drafts are there at once
-(away = 0) the order does not depend on T, and the result is exact (among a thousand sessions the numbers that are tried
-close in on the best one; F has one maximum there). Otherwise it is near: the tests compare it with a search over all
-allocations.
+behind a length that is just made ahead in time: the upper hull bridges both. So tokens are put in the order of what
+they add, and every number of them is tried in F itself, with the T that it makes; then once more in the order that
+holds for that T. Where drafts are there at once (away = 0) the order does not depend on T, and the result is exact
+(among a thousand sessions the numbers that are tried close in on the best one; F has one maximum there). Otherwise it
+is near: the tests compare it with a search over all allocations.
 
 Knows nothing about rounds or messages: arrays in, lengths out.
 """
