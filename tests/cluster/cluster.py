@@ -23,7 +23,7 @@ from goodspeed.engine.text import encode_prompt
 from goodspeed.events import EventLog
 from goodspeed.generation import generate
 from goodspeed.latency import Refined
-from goodspeed.messages import Sampling
+from goodspeed.messages import Sampling, TokenLogprobs
 from goodspeed.tiny import prompts
 from goodspeed.transport import bind_verify, connect_draft
 from verify_node import assembly as verify_assembly
@@ -68,6 +68,7 @@ class Served:
     """What a user got."""
 
     tokens: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
     end: Finish | Fail | None = None
     statistics: Statistics = field(default_factory=Statistics)
 
@@ -123,6 +124,7 @@ class Cluster:
             served.statistics = daemon.session(request.session_id).statistics
             if isinstance(item, Deliver):
                 served.tokens += item.tokens
+                served.logprobs += item.logprobs
             else:
                 served.end = item
         return served
