@@ -111,7 +111,7 @@ def without(logits: Tensor, banned: Sequence[Sequence[int]]) -> Tensor:
     if not cells:
         return logits
     rows, tokens = torch.tensor(cells).to(logits.device, non_blocking=True).unbind(1)
-    return logits.index_put((rows, tokens), logits.new_tensor(-torch.inf))
+    return logits.index_put((rows, tokens), logits.new_full((), -torch.inf))
 
 
 def masked(logits: Tensor, samplings: Sequence[Limits], rows: Sequence[int]) -> Tensor:

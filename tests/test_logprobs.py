@@ -168,9 +168,9 @@ def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages
     requests = [make_request(number, **kinds[number % 4]) for number in range(12)]
     requests += [make_request(12, num_logprobs=None), make_request(13, num_logprobs=20, prompt_len=30)]
     line = Line(seed, requests, num_pages=num_pages).run()
-    assert line.num_reopened > 3
+    assert line.num_reopened > 0
     assert any(0 < got.num_accepted < got.num_drafted for got in (u.session.statistics for u in line.users.values()))
-    assert line.num_repeated > 3
+    assert line.num_repeated > 0
     assert (line.num_preempted > 0) == (num_pages == 36)
     for user in line.users.values():
         request = user.session.request

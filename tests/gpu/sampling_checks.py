@@ -14,6 +14,7 @@ from torch import Tensor
 from goodspeed.proposals import KINDS, decode, encode, make
 from goodspeed.rejection import agreement_match, agreement_ratio, verify_match, verify_ratio
 from goodspeed.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform
+from goodspeed.truncation import without
 
 BATCH = 64
 LENGTH = 3  # drafted tokens of each of BATCH / 4 sessions
@@ -68,6 +69,11 @@ def choices_equal_those_of_the_cpu(vocab: int, device: torch.device) -> str:
 def uniform_noise_equals_that_of_the_cpu(device: torch.device) -> None:
     seeds = torch.arange(1000)
     assert torch.equal(uniform(seeds.to(device), Role.FINAL, 1, 2, 3).cpu(), uniform(seeds, Role.FINAL, 1, 2, 3))
+
+
+def banned_tokens_equal_those_of_the_cpu(device: torch.device) -> None:
+    rows, banned = make_logits(1000), [tuple(range(row, 1100, 100)) for row in range(BATCH)]
+    assert torch.equal(without(rows.to(device), banned).cpu(), without(rows, banned))
 
 
 def match_verdicts_equal_those_of_the_cpu(device: torch.device) -> None:
@@ -131,6 +137,7 @@ def nothing_waits_for_the_device(device: torch.device) -> None:
 def a_round_of_both_rules(rows: Tensor) -> None:
     """All that verification does between the logits and the transfer of its results."""
     sampling = batch_on(rows.device)
+    rows = without(rows, [(1, 2)] * BATCH)
     positions = torch.arange(BATCH, device=rows.device)
     target = choose(rows, sampling, positions).view(-1, LENGTH + 1)
     probs = to_probs(rows, sampling)
