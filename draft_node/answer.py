@@ -5,12 +5,13 @@ Knows nothing about sessions, nodes or HTTP; tokens go in, pieces come out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from draft_node.actions import Deliver, Finish
 from draft_node.stops import StopFinder
 from draft_node.token_text import TokenTexts
-from goodspeed.messages import FinishReason
+from goodspeed.messages import FinishReason, TokenLogprobs
 from goodspeed.text_stream import TextStream
 
 
@@ -66,23 +67,31 @@ class Answer:
 
     def take(self, item: Deliver | Finish) -> Piece:
         """What a session's next word adds."""
-        piece = self._push(item.tokens) if isinstance(item, Deliver) else self._end()
+        piece = self._push(item) if isinstance(item, Deliver) else self._end()
         if self.stop is not None:
             self.is_complete, self.reason = True, "stop"
         elif isinstance(item, Finish):
             self.is_complete, self.reason = True, item.reason
         return piece
 
-    def _push(self, token_ids: Sequence[int]) -> Piece:
+    def _push(self, delivered: Deliver) -> Piece:
         """Takes tokens up to the one that completes a stop string, and drops the others."""
         text, tokens = "", list[Token]()
-        for token_id in token_ids:
+        for token_id, told in zip_longest(delivered.tokens, delivered.logprobs):
+            self.num_tokens += 1
+            tokens.append(self._token(token_id, told))
+            text += self._find(self._stream.push([token_id]))
             if self.stop is not None:
                 break
-            self.num_tokens += 1
-            tokens.append(Token(token_id, *self._texts[token_id]))
-            text += self._find(self._stream.push([token_id]))
         return Piece(text, tuple(tokens))
+
+    def _token(self, token_id: int, told: TokenLogprobs | None) -> Token:
+        text, raw = self._texts[token_id]
+        if told is None:
+            return Token(token_id, text, raw)
+        ranked = zip(told.top_ids, told.top_logprobs, strict=True)
+        top = tuple(Alternative(other, *self._texts[other], logprob) for other, logprob in ranked)
+        return Token(token_id, text, raw, told.logprob, top)
 
     def _end(self) -> Piece:
         """What was held back, after the last token; it may still complete a stop string."""

@@ -56,6 +56,7 @@ class DraftDaemon:
     _work: asyncio.Event = field(default_factory=asyncio.Event)
     _slots: asyncio.Semaphore = field(init=False)
     _thread: ModelThread = field(default_factory=ModelThread)
+    _leaving: set[asyncio.Task[None]] = field(default_factory=set)  # Close messages on their way
     _closing: bool = False
     _last_word: Fail | None = None  # what every generation is told from now on
 
@@ -134,7 +135,10 @@ class DraftDaemon:
         self.counts.statistics = total(self.counts.statistics, generation.session.statistics)
         self._wanted.append(session_id)
         self._work.set()
-        await self._act(generation, generation.session.cancel())
+        leaving = asyncio.create_task(self._act(generation, generation.session.cancel()))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+        await asyncio.shield(leaving)  # who is cancelled, and again while the line is busy, has closed it all the same
 
     # -- the process -----------------------------------------------------------------------------------------------
 

@@ -154,6 +154,8 @@ class Service:
             stop_ids=() if wanted.ignore_eos else eos_ids,
             verification=wanted.verification,
             max_draft=wanted.max_draft,
+            num_logprobs=wanted.num_logprobs,
+            min_tokens=wanted.min_tokens,
         )
 
     @contextmanager

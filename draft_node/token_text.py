@@ -28,7 +28,8 @@ class TokenTexts:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._bytes_of = _reader(tokenizer)
-        self._special = frozenset(tokenizer.all_special_ids)
+        added = tokenizer.added_tokens_decoder.items()
+        self._special = frozenset(token_id for token_id, token in added if token.special)
         self._known: dict[int, TokenText] = {}
 
     def __getitem__(self, token_id: int) -> TokenText:

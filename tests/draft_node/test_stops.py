@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from draft_node.stops import StopFinder
@@ -59,6 +59,7 @@ def test_as_in_the_whole_text(text: str, stops: list[str], borders: list[int]) -
 
 
 @given(texts, stops, st.lists(st.integers(0, 30)), st.integers(0, 30))
+@example("aaa", ["aa"], [], 2)
 def test_what_is_complete_too_early_is_text(text: str, stops: list[str], borders: list[int], ignored: int) -> None:
     early, late = text[:ignored], text[ignored:]
     finder = StopFinder(stops)
