@@ -32,8 +32,11 @@ from verify_node import metrics as verify_metrics
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 
-TABLES = Path(__file__).parents[2] / "docs/METRICS.md"
+ROOT = Path(__file__).parents[2]
+TABLES = ROOT / "docs/METRICS.md"
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \|([\w, ]*)\|", re.MULTILINE)
+NAME = re.compile(r"\bgoodspeed_\w+")
+ASKING = [TABLES, *sorted((ROOT / "docker").rglob("*.json"))]  # pages and dashboards that ask for metrics by name
 IDENTITY = b"draft-01"
 PEER = peer_name(IDENTITY)
 LONG, SHORT = 40, 4
@@ -231,3 +234,10 @@ def test_exactly_the_documented_metrics_are_served(node: str, seen: dict[str, Se
 @pytest.mark.parametrize(("node", "name"), list(rows()))
 def test_it_moves(node: str, name: str, seen: dict[str, Seen]) -> None:
     assert seen[node].after[name].total > seen[node].before[name].total
+
+
+@pytest.mark.parametrize("file", ASKING, ids=lambda file: file.name)
+def test_whoever_asks_for_a_metric_asks_for_one_that_is_there(file: Path) -> None:
+    listed = {name for node in ("verify", "draft") for name in documented(node)}
+    named = {re.sub(r"_(bucket|sum|count)$", "", name) for name in NAME.findall(file.read_text("utf-8"))}
+    assert named - {"goodspeed_"} <= listed
