@@ -55,6 +55,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "draft_node/odds.py",
     "draft_node/repeats.py",
     "draft_node/session.py",
+    "draft_node/stops.py",
     "verify_node/answers.py",
     "verify_node/checks.py",
     "verify_node/core.py",
