@@ -42,8 +42,10 @@ class Edge:
             await asyncio.sleep(0.001)
 
     async def until_free(self) -> None:
-        """Until no session is left at either node."""
+        """Until no session and no page of memory is left in use at either node."""
+        pools = (self.verify.core.pool, self.daemon.drafter.runner.pool)
         await self.until(lambda: not self.verify.core.sessions and not self.daemon.num_running)
+        await self.until(lambda: all(pool.num_free == pool.num_pages for pool in pools))
 
 
 def build_verify(network: MemoryNetwork) -> VerifyDaemon:
