@@ -20,7 +20,13 @@ def create_app(service: Service, config: DraftConfig, exposition: node.Expositio
 def create_api(service: Service, config: DraftConfig, exposition: node.Exposition) -> FastAPI:
     """Without limit on the body, and without keys."""
     # Its pages for people load scripts from elsewhere; the document itself is enough.
-    app = FastAPI(title="GoodSpeed draft node", version=goodspeed.__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="GoodSpeed draft node",
+        version=goodspeed.__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
     errors.install(app)
     app.include_router(completions.router(service, config))
     app.include_router(chat.router(service, config))

@@ -56,9 +56,11 @@ def name(token: Token | Alternative) -> str:
 
 
 def _by_name(token: Token) -> dict[str, float]:
-    """The likeliest, and the token itself."""
-    pairs = [(name(token), _logprob(token)), *((name(other), other.logprob) for other in reversed(token.top))]
-    return dict(reversed(pairs)) | dict(pairs)
+    """The token itself, and the likeliest."""
+    named = {name(token): _logprob(token)}
+    for other in token.top:
+        named.setdefault(name(other), other.logprob)
+    return named
 
 
 def _logprob(token: Token) -> float:

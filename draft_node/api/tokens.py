@@ -10,7 +10,7 @@ from draft_node.api.body import reads
 from draft_node.api.document import TAKE, takes
 from draft_node.api.errors import ApiError
 from draft_node.api.schemas import DetokenizeRequest, TokenizeRequest
-from draft_node.api.wanted import check_model, turn
+from draft_node.api.wanted import check_model, encode_chat
 from draft_node.config import DraftConfig
 from draft_node.service import Service
 
@@ -25,7 +25,7 @@ def router(service: Service, config: DraftConfig) -> APIRouter:
         if (body.prompt is None) == (body.messages is None):
             raise ApiError(400, "give either prompt or messages", param="prompt")
         if body.messages is not None:
-            ids = await service.encode_chat([turn(message) for message in body.messages])
+            ids = await encode_chat(body.messages, service)
         else:
             ids = await service.encode(body.prompt or "")
         return Tokenized(tokens=list(ids), count=len(ids), max_model_len=service.context_len)

@@ -12,6 +12,7 @@ from draft_node.api.errors import ApiError
 from draft_node.api.schemas import ChatRequest, CompletionRequest, Extension, Generation, Message
 from draft_node.config import DraftConfig
 from draft_node.service import Service, VerifyAway, Wanted
+from goodspeed.errors import PromptError
 from goodspeed.messages import Sampling
 
 DEFAULT_MAX_TOKENS = 16
@@ -51,7 +52,7 @@ async def of_chat(request: ChatRequest, service: Service, config: DraftConfig) -
     if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs: needs logprobs to be true", param="top_logprobs")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    ids = [await service.encode_chat([turn(message) for message in request.messages])]
+    ids = [await encode_chat(request.messages, service)]
     texts = _wanted(request, ids, _max_tokens(request, config.max_tokens, ids, service), num_logprobs, config)
     return Wish(texts, len(ids[0]), [""] * len(texts))
 
@@ -62,7 +63,14 @@ def check_model(name: str | None, config: DraftConfig) -> None:
         raise ApiError(404, what, param="model", code="model_not_found")
 
 
-def turn(message: Message) -> dict[str, str]:
+async def encode_chat(messages: Sequence[Message], service: Service) -> tuple[int, ...]:
+    try:
+        return await service.encode_chat([_turn(message) for message in messages])
+    except PromptError as error:
+        raise ApiError(400, str(error), param="messages", code="prompt") from None
+
+
+def _turn(message: Message) -> dict[str, str]:
     """As chat templates know it: one text, and `system` for what OpenAI has renamed `developer`."""
     content = message.content if isinstance(message.content, str) else "".join(part.text for part in message.content)
     role = "system" if message.role == "developer" else message.role

@@ -1,0 +1,94 @@
+"""A service without nodes: writes the alphabet, fails when told to, and keeps what it was asked for."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from draft_node.actions import Statistics
+from draft_node.answer import Alternative, Piece, Token
+from draft_node.api import create_app
+from draft_node.config import DraftConfig
+from draft_node.service import Ended, Wanted
+from goodspeed.errors import PromptError, ServiceError
+from goodspeed.web import Keys
+
+CONTEXT_LEN = 1000
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class FakeService:
+    """A token is a byte; the text of every choice is the alphabet, over and over."""
+
+    def __init__(self) -> None:
+        self.is_ready, self.draining = True, False
+        self.context_len, self.vocab_size = CONTEXT_LEN, 256
+        self.num_running = self.num_waiting = 0
+        self.wanted: list[Wanted] = []
+        self.error: Exception | None = None
+        self.fails_after = 0  # tokens
+
+    async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
+        self.wanted.append(wanted)
+        for index in range(wanted.max_tokens):
+            if self.error is not None and index >= self.fails_after:
+                raise self.error
+            letter = LETTERS[index % 26]
+            yield Piece(letter, (self.token(letter, wanted.num_logprobs),))
+        yield Ended("length", None, wanted.max_tokens, Statistics(num_rounds=2, num_drafted=3, num_accepted=1))
+
+    @staticmethod
+    def token(letter: str, num_logprobs: int | None) -> Token:
+        if num_logprobs is None:
+            return Token(ord(letter), letter, letter.encode())
+        others = [Alternative(i, LETTERS[i], LETTERS[i].encode(), -0.5 - i) for i in range(num_logprobs)]
+        return Token(ord(letter), letter, letter.encode(), -0.25, tuple(others))
+
+    async def encode(self, text: str) -> tuple[int, ...]:
+        if not text:
+            raise PromptError("the prompt is empty; give at least one character")
+        return tuple(text.encode())
+
+    async def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+        if any(message["content"] == "no template" for message in messages):
+            raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
+        return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return bytes(token_ids).decode()
+
+
+class Api:
+    """The application around such a service, and a client of it."""
+
+    def __init__(self, *, keys: Keys | None = None, **options: Any) -> None:
+        self.service = FakeService()
+        self.config = DraftConfig(model="tiny-draft-s", http="127.0.0.1:0", **options)
+        self.app = create_app(self.service, self.config, lambda: (b"metrics 1\n", "text/plain"), keys)
+        self.client = TestClient(self.app)
+
+    def complete(self, **body: Any) -> Any:
+        return self.client.post("/v1/completions", json={"prompt": "hello", **body})
+
+    def chat(self, **body: Any) -> Any:
+        return self.client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "hi"}], **body})
+
+    def fail(self, error: ServiceError | Exception, after: int = 0) -> None:
+        self.service.error, self.service.fails_after = error, after
+
+
+def error_of(answer: Any, status: int = 400) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    error: dict[str, Any] = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+    return error
+
+
+def events_of(answer: Any) -> list[str]:
+    """The data of all events."""
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = answer.text.split("\n\n")
+    assert events.pop() == ""
+    assert all(event.startswith("data: ") for event in events)
+    return [event.removeprefix("data: ") for event in events]

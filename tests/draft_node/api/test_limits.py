@@ -1,0 +1,137 @@
+"""Every limit at its maximum and one above; and bodies that are none."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from draft_node.api.schemas import MAX_DETOKENIZED, MAX_MESSAGES
+from tests.draft_node.api.fake import Api, error_of
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def api() -> Api:
+    return Api(http_max_body_bytes=4096)
+
+
+def padded(num_bytes: int) -> bytes:
+    body = b'{"prompt": "hello"}'
+    return body + b" " * (num_bytes - len(body))
+
+
+def in_pieces(body: bytes) -> Iterator[bytes]:
+    """Without Content-Length."""
+    for start in range(0, len(body), 100):
+        yield body[start : start + 100]
+
+
+@pytest.mark.parametrize("cut", [bytes, in_pieces])
+def test_bodies(api: Api, cut) -> None:
+    assert api.client.post("/v1/completions", content=cut(padded(4096)), headers=JSON).status_code == 200
+    assert (
+        error_of(api.client.post("/v1/completions", content=cut(padded(4097)), headers=JSON), 413)["code"]
+        == "too_large"
+    )
+
+
+def test_a_body_that_says_it_is_too_large_is_not_read(api: Api) -> None:
+    def never() -> Iterator[bytes]:
+        raise AssertionError("it was read")
+        yield b""
+
+    error_of(api.client.post("/v1/completions", content=never(), headers={**JSON, "Content-Length": "4097"}), 413)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+def test_compressed_bodies_are_refused(api: Api, encoding: str) -> None:
+    answer = api.client.post("/v1/completions", content=padded(64), headers={**JSON, "Content-Encoding": encoding})
+    assert error_of(answer, 415)["code"] == "unsupported_encoding"
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_only_json_is_taken(api: Api, kind: str) -> None:
+    error_of(api.client.post("/v1/completions", content=padded(64), headers={"Content-Type": kind}), 415)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"hello",
+        b'{"prompt": "hello"',
+        b'{"prompt": "hello"} {}',
+        b'{"prompt": "\xff"}',
+        b'{"prompt": "\\ud800"}',
+        b'{"\\ud800": 1}',
+        b"[" * 4000,
+        b'{"prompt": "a", "seed": ' + b"9" * 4000 + b"}",
+        b'{"prompt": "a", "temperature": NaN}',
+        b'{"prompt": "a", "temperature": Infinity}',
+        b'{"prompt": "a", "temperature": 1e999}',
+        b"null",
+        b'"hello"',
+        b"[1]",
+    ],
+)
+def test_what_is_no_acceptable_json(api: Api, body: bytes) -> None:
+    error_of(api.client.post("/v1/completions", content=body, headers=JSON))
+
+
+def test_a_large_body_is_read_as_well() -> None:
+    api = Api()
+    assert api.complete(prompt=[list(range(100))] * 64, user="x" * 512).status_code == 200
+    assert error_of(api.complete(prompt=[[1000] * 900] * 64))["code"] == "vocabulary"
+
+
+def test_prompts(api: Api) -> None:
+    assert len(api.complete(prompt=["x"] * 64, max_tokens=1).json()["choices"]) == 64
+    assert error_of(api.complete(prompt=["x"] * 65))["param"] == "prompt"
+
+
+def test_choices(api: Api) -> None:
+    assert len(api.complete(n=16, max_tokens=1).json()["choices"]) == 16
+    assert error_of(api.complete(n=17))["param"] == "n"
+
+
+@pytest.mark.parametrize(
+    ("stop", "status"), [(["x"] * 4, 200), (["x"] * 5, 400), ("x" * 256, 200), ("x" * 257, 400), (["x" * 257], 400)]
+)
+def test_stop_strings(api: Api, stop: str | list[str], status: int) -> None:
+    assert api.complete(stop=stop).status_code == status
+
+
+@pytest.mark.parametrize(("number", "status"), [(0, 200), (20, 200), (21, 400)])
+def test_logprobs(api: Api, number: int, status: int) -> None:
+    assert api.complete(logprobs=number).status_code == status
+    assert api.chat(logprobs=True, top_logprobs=number).status_code == status
+
+
+def test_messages() -> None:
+    api = Api()
+    assert api.chat(messages=[{"role": "user", "content": ""}] * 10).status_code == 200
+    for number, code in ((MAX_MESSAGES, "context_length_exceeded"), (MAX_MESSAGES + 1, "invalid_value")):
+        assert error_of(api.chat(messages=[{"role": "user", "content": ""}] * number))["code"] == code
+
+
+@pytest.mark.parametrize(("number", "status"), [(MAX_DETOKENIZED, 200), (MAX_DETOKENIZED + 1, 400)])
+def test_tokens_to_text(number: int, status: int) -> None:
+    assert Api().client.post("/detokenize", json={"tokens": [65] * number}).status_code == status
+
+
+@pytest.mark.parametrize(("running", "waiting", "status"), [(2, 0, 200), (2, 1, 200), (2, 2, 429), (2, 4, 429)])
+def test_all_texts_of_a_request_are_let_in_or_none(running: int, waiting: int, status: int) -> None:
+    api = Api(max_sessions=2, http_max_waiting=4)
+    api.service.num_running, api.service.num_waiting = running, waiting
+    answer = api.complete(n=3)
+    assert answer.status_code == status
+    assert len(api.service.wanted) == (3 if status == 200 else 0)
+    if status == 429:
+        assert error_of(answer, 429)["type"] == "rate_limit_error"
+        assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_more_texts_than_the_node_ever_takes_is_no_matter_of_waiting() -> None:
+    api = Api(max_sessions=1, http_max_waiting=4)
+    assert api.complete(n=5).status_code == 200
+    assert error_of(api.complete(n=6))["param"] == "n"
