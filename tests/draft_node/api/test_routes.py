@@ -1,10 +1,12 @@
 """The routes about the node itself, and who may use which."""
 
 import pytest
+from starlette.testclient import TestClient
 
 import goodspeed
 from draft_node.api.app import create_api
-from goodspeed.web import OPEN_PATHS, Keys
+from goodspeed.counts import Answers
+from goodspeed.web import OPEN_PATHS, Counted, Keys
 from tests.draft_node.api.fake import CONTEXT_LEN, Api, error_of
 
 
@@ -22,9 +24,23 @@ def routes(api: Api) -> list[tuple[str, str]]:
 
 def test_nothing_is_served_that_the_document_does_not_name(api: Api) -> None:
     app = create_api(api.service, api.config, lambda: (b"", ""))
-    paths = {getattr(route, "path", None) for route in app.routes} - {None}
+    paths = {route.path for route in app.routes if hasattr(route, "path")}
     assert paths <= {path for path, _ in routes(api)} | {"/v1/models/{name:path}"}
     assert len(routes(api)) == 11
+
+
+def test_answers_are_counted_by_route_and_status(api: Api) -> None:
+    answers = Answers()
+    client = TestClient(Counted(api.app, answers))
+    for path in ("/health", "/v1/models/goodspeed", "/v1/models/gpt-5", "/v1/completions", "/.env"):
+        client.get(path)
+    assert answers.by_route == {
+        ("/health", 200): 1,
+        ("/v1/models/{name:path}", 200): 1,
+        ("/v1/models/{name:path}", 404): 1,
+        ("/v1/completions", 405): 1,
+        ("other", 404): 1,
+    }
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/nothing", "/v1", "/health/", "//health"])

@@ -1,0 +1,173 @@
+"""Over HTTP, with the official client and real nodes, a text is the target's own."""
+
+import asyncio
+from functools import cache
+
+import openai
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from draft_node.api.wanted import choice_seed
+from goodspeed.engine.text import decode
+from goodspeed.subcommands.generate import GenerateConfig, generate, ignore
+from goodspeed.tiny import prompts
+from goodspeed.tiny.models import path
+from tests.cluster.cluster import load, prompt_ids
+
+MODEL = "goodspeed"
+
+
+def prompt(index: int) -> str:
+    return prompts.demo()[index % 8].prompt
+
+
+@cache
+def generated(text: str, max_tokens: int, **options) -> str:
+    """What `goodspeed generate` writes."""
+    config = GenerateConfig(prompt=text, max_tokens=max_tokens, **options)
+    return generate(config, load("tiny-target"), ignore)["text"]
+
+
+def user(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def joined(stream) -> str:
+    """Checks on the way that the stream is one that the client's users expect."""
+    text, reasons = "", []
+    for chunk in stream:
+        for choice in chunk.choices:
+            text += choice.delta.content or "" if hasattr(choice, "delta") else choice.text
+            reasons.append(choice.finish_reason)
+    assert reasons[-1] in ("stop", "length")
+    assert set(reasons[:-1]) <= {None}
+    return text
+
+
+@torch.inference_mode()
+def test_greedy_text_is_that_of_plain_transformers(client: openai.OpenAI) -> None:
+    model = AutoModelForCausalLM.from_pretrained(path("tiny-target"), dtype=torch.float32).eval()
+    for index in range(4):
+        ids = torch.tensor([prompt_ids(index)])
+        out = model.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=32, pad_token_id=0
+        )
+        expected = decode(load("tiny-target").tokenizer, out[0, ids.shape[1] :].tolist())
+        options = {"model": MODEL, "prompt": prompt(index), "max_tokens": 32, "temperature": 0}
+        answer = client.completions.create(**options)
+        assert answer.choices[0].text == expected
+        assert answer.usage.prompt_tokens == ids.shape[1]
+        assert joined(client.completions.create(**options, stream=True)) == expected
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [{}, {"temperature": 0.7, "top_p": 0.9}, {"temperature": 0.9, "top_k": 20}, {"goodspeed": {"speculate": False}}],
+)
+def test_seeded_text_is_that_of_goodspeed_generate(client: openai.OpenAI, sampling: dict) -> None:
+    extra = {key: sampling[key] for key in ("top_k", "goodspeed") if key in sampling}
+    known = {key: value for key, value in sampling.items() if key not in extra}
+    alone = {key: value for key, value in sampling.items() if key != "goodspeed"}
+    options = {"model": MODEL, "max_tokens": 24, "seed": 7, "extra_body": extra, **known}
+    expected = generated(prompt(1), 24, seed=7, **alone)
+    assert client.completions.create(prompt=prompt(1), **options).choices[0].text == expected
+    expected = generated(prompt(2), 24, seed=7, chat=True, **alone)
+    assert client.chat.completions.create(messages=user(prompt(2)), **options).choices[0].message.content == expected
+    assert joined(client.chat.completions.create(messages=user(prompt(2)), stream=True, **options)) == expected
+
+
+def test_choices_and_prompts_have_their_own_seeds(client: openai.OpenAI) -> None:
+    both = [prompt(0), prompt(3)]
+    answer = client.completions.create(model=MODEL, prompt=both, n=2, seed=3, max_tokens=16, echo=True)
+    expected = [text + generated(text, 16, seed=choice_seed(3, choice)) for text in both for choice in range(2)]
+    assert [choice.text for choice in answer.choices] == expected
+    ids = [list(prompt_ids(0)), list(prompt_ids(3))]
+    again = client.completions.create(model=MODEL, prompt=ids, n=2, seed=3, max_tokens=16, echo=True)
+    assert [choice.text for choice in again.choices] == expected
+
+
+@torch.inference_mode()
+def test_logprobs_are_the_targets_own(client: openai.OpenAI) -> None:
+    model = AutoModelForCausalLM.from_pretrained(path("tiny-target"), dtype=torch.float32).eval()
+    tokenizer = load("tiny-target").tokenizer
+    answer = client.completions.create(
+        model=MODEL, prompt=prompt(0), max_tokens=24, seed=1, temperature=0.8, logprobs=5
+    )
+    assert answer.usage.goodspeed["accepted"] > 0
+    choice = answer.choices[0]
+    assert "".join(choice.logprobs.tokens) == choice.text
+    assert [choice.text[offset:][:1] for offset in choice.logprobs.text_offset] == [
+        t[:1] for t in choice.logprobs.tokens
+    ]
+    content = (
+        client.chat.completions.create(
+            model=MODEL, messages=user(prompt(0)), max_tokens=24, seed=1, logprobs=True, top_logprobs=5
+        )
+        .choices[0]
+        .logprobs.content
+    )
+    chat = tokenizer.apply_chat_template(user(prompt(0)), add_generation_prompt=True, return_dict=False)
+    flat = [(token.token, token.logprob, {top.token: top.logprob for top in token.top_logprobs}) for token in content]
+    plain = zip(choice.logprobs.tokens, choice.logprobs.token_logprobs, choice.logprobs.top_logprobs, strict=True)
+    for context, tokens in ((list(prompt_ids(0)), list(plain)), (chat, flat)):
+        ids = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(token))[0] for token, _, _ in tokens]
+        raw = model(torch.tensor([context + ids])).logits[0, len(context) - 1 : -1].log_softmax(-1)
+        for row, token_id, (_, logprob, top) in zip(raw, ids, tokens, strict=True):
+            assert logprob == pytest.approx(row[token_id].item(), abs=1e-4)
+            for name, value in zip(sorted(top.values(), reverse=True)[:5], row.topk(5).values.tolist(), strict=True):
+                assert name == pytest.approx(value, abs=1e-4)
+
+
+def test_a_stop_string_over_token_borders(client: openai.OpenAI) -> None:
+    text = generated(prompt(0), 32, temperature=0.0)
+    for start, length in ((6, 5), (11, 9), (1, 2)):
+        stop = text[start : start + length]
+        options = {"model": MODEL, "prompt": prompt(0), "max_tokens": 32, "temperature": 0, "stop": ["\0never", stop]}
+        choice = client.completions.create(**options).choices[0]
+        assert (choice.text, choice.finish_reason) == (text.partition(stop)[0], "stop")
+        assert joined(client.completions.create(**options, stream=True)) == choice.text
+
+
+def test_usage_says_what_drafting_did(client: openai.OpenAI) -> None:
+    stream = client.chat.completions.create(
+        model=MODEL, messages=user(prompt(0)), max_tokens=20, stream=True, stream_options={"include_usage": True}
+    )
+    usage = list(stream)[-1].usage
+    assert usage.completion_tokens <= 20
+    assert usage.goodspeed["rounds"] > 0
+    plain = client.completions.create(
+        model=MODEL, prompt=prompt(0), max_tokens=20, extra_body={"goodspeed": {"speculate": False}, "ignore_eos": True}
+    )
+    assert plain.usage.goodspeed == {"rounds": 20, "drafted": 0, "accepted": 0}
+
+
+def test_many_mixed_requests_at_once_are_all_complete_and_right(url: str) -> None:
+    async def one(client: openai.AsyncOpenAI, number: int) -> tuple[str, str]:
+        index, seed, kind = number % 8, number // 32, number // 8 % 4
+        options = {"model": MODEL, "max_tokens": 16, "seed": seed, "temperature": 0.8}
+        expected = generated(prompt(index), 16, seed=seed, temperature=0.8, chat=kind >= 2)
+        text = ""
+        if kind == 0:
+            text = (await client.completions.create(prompt=prompt(index), **options)).choices[0].text
+        elif kind == 1:
+            async for chunk in await client.completions.create(
+                prompt=prompt(index), stream=True, logprobs=2, **options
+            ):
+                text += chunk.choices[0].text
+        elif kind == 2:
+            answer = await client.chat.completions.create(messages=user(prompt(index)), logprobs=True, **options)
+            text = answer.choices[0].message.content
+        else:
+            async for chunk in await client.chat.completions.create(
+                messages=user(prompt(index)), stream=True, **options
+            ):
+                text += chunk.choices[0].delta.content or ""
+        return text, expected
+
+    async def all_at_once() -> list[tuple[str, str]]:
+        async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+            return await asyncio.gather(*(one(client, number) for number in range(64)))
+
+    for text, expected in asyncio.run(all_at_once()):
+        assert text == expected
