@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -23,43 +24,50 @@ class Node:
     """A daemon and the events that it has told."""
 
     process: "subprocess.Popen[str]"
-    lines: list[str] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
     _reader: threading.Thread | None = None
 
-    def wait_for(self, event: str) -> dict:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if json.loads(line)["event"] == event:
-                return json.loads(line)
-        raise AssertionError(f"it ended without {event!r}: {self.lines}")
+    def wait_for(self, event: str) -> dict[str, Any]:
+        for told in self._read():
+            if told["event"] == event:
+                return told
+        raise AssertionError(f"it ended without {event!r}: {self.events}")
 
     def read_on(self) -> None:
         """Else the pipe fills up."""
-        self._reader = threading.Thread(target=lambda: self.lines.extend(self.process.stdout or ()))
+        self._reader = threading.Thread(target=lambda: list(self._read()))
         self._reader.start()
 
-    def end(self) -> dict:
-        """Its last event, after it was told to stop."""
-        assert self.process.wait(timeout=60) == 0
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.end()
+
+    def end(self) -> int:
+        """Its exit status; what it told last is the last event."""
         if self._reader is not None:
             self._reader.join()
-        else:
-            self.lines.extend(self.process.stdout or ())
-        return json.loads(self.lines[-1])
+        list(self._read())
+        return self.process.wait(timeout=60)
+
+    def _read(self) -> Iterator[dict[str, Any]]:
+        for line in self.process.stdout or ():
+            self.events.append(json.loads(line))
+            yield self.events[-1]
 
 
 @contextmanager
 def running(module: str, *options: str) -> Iterator[Node]:
     command = [sys.executable, "-m", module, *options, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT) as process:
+        node = Node(process)
         try:
-            yield Node(process)
+            yield node
         except BaseException:
             process.kill()
             raise
         if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+            assert node.stop() == 0
+        assert node.events[-1]["event"] == "stopped"
 
 
 @contextmanager
@@ -79,14 +87,12 @@ def endpoint() -> Iterator[str]:
         endpoint = node.wait_for("ready")["endpoint"]
         node.read_on()
         yield endpoint
-    assert node.end()["event"] == "stopped"
 
 
 @pytest.fixture(scope="session")
 def url(endpoint: str) -> Iterator[str]:
-    with draft_node(endpoint) as (node, url):
+    with draft_node(endpoint) as (_, url):
         yield url
-    assert node.end()["all_finished"]
 
 
 @pytest.fixture

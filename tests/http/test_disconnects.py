@@ -1,0 +1,102 @@
+"""A user who leaves frees the session at both nodes. Both run in this process, so that one can look."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from draft_node.api import create_app
+from draft_node.config import DraftConfig
+from draft_node.service import Service
+from goodspeed import web
+from tests.cluster.cluster import Cluster, load
+
+
+class Nodes(Cluster):
+    """A verify node and a draft node that serves HTTP."""
+
+    def __init__(self) -> None:
+        super().__init__({}, {"draft": {"model": "tiny-draft-s", "max_sessions": 2}})
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[tuple[str, int]]:
+        self._start()
+        draft = self.drafts["draft"]
+        config = DraftConfig(model="tiny-draft-s", http="127.0.0.1:0", max_sessions=2, http_max_waiting=2)
+        service = Service(draft, load("tiny-draft-s"), max_waiting=2)
+        listener = web.listen(web.parse_address("127.0.0.1:0"), None)
+        address = listener.getsockname()
+        app = create_app(service, config, lambda: (b"", ""))
+        tasks = [asyncio.create_task(one) for one in (self.verify.serve(), draft.serve())]
+        tasks.append(asyncio.create_task(web.serve(app, listener)))
+        try:
+            await draft.connected.wait()
+            yield address
+        finally:
+            for task in reversed(tasks):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    @property
+    def num_sessions(self) -> tuple[int, int]:
+        draft = self.drafts["draft"]
+        return draft.num_running + draft.num_waiting, len(self.verify.core.sessions)
+
+
+def request(**body: object) -> bytes:
+    content = json.dumps({"prompt": "The river", "max_tokens": 1900, "ignore_eos": True, **body}).encode()
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(content)}"
+    )
+    return head.encode() + b"\r\n\r\n" + content
+
+
+async def until(what: Callable[[], bool]) -> float:
+    """Seconds until it holds."""
+    started = time.monotonic()
+    async with asyncio.timeout(20):
+        while not what():
+            await asyncio.sleep(0.01)
+    return time.monotonic() - started
+
+
+def run(body: Callable[[Nodes, tuple[str, int]], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        nodes = Nodes()
+        async with nodes.serving() as address:
+            await body(nodes, address)
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+@pytest.mark.parametrize("options", [{}, {"stream": True}, {"n": 2}, {"n": 4, "stream": True}])
+def test_a_user_who_leaves_frees_the_session_at_both_nodes(options: dict) -> None:
+    async def body(nodes: Nodes, address: tuple[str, int]) -> None:
+        num_texts = options.get("n", 1)
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(request(**options))
+        await until(lambda: nodes.num_sessions == (num_texts, min(num_texts, 2)))
+        if "stream" in options:
+            await reader.readuntil(b"data: ")
+        writer.transport.abort()
+        assert await until(lambda: nodes.num_sessions == (0, 0)) < 5  # a second, and room for a busy machine
+
+    run(body)
+
+
+def test_who_leaves_before_the_body_is_there_costs_nothing() -> None:
+    async def body(nodes: Nodes, address: tuple[str, int]) -> None:
+        _, writer = await asyncio.open_connection(*address)
+        writer.write(request()[:-5])
+        await writer.drain()
+        writer.close()
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(request(max_tokens=2))
+        assert (await reader.readline()).split()[1] == b"200"
+        writer.close()
+        await until(lambda: nodes.num_sessions == (0, 0))
+
+    run(body)

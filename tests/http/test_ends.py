@@ -1,0 +1,48 @@
+"""How a draft node with an HTTP face ends: new requests are refused, running ones finish."""
+
+import signal
+
+import openai
+import pytest
+from httpx2 import Client
+
+from tests.http.conftest import draft_node
+
+
+def test_it_drains_and_ends(endpoint: str) -> None:
+    """A stream that runs when SIGTERM comes is finished, while new requests and `/ready` are refused."""
+    options = {"model": "goodspeed", "prompt": "The river", "seed": 1, "extra_body": {"ignore_eos": True}}
+    with draft_node(endpoint) as (node, url), openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        stream = client.completions.create(**options, max_tokens=400, stream=True, logprobs=0)
+        num_tokens = len(next(stream).choices[0].logprobs.tokens)
+        node.process.send_signal(signal.SIGTERM)
+        with Client(base_url=url) as plain:
+            answer = plain.get("../ready")
+            while answer.status_code == 200:
+                answer = plain.get("../ready")
+            assert answer.json()["error"]["code"] == "draining"
+            assert plain.get("../health").status_code == 200
+        with pytest.raises(openai.InternalServerError, match="shutting down") as refused:
+            client.completions.create(**options, max_tokens=5)
+        assert refused.value.status_code == 503
+        assert refused.value.response.headers["retry-after"]
+        for chunk in stream:
+            choice = chunk.choices[0]
+            num_tokens += len(choice.logprobs.tokens) if choice.logprobs else 0
+        assert (num_tokens, choice.finish_reason) == (400, "length")
+        assert node.end() == 0
+    assert node.events[-1]["all_finished"]
+    assert node.events[-1]["num_tokens"] == 400
+
+
+def test_what_is_not_finished_in_time_is_cut_off_and_said(endpoint: str) -> None:
+    options = {"model": "goodspeed", "prompt": "The river", "max_tokens": 2000, "extra_body": {"ignore_eos": True}}
+    with draft_node(endpoint, "--drain-timeout-s", "0.2") as (node, url):
+        with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+            stream = client.completions.create(**options, stream=True)
+            next(stream)
+            node.process.send_signal(signal.SIGTERM)
+            with pytest.raises(openai.APIError, match="shutting down"):
+                list(stream)
+        assert node.end() == 130
+    assert not node.events[-1]["all_finished"]
