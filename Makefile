@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench experiments experiments-quick notebooks simulate-faults gpu clean
+.PHONY: demo test check format bench experiments experiments-quick notebooks screenshots simulate-faults gpu clean
 .DEFAULT_GOAL := test
 
 # `make .venv` builds the environment; it does nothing when nothing changed.
@@ -43,6 +43,10 @@ experiments-quick: $(READY)
 # Runs every notebook from its source and writes what it shows beside it; ARGS=convergence for one of them.
 notebooks: $(READY)
 	$(BIN)/python -m experiments.pairing $(ARGS)
+
+# The pictures of docs/WINDOW.md, from a small real run; needs Debian's chromium and chromium-driver.
+screenshots: $(READY)
+	$(BIN)/python -m tests.window.screenshots $(ARGS)
 
 # 2,000 to 3,000 rounds a second: 5,000 worlds, about a million rounds, take 7 minutes or so on one quiet core.
 simulate-faults: $(READY)

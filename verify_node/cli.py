@@ -3,12 +3,16 @@
 import argparse
 import asyncio
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from goodspeed.command import add_common_options, run, until_signal
 from goodspeed.config import add_options, from_namespace
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog
 from verify_node.config import VerifyConfig
+
+if TYPE_CHECKING:
+    from verify_node.window.window import Window
 
 
 def main() -> int:
@@ -33,6 +37,7 @@ def serve(namespace: argparse.Namespace) -> int:
     # After the options are checked: importing torch takes seconds that a wrong option should not cost.
     from verify_node.assembly import assemble
 
+    window = open_window(config)  # a wrong address should not cost loading the model
     events = EventLog(enabled=namespace.json)
     daemon = assemble(config, events)
     welcome = daemon.core.welcome
@@ -46,8 +51,9 @@ def serve(namespace: argparse.Namespace) -> int:
         vocab_size=welcome.vocab_size,
         context_len=daemon.core.context_len,
         num_pages=daemon.core.pool.num_pages,
+        http=window.url if window is not None else None,
     )
-    asyncio.run(until_signal(daemon.serve()))
+    asyncio.run(until_signal(daemon.serve() if window is None else window.serve(daemon)))
     events.write(
         "stopped",
         num_rounds=daemon.core.num_rounds,
@@ -56,3 +62,12 @@ def serve(namespace: argparse.Namespace) -> int:
         refusals=dict(daemon.core.refusals),
     )
     return 0
+
+
+def open_window(config: VerifyConfig) -> "Window | None":
+    """What --http asks for; the libraries that it needs are imported only then."""
+    if config.http is None:
+        return None
+    from verify_node.window.window import Window
+
+    return Window(config)

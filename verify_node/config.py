@@ -60,6 +60,10 @@ class VerifyConfig(Settings):
     lease_s: float = option(
         6.0, minimum=0.15, maximum=3600.0, help="a draft node silent for so long loses its sessions"
     )
+    http: str | None = option(None, help="serve the live page and /metrics here", metavar="HOST:PORT")
+    api_key: str | None = option(
+        None, help="a file of keys, one a line: what --http serves needs one; required beyond loopback", metavar="FILE"
+    )
     trusted_network: bool = option(False, help="allow an address beyond loopback, without keys or encryption")
     seed: int = option(0, minimum=0, help="seed of the random policy")
     record: bool = option(False, help="with --json: also tell what was decided at each drafted position, and when")
@@ -73,6 +77,8 @@ class VerifyConfig(Settings):
             )
         if self.kv_pages is not None and self.memory_fraction is not None:
             raise ConfigError("--kv-pages and --memory-fraction both say how much memory there is; give one of them")
+        if self.api_key is not None and self.http is None:
+            raise ConfigError("--api-key guards what --http serves; give --http HOST:PORT, too, or neither")
         if self.lease_s < 3 * self.heartbeat_s:
             raise ConfigError(
                 f"--lease-s {self.lease_s:g} is too short for --heartbeat-s {self.heartbeat_s:g}; "

@@ -69,6 +69,7 @@ class VerifyCore:
         self.context_len = self.register.context_len
         self.peers = self.register.peers
         self.sessions = self.register.sessions
+        self.diary = self.register.diary
         self.refusals: Counter[str] = Counter()
         self.counts = Counts()
         self.num_rounds = 0
@@ -96,25 +97,25 @@ class VerifyCore:
         """A peer's message; everything but a Hello is for peers that said Hello."""
         if isinstance(message, Hello):
             refused = self.register.hello(peer_id, message, now)
-            return self._refuse(peer_id, refused) if refused else [Send(peer_id, self.welcome)]
+            return self._refuse(peer_id, refused, now) if refused else [Send(peer_id, self.welcome)]
         peer = self.peers.get(peer_id)
         if peer is None:
-            return self._refuse(peer_id, HELLO_FIRST)
+            return self._refuse(peer_id, HELLO_FIRST, now)
         peer.last_seen = now
         match message:
             case OpenSession():
-                return self._reply(peer_id, self._open(peer, message, now), message)
+                return self._reply(peer_id, self._open(peer, message, now), message, now)
             case Draft() | Ack():
-                return self._reply(peer_id, self._hear(peer, message, now), message)
+                return self._reply(peer_id, self._hear(peer, message, now), message, now)
             case Close():
-                return self._reply(peer_id, self.register.close(peer, message), message)
+                return self._reply(peer_id, self.register.close(peer, message), message, now)
             case Heartbeat():
                 return []
 
-    def reject(self, peer_id: bytes, error: ProtocolError) -> list[Send]:
+    def reject(self, peer_id: bytes, error: ProtocolError, now: float) -> list[Send]:
         """Bytes that were no acceptable message; whoever sent them is told, and nobody else notices."""
         refusal = refusal_for(error)
-        self.refusals[refusal.code] += 1
+        self._note_refusal(peer_id, refusal.code, now)
         return [Send(peer_id, refusal)]
 
     def tick(self, now: float) -> list[Send]:
@@ -177,14 +178,14 @@ class VerifyCore:
                 continue
             outcome = by_session[entry.session_id]
             if outcome.failed:
-                sends += self._give_up(session, outcome.failed)
+                sends += self._give_up(session, outcome.failed, now)
             else:
                 moved.append(self._commit(session, entry, outcome))
         self._observe(done, moved)
         self.counts.finished(done, moved, duration_s)
         return sends + self._verdicts(done, moved, now)
 
-    def abort(self, why: str) -> list[Send]:
+    def abort(self, why: str, now: float) -> list[Send]:
         """The round in flight failed as a whole (out of memory, say): nothing was revealed, so it is made again.
 
         Then the sessions go one by one, as often as there were sessions; one that the target fails on alone is given
@@ -201,12 +202,12 @@ class VerifyCore:
                 continue
             self.pool.truncate(entry.session_id, min(session.num_cached, self.pool.length(entry.session_id)))
             if len(failed.entries) == 1:
-                return self._give_up(session, why)
+                return self._give_up(session, why, now)
         return []
 
-    def _give_up(self, session: Session, why: str) -> list[Send]:
+    def _give_up(self, session: Session, why: str, now: float) -> list[Send]:
         self.register.drop(session)
-        return self._refuse(session.peer_id, target_failed(why), session.opened)
+        return self._refuse(session.peer_id, target_failed(why), now, session.opened)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -225,9 +226,9 @@ class VerifyCore:
             return take_draft(session, message, self.welcome, now)
         return take_ack(session, message, self.round_s, now)
 
-    def _reply(self, peer_id: bytes, answer: Answer, about: AboutSession) -> list[Send]:
+    def _reply(self, peer_id: bytes, answer: Answer, about: AboutSession, now: float) -> list[Send]:
         if isinstance(answer, Refused):
-            return self._refuse(peer_id, answer, about)
+            return self._refuse(peer_id, answer, now, about)
         if answer is None:
             return []
         self.counts.num_repeated += 1
@@ -295,11 +296,16 @@ class VerifyCore:
             session.due_at = now + session.answer_s
             if move.outcome.invalid:
                 refused = Refused("proposal", move.outcome.invalid, "send exactly what was sampled from")
-                sends += self._refuse(session.peer_id, refused, move.answered)
+                sends += self._refuse(session.peer_id, refused, now, move.answered)
             sends.append(Send(session.peer_id, session.last_verdict))
         return sends
 
-    def _refuse(self, peer_id: bytes, refused: Refused, about: AboutSession | None = None) -> list[Send]:
+    def _refuse(self, peer_id: bytes, refused: Refused, now: float, about: AboutSession | None = None) -> list[Send]:
         """Says no by name."""
-        self.refusals[refused.code] += 1
+        self._note_refusal(peer_id, refused.code, now)
         return [Send(peer_id, refused.to_message(about))]
+
+    def _note_refusal(self, peer_id: bytes, code: str, now: float) -> None:
+        peer = self.peers.get(peer_id)
+        self.refusals[code] += 1
+        self.diary.refused(peer.client.name if peer else "", code, now)

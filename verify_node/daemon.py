@@ -94,7 +94,7 @@ class VerifyDaemon:
             if self._num_failures > MAX_FAILURES:
                 raise TargetError(f"the target model failed {self._num_failures} times in a row: {error}") from error
             self.target.recover()
-            self._reply(self.core.abort(type(error).__name__))
+            self._reply(self.core.abort(type(error).__name__, time.monotonic()))
             return None
 
     async def _next_round(self) -> Round:
@@ -159,7 +159,7 @@ class VerifyDaemon:
         if isinstance(received.message, ProtocolError):
             extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
             logger.warning("refused a message", extra=extra)
-            return self.core.reject(received.peer, received.message)
+            return self.core.reject(received.peer, received.message, time.monotonic())
         if isinstance(received.message, Draft):
             self.uplink_bytes += received.num_bytes
         now = time.monotonic()

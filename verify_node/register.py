@@ -8,6 +8,7 @@ and verdicts, and of rounds only that the pool is not changed while one is in fl
 from goodspeed.engine.pages import PagePool
 from goodspeed.messages import Ack, Close, Draft, Hello, OpenSession, Welcome
 from verify_node.checks import NOT_OPEN, Refused, check_hello, check_open, check_session, check_text
+from verify_node.diary import Diary
 from verify_node.scheduler import Scheduler
 from verify_node.sessions import Peer, Session
 
@@ -28,6 +29,7 @@ class Register:
         self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
         self.peers: dict[bytes, Peer] = {}
         self.sessions: dict[bytes, Session] = {}
+        self.diary = Diary()
         self._scheduler = scheduler
         self._pool = pool
         self._released: set[bytes] = set()  # sessions whose memory is freed when no round is in flight
@@ -42,7 +44,11 @@ class Register:
         old = self.peers.get(peer_id)
         if old is not None and (old.client is not client or old.boot_id != hello.boot_id):
             self._drop_sessions_of(old)  # another process, or by another name: it knows nothing of them
-        self.peers[peer_id] = Peer(peer_id, hello.boot_id, client, hello.draft_model, now)
+            old = None
+        if old is None:
+            self.diary.joined(client.name, hello.draft_model, now)
+        since = now if old is None else old.since
+        self.peers[peer_id] = Peer(peer_id, hello.boot_id, client, hello.draft_model, since, now)
         return None
 
     def expire(self, now: float) -> None:
@@ -50,6 +56,7 @@ class Register:
         for peer in [peer for peer in self.peers.values() if now - peer.last_seen > self.welcome.lease_s]:
             del self.peers[peer.peer_id]
             self._drop_sessions_of(peer)
+            self.diary.lost(peer.client.name, peer.draft_model, now)
         forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
         for session in [session for session in self.sessions.values() if now - session.heard_at > forgotten_s]:
             self.drop(session)

@@ -80,6 +80,7 @@ class Peer:
     boot_id: bytes
     client: Client
     draft_model: str
+    since: float  # connected without a break
     last_seen: float
 
 

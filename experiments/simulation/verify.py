@@ -167,7 +167,7 @@ class VerifyNode:
         if self.core is not core:
             return  # it was killed in the middle of the round
         if outcomes is None:
-            sends = core.abort(WHY)
+            sends = core.abort(WHY, self._watch.now)
         else:
             sends = core.finish(outcomes, duration_s, self._watch.now)
         started = self.world.now - duration_s

@@ -296,9 +296,9 @@ def test_an_invalid_proposal_is_named_and_counts_as_disagreement(drafting):
 
 def test_unacceptable_bytes_are_counted_by_reason():
     core = make_core()
-    [send] = core.reject(b"x", MalformedMessage("no message"))
+    [send] = core.reject(b"x", MalformedMessage("no message"), 0.0)
     assert (send.peer_id, send.message.code) == (b"x", "malformed")
-    core.reject(b"x", MessageTooLarge("huge"))
+    core.reject(b"x", MessageTooLarge("huge"), 0.0)
     assert core.refusals == {"malformed": 1, "too_large": 1}
 
 

@@ -219,7 +219,7 @@ class CoreLaws(RuleBasedStateMachine):
     @rule()
     def abort(self) -> None:
         self._run()
-        self._take(self.desk.core.abort("it fails"))
+        self._take(self.desk.core.abort("it fails", self.desk.now))
 
     def _run(self) -> list[Outcome]:
         """Only now, so that memory which was changed while the round was in flight shows: the target would raise."""

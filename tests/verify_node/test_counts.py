@@ -72,5 +72,5 @@ def test_preempted_sessions():
 def test_a_round_that_failed(desk):
     desk.draft()
     assert desk.core.plan(desk.now)
-    desk.core.abort("OutOfMemoryError")
+    desk.core.abort("OutOfMemoryError", desk.now)
     assert desk.core.counts.num_failed == 1

@@ -25,7 +25,7 @@ class Failing(Desk):
         self.sizes.append(len(planned.entries))
         outcomes = self.target.run(planned)  # it has fed the cache before it fails
         if self.broken or any(entry.session_id in self.bad for entry in planned.entries):
-            return [send.message for send in self.core.abort("OutOfMemoryError")]
+            return [send.message for send in self.core.abort("OutOfMemoryError", self.now)]
         self.now += duration_s
         return [send.message for send in self.core.finish(outcomes, duration_s, self.now)]
 
@@ -102,7 +102,7 @@ def test_a_session_closed_while_its_round_fails_leaves_no_page(desk):
     planned = desk.core.plan(desk.now)
     desk.target.run(planned)
     desk.core.register.drop(desk.session(1))
-    assert desk.core.abort("error") == []
+    assert desk.core.abort("error", desk.now) == []
     run_to_the_end(desk, (2, 3))
     assert desk.core.pool.num_free == desk.core.pool.num_pages
 

@@ -1,0 +1,55 @@
+"""Debian's headless Chromium, for tests and screenshots; nothing of it talks to anybody but the page."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+
+BROWSER, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
+SKIP = "GOODSPEED_SKIP_BROWSER"
+FLAGS = """
+--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
+--disable-component-update --disable-sync --disable-dev-shm-usage --hide-scrollbars
+""".split()
+
+
+def need_browser() -> None:
+    """Fails without Chromium, unless whoever runs the tests says that it may be missing."""
+    if BROWSER.exists() and DRIVER.exists():
+        return
+    if os.environ.get(SKIP):
+        pytest.skip(f"no Chromium, and {SKIP} is set")
+    pytest.fail(f"no {BROWSER} or {DRIVER}: install Debian's chromium and chromium-driver, or set {SKIP}=1")
+
+
+@contextmanager
+def browser(width: int = 1280, height: int = 900) -> Iterator[Chrome]:
+    with tempfile.TemporaryDirectory() as profile:
+        options = ChromeOptions()
+        options.binary_location = str(BROWSER)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        driver = Chrome(options, Service(str(DRIVER)))
+        try:
+            resize(driver, width, height)
+            yield driver
+        finally:
+            driver.quit()
+
+
+def resize(driver: Chrome, width: int, height: int) -> None:
+    """The page's own size; windows cannot be made as narrow as a phone."""
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def prefer(driver: Chrome, scheme: str) -> None:
+    """scheme: `dark` or `light`."""
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})

@@ -1,0 +1,55 @@
+"""What happened to the clients lately, for those who watch: who joined, who was lost, what was refused.
+
+Bounded, however many peers come and go and whatever they send: the newest are kept, and what is refused to one client
+for the same reason is one entry with a count. No I/O, no clock of its own; decides nothing.
+"""
+
+from collections import deque
+from typing import Literal
+
+from msgspec import Struct
+
+MAX_VISITS = 256
+MAX_REFUSALS = 64
+
+Kind = Literal["joined", "lost", "refused"]
+
+
+class Entry(Struct, frozen=True):
+    """One thing that happened; `client` is empty where nobody said who it was."""
+
+    at: float  # the node's own clock
+    kind: Kind
+    client: str
+    what: str  # the draft model, or the refusal's code
+    num_times: int = 1
+
+
+class Diary:
+    """The newest entries."""
+
+    def __init__(self) -> None:
+        self._visits: deque[Entry] = deque(maxlen=MAX_VISITS)
+        self._refusals: dict[tuple[str, str], Entry] = {}  # by client and code, the newest last
+
+    def joined(self, client: str, draft_model: str, now: float) -> None:
+        self._visits.append(Entry(now, "joined", client, draft_model))
+
+    def lost(self, client: str, draft_model: str, now: float) -> None:
+        """Silent for longer than its lease."""
+        self._visits.append(Entry(now, "lost", client, draft_model))
+
+    def refused(self, client: str, code: str, now: float) -> None:
+        known = self._refusals.pop((client, code), None)
+        self._refusals[client, code] = Entry(now, "refused", client, code, known.num_times + 1 if known else 1)
+        if len(self._refusals) > MAX_REFUSALS:
+            del self._refusals[next(iter(self._refusals))]
+
+    def entries(self) -> list[Entry]:
+        """All that is kept, the newest first."""
+        return sorted([*self._visits, *self._refusals.values()], key=lambda entry: entry.at, reverse=True)
+
+    def losses_since(self, since: float) -> list[Entry]:
+        """The last loss of each client from that time on; it may have come back since."""
+        losses = {entry.client: entry for entry in self._visits if entry.kind == "lost" and entry.at >= since}
+        return list(losses.values())

@@ -1,0 +1,164 @@
+// The live page: listens to snapshots, shows the newest, and says so when there are none.
+import { byId, clockTime, count, duration, element, fixed, keep, percent, setText } from "./elements.js";
+import { colorOf, draw, interrupt, record } from "./charts.js";
+
+const PHASES = { receive: "waiting for drafts", forward: "forward pass", verify: "verification", schedule: "scheduling", send: "sending" };
+const PATIENCE_MS = 5000; // without news for so long, we ask anew
+const RETRY_MS = 1500;
+
+let source = null;
+let watchdog = 0;
+let heardAt = null;
+
+function connect() {
+  source?.close();
+  source = new EventSource("events");
+  source.onmessage = (message) => hear(JSON.parse(message.data));
+  source.onerror = () => {
+    away();
+    if (source.readyState === EventSource.CLOSED) later(RETRY_MS);
+  };
+  later(PATIENCE_MS);
+}
+
+function later(milliseconds) {
+  clearTimeout(watchdog);
+  watchdog = setTimeout(() => {
+    away();
+    connect();
+  }, milliseconds);
+}
+
+function hear(snapshot) {
+  later(PATIENCE_MS);
+  heardAt = Date.now();
+  document.body.classList.remove("away");
+  setText(byId("line-text"), "live");
+  snapshot.clients.sort((left, right) => left.name.localeCompare(right.name, "en", { numeric: true }));
+  record(snapshot);
+  show(snapshot);
+  draw();
+}
+
+function away() {
+  if (!document.body.classList.contains("away")) interrupt();
+  document.body.classList.add("away");
+  sayAway();
+}
+
+function sayAway() {
+  if (!document.body.classList.contains("away")) return;
+  setText(byId("line-text"), heardAt === null ? "connecting" : `away for ${duration((Date.now() - heardAt) / 1000)}, reconnecting`);
+}
+
+function show(snapshot) {
+  const { node, rates } = snapshot;
+  setText(byId("about"), `${node.model} · ${node.policy} policy · ${node.rounds} rounds · version ${node.version}`);
+  setText(byId("num-clients"), count(snapshot.num_clients));
+  setText(byId("tokens-per-s"), fixed(rates.tokens_per_s, 1));
+  setText(byId("rounds-per-s"), fixed(rates.rounds_per_s, 1));
+  setText(byId("utility"), snapshot.utility === null ? "–" : fixed(snapshot.utility, 2));
+  setText(byId("budget"), count(node.budget));
+  setText(byId("num-tokens"), count(snapshot.num_tokens));
+  showClients(snapshot);
+  showSplit(rates);
+  showPool(snapshot.pool);
+  showRefusals(snapshot.refusals);
+  keep(byId("events"), snapshot.events, (event) => `${event.kind} ${event.client} ${event.what} ${event.at}`, makeEvent, showEvent);
+}
+
+function showClients(snapshot) {
+  const most = Math.max(1, ...snapshot.clients.map((row) => row.goodput));
+  const context = { at: snapshot.at, budget: snapshot.node.budget, most };
+  keep(byId("clients").tBodies[0], snapshot.clients, (row) => row.name, makeRow, (tr, row) => showRow(tr, row, context));
+  byId("nobody").hidden = snapshot.clients.length > 0;
+  const hidden = snapshot.num_clients - snapshot.clients.filter((row) => row.state !== "lost").length;
+  byId("more").hidden = hidden <= 0;
+  setText(byId("more"), `and ${count(hidden)} more`);
+}
+
+function makeRow(row) {
+  const cell = (label, classes, ...content) => {
+    const td = element("td", classes, ...content);
+    if (label) td.dataset.label = label;
+    return td;
+  };
+  const bar = () => element("div", "bar", element("span"), element("b", "", element("i")));
+  return element(
+    "tr", "",
+    cell("", "name", element("span", "swatch"), row.name, element("small")),
+    cell("", "state"),
+    cell("Sessions", "number sessions"),
+    cell("Length S", "length", bar()),
+    cell("Acceptance", "acceptance", bar()),
+    cell("Goodput", "goodput", bar()),
+    cell("Share", "share", bar()),
+    cell("Tokens", "number tokens"),
+    cell("Weight", "number weight"),
+  );
+}
+
+function showRow(tr, row, { at, budget, most }) {
+  const lost = row.state === "lost";
+  tr.classList.toggle("lost", lost);
+  tr.querySelector(".swatch").style.background = (!lost && colorOf(row.name)) || "";
+  setText(tr.querySelector("small"), row.draft_models.join(", "));
+  const state = tr.querySelector(".state");
+  state.className = `state ${row.state}`;
+  setText(state, row.state === "silent" ? "silent" : `${row.state} ${duration(at - row.since)}${lost ? " ago" : ""}`);
+  setText(tr.querySelector(".sessions"), count(row.num_sessions));
+  showBar(tr, ".length", lost ? "–" : count(row.assigned), lost ? 0 : row.assigned / budget);
+  showBar(tr, ".acceptance", fixed(row.acceptance_rate, 2), row.acceptance_rate);
+  showBar(tr, ".goodput", fixed(row.goodput, 2), row.goodput / most);
+  showBar(tr, ".share", percent(row.share), row.share);
+  setText(tr.querySelector(".tokens"), count(row.num_tokens));
+  setText(tr.querySelector(".weight"), String(row.weight));
+  tr.querySelector(".weight").classList.toggle("usual", row.weight === 1);
+}
+
+function showBar(tr, name, text, share) {
+  const cell = tr.querySelector(name);
+  setText(cell.querySelector("span"), text);
+  cell.querySelector("i").style.width = `${Math.min(100, 100 * share)}%`;
+}
+
+function showSplit({ wall_s, over_s, rounds_per_s }) {
+  const total = Object.values(wall_s).reduce((sum, seconds) => sum + seconds, 0);
+  setText(byId("split-about"), rounds_per_s ? `in the last ${Math.round(over_s)} s` : "no round lately");
+  const parts = Object.entries(PHASES).map(([phase, what]) => ({ phase, what, share: rounds_per_s ? wall_s[phase] / total : 0 }));
+  const key = (part) => part.phase;
+  keep(byId("split"), parts, key, (part) => element("span", part.phase), (span, part) => {
+    span.style.width = `${100 * part.share}%`;
+  });
+  const entry = (part) => element("li", "", element("span", `swatch ${part.phase}`), `${part.what} `, element("b"));
+  keep(byId("split-legend"), parts, key, entry, (li, part) => setText(li.querySelector("b"), percent(part.share)));
+}
+
+function showPool({ num_pages, num_used, page_size }) {
+  setText(byId("pool-about"), `${count(num_used)} of ${count(num_pages)} pages of ${page_size} tokens`);
+  byId("pool").style.width = `${(100 * num_used) / num_pages}%`;
+}
+
+function showRefusals(refusals) {
+  const entries = Object.entries(refusals).map(([code, number]) => ({ code, number }));
+  const none = entries.length ? [] : [{ code: "none", number: null }];
+  keep(
+    byId("refusals"), [...entries, ...none], (one) => one.code,
+    (one) => element("li", one.number === null ? "muted" : "", `${one.code.replaceAll("_", " ")} `, element("b")),
+    (li, one) => setText(li.querySelector("b"), one.number === null ? "" : count(one.number)),
+  );
+}
+
+function makeEvent(event) {
+  const time = element("time", "", clockTime(event.at));
+  return element("li", "", time, element("em", event.kind, event.kind), element("span"));
+}
+
+function showEvent(li, event) {
+  const times = event.num_times > 1 ? ` × ${count(event.num_times)}` : "";
+  const what = event.kind === "refused" ? event.what.replaceAll("_", " ") : event.what;
+  setText(li.querySelector("span"), `${event.client || "somebody unknown"}${what && `: ${what}`}${times}`);
+}
+
+setInterval(sayAway, 1000);
+connect();
