@@ -11,7 +11,9 @@ from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog
 from verify_node.config import VerifyConfig
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # they import torch, and HTTP
+    from goodspeed.web import Keys
+    from verify_node.daemon import VerifyDaemon
     from verify_node.window.window import Window
 
 
@@ -34,12 +36,13 @@ def serve(namespace: argparse.Namespace) -> int:
     config = from_namespace(VerifyConfig, namespace)
     if config.record and not namespace.json:
         raise ConfigError("--record adds to the events that --json prints; give both, or neither")
+    keys = http_keys(config)
     # After the options are checked: importing torch takes seconds that a wrong option should not cost.
     from verify_node.assembly import assemble
 
-    window = open_window(config)  # a wrong address should not cost loading the model
     events = EventLog(enabled=namespace.json)
     daemon = assemble(config, events)
+    window = open_window(config, daemon, keys)
     welcome = daemon.core.welcome
     events.write(
         "ready",
@@ -51,9 +54,9 @@ def serve(namespace: argparse.Namespace) -> int:
         vocab_size=welcome.vocab_size,
         context_len=daemon.core.context_len,
         num_pages=daemon.core.pool.num_pages,
-        http=window.url if window is not None else None,
+        url=window.url if window is not None else None,
     )
-    asyncio.run(until_signal(daemon.serve() if window is None else window.serve(daemon)))
+    asyncio.run(until_signal(daemon.serve() if window is None else window.serve()))
     events.write(
         "stopped",
         num_rounds=daemon.core.num_rounds,
@@ -64,10 +67,21 @@ def serve(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def open_window(config: VerifyConfig) -> "Window | None":
-    """What --http asks for; the libraries that it needs are imported only then."""
+def http_keys(config: VerifyConfig) -> "Keys | None":
+    """Those of --api-key, once it is sure that --http may be served with them; HTTP is imported only where it is."""
+    if config.http is None:
+        return None
+    from goodspeed import web
+
+    keys = web.read_keys(config.api_key) if config.api_key is not None else None
+    web.check_reach(web.parse_address(config.http), keys)
+    return keys
+
+
+def open_window(config: VerifyConfig, daemon: "VerifyDaemon", keys: "Keys | None") -> "Window | None":
+    """What --http asks for."""
     if config.http is None:
         return None
     from verify_node.window.window import Window
 
-    return Window(config)
+    return Window(config, daemon, keys)

@@ -40,7 +40,7 @@ class Run:
 
     @property
     def url(self) -> str:
-        return str(self.verify.ready["http"])
+        return str(self.verify.ready["url"])
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The window as part of a verify node's process: its address, its keys, and its life beside the daemon's."""
+"""The window as part of a verify node's process: its address, and its life beside the daemon's."""
 
 import asyncio
 import socket
@@ -20,13 +20,14 @@ PATIENCE_S = 20
 
 
 class Window:
-    """Holds its address from the beginning; serves when there is a daemon to look at."""
+    """Listens from the beginning, serves beside the daemon."""
 
-    def __init__(self, config: VerifyConfig) -> None:
-        """ConfigError for a wrong address or file of keys, TransportError for an address that is taken."""
+    def __init__(self, config: VerifyConfig, daemon: VerifyDaemon, keys: web.Keys | None) -> None:
+        """TransportError for an address that is taken."""
         self._config = config
-        self._keys = web.read_keys(config.api_key) if config.api_key is not None else None
-        self._listener = web.listen(web.parse_address(config.http or ""), self._keys)
+        self._daemon = daemon
+        self._keys = keys
+        self._listener = web.listen(web.parse_address(config.http or ""), keys)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections inherit it
             self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PATIENCE_S * 1000)
 
@@ -34,26 +35,24 @@ class Window:
     def url(self) -> str:
         return web.url(self._listener)
 
-    async def serve(self, daemon: VerifyDaemon) -> None:
+    async def serve(self) -> None:
         """Runs the daemon with its window until cancelled."""
-        feed = self._feed(daemon)
-        app = create_app(feed, partial(metrics.exposition, create_registry(daemon)))
+        feed = Feed(Watch(self._daemon, self._node(), time.time() - time.monotonic()).take, time.monotonic)
+        app = create_app(feed, partial(metrics.exposition, create_registry(self._daemon)))
         async with asyncio.TaskGroup() as tasks:
             guarded = web.KeyCheck(app, self._keys, REALM) if self._keys is not None else app
             tasks.create_task(web.serve(guarded, self._listener))
             try:
-                await daemon.serve()
+                await self._daemon.serve()
             finally:
                 feed.end()
 
-    def _feed(self, daemon: VerifyDaemon) -> Feed:
-        config = self._config
-        node = Node(
-            boot_id=daemon.core.welcome.boot_id.hex(),
+    def _node(self) -> Node:
+        return Node(
+            boot_id=self._daemon.core.welcome.boot_id.hex(),
             version=__version__,
-            model=daemon.target.checkpoint.name,
-            policy=config.policy,
-            rounds=config.rounds,
-            budget=daemon.core.limits.budget,
+            model=self._config.model,
+            policy=self._config.policy,
+            rounds=self._config.rounds,
+            budget=self._daemon.core.limits.budget,
         )
-        return Feed(Watch(daemon, node, time.time() - time.monotonic()).take, time.monotonic)
