@@ -13,12 +13,14 @@ from goodspeed.web import KeyCheck, Keys
 
 def create_app(service: Service, config: DraftConfig, exposition: node.Exposition, keys: Keys | None = None) -> ASGIApp:
     """exposition: the metrics as text with their content type, asked for at each scrape."""
-    guarded: ASGIApp = BodyLimit(create_api(service, config, exposition), config.http_max_body_bytes)
+    guarded: ASGIApp = BodyLimit(
+        create_api(service, config, exposition, keyed=keys is not None), config.http_max_body_bytes
+    )
     return guarded if keys is None else KeyCheck(guarded, keys)
 
 
-def create_api(service: Service, config: DraftConfig, exposition: node.Exposition) -> FastAPI:
-    """Without limit on the body, and without keys."""
+def create_api(service: Service, config: DraftConfig, exposition: node.Exposition, *, keyed: bool = False) -> FastAPI:
+    """Without limit on the body, and without looking at keys; its document says whether they are needed."""
     # Its pages for people load scripts from elsewhere; the document itself is enough.
     app = FastAPI(
         title="GoodSpeed draft node",
@@ -32,5 +34,5 @@ def create_api(service: Service, config: DraftConfig, exposition: node.Expositio
     app.include_router(chat.router(service, config))
     app.include_router(tokens.router(service, config))
     app.include_router(node.router(service, config, exposition))
-    document.complete(app)
+    document.complete(app, keyed=keyed)
     return app

@@ -8,6 +8,7 @@ from pydantic.json_schema import models_json_schema
 
 from draft_node.api import schemas
 from draft_node.api.errors import declared
+from goodspeed.web import OPEN_PATHS
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
@@ -26,16 +27,25 @@ def takes(schema: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def complete(app: FastAPI) -> None:
-    """Adds the bodies' schemas to what the framework writes, and how a key is sent."""
+def complete(app: FastAPI, *, keyed: bool) -> None:
+    """Adds the bodies' schemas to what the framework writes, and that keys are needed, where they are."""
     written = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = written()
-            components = document.setdefault("components", {})
             definitions = models_json_schema([(body, "validation") for body in BODIES], ref_template=REF)[1]["$defs"]
-            components.setdefault("schemas", {}).update(definitions)
+            document["components"]["schemas"].update(definitions)
+            if keyed:
+                _ask_for_keys(document)
         return written()
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _ask_for_keys(document: dict[str, Any]) -> None:
+    document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{"key": []}]
+    for path in OPEN_PATHS:
+        for operation in document["paths"][path].values():
+            operation["security"] = []

@@ -6,7 +6,7 @@ any other. null is the same as not given. Limits that are settings (`n`, prompts
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
 
@@ -17,6 +17,20 @@ MAX_DETOKENIZED = 1 << 16
 
 INT64 = (1 << 63) - 1
 
+
+def _only(value: bool) -> AfterValidator:
+    """Not `Literal[value]`, which takes 0 and 1 as well."""
+
+    def check(given: bool) -> bool:
+        if given is not value:
+            raise ValueError(f"only {str(value).lower()} is supported")
+        return given
+
+    return AfterValidator(check)
+
+
+Yes: TypeAlias = Annotated[bool, _only(True), WithJsonSchema({"type": "boolean", "const": True})] | None
+No: TypeAlias = Annotated[bool, _only(False), WithJsonSchema({"type": "boolean", "const": False})] | None
 Zero: TypeAlias = Annotated[float, Field(ge=0, le=0)] | None
 One: TypeAlias = Annotated[float, Field(ge=1, le=1)] | None
 NoList: TypeAlias = Annotated[list[Any], Field(max_length=0)] | None
@@ -48,7 +62,7 @@ class StreamOptions(Strict):
     continuous_usage_stats: bool | None = Field(
         default=None, description="with include_usage: usage so far in every chunk"
     )
-    include_obfuscation: Literal[False] | None = None
+    include_obfuscation: No = None
 
 
 class Extension(Strict):
@@ -84,7 +98,7 @@ class Generation(Neutral):
 class NeutralCompletion(Strict):
     """Only at the value that changes nothing."""
 
-    best_of: Literal[1] | None = None
+    best_of: Annotated[int, Field(ge=1, le=1)] | None = None
     suffix: None = None
 
 
@@ -135,11 +149,11 @@ class NeutralChat(Strict):
     verbosity: Literal["medium"] | None = None
     service_tier: Literal["auto", "default"] | None = None
     web_search_options: None = None
-    store: Literal[False] | None = None
+    store: No = None
     moderation: None = None
     prompt_cache_options: None = None
     prompt_cache_retention: None = None
-    add_generation_prompt: Literal[True] | None = None
+    add_generation_prompt: Yes = None
 
 
 class ChatRequest(Generation, NeutralChat):
@@ -155,9 +169,9 @@ class TokenizeRequest(Strict):
     model: str | None = None
     prompt: str | None = None
     messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)] | None = None
-    add_special_tokens: Literal[True] | None = None
-    add_generation_prompt: Literal[True] | None = None
-    return_token_strs: Literal[False] | None = None
+    add_special_tokens: Yes = None
+    add_generation_prompt: Yes = None
+    return_token_strs: No = None
 
 
 class DetokenizeRequest(Strict):

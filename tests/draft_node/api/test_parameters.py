@@ -82,6 +82,7 @@ REFUSED_CHAT = [
     ({"audio": {"voice": "x"}}, "audio"),
     ({"modalities": ["text", "audio"]}, "modalities"),
     ({"store": True}, "store"),
+    ({"store": 0}, "store"),
     ({"reasoning_effort": "high"}, "reasoning_effort"),
     ({"top_logprobs": 3}, "top_logprobs"),
     ({"logprobs": 1}, "logprobs"),
