@@ -45,7 +45,7 @@ find_engine() {
     docker version --format 'engine {{.Server.Version}}, client {{.Client.Version}}'
     docker info --format 'storage {{.Driver}}'
     if docker compose version >/dev/null 2>&1; then COMPOSE=(docker compose); else COMPOSE=(docker-compose); fi
-    "${COMPOSE[@]}" version | head -n 1
+    "${COMPOSE[@]}" version | sed -n 1p
 }
 
 start_engine() { # options of dockerd; fails when it does not answer within half a minute
@@ -127,7 +127,7 @@ build() {
 
 start() {
     say "Start one verify node and two draft nodes, and wait until all are healthy"
-    compose up --detach --no-build 2>&1 | grep -vE '^(Creating|Starting) .*\.\.\. *$' || true
+    compose up --detach --no-build 2>&1 | grep -E ' done|rror' || true
     for name in verify draft-1 draft-2; do
         wait_for "$name" healthy
     done
@@ -159,50 +159,55 @@ field() { # what to take of the JSON on standard input, as Python: `body` is the
     python3 -c "import json, sys; body = json.load(sys.stdin); print($1)"
 }
 
-joined() { # the text of a stream of chat completions or completions on standard input
+joined() { # the text of a stream of completions, or of chat completions, on standard input
     python3 -c '
 import json, sys
 lines = [line[6:].strip() for line in sys.stdin if line.startswith("data: ")]
-assert lines[-1] == "[DONE]", lines[-1:]
+assert lines[-1] == "[DONE]", lines
 choices = [choice for line in lines[:-1] for choice in json.loads(line)["choices"]]
-print("".join(c.get("text") or c.get("delta", {}).get("content") or "" for c in choices))'
+print(repr("".join(c["text"] if "text" in c else c["delta"].get("content") or "" for c in choices)))'
 }
 
-COMPLETION='"model": "goodspeed", "prompt": "The history of", "max_tokens": 24, "temperature": 0'
-CHAT='"model": "goodspeed", "messages": [{"role": "user", "content": "How do I get better at singing?"}], "max_tokens": 24, "temperature": 0'
+COMPLETION='{"model": "goodspeed", "temperature": 0, "max_tokens": 24, "prompt": "The history of"'
+CHAT='{"model": "goodspeed", "temperature": 0, "max_tokens": 24,
+       "messages": [{"role": "user", "content": "How do I get better at singing?"}]'
 
 ask() {
     say "Without a key"
-    curl --silent --output /dev/null --write-out 'GET /v1/models: %{http_code}\n' http://127.0.0.1:8001/v1/models
-    curl --silent --output /dev/null --write-out 'GET /ready: %{http_code}\n' http://127.0.0.1:8001/ready
+    for path in v1/models ready; do
+        curl --silent --output /dev/null --write-out "GET /$path: %{http_code}\n" "http://127.0.0.1:8001/$path"
+    done
 
-    say "A completion and a chat through each draft node, greedy, whole and streamed"
-    ask_one 8001
-    ask_one 8002
+    say "A completion and a chat through each draft node, greedy"
+    ask_one 8001 | tee "$WORK/8001"
+    ask_one 8002 | tee "$WORK/8002"
     cmp "$WORK/8001" "$WORK/8002"
-    echo "identical through both draft nodes, whose models differ"
+    echo "identical through both draft nodes"
 
-    say "Metrics"
-    get http://127.0.0.1:8080/metrics | grep -E '^goodspeed_(clients|rounds_total|spec_decode_num_(draft|accepted)_tokens_total) '
-    get http://127.0.0.1:8001/metrics | grep -cE '^goodspeed_' | sed 's/$/ samples of draft-1/'
+    say "Metrics of the verify node and of draft-1"
+    get http://127.0.0.1:8080/metrics >"$WORK/verify.metrics"
+    get http://127.0.0.1:8001/metrics >"$WORK/draft.metrics"
+    grep -E '^goodspeed_(build_info|clients|rounds_total|spec_decode_num_(draft|accepted)_tokens_total)' "$WORK/verify.metrics"
+    grep -E '^goodspeed_(build_info|connected|request_success_total|generation_tokens_total)' "$WORK/draft.metrics"
 }
 
-ask_one() { # port; what was answered goes to a file of that name, too
-    url=http://127.0.0.1:$1
-    echo "draft node at port $1, model $(get "$url/v1/models" | field 'body["data"][0]["id"]')"
-    {
-        post "$url/v1/completions" "{$COMPLETION}" | field 'repr(body["choices"][0]["text"])'
-        post "$url/v1/completions" "{$COMPLETION, \"stream\": true}" | joined
-        post "$url/v1/chat/completions" "{$CHAT}" | field 'repr(body["choices"][0]["message"]["content"])'
-        post "$url/v1/chat/completions" "{$CHAT, \"stream\": true}" | joined
-    } | tee "$WORK/$1"
+ask_one() { # port
+    both "http://127.0.0.1:$1/v1/completions" "$COMPLETION" 'body["choices"][0]["text"]'
+    both "http://127.0.0.1:$1/v1/chat/completions" "$CHAT" 'body["choices"][0]["message"]["content"]'
+}
+
+both() { # URL, JSON but for its last brace, where the text is in an answer: whole and streamed have to be the same
+    whole=$(post "$1" "$2}" | field "repr($3)")
+    streamed=$(post "$1" "$2, \"stream\": true}" | joined)
+    [ "$whole" = "$streamed" ] || { echo "streamed: $streamed, whole: $whole" >&2; return 1; }
+    echo "/${1#*/*/*/}: $whole, and the same streamed"
 }
 
 lose_one() {
     say "Stop draft-1 (SIGTERM): draft-2 goes on"
     compose stop draft-1 2>&1 | tail -n 1
     docker inspect --format 'exit status {{.State.ExitCode}}' "$(compose ps -q draft-1)"
-    post http://127.0.0.1:8002/v1/completions "{$COMPLETION}" | field 'repr(body["choices"][0]["text"])'
+    ask_one 8002
 }
 
 stop_engine() {
@@ -222,7 +227,7 @@ finish() {
     fi
     if [ -n "${COMPOSE+found}" ]; then
         say "Take everything down"
-        compose down --volumes 2>&1 | grep -vE '\.\.\. *$' || true
+        compose down --volumes 2>&1 | grep -E '^Remov.*(done|network|volume)|rror' || true
     fi
     [ ${#WHEELS[@]} = 0 ] || rm -f "${WHEELS[@]}"
     [ -z "$ENGINE" ] || stop_engine

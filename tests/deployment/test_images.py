@@ -1,0 +1,36 @@
+"""What an image is made of: all that it needs is let in, and both share what is large."""
+
+import re
+import tomllib
+from fnmatch import fnmatch
+
+from tests.deployment.files import DOCKER, NODES, ROOT
+
+PACKAGES = ("draft_node", "goodspeed", "verify_node")
+
+
+def test_both_are_made_the_same_way_down_to_their_last_lines() -> None:
+    """Only so do they share their layers."""
+    draft, verify = ((DOCKER / f"{node}.Dockerfile").read_text() for node in NODES)
+    shared = draft[draft.index("# BASE is") : draft.index("# Alive, where")]
+    assert "COPY --from=sources" in shared
+    assert shared in verify
+
+
+def test_what_is_copied_is_let_in_and_nothing_else() -> None:
+    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    for node in NODES:
+        copies = re.findall(r"^COPY (?!--)(.*) \S+$", (DOCKER / f"{node}.Dockerfile").read_text(), re.MULTILINE)
+        assert {name for copy in copies for name in copy.split()} == let_in
+    assert all((ROOT / name).exists() for name in let_in)
+
+
+def test_files_beside_the_modules_are_installed() -> None:
+    """An image holds what setuptools installs, and setuptools what pyproject.toml names."""
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    named = [f"{package.replace('.', '/')}/{what.replace('**/', '')}" for package, files in data.items() for what in files]
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*"):
+            name = path.relative_to(ROOT).as_posix()
+            if path.is_file() and path.suffix not in (".py", ".pyc"):
+                assert any(fnmatch(name, pattern) for pattern in named), name
