@@ -134,7 +134,7 @@ start() {
 }
 
 wait_for() { # service, health
-    for _ in {1..120}; do
+    for _ in {1..180}; do
         state=$(docker inspect --format '{{.State.Health.Status}}' "$(compose ps -q "$1")")
         if [ "$state" = "$2" ]; then
             echo "$1: $state"
