@@ -83,13 +83,15 @@ def judge(session: Session, agreement: float, num_drafted: int) -> None:
 
 
 def note(session: Session, length: int, probe: int, number: int) -> None:
-    """What the session gets: a length, or else maybe a probe.
+    """What the session gets: a length, or else maybe a probe. A client's first draft is one, too.
 
     Sessions may be too short for a probe: one that begins at length 0 waits from when its client's did.
     """
     client = session.client
     in_a_row = session.probe is Probe.ACCEPTED
-    session.probe = Probe.ASKED if probe and not length else Probe.NONE
+    is_first = length > 0 and not client.draft_s_per_token
+    is_probe = probe > 0 and not length
+    session.probe = Probe.ASKED if is_first or is_probe else Probe.NONE
     if length:
         session.zero_since = client.zero_since = None
         client.num_probes = 0

@@ -23,7 +23,7 @@ import numpy as np
 from goodspeed.policies.base import Floats, Ints, check_values
 
 SMALL = 1e-12
-IN_TIME = 0.03
+IN_TIME = 0.1
 """What is made ahead in so much less than the time that it has (as a share) is surely in time; in so much more, not."""
 
 WAITS = 0.5

@@ -42,9 +42,9 @@ def test_drafts_made_ahead_by_hand():
 
 def test_what_is_not_done_when_the_verdict_comes_is_made_afresh():
     assert seconds(4, draft_s=0.01) == pytest.approx(seconds(4, draft_s=0.01, ahead=0.0))  # 60 ms in 30
-    assert in_time(0.9, 1.0) == 1.0
+    assert in_time(0.89, 1.0) == 1.0
     assert in_time(1.0, 1.0) == 0.5
-    assert in_time(1.1, 1.0) == 0.0
+    assert in_time(1.11, 1.0) == 0.0
 
 
 def test_what_seldom_comes_true_is_not_drafted_ahead():

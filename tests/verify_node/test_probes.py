@@ -154,3 +154,15 @@ def test_a_client_whose_sessions_are_too_short_for_a_probe_gets_one_all_the_same
             probed.append(number)
     # A session of the round before is probed, not one that is new; and the count begins again in the round after.
     assert probed == [probes.FEWEST_ROUNDS + 1, 2 * probes.FEWEST_ROUNDS + 2]
+
+
+@pytest.mark.parametrize(("num_accepted", "again"), [(probes.LENGTH, True), (1, False)])
+def test_a_clients_first_draft_is_a_probe(num_accepted, again):
+    """Whose first draft does well shows more of it at once, though by one draft it does not seem to pay."""
+    scheduler = make_scheduler(policy := Picky(least=0.5))
+    session = make_session(scheduler)
+    assert told(scheduler, [session], [1]) == [probes.LENGTH]
+    session.client.draft_s_per_token = 0.001
+    verify(scheduler, session, 1, num_accepted)
+    policy.least = 0.95
+    assert bool(told(scheduler, [session], [2])[0]) is again
