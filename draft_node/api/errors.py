@@ -18,7 +18,7 @@ from goodspeed.web import error_body
 
 RETRY_AFTER_S = {429: 1, 503: 5}
 
-TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 499: "client_closed", 503: "service_unavailable"}
+TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 503: "service_unavailable"}
 
 USERS_FAULT = {"prompt", "vocabulary", "unsupported", "too_large", "malformed"}
 """Codes of refusals that the request brought upon itself."""

@@ -1,4 +1,4 @@
-"""A user who leaves frees the session at both nodes. Both run in this process, so that one can look."""
+"""Users who leave, and a verify node that does. Both nodes run in this process, so that one can look."""
 
 import asyncio
 import json
@@ -19,19 +19,21 @@ class Nodes(Cluster):
     """A verify node and a draft node that serves HTTP."""
 
     def __init__(self) -> None:
-        super().__init__({}, {"draft": {"model": "tiny-draft-s", "max_sessions": 2}})
+        options = {"model": "tiny-draft-s", "max_sessions": 2, "verify_timeout_s": 1.5, "connect_timeout_s": 0.5}
+        super().__init__({"heartbeat_s": 0.3}, {"draft": options})
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[str, int]]:
         self._start()
         draft = self.drafts["draft"]
+        draft.stays = True
         config = DraftConfig(model="tiny-draft-s", http="127.0.0.1:0", max_sessions=2, http_max_waiting=2)
         service = Service(draft, load("tiny-draft-s"), max_waiting=2)
         listener = web.listen(web.parse_address("127.0.0.1:0"), None)
         address = listener.getsockname()
         app = create_app(service, config, lambda: (b"", ""))
-        tasks = [asyncio.create_task(one) for one in (self.verify.serve(), draft.serve())]
-        tasks.append(asyncio.create_task(web.serve(app, listener)))
+        self.verifying = asyncio.create_task(self.verify.serve())
+        tasks = [self.verifying, *(asyncio.create_task(one) for one in (draft.serve(), web.serve(app, listener)))]
         try:
             await draft.connected.wait()
             yield address
@@ -98,5 +100,25 @@ def test_who_leaves_before_the_body_is_there_costs_nothing() -> None:
         assert (await reader.readline()).split()[1] == b"200"
         writer.close()
         await until(lambda: nodes.num_sessions == (0, 0))
+
+    run(body)
+
+
+def test_a_verify_node_that_goes_away_breaks_streams_by_name() -> None:
+    async def body(nodes: Nodes, address: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(request(stream=True))
+        await reader.readuntil(b"data: ")
+        nodes.verifying.cancel()
+        rest = (await reader.readuntil(b"data: [DONE]\n\n")).decode().split("data: ")
+        assert 'finish_reason":"' not in "".join(rest)
+        error = json.loads(rest[-2].splitlines()[0])["error"]
+        assert error["code"] == "verify_away"
+        assert nodes.num_sessions[0] == 0
+        writer.close()
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(request())
+        assert (await reader.readline()).split()[1] == b"503"
+        writer.close()
 
     run(body)
