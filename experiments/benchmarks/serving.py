@@ -1,0 +1,188 @@
+"""What users of the HTTP face see: waiting and writing times at rising request rates, and what the HTTP layer costs.
+
+*sweep*: streamed completions arrive at random (Poisson, from a seed) at two draft nodes in turn, each a process; their
+prompts are of all domains, their texts of one length (nothing ends early). The same arrivals are served with
+speculation and, as `goodspeed: {"speculate": false}` asks, by plain decoding of the same target. Times count from when
+a request was due: *first* to its first text, *per token* from there to its last, *gap* between two pieces of text (a
+piece is one token or more). A request that is not answered completely is lost; if any is, the exit status is 1.
+
+*overhead*: eight texts at once from one draft node over HTTP, and the same written by the same process without HTTP
+(its `Service` asked directly: the same sessions, tokens and text, but no server, requests, chunks or sockets), in turn;
+medians of the pairs. The load generator shares the machine's cores with the nodes; its CPU time is told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from experiments.benchmarks.http_load import Answer, BadAnswer, Sent, poisson, send_all
+from experiments.benchmarks.serving_nodes import Nodes, Text, nodes
+from experiments.benchmarks.serving_overhead import compare
+from goodspeed.tiny import prompts
+
+NUM_DRAFT_NODES = 2
+NUM_STREAMS = 8
+WANTED_OVERHEAD = 0.10
+MODES = {"speculative": True, "plain": False}
+TIMES = {"first_s": "first", "per_token_s": "per token", "gap_s": "gap"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    rates: tuple[float, ...]  # requests a second, all draft nodes together
+    duration_s: float  # of each rate, in each mode
+    num_tokens: int  # of each text of the sweep
+    num_pairs: int
+    num_pair_tokens: int  # of each text of the pairs
+
+
+FULL = Plan((2.0, 4.0, 8.0), 6.0, 48, 5, 64)
+QUICK = Plan((2.0,), 2.0, 24, 2, 24)
+
+
+def texts(count: int, num_tokens: int, *, speculate: bool) -> list[Text]:
+    """Prompts of all domains in turn, sampled with seeds of their own: either mode writes the same."""
+    lines = prompts.load()
+    return [Text(lines[i % len(lines)].prompt, num_tokens, 1.0, i, speculate) for i in range(count)]
+
+
+async def sweep(nodes: Nodes, plan: Plan, *, as_json: bool) -> list[dict[str, Any]]:
+    rows = []
+    for seed, rate in enumerate(plan.rates):
+        due = poisson(rate, plan.duration_s, seed)
+        for mode, speculate in MODES.items():
+            row = await serve(nodes, texts(len(due), plan.num_tokens, speculate=speculate), due)
+            rows.append({"mode": mode, "rate": rate, **row})
+            show(rows[-1], as_json=as_json)
+    return rows
+
+
+async def serve(nodes: Nodes, wanted: Sequence[Text], due: Sequence[float]) -> dict[str, Any]:
+    began, cpu_s = time.perf_counter(), time.process_time()
+    sent = await send_all(nodes.addresses, [text.body() for text in wanted], due)
+    elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_s
+    answers = read(sent, wanted)
+    return {
+        **summary(answers),
+        "tokens_per_s": sum(answer.num_tokens for answer in answers) / elapsed_s,
+        "num_requests": len(sent),
+        "num_lost": len(sent) - len(answers),
+        "load_generator_cpu_s": cpu_s,
+    }
+
+
+def read(sent: Sequence[Sent], wanted: Sequence[Text]) -> list[Answer]:
+    """What is complete; why something else is lost is told at once."""
+    answers = []
+    for one, text in zip(sent, wanted, strict=True):
+        try:
+            answers.append(one.answer(text.max_tokens))
+        except BadAnswer as error:
+            print(f"a request is lost: {error}", file=sys.stderr)
+    return answers
+
+
+def summary(answers: Sequence[Answer]) -> dict[str, dict[str, float] | None]:
+    """What users wait for."""
+    gaps = [late - early for answer in answers for early, late in pairwise(answer.pieces_s)]
+    return {
+        "first_s": quantiles([answer.pieces_s[0] for answer in answers]),
+        "per_token_s": quantiles([answer.per_token_s for answer in answers]),
+        "gap_s": quantiles(gaps),
+    }
+
+
+def quantiles(seconds: Sequence[float]) -> dict[str, float] | None:
+    if not seconds:
+        return None
+    return dict(zip(("median", "p95", "p99"), map(float, np.quantile(seconds, (0.5, 0.95, 0.99))), strict=True))
+
+
+async def overhead(nodes: Nodes, plan: Plan) -> dict[str, Any]:
+    """By mode."""
+    return {
+        mode: await compare(nodes, texts(NUM_STREAMS, plan.num_pair_tokens, speculate=speculate), plan.num_pairs)
+        for mode, speculate in MODES.items()
+    }
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+HEADER = f"{'rate':>5} {'mode':<12} {'lost':>9} {'tokens/s':>9}" + "".join(
+    f"{name + ' ms: median':>20} {'p95':>6} {'p99':>6}" for name in TIMES.values()
+)
+
+
+def show(row: dict[str, Any], *, as_json: bool) -> None:
+    lost = f"{row['num_lost']} of {row['num_requests']}"
+    cells = [row[time] or dict.fromkeys(("median", "p95", "p99"), float("nan")) for time in TIMES]
+    print(
+        f"{row['rate']:>5g} {row['mode']:<12} {lost:>9} {row['tokens_per_s']:>9.0f}"
+        + "".join(f"{c['median'] * 1e3:>20.1f} {c['p95'] * 1e3:>6.1f} {c['p99'] * 1e3:>6.1f}" for c in cells),
+        file=sys.stderr if as_json else sys.stdout,
+        flush=True,
+    )
+
+
+def show_overhead(mode: str, result: dict[str, Any], *, as_json: bool) -> None:
+    http, direct = result["http"], result["direct"]
+    print(
+        f"{NUM_STREAMS} streams, {mode}: {http['clock_s'] * 1e3:.2f} ms per token of a stream over HTTP,"
+        f" {direct['clock_s'] * 1e3:.2f} without: {result['http_overhead']:+.1%}"
+        f" (wanted: at most {WANTED_OVERHEAD:.0%});"
+        f" CPU of the draft node {http['draft_cpu_s'] * 1e3:.2f} and {direct['draft_cpu_s'] * 1e3:.2f} ms a token"
+        f" ({result['draft_cpu_overhead']:+.1%}), of both nodes {result['nodes_cpu_overhead']:+.1%};"
+        f" of the load generator {http['load_generator_cpu_s'] * 1e3:.2f}",
+        file=sys.stderr if as_json else sys.stdout,
+        flush=True,
+    )
+
+
+async def run(plan: Plan, *, as_json: bool) -> dict[str, Any]:
+    output = sys.stderr if as_json else sys.stdout
+    async with nodes(NUM_DRAFT_NODES) as running:
+        compared = await overhead(running, plan)
+        for mode, result in compared.items():
+            show_overhead(mode, result, as_json=as_json)
+        print(HEADER, file=output, flush=True)
+        rows = await sweep(running, plan, as_json=as_json)
+    return {
+        "benchmark": "serving",
+        "plan": asdict(plan),
+        "http_overhead": compared["speculative"]["http_overhead"],
+        "http_overhead_plain": compared["plain"]["http_overhead"],
+        "wanted": {"http_overhead": WANTED_OVERHEAD, "num_lost": 0},
+        "num_lost": sum(row["num_lost"] for row in rows),
+        "load_generator_cpu_s": sum(row["load_generator_cpu_s"] for row in rows),
+        "overhead": compared,
+        "rows": rows,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.serving", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one rate, fewer and shorter texts")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args()
+    try:
+        result = asyncio.run(run(QUICK if options.quick else FULL, as_json=options.json))
+    except BadAnswer as error:  # of a text that was compared with and without HTTP
+        print(f"a request is lost: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(json.dumps(result))
+    return 1 if result["num_lost"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
