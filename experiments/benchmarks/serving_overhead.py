@@ -27,7 +27,7 @@ class Took:
 
 
 async def over_http(nodes: Nodes, texts: Sequence[Text]) -> tuple[Took, list[str]]:
-    """By the load generator's clock, from before it connects until the last stream has ended; BadAnswer if one broke."""
+    """By the load generator's clock, from before it connects until the last stream ends; BadAnswer if one broke."""
     before, began = cpu_times(nodes), time.perf_counter()
     sent = await send_all(nodes.addresses[-1:], [text.body() for text in texts])
     seconds = time.perf_counter() - began
