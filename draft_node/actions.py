@@ -68,6 +68,7 @@ class Deliver(Struct, frozen=True):
 
     tokens: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, or none
+    accepted: tuple[bool, ...] = ()  # which of tokens are accepted drafts; empty: none of them
 
 
 class Finish(Struct, frozen=True):

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from draft_node.actions import Deliver, Finish
+from draft_node.spans import Origins, Span
 from draft_node.stops import StopFinder
 from draft_node.token_text import TokenTexts
 from goodspeed.messages import FinishReason, TokenLogprobs
@@ -45,6 +46,7 @@ class Piece:
 
     text: str
     tokens: tuple[Token, ...]
+    spans: tuple[Span, ...] = ()  # the text by where it came from
 
 
 class Answer:
@@ -55,6 +57,7 @@ class Answer:
         self._stream = TextStream(tokenizer)
         self._texts = texts
         self._stops = StopFinder(stops)
+        self._origins = Origins()
         self._min_tokens = min_tokens
         self.num_tokens = 0
         self.is_complete = False
@@ -77,13 +80,13 @@ class Answer:
     def _push(self, delivered: Deliver) -> Piece:
         """Takes tokens up to the one that completes a stop string, and drops the others."""
         text, tokens = "", list[Token]()
-        for token_id, told in zip_longest(delivered.tokens, delivered.logprobs):
+        for token_id, told, accepted in zip_longest(delivered.tokens, delivered.logprobs, delivered.accepted):
             self.num_tokens += 1
             tokens.append(self._token(token_id, told))
-            text += self._find(self._stream.push([token_id]))
+            text += self._find(self._stream.push([token_id]), accepted=bool(accepted))
             if self.stop is not None:
                 break
-        return Piece(text, tuple(tokens))
+        return self._piece(text, tokens)
 
     def _token(self, token_id: int, told: TokenLogprobs | None) -> Token:
         text, raw = self._texts[token_id]
@@ -95,7 +98,11 @@ class Answer:
 
     def _end(self) -> Piece:
         """What was held back, after the last token; it may still complete a stop string."""
-        return Piece(self._find(self._stream.end()) + self._stops.end(), ())
+        return self._piece(self._find(self._stream.end()) + self._stops.end(), ())
 
-    def _find(self, text: str) -> str:
+    def _piece(self, text: str, tokens: Sequence[Token]) -> Piece:
+        return Piece(text, tuple(tokens), self._origins.take(text))
+
+    def _find(self, text: str, *, accepted: bool = False) -> str:
+        self._origins.push(len(text), accepted)
         return self._stops.push(text, counts=self.num_tokens >= self._min_tokens)

@@ -164,7 +164,7 @@ class Session:
             return []
         self.tokens += new
         self._count(verdict, len(new))
-        actions: list[Action] = [Deliver(new, logprobs)] if new else []
+        actions: list[Action] = [Deliver(new, logprobs, self._accepted(verdict, len(new)))] if new else []
         return actions + self._go_on(verdict, now)
 
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
@@ -193,6 +193,17 @@ class Session:
         self.statistics.num_drafts += verdict.num_verified > 0
         self.statistics.num_drafted += verdict.num_verified
         self.statistics.num_accepted += verdict.num_accepted
+
+    def _accepted(self, verdict: Verdict, num_new: int) -> tuple[bool, ...]:
+        """Which of the last tokens of the text are accepted ones of the draft that the verdict answers.
+
+        A verdict that is sent again may begin before that draft; what another draft brought is not told any more.
+        """
+        for draft in (self._draft, self._ahead.draft):
+            if draft is not None and draft.round == verdict.round and verdict.num_accepted:
+                accepted = range(draft.base_len, draft.base_len + verdict.num_accepted)
+                return tuple(position in accepted for position in range(len(self.tokens) - num_new, len(self.tokens)))
+        return ()
 
     # -- ahead of a verdict ----------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from draft_node.api import texts
-from draft_node.api.answers import ChatChunk, Completion, Speculation, Usage
+from draft_node.api.answers import ChatChunk, Completion, Marked, MarkedSpan, Speculation, Usage
 from draft_node.api.errors import ApiError
 from draft_node.api.schemas import Generation, StreamOptions
 from draft_node.api.stream import EventStream, begun
@@ -57,9 +57,12 @@ async def answer(
     """Starts the texts, all or none, and answers with them; they end when their user leaves."""
     if body.stream_options is not None and not body.stream:
         raise ApiError(400, "stream_options: only with stream", param="stream_options")
+    mark_accepted = body.goodspeed is not None and bool(body.goodspeed.mark_accepted)
+    if mark_accepted and not body.stream:
+        raise ApiError(400, "goodspeed.mark_accepted: only with stream", param="goodspeed.mark_accepted")
     texts.check_room(service, config, len(wish.texts))
     if body.stream:
-        chunks = _chunks(service, wish, shape, body.stream_options or StreamOptions())
+        chunks = _chunks(service, wish, shape, body.stream_options or StreamOptions(), mark_accepted=mark_accepted)
         return EventStream(await begun(request.receive, chunks))
     choices = await texts.unless_gone(request.receive, _collect(service, wish))
     whole = shape.whole(choices, _usage(wish, choices))
@@ -74,7 +77,9 @@ async def _collect(service: Service, wish: Wish) -> list[Choice]:
     return choices
 
 
-async def _chunks(service: Service, wish: Wish, shape: Shape, options: StreamOptions) -> AsyncGenerator[Chunk, None]:
+async def _chunks(
+    service: Service, wish: Wish, shape: Shape, options: StreamOptions, *, mark_accepted: bool
+) -> AsyncGenerator[Chunk, None]:
     choices = [Choice() for _ in wish.texts]
     begun = False
     async with aclosing(texts.write(service, wish.texts)) as items:
@@ -83,6 +88,8 @@ async def _chunks(service: Service, wish: Wish, shape: Shape, options: StreamOpt
             new = [] if begun else list(shape.beginnings())
             begun = True
             chunk = shape.piece(index, item) if isinstance(item, Piece) else shape.ending(index, item)
+            if mark_accepted and chunk is not None and isinstance(item, Piece):
+                chunk.choices[0].goodspeed = _marked(item)
             for each in [*new, *([chunk] if chunk else [])]:
                 if options.continuous_usage_stats:
                     each.usage = _usage(wish, choices)
@@ -109,6 +116,10 @@ def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
             accepted=sum(each.num_accepted for each in done),
         ),
     )
+
+
+def _marked(piece: Piece) -> Marked:
+    return Marked(spans=[MarkedSpan(text=span.text, accepted=span.accepted) for span in piece.spans])
 
 
 def now() -> int:

@@ -31,11 +31,23 @@ class Logprobs(BaseModel):
     text_offset: list[int]
 
 
+class MarkedSpan(BaseModel):
+    text: str
+    accepted: bool
+
+
+class Marked(BaseModel):
+    """A chunk's text by where it came from: accepted drafts, or the target itself. Joined, the spans are the text."""
+
+    spans: list[MarkedSpan]
+
+
 class CompletionChoice(BaseModel):
     index: int
     text: str
     logprobs: Logprobs | None
     finish_reason: FinishReason | None
+    goodspeed: Marked | None = None
 
 
 class Completion(BaseModel):
@@ -96,6 +108,7 @@ class ChatChunkChoice(BaseModel):
     delta: Delta
     logprobs: ChatLogprobs | None
     finish_reason: FinishReason | None
+    goodspeed: Marked | None = None
 
 
 class ChatChunk(BaseModel):

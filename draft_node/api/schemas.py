@@ -72,6 +72,9 @@ class Extension(Strict):
     max_draft: Annotated[int, Field(ge=0, le=MAX_DRAFT)] | None = Field(
         default=None, description="longest draft; 0: none"
     )
+    mark_accepted: bool | None = Field(
+        default=None, description="with stream: each choice of a chunk tells which text came from accepted drafts"
+    )
     slo: None = Field(default=None, description="reserved")
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from draft_node.actions import Deliver, Finish
 from draft_node.answer import Alternative, Answer, Piece
+from draft_node.spans import Span
 from draft_node.token_text import TokenTexts
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.text import decode
@@ -79,7 +80,7 @@ def test_a_character_that_never_gets_whole_is_told_at_the_end() -> None:
     ids = ids_of("日")[:-1]
     answer, pieces = written(ids, [1], [], 0)
     assert [piece.text for piece in pieces[:-1]] == [""] * (len(pieces) - 1)
-    assert pieces[-1] == Piece(decode(tokenizer(), ids), ())
+    assert pieces[-1] == Piece(decode(tokenizer(), ids), (), (Span(decode(tokenizer(), ids), False),))
     assert answer.reason == "length"
 
 
@@ -87,6 +88,27 @@ def test_what_the_end_completes_may_be_a_stop_string() -> None:
     answer, pieces = written(ids_of("e日")[:-1], [], ["\ufffd"], 0)
     assert "".join(piece.text for piece in pieces) == "e"
     assert (answer.reason, answer.stop) == ("stop", "\ufffd")
+
+
+@given(texts, st.sets(st.integers(0, 40)), st.integers(1, 4), st.integers(0, 30))
+def test_a_character_is_accepted_if_the_token_that_completes_it_is(
+    text: str, accepted: set[int], at_once: int, stop_at: int
+) -> None:
+    """However much is held back for a stop string."""
+    ids, marks = ids_of(text), list[bool]()
+    stops = [text[stop_at : stop_at + 6]] if text[stop_at:] else []
+    for number in range(len(ids)):
+        whole = decode(tokenizer(), ids[: number + 1]).rstrip("\ufffd")
+        marks += [number in accepted] * (len(whole) - len(marks))
+    answer, spans = Answer(tokenizer(), token_texts(), stops, 0), list[Span]()
+    for start in range(0, len(ids), at_once):
+        numbers = range(start, min(start + at_once, len(ids)))
+        item = Deliver(tuple(ids[start : numbers.stop]), (), tuple(number in accepted for number in numbers))
+        spans += answer.take(item).spans if not answer.is_complete else ()
+    if not answer.is_complete:
+        spans += answer.take(Finish("length")).spans
+    assert [span.accepted for span in spans for _ in span.text] == marks[: sum(len(span.text) for span in spans)]
+    assert "".join(span.text for span in spans) == (text.partition(stops[0])[0] if stops else text)
 
 
 def test_tokens_have_the_targets_own_logprobs_beside_them() -> None:

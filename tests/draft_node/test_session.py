@@ -76,7 +76,7 @@ def test_a_verdict_is_delivered_and_drafted_on(session):
     draft = Draft(ID, 1, 1, 4, digest((1, 2, 3, 7)), (8, 9), b"p", 0.5)
     assert session.proposed(proposed(session, [8, 9], proposal=b"p", drafting_s=0.5), 2.0) == [Send(draft)]
     actions = session.receive(verdict(4, [8, 5], next_length=3, round=1, verified=2, accepted=1), 3.0)
-    assert actions == [Deliver((8, 5)), Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3)]
+    assert actions == [Deliver((8, 5), (), (True, False)), Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3)]
     assert session.committed == (7, 8, 5)
     assert session.statistics.acceptance_rate == 0.5
 
@@ -118,6 +118,16 @@ def test_of_an_overlap_only_what_is_new_is_delivered(session):
     session.receive(verdict(3, [7, 8]), 1.0)
     assert session.receive(verdict(4, [8, 9, 4]), 1.0)[0] == Deliver((9, 4))
     assert session.committed == (7, 8, 9, 4)
+
+
+def test_accepted_tokens_are_told_where_they_stand(waiting):
+    """In a verdict that is sent again older tokens come before them; the last is the target's own."""
+    again = verdict(3, [7, 8, 5], round=1, verified=2, accepted=1)
+    assert waiting.receive(again, 3.0)[0] == Deliver((8, 5), (), (True, False))
+
+
+def test_of_a_draft_that_is_not_in_flight_nothing_is_told_as_accepted(waiting):
+    assert waiting.receive(verdict(4, [8, 9], round=0, verified=1, accepted=1), 3.0)[0] == Deliver((8, 9))
 
 
 def test_logprobs_are_cut_as_their_tokens_are():

@@ -64,7 +64,7 @@ def test_it_is_sent_at_once_with_what_it_assumes(session):
 def test_what_came_true_is_the_draft_in_flight(hoping):
     """It is acknowledged what it could not acknowledge itself, and the next draft ahead follows."""
     assert hoping.receive(verdict(4, [8, 9, 4], round=1), 3.0) == [
-        Deliver((8, 9, 4)),
+        Deliver((8, 9, 4), (), (True, True, False)),
         Send(Ack(ID, 1, 7)),
         Propose(REQUEST, 1, 3, (1, 2, 3, 7, 8, 9, 4, 5, 6), 3, ahead=True),
     ]
@@ -73,7 +73,7 @@ def test_what_came_true_is_the_draft_in_flight(hoping):
     assert hoping.proposed(proposed(3, [2, 2], guess=1), 3.1) == [
         Send(ahead_of(3, (1, 2, 3, 7, 8, 9, 4, 5, 6, 1), (2, 2)))
     ]
-    assert hoping.receive(verdict(7, [5, 6, 1], round=2), 4.0)[0] == Deliver((5, 6, 1))
+    assert hoping.receive(verdict(7, [5, 6, 1], round=2), 4.0)[0] == Deliver((5, 6, 1), (), (True, True, False))
     assert hoping.statistics.num_ahead_true == 2
 
 
@@ -87,8 +87,9 @@ def test_the_next_assumes_no_more_than_was_assigned(hoping):
 
 @pytest.mark.parametrize("tokens", [[8, 9, 5], [8, 4], [4]])
 def test_what_did_not_come_true_is_forgotten(hoping, tokens):
-    actions = hoping.receive(verdict(4, tokens, round=1, dropped=2), 3.0)
-    assert actions == [Deliver(tuple(tokens)), Propose(REQUEST, 1, 3, (1, 2, 3, 7, *tokens), 2)]
+    actions = hoping.receive(verdict(4, tokens, round=1, dropped=2, accepted=len(tokens) - 1), 3.0)
+    accepted = (*[True] * (len(tokens) - 1), False) if len(tokens) > 1 else ()
+    assert actions == [Deliver(tuple(tokens), (), accepted), Propose(REQUEST, 1, 3, (1, 2, 3, 7, *tokens), 2)]
     assert hoping.statistics.num_ahead_true == 0
 
 
@@ -99,7 +100,7 @@ def test_what_the_verify_node_dropped_is_made_again(hoping):
 
 def test_length_0_ends_it(hoping):
     assert hoping.receive(verdict(4, [8, 9, 4], 0, round=1, dropped=2), 3.0) == [
-        Deliver((8, 9, 4)),
+        Deliver((8, 9, 4), (), (True, True, False)),
         Send(Ack(ID, 1, 7)),
     ]
     assert hoping.state is State.ADVANCING
@@ -108,7 +109,11 @@ def test_length_0_ends_it(hoping):
 
 def test_the_end_ends_it(hoping):
     last = verdict(4, [8, 9, 4], 0, round=1, finish_reason="stop", dropped=2)
-    assert hoping.receive(last, 3.0) == [Deliver((8, 9, 4)), Send(Close(ID, 1)), Finish("stop")]
+    assert hoping.receive(last, 3.0) == [
+        Deliver((8, 9, 4), (), (True, True, False)),
+        Send(Close(ID, 1)),
+        Finish("stop"),
+    ]
 
 
 def test_a_verdict_that_comes_before_the_proposal_makes_it_an_ordinary_one(session):
@@ -138,7 +143,11 @@ def test_the_verdicts_of_both_in_one(hoping):
     """The first was lost; the verify node sends all that is unacknowledged with the second."""
     assert hoping.receive(verdict(7, [5, 6, 2], round=2), 3.0) == [Send(Ack(ID, 1, 4))]
     actions = hoping.receive(verdict(4, [8, 9, 4, 5, 6, 2], round=2), 3.1)
-    assert actions == [Deliver((8, 9, 4, 5, 6, 2)), Propose(REQUEST, 1, 3, (1, 2, 3, 7, 8, 9, 4, 5, 6, 2), 2)]
+    accepted = (False, False, False, True, True, False)  # of the last verdict; what the other said is lost
+    assert actions == [
+        Deliver((8, 9, 4, 5, 6, 2), (), accepted),
+        Propose(REQUEST, 1, 3, (1, 2, 3, 7, 8, 9, 4, 5, 6, 2), 2),
+    ]
     assert hoping.statistics.num_ahead_true == 1
 
 
@@ -222,4 +231,4 @@ def test_nothing_is_made_ahead_of_a_draft_in_doubt():
 def test_nothing_is_made_ahead_of_what_came_true_and_is_in_doubt(session):
     session.proposed(proposed(2, [5, 6], guess=4, odds=LEAST_ODDS - 0.01), 2.1)
     actions = session.receive(verdict(4, [8, 9, 4], round=1), 3.0)
-    assert actions == [Deliver((8, 9, 4)), Send(Ack(ID, 1, 7))]
+    assert actions == [Deliver((8, 9, 4), (), (True, True, False)), Send(Ack(ID, 1, 7))]

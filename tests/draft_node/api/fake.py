@@ -10,6 +10,7 @@ from draft_node.answer import Alternative, Piece, Token
 from draft_node.api import create_app
 from draft_node.config import DraftConfig
 from draft_node.service import Ended, Wanted
+from draft_node.spans import Span
 from goodspeed.errors import PromptError, ServiceError
 from goodspeed.web import Keys
 
@@ -34,7 +35,7 @@ class FakeService:
             if self.error is not None and index >= self.fails_after:
                 raise self.error
             letter = LETTERS[index % 26]
-            yield Piece(letter, (self.token(letter, wanted.num_logprobs),))
+            yield Piece(letter, (self.token(letter, wanted.num_logprobs),), (Span(letter, index % 2 == 0),))
         yield Ended("length", None, wanted.max_tokens, Statistics(num_rounds=2, num_drafted=3, num_accepted=1))
 
     @staticmethod

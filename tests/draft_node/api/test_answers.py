@@ -193,3 +193,14 @@ def test_no_room_is_left_behind_when_one_of_several_texts_fails() -> None:
     api.fail(Refused("failed", "as ordered"))
     error_of(api.complete(n=3), 503)
     assert len(closed) == 2
+
+
+@pytest.mark.parametrize("ask", ["complete", "chat"])
+def test_accepted_text_is_marked_if_asked_for(api: Api, ask: str) -> None:
+    chunks = chunks_of(getattr(api, ask)(max_tokens=3, stream=True, n=2, goodspeed={"mark_accepted": True}))
+    for index in range(2):
+        choices = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == index]
+        marked = [choice["goodspeed"]["spans"] for choice in choices if "goodspeed" in choice]
+        assert marked == [[{"text": letter, "accepted": letter != "b"}] for letter in "abc"]
+    plain = chunks_of(getattr(api, ask)(max_tokens=3, stream=True))
+    assert not [choice for chunk in plain for choice in chunk["choices"] if "goodspeed" in choice]

@@ -38,6 +38,7 @@ REFUSED = [
     ({"repetition_penalty": 1.1}, "repetition_penalty"),
     ({"goodspeed": {"slo": {"ttft_ms": 100}}}, "goodspeed.slo"),
     ({"goodspeed": {"speed": 1}}, "goodspeed.speed"),
+    ({"goodspeed": {"mark_accepted": True}}, "goodspeed.mark_accepted"),
     ({"goodspeed": {"max_draft": -1}}, "goodspeed.max_draft"),
     ({"temperature": -0.1}, "temperature"),
     ({"temperature": 2.1}, "temperature"),
