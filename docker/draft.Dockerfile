@@ -30,7 +30,9 @@ RUN python3 -m venv /tools \
     && /tools/bin/pip install --no-deps --target /opt/goodspeed .
 
 FROM ${BASE}
-RUN useradd --uid 10001 --create-home goodspeed
+# The folder for models from the hub is there so that a volume mounted on it belongs to the user, too.
+RUN useradd --uid 10001 --create-home goodspeed \
+    && install -d -o goodspeed -g goodspeed /home/goodspeed/.cache /home/goodspeed/.cache/huggingface
 COPY --from=libraries /opt/libraries /opt/libraries
 COPY --from=sources /opt/goodspeed /opt/goodspeed
 ENV PATH=/opt/libraries/bin:$PATH PYTHONPATH=/opt/goodspeed PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1

@@ -4,8 +4,9 @@
 #   sudo docker/try.sh [--keep]      --keep leaves the containers running, and says how to stop them
 #
 # Where no Docker engine answers, Debian's is installed (the packages stay) and, unless the system starts it, run by hand
-# with all its data in a folder of its own; only that one is stopped at the end. Where the default base image cannot be
-# pulled, one is made with debootstrap. Where containers reach no package index, this machine's pip collects the wheels.
+# with all its data in a folder of its own; only that one is stopped at the end (its bridge docker0 and firewall rules stay).
+# Where the default base image cannot be pulled, one is made with debootstrap. Where containers reach no package index, this
+# machine's pip collects the wheels. About 5 GB of disk.
 # BASE=IMAGE, DEBIAN_MIRROR=URL and HOST_PYTHON=COMMAND choose other ones than the defaults.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,16 +15,16 @@ PROJECT=goodspeed-try
 DEBIAN_MIRROR=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 HOST_PYTHON=${HOST_PYTHON:-python3.11}
 KEEP=${1:-}
-WORK=$(mktemp -d /var/tmp/goodspeed-try.XXXXXX)
 ENGINE=   # process id of the engine that this script started
 WHEELS=() # what it put into docker/wheels
-export API_KEY_FILE=$WORK/api-key
 
 say() { printf '\n== %s\n' "$*"; }
 compose() { "${COMPOSE[@]}" -p "$PROJECT" -f docker/compose.yaml "$@"; }
 
 main() {
-    [ -z "$KEEP" ] || [ "$KEEP" = --keep ] || { sed -n '2,9s/^# \?//p' "$0" >&2; exit 2; }
+    [ -z "$KEEP" ] || [ "$KEEP" = --keep ] || { sed -n '2,10s/^# \?//p' "$0" >&2; exit 2; }
+    WORK=$(mktemp -d /var/tmp/goodspeed-try.XXXXXX)
+    export API_KEY_FILE=$WORK/api-key
     trap finish EXIT
     find_engine
     find_base
@@ -35,11 +36,15 @@ main() {
     lose_one
 }
 
+install() { # Debian packages
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$@" >>"$WORK/apt.log"
+}
+
 find_engine() {
     say "A Docker engine"
     if ! command -v docker >/dev/null || ! { docker compose version || docker-compose version; } >/dev/null 2>&1; then
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y docker.io docker-compose >"$WORK/apt.log"
+        install docker.io docker-compose
     fi
     docker info >/dev/null 2>&1 || start_engine --iptables=true || start_engine --iptables=false
     docker version --format 'engine {{.Server.Version}}, client {{.Client.Version}}'
@@ -49,9 +54,10 @@ find_engine() {
 }
 
 start_engine() { # options of dockerd; fails when it does not answer within half a minute
-    command -v dockerd >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -qq -y docker.io >"$WORK/apt.log"
+    command -v dockerd >/dev/null || install docker.io
     export DOCKER_HOST=unix://$WORK/docker.sock
-    dockerd --host "$DOCKER_HOST" --data-root "$WORK/docker" --exec-root "$WORK/run" --pidfile "$WORK/docker.pid" "$@" \
+    # A session of its own: an interrupt from the keyboard is for this script, which then takes things down in order.
+    setsid dockerd --host "$DOCKER_HOST" --data-root "$WORK/docker" --exec-root "$WORK/run" --pidfile "$WORK/docker.pid" "$@" \
         >"$WORK/dockerd.log" 2>&1 &
     ENGINE=$!
     for _ in {1..30}; do
@@ -77,8 +83,7 @@ find_base() {
     echo "$BASE cannot be pulled: making one of Debian 12"
     BASE=goodspeed-base:bookworm
     if ! docker image inspect "$BASE" >/dev/null 2>&1; then
-        command -v debootstrap >/dev/null ||
-            DEBIAN_FRONTEND=noninteractive apt-get install -qq -y debootstrap >"$WORK/apt.log"
+        command -v debootstrap >/dev/null || install debootstrap
         debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates \
             bookworm "$WORK/base" "$DEBIAN_MIRROR" >"$WORK/debootstrap.log"
         tar -C "$WORK/base" --exclude=./var/cache/apt/archives/*.deb --exclude=./var/lib/apt/lists/* -c . |
@@ -179,10 +184,14 @@ ask() {
     done
 
     say "A completion and a chat through each draft node, greedy"
+    echo "draft-1, with tiny-draft-s:"
     ask_one 8001 | tee "$WORK/8001"
+    echo "draft-2, with tiny-draft-m:"
     ask_one 8002 | tee "$WORK/8002"
     cmp "$WORK/8001" "$WORK/8002"
-    echo "identical through both draft nodes"
+    echo "identical through both"
+    grep -qF "/v1/completions: $(alone), and" "$WORK/8001"
+    echo "and the completion is what the target alone writes (goodspeed generate)"
 
     say "Metrics of the verify node and of draft-1"
     get http://127.0.0.1:8080/metrics >"$WORK/verify.metrics"
@@ -194,6 +203,12 @@ ask() {
 ask_one() { # port
     both "http://127.0.0.1:$1/v1/completions" "$COMPLETION" 'body["choices"][0]["text"]'
     both "http://127.0.0.1:$1/v1/chat/completions" "$CHAT" 'body["choices"][0]["message"]["content"]'
+}
+
+alone() { # the text of COMPLETION by the target model without any draft
+    docker run --rm --entrypoint python3 goodspeed-verify -m goodspeed generate --model tiny-target --temperature 0 \
+        --max-tokens 24 --prompt 'The history of' 2>/dev/null |
+        python3 -c 'import sys; print(repr(sys.stdin.read().removesuffix("\n")))'
 }
 
 both() { # URL, JSON but for its last brace, where the text is in an answer: whole and streamed have to be the same
