@@ -61,6 +61,19 @@ def test_every_route_but_two_needs_a_key() -> None:
     error_of(keyed.client.get("/nothing"), 401)
 
 
+def test_head_is_answered_as_get_is() -> None:
+    api, keyed = Api(), Api(keys=Keys(["the-key-itself"]))
+    paths = [path for path, method in routes(api) if method == "get" and path != "/openapi.json"]
+    assert len(paths) == 6
+    for path in paths:
+        get, head = api.client.get(path), api.client.head(path)
+        assert (head.status_code, head.headers["content-type"]) == (200, get.headers["content-type"])
+        assert keyed.client.head(path).status_code == (200 if path in OPEN_PATHS else 401)
+    api.service.is_ready = False
+    assert api.client.head("/ready").status_code == 503
+    assert api.client.head("/v1/completions").status_code == 405
+
+
 def test_another_method(api: Api) -> None:
     answer = api.client.get("/v1/completions")
     assert error_of(answer, 405)["code"] == "method_not_allowed"
