@@ -79,11 +79,15 @@ def reads(schema: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
         if kind != "application/json":
             raise ApiError(415, "the body must be JSON, with Content-Type: application/json")
         body = await request.body()
-        try:
-            if len(body) < LARGE:
-                return schema.model_validate_json(body)
-            return await asyncio.to_thread(schema.model_validate_json, body)
-        except ValidationError as error:
-            raise of_validation(error) from None
+        if len(body) < LARGE:
+            return _validated(schema, body)
+        return await asyncio.to_thread(_validated, schema, body)
 
     return read
+
+
+def _validated(schema: type[M], body: bytes) -> M:
+    try:
+        return schema.model_validate_json(body)
+    except ValidationError as error:
+        raise of_validation(error) from None

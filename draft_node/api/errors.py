@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from draft_node.api.schemas import NEUTRAL
+from draft_node.api.schemas import NEUTRAL, UNKNOWN
 from goodspeed.errors import Busy, PromptError, Refused, ServiceError
 from goodspeed.web import error_body
 
@@ -72,13 +72,14 @@ def of_service(error: ServiceError | PromptError) -> ApiError:
 
 def of_validation(error: ValidationError) -> ApiError:
     """The first of what is wrong with a body."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "json_invalid":
         return ApiError(400, f"the body is not valid JSON: {first['msg']}", code="invalid_json")
     param = _param(first["loc"])
     name = param.partition(".")[0]
-    if first["type"] == "extra_forbidden":
-        return ApiError(400, f"{param} is not known here; leave it out", param=param, code="unknown_parameter")
+    if first["type"] == UNKNOWN:
+        param = f"{param}.{first['ctx']['name']}".lstrip(".")[:128]
+        return ApiError(400, f"{param} is not known here; leave it out", param=param, code=UNKNOWN)
     if name in NEUTRAL:
         return ApiError(
             400,

@@ -4,18 +4,21 @@
 any other. null is the same as not given. Limits that are settings (`n`, prompts) are checked in `wanted.py`.
 """
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
 
 MAX_STOPS, MAX_STOP_CHARS = 4, 256
 MAX_LOGPROBS = 20
-MAX_MESSAGES = 1024
+MAX_MESSAGES = MAX_PARTS = 1024
 MAX_DETOKENIZED = 1 << 16
 
 INT64 = (1 << 63) - 1
+
+UNKNOWN = "unknown_parameter"
 
 
 def _only(value: bool) -> AfterValidator:
@@ -44,7 +47,20 @@ Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 class Strict(BaseModel):
     """No conversions, no unknown fields, no NaN."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    # Not extra="forbid", which makes an error of every unknown field: a body can have very many.
+    model_config = ConfigDict(
+        extra="allow",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        json_schema_extra={"additionalProperties": False},
+    )
+
+    @model_validator(mode="after")
+    def _knows_all(self) -> Self:
+        for name in self.model_extra or ():
+            raise PydanticCustomError(UNKNOWN, "not known here", {"name": name})
+        return self
 
 
 class Neutral(Strict):
@@ -123,7 +139,7 @@ class TextPart(Strict):
 
 class Message(Strict):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[TextPart], Field(fail_fast=True, min_length=1)]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True, min_length=1, max_length=MAX_PARTS)]
     name: Mark = None
     refusal: None = None
     annotations: NoList = None
@@ -163,7 +179,7 @@ class ChatRequest(Generation, NeutralChat):
     messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    metadata: dict[str, str] | None = Field(default=None, description="taken, and kept nowhere")
+    metadata: dict[str, str] | None = Field(default=None, max_length=16, description="taken, and kept nowhere")
     safety_identifier: Mark = Field(default=None, description="taken, and kept nowhere")
     prompt_cache_key: Mark = Field(default=None, description="taken, and kept nowhere")
 

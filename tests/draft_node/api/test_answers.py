@@ -2,14 +2,18 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from draft_node.answer import Token
+from draft_node.answer import Piece, Token
 from draft_node.api.logprobs import Offsets, for_completion
+from draft_node.api.texts import write
+from draft_node.service import Ended, Wanted
 from goodspeed.errors import Busy, Draining, Refused, VerifyAway
-from tests.draft_node.api.fake import LETTERS, Api, error_of, events_of
+from goodspeed.messages import Sampling
+from tests.draft_node.api.fake import LETTERS, Api, FakeService, error_of, events_of
 
 SPECULATION = {"rounds": 2, "drafted": 3, "accepted": 1}
 
@@ -172,27 +176,30 @@ def test_a_bug_in_mid_stream_is_logged_and_said(caplog: pytest.LogCaptureFixture
     assert "as ordered" in caplog.text
 
 
-def test_no_room_is_left_behind_when_one_of_several_texts_fails() -> None:
-    api = Api()
-    endless = asyncio.Event()
+def test_no_text_goes_on_when_one_of_several_fails() -> None:
     closed = []
-    write = api.service.write
 
-    async def some_wait(wanted):
-        if len(api.service.wanted) == 2:
-            async for item in write(wanted):
-                yield item
-        api.service.wanted.append(wanted)
-        try:
-            await endless.wait()
-        finally:
-            closed.append(wanted)
-        yield
+    class Service(FakeService):
+        async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
+            if wanted.max_tokens == 1:
+                raise Refused("failed", "as ordered")
+            try:
+                yield Piece("", ())
+                await asyncio.Event().wait()
+            finally:
+                closed.append(wanted.max_tokens)
 
-    api.service.write = some_wait
-    api.fail(Refused("failed", "as ordered"))
-    error_of(api.complete(n=3), 503)
-    assert len(closed) == 2
+    async def read_all() -> None:
+        texts = [Wanted(prompt=(1,), sampling=Sampling(), max_tokens=number) for number in (3, 2, 1)]
+        async for _ in write(Service(), texts):
+            pass
+
+    async def fail() -> None:
+        with pytest.raises(Refused):
+            await read_all()
+        assert closed == [3, 2]
+
+    asyncio.run(fail())
 
 
 @pytest.mark.parametrize("ask", ["complete", "chat"])

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from draft_node.api.schemas import MAX_DETOKENIZED, MAX_MESSAGES
+from draft_node.api.schemas import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
 from tests.draft_node.api.fake import Api, error_of
 
 JSON = {"Content-Type": "application/json"}
@@ -112,6 +112,17 @@ def test_messages() -> None:
     assert api.chat(messages=[{"role": "user", "content": ""}] * 10).status_code == 200
     for number, code in ((MAX_MESSAGES, "context_length_exceeded"), (MAX_MESSAGES + 1, "invalid_value")):
         assert error_of(api.chat(messages=[{"role": "user", "content": ""}] * number))["code"] == code
+
+
+@pytest.mark.parametrize(("number", "status"), [(MAX_PARTS, 200), (MAX_PARTS + 1, 400)])
+def test_parts_of_a_message(number: int, status: int) -> None:
+    parts = [{"type": "text", "text": ""}] * number
+    assert Api().chat(messages=[{"role": "user", "content": parts}]).status_code == status
+
+
+def test_very_many_unknown_parameters_are_one_error() -> None:
+    error = error_of(Api().complete(**{f"x{number}": 1 for number in range(100_000)}))
+    assert (error["param"], error["code"]) == ("x0", "unknown_parameter")
 
 
 @pytest.mark.parametrize(("number", "status"), [(MAX_DETOKENIZED, 200), (MAX_DETOKENIZED + 1, 400)])
