@@ -32,6 +32,7 @@ HTTP_ROOMS = (
     "goodspeed/web.py",
     "goodspeed/chat",
     "goodspeed/subcommands/chat.py",
+    "goodspeed/demo/users.py",
     "draft_node/api",
     "verify_node/window",
 )

@@ -10,6 +10,9 @@ from goodspeed.demo.options import Client, DemoConfig
 ROOT = Path(goodspeed.__file__).parents[1]
 """Where our packages are; the nodes' are beside them."""
 
+FREE_PORT = "127.0.0.1:0"
+"""The node tells which one it is when it is ready."""
+
 
 def verify_command(config: DemoConfig, log_level: str) -> list[str]:
     """A port that is free is chosen by the node itself: it tells it when it is ready."""
@@ -24,26 +27,35 @@ def verify_command(config: DemoConfig, log_level: str) -> list[str]:
         "--seed": config.seed,
         "--max-sessions": max(1024, config.clients),
     }
+    if config.http:
+        options["--http"] = FREE_PORT
     return [*_command("verify_node", options, log_level), *(["--record"] if config.record else [])]
 
 
 def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: str) -> list[str]:
-    """The prompt is not on the command line: it is given when everybody is ready."""
+    """The prompt is not on the command line: it is given when everybody is ready, or sent over HTTP."""
     options = {
         "--model": client.draft_model,
         "--verify": endpoint,
         "--name": client.name,
+        "--verification": config.verification,
+        "--proposal": config.proposal,
+        "--min-odds": config.min_odds,
+        **({"--http": FREE_PORT} if config.http else _of_prompts(config)),
+    }
+    ahead = "--draft-ahead" if config.draft_ahead else "--no-draft-ahead"
+    return [*_command("draft_node", options, log_level), ahead]
+
+
+def _of_prompts(config: DemoConfig) -> dict[str, object]:
+    """What requests over HTTP say themselves."""
+    return {
         "--prompts": "-",
         "--max-tokens": config.max_tokens,
         "--temperature": config.temperature,
         "--top-k": config.top_k,
         "--top-p": config.top_p,
-        "--verification": config.verification,
-        "--proposal": config.proposal,
-        "--min-odds": config.min_odds,
     }
-    ahead = "--draft-ahead" if config.draft_ahead else "--no-draft-ahead"
-    return [*_command("draft_node", options, log_level), ahead]
 
 
 def environment() -> dict[str, str]:

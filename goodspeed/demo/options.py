@@ -11,6 +11,9 @@ from goodspeed.messages import MAX_CONTEXT
 from goodspeed.prompts import Prompt
 from goodspeed.tiny.prompts import PATH as HELD_OUT
 
+MAX_HTTP_TEMPERATURE = 2.0
+"""As everywhere in the OpenAI API."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DemoConfig(Settings):
@@ -54,6 +57,9 @@ class DemoConfig(Settings):
     record: str | None = option(
         None, help="write what was drafted, what agreed and how long it took, for simulations", metavar="FILE"
     )
+    http: bool = option(
+        False, help="serve the verify node's live page and each draft node's OpenAI API, until Ctrl-C; prompts go there"
+    )
     png: str = option("goodspeed-demo.png", help="picture of goodput and utility over rounds", metavar="PATH")
 
     def check(self) -> None:
@@ -62,6 +68,8 @@ class DemoConfig(Settings):
             raise UnknownPolicyError(
                 f"no policy is called {self.policy!r}; choose one of: {', '.join(policies.names())}"
             )
+        if self.http and self.temperature > MAX_HTTP_TEMPERATURE:
+            raise ConfigError(f"--temperature {self.temperature:g}: over HTTP it is {MAX_HTTP_TEMPERATURE:g} at most")
         for name, path in (("--png", self.png), ("--record", self.record)):
             folder = Path(path or ".").absolute().parent
             if path is not None and not folder.is_dir():

@@ -42,7 +42,7 @@ def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
         "jain": jain_index(goodputs),
         "uplink_bytes_per_token": state.uplink_bytes / num_drafted if num_drafted else 0.0,
         "wall_s": {part: state.wall_s.get(part, 0.0) for part in WALL},
-        "clients": [_client(one) for one in clients],
+        "clients": [_client(one, config) for one in clients],
         "model": config.model,
         "verification": config.verification,
         "num_tokens": state.num_tokens,
@@ -56,7 +56,7 @@ def versions() -> dict[str, str]:
     return {"goodspeed": __version__, "python": platform.python_version(), **libraries}
 
 
-def _client(one: Progress) -> dict[str, Any]:
+def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
     return {
         "name": one.client.name,
         "domain": one.client.domain,
@@ -64,7 +64,7 @@ def _client(one: Progress) -> dict[str, Any]:
         "prompt": one.client.prompt.text,
         "seed": one.client.seed,
         "text": one.text,
-        "token_ids": one.token_ids,
+        "token_ids": None if config.http else one.token_ids,  # HTTP does not tell them
         "num_tokens": one.num_tokens,
         "num_rounds": one.num_rounds,
         "num_drafted": one.num_drafted,

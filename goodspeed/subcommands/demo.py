@@ -29,6 +29,8 @@ def run(namespace: argparse.Namespace) -> int:
     config.check()
     if config.record and namespace.compare:
         raise ConfigError("--record keeps one run, and --compare makes three; leave one of them out")
+    if config.http and namespace.compare:
+        raise ConfigError("--http stays with one run, and --compare makes three; leave one of them out")
     roster = clients(config)
     # After the options are checked: what draws and asks for versions is slow to import.
     from goodspeed.demo import compare, summary, view

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from goodspeed import recording
@@ -173,4 +175,29 @@ def test_a_node_that_cannot_start_is_named(mark: str, tmp_path: Path) -> None:
     assert ended.stdout == ""
     last = ended.stderr.splitlines()[-1]
     assert last.startswith("goodspeed: the verify node ended with status 1: goodspeed-verify: model 'no-such-model'")
+    assert marked(mark) == []
+
+
+def test_with_http_both_faces_are_open_and_the_texts_are_the_same(demo: Ended, mark: str, tmp_path: Path) -> None:
+    words = ["--clients", "2", "--max-tokens", "24", "--temperature", "0.9", "--top-p", "0.95", "--http", "--json"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command(*words, "--png", str(tmp_path / "x.png")), cwd=ROOT, **pipes) as process:
+        assert process.stderr is not None
+        said = []
+        while not said or "all texts are written" not in said[-1]:
+            said.append(process.stderr.readline())
+            assert said[-1], said
+        urls = re.findall(r"(http://127\.0\.0\.1:\d+)(/v1)?$", "".join(said), re.MULTILINE)
+        assert [path for _, path in urls] == ["", "/v1", "/v1"]
+        for url, _ in urls:
+            assert httpx2.get(f"{url}/ready", trust_env=False).status_code == 200
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    result = json.loads(out.splitlines()[-1])
+    for client, known in zip(result["clients"], demo.result["clients"], strict=True):
+        for name in ("name", "text", "num_tokens", "finish_reason"):
+            assert client[name] == known[name]
+        assert client["num_drafted"] >= client["num_accepted"]
+        assert client["token_ids"] is None
     assert marked(mark) == []

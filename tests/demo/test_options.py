@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.demo.options import DemoConfig, clients
+from goodspeed.errors import ConfigError
 from goodspeed.tiny import domains, prompts
 
 
@@ -26,3 +27,10 @@ def test_lines_come_again_and_their_seeds_go_before_ours(tmp_path: Path, capsys:
     assert [(client.prompt.text, client.seed) for client in dealt] == [("one", 0), ("two", 9), ("one", 0)]
     assert {client.draft_model for client in dealt} == {"m"}
     assert "3 clients share 2 prompts" in capsys.readouterr().err
+
+
+def test_over_http_temperatures_end_at_2() -> None:
+    DemoConfig(temperature=3.0).check()
+    DemoConfig(temperature=2.0, http=True).check()
+    with pytest.raises(ConfigError, match="--temperature 3: over HTTP it is 2 at most"):
+        DemoConfig(temperature=3.0, http=True).check()

@@ -158,6 +158,7 @@ def test_the_feed_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_more_viewers_than_there_is_room_for_are_refused() -> None:
     feed = Feed(take, lambda: 0.0)
     feed.num_viewers = MAX_VIEWERS
+    feed.end()  # whoever was let in would be sent away at once
     answer = TestClient(make_app(feed)).get("/events")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
