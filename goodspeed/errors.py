@@ -20,6 +20,7 @@
     │   ├── Draining            it is shutting down
     │   ├── VerifyAway          the verify node cannot be reached
     │   └── Refused             by the target or by a limit, with a code
+    ├── ChatError               a conversation over HTTP cannot begin, or go on
     └── ProcessError            a process that we started ended too early, or never got ready
 
 Each message says what was wrong and what to do. Our own broken invariants are not here: they are bugs.
@@ -115,6 +116,10 @@ class VerifyAway(ServiceError):
 
 class Refused(ServiceError):
     """This text cannot be written: the request is at fault, or the node that would have to serve it."""
+
+
+class ChatError(GoodSpeedError):
+    """The node that should answer cannot be reached, refuses, or breaks off."""
 
 
 class ProcessError(GoodSpeedError):

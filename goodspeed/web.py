@@ -16,13 +16,13 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import uvicorn
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from goodspeed import api_keys
 from goodspeed.counts import Answers
 from goodspeed.errors import ConfigError, TransportError
 
@@ -80,22 +80,7 @@ def _digest(key: bytes) -> bytes:
 
 def read_keys(path: str) -> Keys:
     """One key a line; blank lines and those that begin with # are left out. ConfigError without any, or a bad one."""
-    try:
-        lines = Path(path).read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--api-key {path}: cannot read it ({error})") from None
-    keys = []
-    for number, line in enumerate(map(str.strip, lines), 1):
-        if not line or line.startswith("#"):
-            continue
-        if not re.fullmatch(r"[!-~]{8,512}", line):
-            raise ConfigError(
-                f"--api-key {path}: line {number} is no key; 8 to 512 printable ASCII characters, no blanks"
-            )
-        keys.append(line)
-    if not keys:
-        raise ConfigError(f"--api-key {path}: there is no key in it; write one a line")
-    return Keys(keys)
+    return Keys(api_keys.read(path))
 
 
 def check_reach(address: Address, keys: Keys | None) -> None:

@@ -1,0 +1,30 @@
+"""Files of API keys, as both sides read them: one key a line. Knows nothing about what the keys open."""
+
+import re
+from pathlib import Path
+
+from goodspeed.errors import ConfigError
+
+
+def read(path: str) -> list[str]:
+    """Blank lines and those that begin with # are left out. ConfigError without any key, or with a bad one."""
+    try:
+        lines = Path(path).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--api-key {path}: cannot read it ({error})") from None
+    keys = []
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        if not is_key(line):
+            raise ConfigError(
+                f"--api-key {path}: line {number} is no key; 8 to 512 printable ASCII characters, no blanks"
+            )
+        keys.append(line)
+    if not keys:
+        raise ConfigError(f"--api-key {path}: there is no key in it; write one a line")
+    return keys
+
+
+def is_key(text: str) -> bool:
+    return re.fullmatch(r"[!-~]{8,512}", text) is not None

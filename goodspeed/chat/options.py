@@ -1,0 +1,100 @@
+"""What `goodspeed chat` can be told, and what a request says of it. Knows nothing about how requests are sent."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from goodspeed import api_keys
+from goodspeed.config import Settings, option
+from goodspeed.errors import ConfigError
+from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
+
+KEY_VARIABLE = "GOODSPEED_API_KEY"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatConfig(Settings):
+    """See `goodspeed chat --help`."""
+
+    url: str = option("http://127.0.0.1:8000", help="where a draft node serves HTTP", metavar="URL")
+    model: str | None = option(None, help="its name there; default: the first that is served", metavar="NAME")
+    api_key: str | None = option(None, help=f"file with the key; or set {KEY_VARIABLE}", metavar="FILE")
+    system: str | None = option(None, help="what the model is told first", metavar="TEXT")
+    stop: str | None = option(None, help="ends an answer where it would come", metavar="TEXT")
+    max_tokens: int | None = option(None, minimum=1, maximum=MAX_CONTEXT, help="most tokens of an answer", metavar="N")
+    temperature: float | None = option(None, minimum=0.0, maximum=2.0, help="0 takes the likeliest token", metavar="T")
+    top_p: float | None = option(
+        None, minimum=1e-6, maximum=1.0, help="sample among the likeliest that make P", metavar="P"
+    )
+    top_k: int | None = option(
+        None, minimum=0, maximum=(1 << 31) - 1, help="sample among the K likeliest; 0: all", metavar="K"
+    )
+    seed: int | None = option(
+        None, minimum=0, maximum=(1 << 63) - 1, help="the same seed gives the same answers", metavar="N"
+    )
+    speculate: bool = option(True, help="--no-speculate: the target alone decodes")
+    max_draft: int | None = option(None, minimum=0, maximum=MAX_DRAFT, help="longest draft; 0: none", metavar="N")
+    tint: bool = option(False, help="tint what came from accepted drafts (on a terminal that has colours)")
+
+
+@dataclass(frozen=True)
+class Message:
+    """A turn of a conversation."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a node is, and the key to it, which is never shown."""
+
+    url: str
+    key: str | None = field(default=None, repr=False)
+
+
+def door(config: ChatConfig, environment: Mapping[str, str]) -> Door:
+    """ConfigError for what is no URL of a node, or no key."""
+    url = base_url(config.url)
+    if config.api_key is not None:
+        return Door(url, api_keys.read(config.api_key)[0])
+    key = environment.get(KEY_VARIABLE)
+    if key and not api_keys.is_key(key):
+        raise ConfigError(f"{KEY_VARIABLE} holds no key; 8 to 512 printable ASCII characters, no blanks")
+    return Door(url, key or None)
+
+
+def base_url(url: str) -> str:
+    """Without the /v1 that other clients want after it."""
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and parts.hostname is not None and (parts.port or 1) > 0
+    except ValueError:  # a port or an IPv6 address that is none
+        is_url = False
+    if not is_url or not url.isprintable() or parts.query or parts.fragment:
+        raise ConfigError(f"--url {url!r} is no address of a node; write http://HOST:PORT")
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(f"--url holds a user or a password; leave them out, and use --api-key FILE or {KEY_VARIABLE}")
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def request(config: ChatConfig, model: str, messages: Sequence[Message]) -> dict[str, object]:
+    """The body of a request for the next turn; what is not set is left to the node."""
+    sampling = {name: getattr(config, name) for name in ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")}
+    extension = {
+        "speculate": None if config.speculate else False,
+        "max_draft": config.max_draft,
+        "mark_accepted": config.tint or None,
+    }
+    wanted = {**sampling, "goodspeed": _given(extension) or None}
+    return {
+        "model": model,
+        "messages": [{"role": message.role, "content": message.content} for message in messages],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **_given(wanted),
+    }
+
+
+def _given(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,74 @@
+"""A node that says what it is told to, and keeps what it was asked."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+USAGE = {"completion_tokens": 5, "goodspeed": {"rounds": 2, "drafted": 4, "accepted": 3}}
+
+
+def chunk(text: str | None = None, reason: str | None = None, **more: Any) -> bytes:
+    choice = {"index": 0, "delta": {} if text is None else {"content": text}, "finish_reason": reason, **more}
+    return event({"choices": [choice], "usage": None})
+
+
+def event(data: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(data, ensure_ascii=False).encode() + b"\n\n"
+
+
+LAST = event({"choices": [], "usage": USAGE}) + b"data: [DONE]\n\n"
+
+
+@dataclass
+class Stub:
+    """Answers every question with `body`, and tells its models."""
+
+    url: str = ""
+    status: int = 200
+    body: bytes = chunk("") + chunk("Hel") + chunk("lo") + chunk(None, "stop") + LAST
+    headers: dict[str, str] = field(default_factory=dict)
+    models: bytes = b'{"data": [{"id": "first"}, {"id": "second"}]}'
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    keys: set[str | None] = field(default_factory=set)
+
+    def refuse(self, status: int, what: str, **headers: str) -> None:
+        self.status, self.body = status, json.dumps({"error": {"message": what, "code": None}}).encode()
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@contextmanager
+def serving() -> Iterator[Stub]:
+    stub = Stub()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(200 if stub.status != 401 else 401, stub.models if stub.status != 401 else stub.body)
+
+        def do_POST(self) -> None:
+            stub.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self._answer(stub.status, stub.body)
+
+        def _answer(self, status: int, body: bytes) -> None:
+            stub.keys.add(self.headers["authorization"])
+            self.send_response(status)
+            for name, value in {"Content-Type": "text/event-stream; charset=utf-8", **stub.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        stub.url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            yield stub
+        finally:
+            server.shutdown()
+            thread.join()
