@@ -33,7 +33,8 @@ class Face:
         service = Service(self.daemon, self.checkpoint, max_waiting=self.config.http_max_waiting)
         answers = Answers()
         exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
-        app = web.Counted(create_app(service, self.config, exposition, self.keys), answers)
+        app = create_app(service, self.config, exposition, self.keys)
+        app = web.Counted(web.LocalHost(app) if self.keys is None else app, answers)
         with web.listen(web.parse_address(self.config.http or ""), self.keys) as listener:
             serving = asyncio.create_task(self.daemon.serve())
             answering = asyncio.create_task(web.serve(app, listener))

@@ -153,6 +153,36 @@ def _credential(headers: Headers) -> bytes:
         return b""
 
 
+class LocalHost:
+    """Lets through what was sent to a loopback address by one of its own names.
+
+    A page from elsewhere whose name is made to lead here (DNS rebinding) would be one with this node to a browser.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        host = Headers(scope=scope).get("host", "")
+        if scope["path"] in OPEN_PATHS or _is_local(host):
+            await self._app(scope, receive, send)
+            return
+        message = (
+            "without API keys only `localhost` and loopback addresses are answered to; a proxy has to send such a Host"
+        )
+        body = error_body(message, type="invalid_request_error", code="wrong_host")
+        await JSONResponse(body, 421)(scope, receive, send)
+
+
+def _is_local(host: str) -> bool:
+    """Of a Host header, with or without a port."""
+    name = re.sub(r":\d+\Z", "", host).strip("[]")
+    try:
+        return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
 class Counted:
     """Counts every answer of an application; around everything else that may answer."""
 

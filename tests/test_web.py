@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from goodspeed.counts import Answers
 from goodspeed.errors import ConfigError, TransportError
-from goodspeed.web import Address, Counted, KeyCheck, Keys, listen, parse_address, read_keys, serve, url
+from goodspeed.web import Address, Counted, KeyCheck, Keys, LocalHost, listen, parse_address, read_keys, serve, url
 
 KEYS = Keys(["first-key", "second-key"])
 
@@ -141,6 +141,26 @@ def test_anything_else_does_not(credential: str) -> None:
     answer = ask(KeyCheck(hello, KEYS), credential=credential)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert answer.json()["error"]["code"] == "invalid_api_key"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8000", 200),
+        ("LOCALHOST", 200),
+        ("127.0.0.1:8000", 200),
+        ("127.9.9.9", 200),
+        ("[::1]:8000", 200),
+        ("evil.example:8000", 421),  # whose name was made to lead here
+        ("localhost.evil.example", 421),
+        ("10.0.0.1", 421),
+        ("", 421),
+    ],
+)
+def test_without_keys_a_node_answers_to_its_own_names_only(host: str, status: int) -> None:
+    client = TestClient(LocalHost(hello))
+    assert client.get("/v1/models", headers={"Host": host}).status_code == status
+    assert client.get("/health", headers={"Host": host}).status_code == 200
 
 
 def test_a_browser_is_told_to_ask_its_user() -> None:

@@ -40,7 +40,7 @@ class Window:
         feed = Feed(Watch(self._daemon, self._node(), time.time() - time.monotonic()).take, time.monotonic)
         app = create_app(feed, partial(metrics.exposition, create_registry(self._daemon)))
         async with asyncio.TaskGroup() as tasks:
-            guarded = web.KeyCheck(app, self._keys, REALM) if self._keys is not None else app
+            guarded = web.LocalHost(app) if self._keys is None else web.KeyCheck(app, self._keys, REALM)
             tasks.create_task(web.serve(guarded, self._listener))
             try:
                 await self._daemon.serve()
