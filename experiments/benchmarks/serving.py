@@ -1,10 +1,11 @@
 """What users of the HTTP face see: waiting and writing times at rising request rates, and what the HTTP layer costs.
 
-*sweep*: streamed completions arrive at random (Poisson, from a seed) at two draft nodes in turn, each a process; their
-prompts are of all domains, their texts of one length (nothing ends early). The same arrivals are served with
-speculation and, as `goodspeed: {"speculate": false}` asks, by plain decoding of the same target. Times count from when
-a request was due: *first* to its first text, *per token* from there to its last, *gap* between two pieces of text (a
-piece is one token or more). A request that is not answered completely is lost; if any is, the exit status is 1.
+*sweep*: streamed completions arrive at random (Poisson, from a seed) at two draft nodes in turn (one with --quick),
+each a process; their prompts are of all domains, their texts of one length (nothing ends early). The same arrivals are
+served with speculation and, as `goodspeed: {"speculate": false}` asks, by plain decoding of the same target. Times
+count from when a request was due: *first* to its first text, *per token* from there to its last, *gap* between two
+pieces of text (a piece is one token or more). A request that is not answered completely is lost; if any is, the exit
+status is 1.
 
 *overhead*: eight texts at once from one draft node over HTTP, and the same written by the same process without HTTP
 (its `Service` asked directly: the same sessions, tokens and text, but no server, requests, chunks or sockets), in turn;
@@ -30,7 +31,6 @@ from experiments.benchmarks.serving_nodes import Nodes, Text, nodes
 from experiments.benchmarks.serving_overhead import compare
 from goodspeed.tiny import prompts
 
-NUM_DRAFT_NODES = 2
 NUM_STREAMS = 8
 WANTED_OVERHEAD = 0.10
 MODES = {"speculative": True, "plain": False}
@@ -39,6 +39,7 @@ TIMES = {"first_s": "first", "per_token_s": "per token", "gap_s": "gap"}
 
 @dataclass(frozen=True)
 class Plan:
+    num_draft_nodes: int
     rates: tuple[float, ...]  # requests a second, all draft nodes together
     duration_s: float  # of each rate, in each mode
     num_tokens: int  # of each text of the sweep
@@ -46,8 +47,8 @@ class Plan:
     num_pair_tokens: int  # of each text of the pairs
 
 
-FULL = Plan((2.0, 4.0, 8.0), 6.0, 48, 5, 64)
-QUICK = Plan((2.0,), 2.0, 24, 2, 24)
+FULL = Plan(2, (2.0, 4.0, 8.0), 6.0, 48, 5, 96)
+QUICK = Plan(1, (2.0,), 2.0, 24, 2, 24)
 
 
 def texts(count: int, num_tokens: int, *, speculate: bool) -> list[Text]:
@@ -150,7 +151,7 @@ def show_overhead(mode: str, result: dict[str, Any], *, as_json: bool) -> None:
 
 async def run(plan: Plan, *, as_json: bool) -> dict[str, Any]:
     output = sys.stderr if as_json else sys.stdout
-    async with nodes(NUM_DRAFT_NODES) as running:
+    async with nodes(plan.num_draft_nodes) as running:
         compared = await overhead(running, plan)
         for mode, result in compared.items():
             show_overhead(mode, result, as_json=as_json)
@@ -171,7 +172,7 @@ async def run(plan: Plan, *, as_json: bool) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.serving", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one rate, fewer and shorter texts")
+    parser.add_argument("--quick", action="store_true", help="one draft node, one rate, fewer and shorter texts")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()
     try:
