@@ -96,7 +96,8 @@ def listen(address: Address, keys: Keys | None) -> socket.socket:
     """A listening socket. ConfigError beyond loopback without keys; TransportError when it cannot be bound."""
     check_reach(address, keys)
     family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named because asyncio sends at once (TCP_NODELAY) only where it is.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.ip, address.port))

@@ -91,6 +91,25 @@ def test_a_taken_port_is_said() -> None:
             listen(parse_address(f"127.0.0.1:{taken.getsockname()[1]}"), None)
 
 
+def test_what_is_written_is_sent_at_once() -> None:
+    """Else the second part of an answer waits for the client's word on the first: 40 ms."""
+
+    async def accepted() -> int:
+        connected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def look(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connected.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listener = listen(parse_address("127.0.0.1:0"), None)
+        async with await asyncio.start_server(look, sock=listener):
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.close()
+            return await connected
+
+    assert asyncio.run(asyncio.wait_for(accepted(), 30)) != 0
+
+
 def test_keys_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("# of the office\nfirst-key\n\n  second-key  \n")
