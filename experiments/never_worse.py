@@ -116,6 +116,7 @@ def experiment(config: Config) -> Outcome:
     equal = [row for row in rows if row["alpha"] is not None]
     findings = [
         *(_lowest(equal, name, known) for name in config.machines for known in ("known", "learned")),
+        *_over_plain(equal),
         Finding("share of all cells at 0.98 or more", _share(equal, "ratio_known"), None, "1", _all(equal, "known")),
         Finding("the same, cost learned", _share(equal, "ratio_learned"), None, "1", _all(equal, "learned")),
         *_unequal([row for row in rows if row["alpha"] is None]),
@@ -156,6 +157,17 @@ def _lowest(rows: list[dict[str, Any]], machine: str, known: str) -> Finding:
     lowest = min(row[f"ratio_{known}"] for row in rows if row["machine"] == machine)
     what = f"{machine}: lowest ratio, cost {known}"
     return Finding(what, lowest, None, f"at least {WANTED}", lowest >= WANTED)
+
+
+def _over_plain(rows: list[dict[str, Any]]) -> list[Finding]:
+    """What users would lose by speculation at all."""
+    ratios = np.array([row["gradient_known"] / row["plain"] for row in rows])
+    lowest = float(ratios.min())
+    return [
+        Finding("over plain decoding alone: lowest", lowest, None, f"at least {WANTED}", lowest >= WANTED),
+        Finding("over plain decoding alone: share of cells at 0.98 or more", float((ratios >= WANTED).mean())),
+        Finding("over plain decoding alone: highest", float(ratios.max())),
+    ]
 
 
 def _share(rows: list[dict[str, Any]], column: str) -> float:
