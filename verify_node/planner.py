@@ -140,8 +140,10 @@ class Barrier:
     """Everybody who is drafting is waited for, as in the paper ("until the batch is fully assembled")."""
 
     def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: Limits, round_s: float) -> Start:
-        if not ready or awaited:
+        if not ready:
             return Start(math.inf)
+        if awaited:
+            return Start(math.inf, awaited[-1])
         return Start(min(session.ready_since for session in ready))
 
 

@@ -58,7 +58,7 @@ def test_nobody_ready_is_no_round(rounds):
 
 def test_barrier_waits_for_every_draft():
     ready, late = make_session(1, draft=2, ready_since=5.0), make_session(2, assigned=3)
-    assert BARRIER.start([late], [ready], Limits(8, 32, 0.5), 0.1).at == math.inf
+    assert BARRIER.start([late], [ready], Limits(8, 32, 0.5), 0.1) == (math.inf, late)
     assert BARRIER.start([], [ready], Limits(8, 32, 0.5), 0.1) == (5.0, None)
 
 
