@@ -6,7 +6,7 @@ any other. null is the same as not given. Limits that are settings (`n`, prompts
 
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
@@ -15,6 +15,7 @@ MAX_STOPS, MAX_STOP_CHARS = 4, 256
 MAX_LOGPROBS = 20
 MAX_MESSAGES = MAX_PARTS = 1024
 MAX_DETOKENIZED = 1 << 16
+MAX_METADATA = 16
 
 INT64 = (1 << 63) - 1
 
@@ -132,6 +133,16 @@ class CompletionRequest(Generation, NeutralCompletion):
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
 
+def _few(given: object) -> object:
+    """Before each is looked at: very many wrong ones would be very many errors."""
+    if isinstance(given, dict) and len(given) > MAX_METADATA:
+        raise ValueError(f"at most {MAX_METADATA} members")
+    return given
+
+
+Metadata: TypeAlias = Annotated[dict[str, str], BeforeValidator(_few), Field(max_length=MAX_METADATA)] | None
+
+
 class TextPart(Strict):
     type: Literal["text"]
     text: str
@@ -179,7 +190,7 @@ class ChatRequest(Generation, NeutralChat):
     messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    metadata: dict[str, str] | None = Field(default=None, max_length=16, description="taken, and kept nowhere")
+    metadata: Metadata = Field(default=None, description="taken, and kept nowhere")
     safety_identifier: Mark = Field(default=None, description="taken, and kept nowhere")
     prompt_cache_key: Mark = Field(default=None, description="taken, and kept nowhere")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from draft_node.api.schemas import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
+from draft_node.api.schemas import MAX_DETOKENIZED, MAX_MESSAGES, MAX_METADATA, MAX_PARTS
 from tests.draft_node.api.fake import Api, error_of
 
 JSON = {"Content-Type": "application/json"}
@@ -123,6 +123,13 @@ def test_parts_of_a_message(number: int, status: int) -> None:
 def test_very_many_unknown_parameters_are_one_error() -> None:
     error = error_of(Api().complete(**{f"x{number}": 1 for number in range(100_000)}))
     assert (error["param"], error["code"]) == ("x0", "unknown_parameter")
+
+
+def test_metadata() -> None:
+    assert Api().chat(metadata={f"x{number}": "" for number in range(MAX_METADATA)}).status_code == 200
+    for value in ("", 1):  # before any of them is looked at
+        error = error_of(Api().chat(metadata={f"x{number}": value for number in range(MAX_METADATA + 1)}))
+        assert (error["param"], error["code"]) == ("metadata", "invalid_value")
 
 
 @pytest.mark.parametrize(("number", "status"), [(MAX_DETOKENIZED, 200), (MAX_DETOKENIZED + 1, 400)])
