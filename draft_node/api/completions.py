@@ -41,7 +41,7 @@ class Shape:
         return answer
 
     def beginnings(self) -> Iterable[Completion]:
-        return [self._completion([self._choice(i, echo, ())]) for i, echo in enumerate(self._echoes) if echo]
+        return [self._completion([self._choice(i, echo, None)]) for i, echo in enumerate(self._echoes) if echo]
 
     def piece(self, index: int, piece: Piece) -> Completion | None:
         """None where there is nothing to tell."""
@@ -50,16 +50,17 @@ class Shape:
         return None
 
     def ending(self, index: int, ended: Ended) -> Completion:
-        return self._completion([self._choice(index, "", (), ended.reason)])
+        return self._completion([self._choice(index, "", None, ended.reason)])
 
     def last(self) -> Completion:
         return self._completion([])
 
     def _choice(
-        self, index: int, text: str, tokens: Sequence[Token], reason: FinishReason | None = None
+        self, index: int, text: str, tokens: Sequence[Token] | None, reason: FinishReason | None = None
     ) -> CompletionChoice:
+        """tokens: None where none are told of, () where there are none; a text may end before its first."""
         logprobs: Logprobs | None = None
-        if self._logprobs and tokens:
+        if self._logprobs and tokens is not None:
             logprobs = for_completion(tokens, self._offsets[index])
         return CompletionChoice(index=index, text=text, logprobs=logprobs, finish_reason=reason)
 

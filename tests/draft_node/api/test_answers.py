@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from draft_node.actions import Statistics
 from draft_node.answer import Piece, Token
 from draft_node.api.logprobs import Offsets, for_completion
 from draft_node.api.texts import write
@@ -129,6 +130,19 @@ def test_logprobs_in_chunks_are_those_of_the_whole(api: Api) -> None:
     chunks = chunks_of(api.chat(max_tokens=5, logprobs=True, top_logprobs=2, stream=True))
     parts = [chunk["choices"][0]["logprobs"] for chunk in chunks]
     assert [token for part in parts if part for token in part["content"]] == content
+
+
+def test_logprobs_of_a_text_that_ends_before_its_first_token() -> None:
+    class Silent(FakeService):
+        async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
+            yield Ended("stop", None, 0, Statistics())
+
+    api = Api(service=Silent())
+    none = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    assert api.complete(logprobs=1).json()["choices"][0]["logprobs"] == none
+    assert api.chat(logprobs=True).json()["choices"][0]["logprobs"]["content"] == []
+    for ask in (api.complete, api.chat):
+        assert ask().json()["choices"][0]["logprobs"] is None
 
 
 def test_tokens_that_are_parts_of_a_character() -> None:
