@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from draft_node.api.errors import ApiError, ClientGone, of_validation
+from goodspeed.web import OPEN_PATHS
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -21,17 +22,24 @@ LARGE = 1 << 15
 
 
 class BodyLimit:
-    """Reads every body before anything else happens, up to `max_bytes`; compressed ones are refused."""
+    """Reads every body before anything else happens, up to `max_bytes`; compressed ones are refused.
+
+    What is open to everybody has none, and none is kept for it. The connection stays after a refusal: the server reads
+    what is left of the body and drops it. Closed, it would be reset, and many clients never see the answer.
+    """
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
         try:
             body = await self._read(Headers(scope=scope), receive)
         except ApiError as error:
-            await error.response({"Connection": "close"})(scope, receive, send)
+            await error.response()(scope, receive, send)
         except ClientGone:
             return
         else:

@@ -1,10 +1,12 @@
 """Every limit at its maximum and one above; and bodies that are none."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
 from draft_node.api.schemas import MAX_DETOKENIZED, MAX_MESSAGES, MAX_METADATA, MAX_PARTS
+from goodspeed.web import OPEN_PATHS, listen, parse_address, serve
 from tests.draft_node.api.fake import Api, error_of
 
 JSON = {"Content-Type": "application/json"}
@@ -41,6 +43,38 @@ def test_a_body_that_says_it_is_too_large_is_not_read(api: Api) -> None:
         yield b""
 
     error_of(api.client.post("/v1/completions", content=never(), headers={**JSON, "Content-Length": "4097"}), 413)
+
+
+def test_no_body_is_read_for_those_who_need_no_key(api: Api) -> None:
+    def never() -> Iterator[bytes]:
+        raise AssertionError("it was read")
+        yield b""
+
+    for path in OPEN_PATHS:
+        error_of(api.client.post(path, content=never(), headers={**JSON, "Content-Length": "100"}), 405)
+
+
+def test_who_sends_all_of_a_body_that_is_too_large_is_answered(api: Api) -> None:
+    """And may go on with the same connection."""
+
+    async def talk() -> tuple[bytes, bytes]:
+        listener = listen(parse_address("127.0.0.1:0"), None)
+        serving = asyncio.create_task(serve(api.app, listener))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        head = b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        writer.write(b"POST /v1/completions" + head + b"Content-Length: 10000000\r\n\r\n" + bytes(10_000_000))
+        await writer.drain()
+        first = await reader.readuntil(b"}}")
+        writer.write(b"GET /health" + head + b"\r\n")
+        second = await reader.readuntil(b"}")
+        writer.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        return first, second
+
+    first, second = asyncio.run(asyncio.wait_for(talk(), 30))
+    assert first.startswith(b"HTTP/1.1 413 ")
+    assert second.startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
