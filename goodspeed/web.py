@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from goodspeed import api_keys
 from goodspeed.counts import Answers
 from goodspeed.errors import ConfigError, TransportError
+from goodspeed.patience import PatientProtocol
 
 logger = logging.getLogger("goodspeed.http")
 
@@ -237,7 +238,7 @@ async def serve(app: ASGIApp, listener: socket.socket) -> None:
     """Until cancelled, in this event loop; then accepts nobody, and running answers have GRACE_S to end."""
     config = uvicorn.Config(
         _Guard(app),
-        http="h11",
+        http=PatientProtocol,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -29,6 +29,7 @@ HTTP = {
     "websockets",
 }
 HTTP_ROOMS = (
+    "goodspeed/patience.py",
     "goodspeed/web.py",
     "goodspeed/chat",
     "goodspeed/subcommands/chat.py",
