@@ -21,6 +21,7 @@ from verify_node.window import app as window_app
 from verify_node.window import feed as feeds
 from verify_node.window.app import FILES, PAGE
 from verify_node.window.feed import MAX_VIEWERS, Feed
+from verify_node.window.snapshot import Snapshot
 
 KEYS = web.Keys(["first-key"])
 OURS = ("index.html", "window.css", "window.js", "charts.js", "elements.js", "icon.svg")
@@ -161,6 +162,26 @@ def test_more_viewers_than_there_is_room_for_are_refused() -> None:
     feed.end()  # whoever was let in would be sent away at once
     answer = TestClient(make_app(feed)).get("/events")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
+def test_those_who_come_at_once_are_no_more_than_there_is_room_for() -> None:
+    async def come() -> None:
+        feed = Feed(take, lambda: 0.0)
+        viewers = [feed.events() for _ in range(MAX_VIEWERS + 1)]
+        assert [await anext(viewer, None) for viewer in viewers] == [feeds.RETRY] * MAX_VIEWERS + [None]
+        for viewer in viewers:
+            await viewer.aclose()
+        assert feed.num_viewers == 0
+
+    asyncio.run(come())
+
+
+def test_head_does_not_wait_for_events() -> None:
+    def never(now: float) -> Snapshot:
+        raise AssertionError("a snapshot was made")
+
+    answer = TestClient(make_app(Feed(never, lambda: 0.0))).head("/events")
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
 
 
 # -- over real sockets ---------------------------------------------------------------------------------------------

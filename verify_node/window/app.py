@@ -54,6 +54,8 @@ def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]]) -> Starl
         if feed.is_full:
             message = f"{MAX_VIEWERS} viewers look already; close one, or try later"
             return JSONResponse(error_body(message, type="overloaded"), 503, {"Retry-After": "5"})
+        if request.method == "HEAD":  # has no events, and shall not wait for their end
+            return Response(media_type="text/event-stream")
         return StreamingResponse(feed.events(), media_type="text/event-stream")
 
     return Starlette(

@@ -36,7 +36,9 @@ class Feed:
         return self.num_viewers >= MAX_VIEWERS
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """One event after another, until the feed ends."""
+        """One event after another, until the feed ends; none when others took the last place in the meantime."""
+        if self.is_full:
+            return
         self.num_viewers += 1
         try:
             yield RETRY
