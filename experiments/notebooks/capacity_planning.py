@@ -59,8 +59,8 @@ print(gpu.name, "" if fits is None else f"; {fits:.0f} texts of {context_tokens}
 #
 # Drafting pays where it is quick: a draft of a few tokens has to be made and sent in less time than the GPU takes for
 # as many rounds. The L4 takes half a round for each token, so the scheduler lets it draft next to nothing. Its
-# users are a little slower than with plain decoding, by up to 2 %, since now and then it asks for a draft and waits for
-# it, to see whether drafting pays by now. Where it nearly pays (500 tokens/s) that costs up to 7 %.
+# users are a little slower than with plain decoding, by up to 1 %, since now and then it asks for a draft and waits for
+# it, to see whether drafting pays by now. Where it nearly pays (500 tokens/s) that costs up to 2 %.
 
 # %%
 plots.lines(
