@@ -75,6 +75,7 @@ class Service:
         self._daemon = daemon
         self._checkpoint = checkpoint
         self._token_texts = TokenTexts(checkpoint.tokenizer)
+        self._longest_token = max(map(len, checkpoint.tokenizer.get_vocab()), default=1)  # characters
         self._num_writing = 0
         self._idle = asyncio.Event()  # nothing is being written
         self._idle.set()
@@ -92,6 +93,11 @@ class Service:
         """Prompt and generated tokens together; 0 while not connected: it is the target's."""
         welcome = self._daemon.link.welcome
         return welcome.context_len if welcome is not None and self._daemon.link.connected else 0
+
+    @property
+    def max_chars(self) -> int:
+        """A text of more does not fit into the context, however it is cut into tokens; 0 while not connected."""
+        return self.context_len * self._longest_token
 
     @property
     def vocab_size(self) -> int:

@@ -52,6 +52,7 @@ async def of_chat(request: ChatRequest, service: Service, config: DraftConfig) -
     if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs: needs logprobs to be true", param="top_logprobs")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
+    _check_chars(sum(len(_content(message)) for message in request.messages), "messages", service)
     ids = [await encode_chat(request.messages, service)]
     texts = _wanted(request, ids, _max_tokens(request, config.max_tokens, ids, service), num_logprobs, config)
     return Wish(texts, len(ids[0]), [""] * len(texts))
@@ -72,9 +73,12 @@ async def encode_chat(messages: Sequence[Message], service: Service) -> tuple[in
 
 def _turn(message: Message) -> dict[str, str]:
     """As chat templates know it: one text, and `system` for what OpenAI has renamed `developer`."""
-    content = message.content if isinstance(message.content, str) else "".join(part.text for part in message.content)
     role = "system" if message.role == "developer" else message.role
-    return {"role": role, "content": content, **({"name": message.name} if message.name else {})}
+    return {"role": role, "content": _content(message), **({"name": message.name} if message.name else {})}
+
+
+def _content(message: Message) -> str:
+    return message.content if isinstance(message.content, str) else "".join(part.text for part in message.content)
 
 
 def choice_seed(seed: int, choice: int) -> int:
@@ -99,11 +103,19 @@ def _prompts(request: CompletionRequest) -> list[str | list[int]]:
 
 async def _encoded(prompt: str | list[int], service: Service) -> tuple[int, ...]:
     if isinstance(prompt, str):
+        _check_chars(len(prompt), "prompt", service)
         return await service.encode(prompt)
     if service.vocab_size and max(prompt) >= service.vocab_size:
         what = f"prompt: token id {max(prompt)} is none of the tokenizer's {service.vocab_size}"
         raise ApiError(400, what, param="prompt", code="vocabulary")
     return tuple(prompt)
+
+
+def _check_chars(num_chars: int, param: str, service: Service) -> None:
+    """Before the work: a tokenizer takes seconds and a gigabyte for some million characters, and others wait for it."""
+    if num_chars > service.max_chars > 0:
+        what = f"the context has {service.context_len} tokens, too few for {num_chars} characters"
+        raise ApiError(400, what, param=param, code="context_length_exceeded")
 
 
 def _max_tokens(request: Generation, default: int, ids: Sequence[tuple[int, ...]], service: Service) -> list[int]:

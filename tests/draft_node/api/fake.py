@@ -24,6 +24,8 @@ class FakeService:
     def __init__(self) -> None:
         self.is_ready, self.draining = True, False
         self.context_len, self.vocab_size = CONTEXT_LEN, 256
+        self.max_chars = 2 * CONTEXT_LEN
+        self.num_encoded = 0
         self.num_running = self.num_waiting = 0
         self.wanted: list[Wanted] = []
         self.error: Exception | None = None
@@ -48,11 +50,13 @@ class FakeService:
     async def encode(self, text: str) -> tuple[int, ...]:
         if not text:
             raise PromptError("the prompt is empty; give at least one character")
+        self.num_encoded += 1
         return tuple(text.encode())
 
     async def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         if any(message["content"] == "no template" for message in messages):
             raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
+        self.num_encoded += 1
         return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
 
     def decode(self, token_ids: Sequence[int]) -> str:

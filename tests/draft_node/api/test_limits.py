@@ -7,7 +7,7 @@ import pytest
 
 from draft_node.api.schemas import MAX_DETOKENIZED, MAX_MESSAGES, MAX_METADATA, MAX_PARTS
 from goodspeed.web import OPEN_PATHS, listen, parse_address, serve
-from tests.draft_node.api.fake import Api, error_of
+from tests.draft_node.api.fake import CONTEXT_LEN, Api, error_of
 
 JSON = {"Content-Type": "application/json"}
 
@@ -146,6 +146,16 @@ def test_messages() -> None:
     assert api.chat(messages=[{"role": "user", "content": ""}] * 10).status_code == 200
     for number, code in ((MAX_MESSAGES, "context_length_exceeded"), (MAX_MESSAGES + 1, "invalid_value")):
         assert error_of(api.chat(messages=[{"role": "user", "content": ""}] * number))["code"] == code
+
+
+@pytest.mark.parametrize(("num_chars", "num_encoded"), [(2 * CONTEXT_LEN, 1), (2 * CONTEXT_LEN + 1, 0)])
+def test_a_text_that_cannot_fit_is_not_even_encoded(num_chars: int, num_encoded: int) -> None:
+    text = "x" * num_chars
+    halves = [{"role": "user", "content": half} for half in (text[1000:], text[:1000])]
+    for ask in (lambda api: api.complete(prompt=text), lambda api: api.chat(messages=halves)):
+        api = Api()
+        assert error_of(ask(api))["code"] == "context_length_exceeded"
+        assert api.service.num_encoded == num_encoded
 
 
 @pytest.mark.parametrize(("number", "status"), [(MAX_PARTS, 200), (MAX_PARTS + 1, 400)])
