@@ -29,8 +29,7 @@ HTTP = {
     "websockets",
 }
 HTTP_ROOMS = (
-    "goodspeed/patience.py",
-    "goodspeed/web.py",
+    "goodspeed/web",
     "goodspeed/chat",
     "goodspeed/subcommands/chat.py",
     "goodspeed/demo/users.py",

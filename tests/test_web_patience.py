@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from goodspeed import patience
-from goodspeed.web import listen, parse_address, serve
+from goodspeed.web import listen, parse_address, patience, serve
 
 HEAD = b" / HTTP/1.1\r\nHost: localhost\r\n"
 

@@ -1,0 +1,26 @@
+"""What the HTTP faces of both nodes share: where they listen, who may use them, how errors look, how they run.
+
+Beyond loopback a face is served only with API keys; `/health` and `/ready` are open to everybody. Knows nothing about
+what is served: an ASGI application goes in.
+"""
+
+from goodspeed.web.address import Address, check_reach, listen, parse_address, url
+from goodspeed.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, error_body
+from goodspeed.web.keys import Keys, read_keys
+from goodspeed.web.server import serve
+
+__all__ = [
+    "OPEN_PATHS",
+    "Address",
+    "Counted",
+    "KeyCheck",
+    "Keys",
+    "LocalHost",
+    "check_reach",
+    "error_body",
+    "listen",
+    "parse_address",
+    "read_keys",
+    "serve",
+    "url",
+]

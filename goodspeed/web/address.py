@@ -1,0 +1,69 @@
+"""Where a face listens: an address, and whether anybody may reach it without keys."""
+
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass
+
+from goodspeed.errors import ConfigError, TransportError
+from goodspeed.web.keys import Keys
+
+BACKLOG = 1024
+
+
+@dataclass(frozen=True)
+class Address:
+    """HOST:PORT with the host resolved; port 0 is one that is free."""
+
+    name: str
+    ip: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        return ipaddress.ip_address(self.ip).is_loopback
+
+
+def parse_address(text: str) -> Address:
+    """HOST:PORT or [IPv6]:PORT; ConfigError when it is not that."""
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", text)
+    if not match or int(match[2]) > 65535:
+        raise ConfigError(f"--http {text!r} is not an address; write HOST:PORT, for example 127.0.0.1:8000")
+    try:
+        found = socket.getaddrinfo(match[1].strip("[]"), None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"--http: the host name {match[1]} cannot be resolved ({error.strerror}); check it") from None
+    first = min(found, key=lambda entry: entry[0] != socket.AF_INET)  # `localhost` is both; clients expect the old one
+    return Address(text, str(first[4][0]).partition("%")[0], int(match[2]))
+
+
+def check_reach(address: Address, keys: Keys | None) -> None:
+    """ConfigError beyond loopback without keys."""
+    if keys is None and not address.is_loopback:
+        raise ConfigError(
+            f"--http {address.name} reaches beyond this machine, and anybody who reaches the port could use it. "
+            "Name a file of keys with --api-key FILE, or use a loopback address"
+        )
+
+
+def listen(address: Address, keys: Keys | None) -> socket.socket:
+    """A listening socket. ConfigError beyond loopback without keys; TransportError when it cannot be bound."""
+    check_reach(address, keys)
+    family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
+    # The protocol is named because asyncio sends at once (TCP_NODELAY) only where it is.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.ip, address.port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise TransportError(f"--http: cannot listen at {address.name} ({error.strerror}); is it taken?") from None
+    return listener
+
+
+def url(listener: socket.socket) -> str:
+    """Where a listening socket is reached; of a port 0, the real one."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,101 @@
+"""What stands between the network and an application: who may use it, and what was answered is counted."""
+
+import base64
+import binascii
+import ipaddress
+import re
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from goodspeed.counts import Answers
+from goodspeed.web.keys import Keys
+
+OPEN_PATHS = ("/health", "/ready")
+"""Served without a key: what asks whether a node lives has none."""
+
+
+def error_body(message: str, *, type: str, param: str | None = None, code: str | None = None) -> dict[str, object]:
+    """An error as clients of the OpenAI API read it."""
+    return {"error": {"message": message, "type": type, "param": param, "code": code}}
+
+
+class KeyCheck:
+    """Lets through what brings one of the keys: `Authorization: Bearer KEY`, or Basic with the key as the password.
+
+    The latter is for browsers, which ask their user; `realm` is what they call it, None where no browser is expected.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Keys, realm: str | None = None) -> None:
+        self._app = app
+        self._keys = keys
+        self._challenge = "Bearer" if realm is None else f'Basic realm="{realm}", charset="UTF-8"'
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in OPEN_PATHS or self._keys.know(_credential(Headers(scope=scope))):
+            await self._app(scope, receive, send)
+            return
+        body = error_body(
+            "no valid API key; send one as `Authorization: Bearer KEY`",
+            type="invalid_request_error",
+            code="invalid_api_key",
+        )
+        await JSONResponse(body, 401, {"WWW-Authenticate": self._challenge})(scope, receive, send)
+
+
+def _credential(headers: Headers) -> bytes:
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    value = value.strip()
+    if scheme.lower() != "basic":
+        return value.encode("latin-1") if scheme.lower() == "bearer" else b""
+    try:
+        return base64.b64decode(value, validate=True).partition(b":")[2]
+    except (binascii.Error, ValueError):
+        return b""
+
+
+class LocalHost:
+    """Lets through what was sent to a loopback address by one of its own names.
+
+    A page from elsewhere whose name is made to lead here (DNS rebinding) would be one with this node to a browser.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        host = Headers(scope=scope).get("host", "")
+        if scope["path"] in OPEN_PATHS or _is_local(host):
+            await self._app(scope, receive, send)
+            return
+        message = (
+            "without API keys only `localhost` and loopback addresses are answered to; a proxy has to send such a Host"
+        )
+        body = error_body(message, type="invalid_request_error", code="wrong_host")
+        await JSONResponse(body, 421)(scope, receive, send)
+
+
+def _is_local(host: str) -> bool:
+    """Of a Host header, with or without a port."""
+    name = re.sub(r":\d+\Z", "", host).strip("[]")
+    try:
+        return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class Counted:
+    """Counts every answer of an application; around everything else that may answer."""
+
+    def __init__(self, app: ASGIApp, answers: Answers) -> None:
+        self._app = app
+        self._answers = answers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def watch(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._answers.count(getattr(scope.get("route"), "path", None), message["status"])
+            await send(message)
+
+        await self._app(scope, receive, watch)
