@@ -110,7 +110,8 @@ def test_all_are_gone_after_an_exception_even_the_stubborn(monkeypatch: pytest.M
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_nobody_behind(number: signal.Signals) -> None:
     tree = (
-        "import asyncio, os, sys\n"
+        "import asyncio, os, signal, sys\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # these tests may run under nohup, which is inherited
         "from goodspeed.demo.interrupt import run_interruptible\n"
         "from goodspeed.demo.processes import Household\n"
         "async def work():\n"
@@ -132,5 +133,8 @@ def test_a_signal_leaves_nobody_behind(number: signal.Signals) -> None:
         ids = [int(word) for word in lines[-1].split()]
         assert len(ids) == 3
         process.send_signal(number)
-        assert process.wait(timeout=TIMEOUT_S) == 130
+        try:
+            assert process.wait(timeout=TIMEOUT_S) == 130
+        finally:
+            process.kill()
     assert not [pid for pid in ids if Path(f"/proc/{pid}").exists()]
