@@ -13,15 +13,18 @@ from goodspeed.command import warn_trusted_network
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
+from goodspeed.keys import read_draft_pair, read_verify_key
 from goodspeed.messages import VERSION, Hello
-from goodspeed.transport import DraftChannel, connect_draft
+from goodspeed.transport import ClientKeys, DraftChannel, connect_draft
 
 
 def assemble(config: DraftConfig) -> tuple[DraftDaemon, Checkpoint]:
     """Everything but running it; raises the named errors of whatever cannot be had."""
     torch.set_num_threads(config.threads or 1)
     boot_id = secrets.token_bytes(8)
-    channel = connect_draft(config.verify, identity=boot_id, trusted_network=config.trusted_network)
+    channel = connect_draft(
+        config.verify, identity=boot_id, trusted_network=config.trusted_network, keys=read_keys(config)
+    )
     if config.trusted_network:
         warn_trusted_network(config.verify)
     try:
@@ -30,6 +33,13 @@ def assemble(config: DraftConfig) -> tuple[DraftDaemon, Checkpoint]:
     except BaseException:
         channel.close()
         raise
+
+
+def read_keys(config: DraftConfig) -> ClientKeys | None:
+    """This node's key and the verify node's; None where the wire has no keys."""
+    if config.key is None or config.verify_key is None:
+        return None
+    return ClientKeys(read_draft_pair(config.key), read_verify_key(config.verify_key).public_key)
 
 
 def build(config: DraftConfig, checkpoint: Checkpoint, channel: DraftChannel, boot_id: bytes) -> DraftDaemon:

@@ -4,14 +4,16 @@ import argparse
 import asyncio
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from draft_node import standard_input
-from draft_node.config import NAME, DraftConfig
+from draft_node.config import NAME, DraftConfig, default_name
 from goodspeed.command import add_common_options, run, until_signal
 from goodspeed.config import add_options, from_namespace
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog, print_json
+from goodspeed.keys import read_draft_pair
 from goodspeed.prompts import read_file
 
 if TYPE_CHECKING:  # they import torch
@@ -38,11 +40,21 @@ def serve(namespace: argparse.Namespace) -> int:
 
     Exit status 1 when a prompt failed, 130 when a signal left a text unfinished.
     """
-    config = from_namespace(DraftConfig, namespace)
+    config = _named_by_key(from_namespace(DraftConfig, namespace))
     if not re.fullmatch(NAME, config.name):
         raise ConfigError(f"--name {config.name!r} must be 1 to 64 letters, digits, dots, dashes or underscores")
     events = EventLog(enabled=namespace.json)
     return _serve_http(config, events) if config.http is not None else _serve_prompts(config, events)
+
+
+def _named_by_key(config: DraftConfig) -> DraftConfig:
+    """A key has a name, and --name may only repeat it."""
+    if config.key is None:
+        return config
+    name = read_draft_pair(config.key).name or ""
+    if config.name not in (name, default_name()):
+        raise ConfigError(f"--name {config.name!r} is not what --key {config.key} is made for, {name!r}; leave it out")
+    return replace(config, name=name)
 
 
 def _serve_http(config: DraftConfig, events: EventLog) -> int:

@@ -76,6 +76,12 @@ class DraftConfig(Settings):
     threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")
     verify_timeout_s: float = option(3.0, minimum=0.1, help="silence after which the verify node counts as away")
     connect_timeout_s: float = option(60.0, minimum=0.1, help="how long an absent verify node is waited for")
+    key: str | None = option(
+        None, help="this node's secret key, of `goodspeed keygen draft`; it brings the --name", metavar="FILE"
+    )
+    verify_key: str | None = option(
+        None, help="the verify node's public key, of `goodspeed keygen verify`", metavar="FILE"
+    )
     trusted_network: bool = option(False, help="allow an address beyond loopback, without keys or encryption")
     http: str | None = option(
         None, help="serve the OpenAI API there, until told to stop, instead of prompts", metavar="HOST:PORT"
@@ -99,6 +105,10 @@ class DraftConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if (self.key is None) != (self.verify_key is None):
+            raise ConfigError("--key FILE and --verify-key FILE belong together: give both, or neither")
+        if self.key is not None and self.trusted_network:
+            raise ConfigError("--trusted-network is for a wire without keys, and --key is given; drop one of them")
         if self.http is None and self.api_key is not None:
             raise ConfigError("--api-key is for HTTP clients; give --http HOST:PORT too")
         if self.http is not None:

@@ -187,6 +187,10 @@ class DraftDaemon:
         """The clock: signs of life, silence, repetitions."""
         while True:
             now = time.monotonic()
+            if why := self.channel.failure():
+                level = logging.INFO if why == self.link.trouble else logging.WARNING
+                logger.log(level, "the verify node does not let us in", extra={"why": why, "at": self.channel.endpoint})
+                await self._obey(self.link.turned_away(why, now))
             await self._obey(self.link.tick(now))
             if self.link.away_s(now) > self.connect_timeout_s:
                 self._give_up_waiting()
@@ -196,10 +200,11 @@ class DraftDaemon:
 
     def _give_up_waiting(self) -> None:
         """The verify node has been away for too long."""
-        what = (
-            f"the verify node at {self.channel.endpoint} has been away for {self.connect_timeout_s:g} s; "
-            "start goodspeed-verify there, or check the address"
-        )
+        what = f"the verify node at {self.channel.endpoint} has been away for {self.connect_timeout_s:g} s"
+        if self.link.trouble:
+            what += f", for it lets us not in: {self.link.trouble}"
+        else:
+            what += "; start goodspeed-verify there, or check the address"
         if not self.stays:
             raise TransportError(what)
         self._tell_all(Fail("verify_away", what))

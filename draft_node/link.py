@@ -16,6 +16,8 @@ HELLO_S = 1.0
 MAX_BACKOFF_S = 5.0
 MISSED_BEATS = 3
 FATAL = frozenset({"version", "tokenizer"})
+KEPT_OUT = frozenset({"not_enrolled", "wrong_name"})
+"""Refusals that somebody at the verify node can mend: asked again, ever more rarely."""
 
 
 class Command(Enum):
@@ -36,10 +38,12 @@ class VerifyLink:
     timeout_s: float  # silence after which it counts as away
     welcome: Welcome | None = None
     away_since: float | None = None  # None while it is there
+    trouble: str | None = None  # why it lets us not in, and what to do, as far as it is known
     _heard_at: float = 0.0
     _hello_at: float = 0.0
     _backoff_s: float = HELLO_S
     _beat_at: float = 0.0
+    _must_rebuild: bool = False  # this socket will not connect
 
     @classmethod
     def begin(cls, hello: Hello, timeout_s: float, now: float) -> "VerifyLink":
@@ -66,7 +70,9 @@ class VerifyLink:
         if isinstance(message, Refusal) and message.session_id is None:
             if message.code in FATAL:
                 raise RefusedError(message.code, message.what, message.what_to_do)
-            if message.code == "hello_first" and self.connected:
+            if message.code in KEPT_OUT:
+                self.trouble = f"{message.what} ({message.code}); {message.what_to_do}"
+            if message.code in KEPT_OUT | {"hello_first"} and self.connected:
                 return self._lost(now)
         if isinstance(message, Heartbeat) and self.welcome and message.boot_id != self.welcome.boot_id:
             return self._lost(now) if self.connected else []
@@ -83,10 +89,19 @@ class VerifyLink:
             return [Command.BEAT]
         if now < self._hello_at:
             return []
-        again = self._backoff_s > HELLO_S and now - self._heard_at > self.timeout_s
+        again = self._must_rebuild or (self._backoff_s > HELLO_S and now - self._heard_at > self.timeout_s)
+        self._must_rebuild = False
         self._hello_at = now + self._backoff_s
         self._backoff_s = min(2 * self._backoff_s, MAX_BACKOFF_S)
         return [Command.RECONNECT, Command.SAY_HELLO] if again else [Command.SAY_HELLO]
+
+    def turned_away(self, why: str, now: float) -> list[Command]:
+        """The connection was not taken. The next Hello goes out on another one, when it is time."""
+        self.trouble, self._must_rebuild = why, True
+        if not self.connected:
+            return []
+        self._lost(now)
+        return [Command.DROP_SESSIONS]
 
     def failed(self, now: float) -> list[Command]:
         """A message could not be sent: the connection is of no use."""
@@ -98,7 +113,7 @@ class VerifyLink:
             raise RefusedError("version", what, "run the same release of GoodSpeed on both nodes")
         known = self.connected and self.welcome is not None and self.welcome.boot_id == welcome.boot_id
         self.welcome = welcome
-        self.away_since = None
+        self.away_since = self.trouble = None
         self._backoff_s = HELLO_S
         self._beat_at = now
         return [] if known else [Command.OPEN_SESSIONS]

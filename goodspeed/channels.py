@@ -41,6 +41,9 @@ class Link(Protocol):
     async def writable(self) -> None:
         """Returns when `put` may work again; TransportError when the link is closed."""
 
+    def failure(self) -> str | None:
+        """Why the newest connection attempt was not taken, once; whoever is told rebuilds the link, later."""
+
     def rebuild(self) -> None: ...
     def close(self) -> None: ...
 
@@ -64,6 +67,7 @@ class Received:
     peer: bytes
     message: UpMessage | ProtocolError
     num_bytes: int
+    principal: str | None = None  # the public key that the sender proved to have; None on a link without keys
 
 
 class DraftChannel:
@@ -125,6 +129,10 @@ class DraftChannel:
             self.traffic.num_malformed += 1
             raise
 
+    def failure(self) -> str | None:
+        """Why the verify node takes no connection of ours, as far as the link tells; reconnect after a while."""
+        return self._link.failure()
+
     async def reconnect(self) -> None:
         """Drops the connection with all that is queued in it, and connects anew under the same identity."""
         self._link.rebuild()
@@ -137,10 +145,12 @@ class DraftChannel:
 class VerifyChannel:
     """The verify node's lines to all draft nodes."""
 
-    def __init__(self, link: Link, *, max_message_bytes: int) -> None:
+    def __init__(self, link: Link, *, max_message_bytes: int, authenticated: bool = False) -> None:
+        """`authenticated`: the link puts the sender's key behind its name."""
         self.traffic = Traffic()
         self.max_message_bytes = max_message_bytes
         self._link = link
+        self._authenticated = authenticated
 
     @property
     def endpoint(self) -> str:
@@ -170,15 +180,16 @@ class VerifyChannel:
         return [self._open(frames) for frames in _pending(self._link)]
 
     def _open(self, frames: list[bytes]) -> Received:
+        principal = frames.pop(1).decode() if self._authenticated else None
         peer, payload = frames[0], frames[1:]
         num_bytes = _size(payload)
         self.traffic.num_received += 1
         self.traffic.bytes_received += num_bytes
         try:
-            return Received(peer, decode_up(_single(payload), self.max_message_bytes), num_bytes)
+            return Received(peer, decode_up(_single(payload), self.max_message_bytes), num_bytes, principal)
         except ProtocolError as error:
             self.traffic.num_malformed += 1
-            return Received(peer, error, num_bytes)
+            return Received(peer, error, num_bytes, principal)
 
     def close(self) -> None:
         """Ends the channel; what was sent still leaves, within the link's bound."""

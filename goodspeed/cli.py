@@ -1,4 +1,4 @@
-"""`goodspeed`: a chat, the demo, one model alone, models, a profile. Each subcommand is a file in `subcommands/`.
+"""`goodspeed`: a chat, the demo, one model alone, keys, models, a profile. Each subcommand is a file in `subcommands/`.
 
 Starts light: nothing here imports torch before a subcommand has its options and needs it.
 """
@@ -7,7 +7,7 @@ import argparse
 from typing import Protocol
 
 from goodspeed import __version__, command
-from goodspeed.subcommands import chat, demo, generate, models, profile
+from goodspeed.subcommands import chat, demo, generate, keygen, models, profile
 
 
 class Subcommand(Protocol):
@@ -28,7 +28,7 @@ class Subcommand(Protocol):
         ...
 
 
-SUBCOMMANDS: tuple[Subcommand, ...] = (chat, demo, generate, models, profile)
+SUBCOMMANDS: tuple[Subcommand, ...] = (chat, demo, generate, keygen, models, profile)
 
 
 def main() -> int:

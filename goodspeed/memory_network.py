@@ -172,6 +172,9 @@ class _MemoryLink:
         await self._network.room()
         self._check_open()
 
+    def failure(self) -> str | None:
+        return None
+
     def rebuild(self) -> None:
         self._check_open()
         self.queue.clear()

@@ -222,6 +222,8 @@ RefusalCode: TypeAlias = Literal[
     "version",
     "tokenizer",
     "hello_first",
+    "not_enrolled",
+    "wrong_name",
     "unknown_session",
     "not_owner",
     "stale_epoch",

@@ -1,8 +1,8 @@
 """ZeroMQ: the draft side's DEALER socket and the verify side's ROUTER socket, behind the channels of `channels.py`.
 
-The only file that imports zmq. Nothing here waits inside ZeroMQ: sockets are tried without blocking, and asyncio
-watches their descriptor. Knows nothing about sessions, or what a message means. Every name that users of channels
-need can be imported from here.
+The only file that imports zmq, beside `authentication.py`. Nothing here waits inside ZeroMQ: sockets are tried without
+blocking, and asyncio watches their descriptor. Knows nothing about sessions, or what a message means. Every name that
+users of channels need can be imported from here.
 """
 
 import asyncio
@@ -13,18 +13,29 @@ from typing import Final, NamedTuple
 
 import zmq
 
+from goodspeed.authentication import (
+    ClientKeys,
+    Gate,
+    ServerKeys,
+    Witness,
+    authenticated,
+    client_options,
+    server_options,
+)
 from goodspeed.channels import Delivery, DraftChannel, Link, Received, Traffic, VerifyChannel, peer_name
 from goodspeed.codec import MAX_MESSAGE_BYTES
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.memory_network import Faults, MemoryNetwork, Packet
 
 __all__ = [
+    "ClientKeys",
     "Delivery",
     "DraftChannel",
     "Faults",
     "MemoryNetwork",
     "Packet",
     "Received",
+    "ServerKeys",
     "Traffic",
     "VerifyChannel",
     "bind_verify",
@@ -37,6 +48,14 @@ FRAME_MARGIN_BYTES: Final = 64 << 10
 
 UNREAD_BYTES: Final = 64 << 20
 """About what one peer may have waiting, unread, in the verify node."""
+
+MAKE_KEYS: Final = {
+    "binding": "Make keys with `goodspeed keygen verify` and `goodspeed keygen draft NAME`, and give --key FILE "
+    "--enrolled FOLDER.",
+    "connecting": "Make a key with `goodspeed keygen draft NAME`, have NAME.pub enrolled at the verify node, and give "
+    "--key NAME.key --verify-key verify.pub.",
+}
+"""What to do about an address beyond loopback."""
 
 OPTIONS: Final[dict[int, int | bytes]] = {
     zmq.HEARTBEAT_IVL: 500,
@@ -58,11 +77,20 @@ class _SocketLink(Link):
     for the state first, and whoever uses the socket meanwhile looks for others who wait.
     """
 
-    def __init__(self, kind: int, address: "_Address", options: dict[int, int | bytes]) -> None:
+    def __init__(
+        self,
+        kind: int,
+        address: "_Address",
+        options: dict[int, int | bytes],
+        keys: ServerKeys | ClientKeys | None = None,
+    ) -> None:
         self.endpoint = address.endpoint
         self._kind = kind
         self._address = address
         self._options = options
+        self._keys = keys
+        self._gate: Gate | None = None
+        self._witness: Witness | None = None
         self._context = zmq.Context()
         self._waiters: dict[asyncio.Future[None], int] = {}
         self._closed = False
@@ -78,9 +106,13 @@ class _SocketLink(Link):
             self._socket.setsockopt(option, value)
         self._socket.setsockopt(zmq.IPV6, self._address.ipv6)
         if self._kind == zmq.ROUTER:
+            if isinstance(self._keys, ServerKeys):
+                self._gate = Gate(self._context, self._keys.admits)
             self._bind()
         else:
+            self._witness = Witness(self._socket, self._keys if isinstance(self._keys, ClientKeys) else None)
             self._socket.connect(self.endpoint)
+            self._hung_up = False
         self._descriptor = int(self._socket.getsockopt(zmq.FD))
 
     def _bind(self) -> None:
@@ -111,6 +143,8 @@ class _SocketLink(Link):
     def take(self) -> list[bytes] | None:
         self._check_open()
         try:
+            if self._gate is not None:
+                return authenticated(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
             return self._socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
             return None
@@ -126,6 +160,8 @@ class _SocketLink(Link):
     async def _wait(self, events: int) -> None:
         self._check_open()
         loop = asyncio.get_running_loop()
+        if self._gate is not None:
+            self._gate.open()
         waiter: asyncio.Future[None] = loop.create_future()
         if not self._waiters:
             loop.add_reader(self._descriptor, self._wake)
@@ -145,18 +181,33 @@ class _SocketLink(Link):
                 if state & events and not waiter.done():
                     waiter.set_result(None)
 
+    def failure(self) -> str | None:
+        self._check_open()
+        why = self._witness.failure() if self._witness is not None else None
+        if why is not None and not self._hung_up:
+            self._hung_up = True
+            self._socket.disconnect(self.endpoint)  # else ZeroMQ tries at once, ten times a second, or never again
+        return why
+
     def rebuild(self) -> None:
         self._check_open()
         self._release(None)
-        self._socket.close(linger=0)
+        self._close_socket(linger=0)
         self._open()
+
+    def _close_socket(self, linger: int | None = None) -> None:
+        if self._witness is not None:
+            self._witness.close()
+        self._socket.close(linger=linger)
 
     def close(self) -> None:
         """Blocks until all is sent, at most the linger time (nothing waits after a healthy exchange)."""
         if not self._closed:
             self._closed = True
             self._release(TransportError(f"the channel at {self.endpoint} is closed"))
-            self._socket.close()
+            self._close_socket()
+            if self._gate is not None:
+                self._gate.close()
             self._context.term()
 
     def _release(self, error: TransportError | None) -> None:
@@ -177,23 +228,33 @@ class _SocketLink(Link):
 
 
 def bind_verify(
-    endpoint: str, *, max_message_bytes: int = MAX_MESSAGE_BYTES, trusted_network: bool = False, send_queue: int = 1024
+    endpoint: str,
+    *,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    trusted_network: bool = False,
+    send_queue: int = 1024,
+    keys: ServerKeys | None = None,
 ) -> VerifyChannel:
     """Listens for draft nodes; ConfigError for an endpoint that is not allowed, TransportError for a busy port.
 
+    With `keys` all is encrypted, only keys that are admitted connect, and `Received.principal` is whose word it is.
     `send_queue` messages may wait for one peer (besides what its connection buffers), then sending is BUSY.
     """
-    address = _parse(endpoint, trusted_network, "binding")
+    address = _parse(endpoint, trusted_network or keys is not None, "binding")
     options: dict[int, int | bytes] = {
         **OPTIONS,
         zmq.ROUTER_MANDATORY: 1,  # else what cannot be delivered vanishes
-        zmq.ROUTER_HANDOVER: 1,  # a draft node that connects again takes its own name over
+        # Without keys a draft node that connects again takes its own name over. With keys the name is of one
+        # connection: what is sent to it must never reach another key's.
+        zmq.ROUTER_HANDOVER: int(keys is None),
         zmq.SNDHWM: send_queue,
         zmq.RCVHWM: max(8, min(1024, UNREAD_BYTES // max_message_bytes)),
         zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
         zmq.BACKLOG: 1024,
+        **(server_options(keys.pair) if keys is not None else {}),
     }
-    return VerifyChannel(_SocketLink(zmq.ROUTER, address, options), max_message_bytes=max_message_bytes)
+    link = _SocketLink(zmq.ROUTER, address, options, keys)
+    return VerifyChannel(link, max_message_bytes=max_message_bytes, authenticated=keys is not None)
 
 
 def connect_draft(
@@ -204,22 +265,24 @@ def connect_draft(
     trusted_network: bool = False,
     send_queue: int = 256,
     send_timeout_s: float = 3.0,
+    keys: ClientKeys | None = None,
 ) -> DraftChannel:
     """Connects to a verify node, now or as soon as it is there; ConfigError for an endpoint that is not allowed.
 
     `identity` (1 to 64 bytes) is the boot id of this process; a connection of the same identity replaces the last.
+    With `keys` each connection is named anew by the verify node, which knows the key.
     """
-    address = _parse(endpoint, trusted_network, "connecting")
+    address = _parse(endpoint, trusted_network or keys is not None, "connecting")
     if address.port == 0:
         raise ConfigError(f"{endpoint}: a port to connect to is 1 to 65535")
     options: dict[int, int | bytes] = {
         **OPTIONS,
-        zmq.ROUTING_ID: peer_name(identity),
+        **({zmq.ROUTING_ID: peer_name(identity)} if keys is None else client_options(keys)),
         zmq.SNDHWM: send_queue,
         zmq.RCVHWM: 1024,
         zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
     }
-    link = _SocketLink(zmq.DEALER, address, options)
+    link = _SocketLink(zmq.DEALER, address, options, keys)
     return DraftChannel(link, max_message_bytes=max_message_bytes, send_timeout_s=send_timeout_s)
 
 
@@ -240,8 +303,8 @@ def _parse(endpoint: str, trusted_network: bool, doing: str) -> _Address:
     if not trusted_network and not all(ipaddress.ip_address(address).is_loopback for address in addresses):
         raise ConfigError(
             f"{doing} at {endpoint} reaches beyond this machine, in clear and without keys: anybody on the way can "
-            "read the text, and anybody who reaches the port can use it. Use a loopback address, or say "
-            "--trusted-network if only machines you trust are on that network"
+            f"read the text, and anybody who reaches the port can use it. {MAKE_KEYS[doing]} "
+            "Or use a loopback address, or say --trusted-network if only machines you trust are on that network"
         )
     # IPv6 only where it is needed: with it on, ZeroMQ takes the first address, though the peer may listen on IPv4.
     return _Address(f"tcp://{match[1]}:{port}", port, ipv6=all(":" in address for address in addresses))

@@ -37,13 +37,14 @@ HTTP_ROOMS = (
     "verify_node/window",
 )
 ONLY = {  # library -> where it may be imported: files, or folders with all that is in them
-    "zmq": ("goodspeed/transport.py",),
+    "zmq": ("goodspeed/transport.py", "goodspeed/authentication.py"),
     "prometheus_client": ("goodspeed/metrics.py", "draft_node/metrics.py", "verify_node/metrics.py"),
 } | dict.fromkeys(HTTP, HTTP_ROOMS)
 PURE = [  # no tensors and no sockets, not even through what they import
     "goodspeed/codec.py",
     "goodspeed/counts.py",
     "goodspeed/engine/pages.py",
+    "goodspeed/enrolled.py",
     "goodspeed/errors.py",
     "goodspeed/estimators.py",
     *(f"goodspeed/latency/{file.name}" for file in sorted((ROOT / "goodspeed/latency").glob("*.py"))),
@@ -58,6 +59,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "draft_node/session.py",
     "draft_node/stops.py",
     "verify_node/answers.py",
+    "verify_node/caps.py",
     "verify_node/checks.py",
     "verify_node/core.py",
     "verify_node/counts.py",

@@ -13,14 +13,16 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.events import EventLog
+from goodspeed.keys import read_verify_pair
 from goodspeed.latency import CostModel, Refined, saved
 from goodspeed.messages import MAX_DRAFT, VERSION, Welcome
-from goodspeed.transport import VerifyChannel, bind_verify
+from goodspeed.transport import ServerKeys, VerifyChannel, bind_verify
 from verify_node import planner
 from verify_node.config import VerifyConfig
 from verify_node.core import VerifyCore
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
+from verify_node.enrolment import Enrolment
 from verify_node.planner import Limits
 from verify_node.recorder import Recorder
 from verify_node.scheduler import Scheduler
@@ -33,21 +35,33 @@ def assemble(config: VerifyConfig, events: EventLog) -> VerifyDaemon:
     create_policy(config)  # before the model is loaded: a wrong name should not cost that
     if config.profile is not None:
         saved.load(config.profile)  # likewise
+    keys, enrolment = read_keys(config)  # likewise
     checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
     runner = make_runner(config, checkpoint)
     profile = find_profile(config, runner)
     config = with_budget(config, profile)
     welcome = make_welcome(config, checkpoint)
     channel = bind_verify(
-        config.bind, max_message_bytes=welcome.max_message_bytes, trusted_network=config.trusted_network
+        config.bind,
+        max_message_bytes=welcome.max_message_bytes,
+        trusted_network=config.trusted_network,
+        keys=keys,
     )
     if config.trusted_network:
         warn_trusted_network(channel.endpoint)
     try:
-        return build(config, runner, channel, welcome, events, make_cost(profile))
+        return build(config, runner, channel, welcome, events, make_cost(profile), enrolment)
     except BaseException:
         channel.close()
         raise
+
+
+def read_keys(config: VerifyConfig) -> tuple[ServerKeys, Enrolment] | tuple[None, None]:
+    """This node's key and whom it lets in; neither where the wire has no keys."""
+    if config.key is None or config.enrolled is None:
+        return None, None
+    pair, enrolment = read_verify_pair(config.key), Enrolment(config.enrolled)
+    return ServerKeys(pair, enrolment.admits), enrolment
 
 
 def make_runner(config: VerifyConfig, checkpoint: Checkpoint) -> Runner:
@@ -62,6 +76,7 @@ def build(
     welcome: Welcome,
     events: EventLog,
     cost: Refined,
+    enrolment: Enrolment | None = None,
 ) -> VerifyDaemon:
     """A verify node around a model and a channel that are already there; its budget is a number by now."""
     capacity = runner.pool.num_pages * runner.pool.page_size
@@ -88,7 +103,7 @@ def build(
     )
     target = Target(runner.checkpoint, runner, records=config.record)
     recorder = Recorder(events) if config.record else None
-    return VerifyDaemon(core, target, channel, events, recorder)
+    return VerifyDaemon(core, target, channel, events, recorder, enrolment)
 
 
 def create_policy(config: VerifyConfig, cost: CostModel | None = None) -> policies.Policy:

@@ -3,11 +3,24 @@
 Knows nothing about what happens to a message that passes, and changes nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from goodspeed.messages import VERSION, Ack, Close, Draft, Hello, OpenSession, Refusal, RefusalCode, Welcome
-from verify_node.sessions import Client, Session
+from goodspeed.enrolled import Enrolled
+from goodspeed.messages import (
+    VERSION,
+    Ack,
+    Close,
+    Draft,
+    Hello,
+    OpenSession,
+    Refusal,
+    RefusalCode,
+    UpMessage,
+    Welcome,
+)
+from verify_node.sessions import Client, Peer, Session
 
 AboutSession: TypeAlias = OpenSession | Draft | Ack | Close
 
@@ -30,7 +43,29 @@ class Refused:
 
 HELLO_FIRST = Refused("hello_first", "this verify node does not know you", "send Hello, then reopen")
 NOT_OWNER = Refused("not_owner", "this session belongs to another client", "use your own sessions, with random ids")
+NOT_ENROLLED = Refused(
+    "not_enrolled",
+    "the key of this draft node is not enrolled at the verify node (any more)",
+    "have its public file put into the folder of --enrolled; this node may go on trying",
+)
+CHANGED = Refused("hello_first", "what this key stands for was changed", "send Hello again, then reopen")
+ANOTHERS_PEER = Refused("not_owner", "another key spoke by this peer's name", "connect anew, by a name of your own")
 NOT_OPEN = Refused("unknown_session", "this session is not open here", "reopen it with what is committed")
+
+
+def check_principal(
+    principal: str | None, enrolled: Mapping[str, Enrolled], peer: Peer | None, message: UpMessage
+) -> Refused | None:
+    """Whether a message's key may say anything, and this, by this peer's name; `peer` is who is known by it."""
+    record = enrolled.get(principal) if principal is not None else None
+    if record is None:
+        return NOT_ENROLLED
+    if peer is not None and peer.principal != principal:
+        return ANOTHERS_PEER
+    if isinstance(message, Hello) and message.name != record.name:
+        what = f"this key is enrolled as {record.name!r}, not as {message.name!r}"
+        return Refused("wrong_name", what, "use the name that is enrolled, or enrol the other")
+    return None
 
 
 def check_hello(hello: Hello, welcome: Welcome) -> Refused | None:

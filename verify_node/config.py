@@ -64,6 +64,12 @@ class VerifyConfig(Settings):
     api_key: str | None = option(
         None, help="a file of keys, one a line: what --http serves needs one; required beyond loopback", metavar="FILE"
     )
+    key: str | None = option(
+        None, help="this node's secret key, of `goodspeed keygen verify`: encrypts, with --enrolled", metavar="FILE"
+    )
+    enrolled: str | None = option(
+        None, help="folder with the public files of the draft nodes that may connect; re-read", metavar="FOLDER"
+    )
     trusted_network: bool = option(False, help="allow an address beyond loopback, without keys or encryption")
     seed: int = option(0, minimum=0, help="seed of the random policy")
     record: bool = option(False, help="with --json: also tell what was decided at each drafted position, and when")
@@ -79,6 +85,10 @@ class VerifyConfig(Settings):
             raise ConfigError("--kv-pages and --memory-fraction both say how much memory there is; give one of them")
         if self.api_key is not None and self.http is None:
             raise ConfigError("--api-key guards what --http serves; give --http HOST:PORT, too, or neither")
+        if (self.key is None) != (self.enrolled is None):
+            raise ConfigError("--key FILE and --enrolled FOLDER belong together: give both, or neither")
+        if self.key is not None and self.trusted_network:
+            raise ConfigError("--trusted-network is for a wire without keys, and --key is given; drop one of them")
         if self.lease_s < 3 * self.heartbeat_s:
             raise ConfigError(
                 f"--lease-s {self.lease_s:g} is too short for --heartbeat-s {self.heartbeat_s:g}; "

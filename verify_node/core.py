@@ -1,8 +1,8 @@
 """Rounds and verdicts as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
 
-Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `tick` (time passes), `plan` (may a round
-start?) and `finish` (a round is done). Each is given the time and gives back what to send. The daemon feeds it from
-sockets and the real clock; a simulation may feed the same class from a virtual one.
+Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (whose keys may take part), `tick`
+(time passes), `plan` (may a round start?) and `finish` (a round is done). Each is given the time and gives back what to
+send. The daemon feeds it from sockets and the real clock; a simulation may feed the same class from a virtual one.
 
 Who is connected and which sessions are open is in `register.py`; what a draft or an Ack does to its session, in
 `answers.py`.
@@ -12,17 +12,18 @@ only when none is.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
 from goodspeed.codec import refusal_for
 from goodspeed.engine.pages import PagePool
+from goodspeed.enrolled import Enrolled
 from goodspeed.errors import ConfigError, ProtocolError
 from goodspeed.latency import Refined
 from goodspeed.messages import Ack, Close, DownMessage, Draft, Heartbeat, Hello, OpenSession, UpMessage, Welcome
 from verify_node.answers import Answer, repeat, take_ack, take_draft
-from verify_node.checks import HELLO_FIRST, AboutSession, Refused, target_failed
+from verify_node.checks import CHANGED, HELLO_FIRST, NOT_ENROLLED, AboutSession, Refused, target_failed
 from verify_node.counts import Counts
 from verify_node.outcomes import Moved, Outcome
 from verify_node.planner import Entry, Limits, Planner, Round, plan
@@ -93,10 +94,25 @@ class VerifyCore:
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def receive(self, peer_id: bytes, message: UpMessage, now: float) -> list[Send]:
-        """A peer's message; everything but a Hello is for peers that said Hello."""
+    def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Send]:
+        """Whose keys may take part from now on; the sessions of a key that is gone or was changed end at once."""
+        sends: list[Send] = []
+        for peer in self.register.enrol(enrolled, now):
+            refused = CHANGED if peer.principal in enrolled else NOT_ENROLLED
+            self.refusals[refused.code] += 1
+            self.diary.refused(peer.client.name, refused.code, now)
+            sends.append(Send(peer.peer_id, refused.to_message()))
+        return sends
+
+    def receive(self, peer_id: bytes, message: UpMessage, now: float, principal: str | None = None) -> list[Send]:
+        """A peer's message; everything but a Hello is for peers that said Hello.
+
+        principal: the key that the sender proved to have, where there are keys; the name is only where it came from.
+        """
+        if refused := self.register.check(peer_id, message, principal, now):
+            return self._refuse(peer_id, refused, now)
         if isinstance(message, Hello):
-            refused = self.register.hello(peer_id, message, now)
+            refused = self.register.hello(peer_id, message, now, principal)
             return self._refuse(peer_id, refused, now) if refused else [Send(peer_id, self.welcome)]
         peer = self.peers.get(peer_id)
         if peer is None:

@@ -17,12 +17,16 @@ from goodspeed.messages import Draft, OpenSession, Verdict
 from goodspeed.model_thread import ModelThread
 from goodspeed.transport import Delivery, Received, VerifyChannel
 from verify_node.core import Send, VerifyCore
+from verify_node.enrolment import Enrolment
 from verify_node.outcomes import Outcome
 from verify_node.planner import Round
 from verify_node.recorder import Recorder
 from verify_node.target import RoundResult, Target
 
 logger = logging.getLogger("goodspeed.verify")
+
+LOOK_S = 1.0
+"""How often the enrolment folder is looked at, or with every heartbeat if that is more often."""
 
 MAX_FAILURES = 100
 """Rounds that the target model may fail on in a row before the node gives up: then it is not any session's fault."""
@@ -48,12 +52,19 @@ class VerifyDaemon:
     channel: VerifyChannel
     events: EventLog
     recorder: Recorder | None = None
+    enrolment: Enrolment | None = None  # None: the wire has no keys
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of Draft messages
     num_undelivered: int = 0
     _num_failures: int = 0  # of the target model, in a row
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _thread: ModelThread = field(default_factory=ModelThread)
+
+    def __post_init__(self) -> None:
+        if self.enrolment is not None:
+            self.core.enrol(self.enrolment.enrolled, time.monotonic())
+            self.enrolment.on_change = self._enrol
+            self.enrolment.on_refused = self._turned_away
 
     async def serve(self) -> None:
         """Collects and runs rounds until cancelled; then lets the running forward pass end."""
@@ -62,6 +73,8 @@ class VerifyDaemon:
                 tasks.create_task(self._collect())
                 tasks.create_task(self._heartbeat())
                 tasks.create_task(self._rounds())
+                if self.enrolment is not None:
+                    tasks.create_task(self._look_at(self.enrolment))
         finally:
             self._thread.close()
             self.channel.close()
@@ -163,7 +176,7 @@ class VerifyDaemon:
         if isinstance(received.message, Draft):
             self.uplink_bytes += received.num_bytes
         now = time.monotonic()
-        sends = self.core.receive(received.peer, received.message, now)
+        sends = self.core.receive(received.peer, received.message, now, received.principal)
         if self.recorder is not None:
             self._record(self.recorder, received, now)
         return sends
@@ -181,6 +194,22 @@ class VerifyDaemon:
             self._reply(self.core.tick(time.monotonic()))
             self._woken.set()
             await asyncio.sleep(self.core.welcome.heartbeat_s)
+
+    async def _look_at(self, enrolment: Enrolment) -> None:
+        """Keys come and go while this node runs."""
+        while True:
+            await asyncio.sleep(min(self.core.welcome.heartbeat_s, LOOK_S))
+            enrolment.look()
+
+    def _enrol(self) -> None:
+        """The enrolment changed: whose key is gone is told, after its sessions ended."""
+        if self.enrolment is not None:
+            self._reply(self.core.enrol(self.enrolment.enrolled, time.monotonic()))
+            self._woken.set()
+
+    def _turned_away(self) -> None:
+        """A key that is not enrolled got no connection, so there is nobody to send a refusal to."""
+        self.core.refusals["not_enrolled"] += 1
 
     def _report(self, planned: Round, result: RoundResult, sends: list[Send]) -> None:
         """One event per round, for those who watch."""

@@ -1,13 +1,26 @@
 """Who is connected, which sessions are open, and whose memory is to be freed. No I/O, no clock of its own, no torch.
 
 Peers come with a Hello and go when their lease runs out. Sessions come with an OpenSession and go with a Close, with
-their peer, or when nobody mentions them any more. What cannot be is answered by a `Refused`. Knows nothing about drafts
-and verdicts, and of rounds only that the pool is not changed while one is in flight.
+their peer, or when nobody mentions them any more. Where there are keys, a peer belongs to one, and goes with it. What
+cannot be is answered by a `Refused`. Knows nothing about drafts and verdicts, and of rounds only that the pool is not
+changed while one is in flight.
 """
 
+from collections.abc import Mapping
+
 from goodspeed.engine.pages import PagePool
-from goodspeed.messages import Ack, Close, Draft, Hello, OpenSession, Welcome
-from verify_node.checks import NOT_OPEN, Refused, check_hello, check_open, check_session, check_text
+from goodspeed.enrolled import Enrolled
+from goodspeed.messages import Ack, Close, Draft, Hello, OpenSession, UpMessage, Welcome
+from verify_node.checks import (
+    ANOTHERS_PEER,
+    NOT_OPEN,
+    Refused,
+    check_hello,
+    check_open,
+    check_principal,
+    check_session,
+    check_text,
+)
 from verify_node.diary import Diary
 from verify_node.scheduler import Scheduler
 from verify_node.sessions import Peer, Session
@@ -27,6 +40,7 @@ class Register:
         self.max_sessions = max_sessions
         self.max_client_sessions = max_client_sessions
         self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
+        self.enrolled: Mapping[str, Enrolled] | None = None  # by key; None: there are no keys
         self.peers: dict[bytes, Peer] = {}
         self.sessions: dict[bytes, Session] = {}
         self.diary = Diary()
@@ -37,10 +51,37 @@ class Register:
 
     # -- peers -----------------------------------------------------------------------------------------------------
 
-    def hello(self, peer_id: bytes, hello: Hello, now: float) -> Refused | None:
+    def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Peer]:
+        """Who may take part from now on; gives the peers whose key is gone or was changed, and ends their sessions."""
+        before, self.enrolled = self.enrolled or {}, enrolled
+        ended = []
+        for peer in self.peers.values():
+            record = _record(enrolled, peer)
+            if record is None or record != _record(before, peer):
+                ended.append(peer)
+        for peer in ended:
+            self._remove(peer, now)
+        return ended
+
+    def check(self, peer_id: bytes, message: UpMessage, principal: str | None, now: float) -> Refused | None:
+        """Whether the key that a message came with may say it."""
+        if self.enrolled is None:
+            return None
+        peer = self.peers.get(peer_id)
+        refused = check_principal(principal, self.enrolled, peer, message)
+        if refused is ANOTHERS_PEER and peer is not None:
+            self._remove(peer, now)  # its connection is gone: nothing for it may go out by this name any more
+        return refused
+
+    def hello(self, peer_id: bytes, hello: Hello, now: float, principal: str | None = None) -> Refused | None:
         if refused := check_hello(hello, self.welcome):
             return refused
         client = self._scheduler.client(hello.name)
+        if principal is not None and self.enrolled is not None:
+            record = self.enrolled[principal]
+            client.weight, client.max_sessions = record.weight, record.max_sessions
+            client.max_round_tokens = record.max_round_tokens
+            self._follow(peer_id, hello, principal)
         old = self.peers.get(peer_id)
         if old is not None and (old.client is not client or old.boot_id != hello.boot_id):
             self._drop_sessions_of(old)  # another process, or by another name: it knows nothing of them
@@ -48,18 +89,30 @@ class Register:
         if old is None:
             self.diary.joined(client.name, hello.draft_model, now)
         since = now if old is None else old.since
-        self.peers[peer_id] = Peer(peer_id, hello.boot_id, client, hello.draft_model, since, now)
+        self.peers[peer_id] = Peer(peer_id, hello.boot_id, client, hello.draft_model, since, now, principal)
         return None
+
+    def _follow(self, peer_id: bytes, hello: Hello, principal: str) -> None:
+        """With keys every connection has a name of its own: a process that connects again takes its sessions along."""
+        for old in list(self.peers.values()):
+            if (old.principal, old.boot_id) == (principal, hello.boot_id) and old.peer_id != peer_id:
+                self.peers[peer_id] = self.peers.pop(old.peer_id)
+                for session in self.sessions.values():
+                    if session.peer_id == old.peer_id:
+                        session.peer_id = peer_id
 
     def expire(self, now: float) -> None:
         """Drops peers whose lease ran out, and sessions that nobody wants any more."""
         for peer in [peer for peer in self.peers.values() if now - peer.last_seen > self.welcome.lease_s]:
-            del self.peers[peer.peer_id]
-            self._drop_sessions_of(peer)
-            self.diary.lost(peer.client.name, peer.draft_model, now)
+            self._remove(peer, now)
         forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
         for session in [session for session in self.sessions.values() if now - session.heard_at > forgotten_s]:
             self.drop(session)
+
+    def _remove(self, peer: Peer, now: float) -> None:
+        del self.peers[peer.peer_id]
+        self._drop_sessions_of(peer)
+        self.diary.lost(peer.client.name, peer.draft_model, now)
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
@@ -69,7 +122,10 @@ class Register:
         """The session, opened now (again), or as it is when this very message has opened it before; or why not."""
         known = self.sessions.get(message.session_id)
         num_own = sum(session.client is peer.client for session in self.sessions.values())
-        num_free = min(self.max_sessions - len(self.sessions), self.max_client_sessions - num_own)
+        num_allowed = self.max_client_sessions
+        if peer.client.max_sessions is not None:
+            num_allowed = min(num_allowed, peer.client.max_sessions)
+        num_free = min(self.max_sessions - len(self.sessions), num_allowed - num_own)
         refused = check_open(message, peer.client, known, num_free) or check_text(
             message, self.welcome, self.context_len
         )
@@ -156,6 +212,10 @@ class Register:
     def _drop_sessions_of(self, peer: Peer) -> None:
         for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:
             self.drop(session)
+
+
+def _record(enrolled: Mapping[str, Enrolled], peer: Peer) -> Enrolled | None:
+    return enrolled.get(peer.principal) if peer.principal is not None else None
 
 
 def _common_prefix(left: list[int], right: list[int]) -> int:

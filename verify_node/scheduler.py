@@ -6,13 +6,13 @@ C. Knows nothing about messages.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.policies import ClientState, Policy
-from verify_node import probes
+from verify_node import caps, probes
 from verify_node.sessions import Client, Session
 
 INITIAL_ACCEPTANCE = 0.7
@@ -110,8 +110,9 @@ class Scheduler:
         sessions: every active session that has had its first token; participants: those among them to be told.
         """
         budget = self.handed_out(sessions)
-        probed = self._probes(number, sessions, participants, round_s, budget)
-        states = [self._state(session) for session in sessions]
+        rooms = caps.room(sessions, participants)
+        probed = self._probes(number, sessions, participants, round_s, budget, rooms)
+        states = [self._state(session, rooms) for session in sessions]
         allocated = dict(
             zip(
                 (session.session_id for session in sessions),
@@ -127,9 +128,16 @@ class Scheduler:
         return lengths
 
     def _probes(
-        self, number: int, sessions: Sequence[Session], participants: Sequence[Session], round_s: float, budget: int
+        self,
+        number: int,
+        sessions: Sequence[Session],
+        participants: Sequence[Session],
+        round_s: float,
+        budget: int,
+        rooms: Mapping[bytes, int],
     ) -> dict[bytes, int]:
         """Lengths of the probes that are due; with time where the policy would draft if nearly all were accepted."""
+        participants = [session for session in participants if rooms.get(session.session_id) != 0]
         if not self.probes_long:
             num_waiting = len(sessions) if self.all_wait else 0
             late = [session for session in participants if probes.is_due_short(session, number, round_s, num_waiting)]
@@ -139,7 +147,7 @@ class Scheduler:
         due = {session.session_id for session in participants if probes.is_due(session, number, round_s, len(sessions))}
         if not due:
             return {}
-        states = [self._state(session, probe=session.session_id in due) for session in sessions]
+        states = [self._state(session, rooms, probe=session.session_id in due) for session in sessions]
         lengths: dict[bytes, int] = {}
         for session, hoped in zip(sessions, self.policy.allocate(states, budget), strict=True):
             if session.session_id in due:
@@ -159,7 +167,7 @@ class Scheduler:
             return self.budget
         return min(int(self.budget * assigned / expected), self.budget * len(sessions))
 
-    def _state(self, session: Session, probe: bool = False) -> ClientState:
+    def _state(self, session: Session, rooms: Mapping[bytes, int], probe: bool = False) -> ClientState:
         """What the policy knows of a session, or with `probe` what it would if its drafts were accepted again."""
         client = session.client
         acceptance = session.acceptance.value
@@ -167,7 +175,7 @@ class Scheduler:
             acceptance_rate=max(acceptance, probes.HOPED) if probe else acceptance,
             goodput=max(client.goodput.value, 1e-9),
             weight=client.weight,
-            max_length=self._max_length(session, probe),
+            max_length=min(self._max_length(session, probe), rooms.get(session.session_id, self.budget)),
             client_id=client.name,
             draft_s_per_token=client.draft_s_per_token,
             round_trip_s=session.round_trip_s + client.draft_s_per_token,  # it catches up, then drafts

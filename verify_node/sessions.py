@@ -47,6 +47,8 @@ class Client:
     acceptance: AcceptanceEstimator
     goodput: GoodputEstimator
     weight: float = 1.0
+    max_sessions: int | None = None  # that its key may have open
+    max_round_tokens: int | None = None  # that its key may have drafted in one round
     observed_round: int = 0  # verify round of its last observation, or in which it became active
     draft_s_per_token: float = 0.0  # as its drafts say, smoothed; 0 until the first
     zero_since: int | None = None  # verify round since which none of its sessions was given a length
@@ -82,6 +84,7 @@ class Peer:
     draft_model: str
     since: float  # connected without a break
     last_seen: float
+    principal: str | None = None  # the key it proved to have; None where there are no keys
 
 
 @dataclass(slots=True, eq=False)

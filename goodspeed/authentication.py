@@ -1,0 +1,171 @@
+"""CURVE and ZAP: whom ZeroMQ lets in, by the key that a peer proved to have; and why a verify node let nobody in.
+
+The only file beside `transport.py` that imports zmq. Knows nothing about files, messages, or what a key may do.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import zmq
+from zmq.utils import z85
+from zmq.utils.monitor import parse_monitor_message
+
+from goodspeed.errors import ConfigError
+from goodspeed.keys import KeyPair
+
+logger = logging.getLogger("goodspeed.authentication")
+
+ZAP_ENDPOINT: Final = "inproc://zeromq.zap.01"
+ZAP_DOMAIN: Final = b"goodspeed"
+
+FAILURES: Final = (
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
+
+
+class ServerKeys(NamedTuple):
+    """The verify node's own key, and whom it lets in: asked with a public key, in the event loop."""
+
+    pair: KeyPair
+    admits: Callable[[str], bool]
+
+
+class ClientKeys(NamedTuple):
+    """A draft node's own key, and that of the only verify node it talks to."""
+
+    pair: KeyPair
+    verify_key: str
+
+
+def new_pair(name: str | None = None) -> KeyPair:
+    """A fresh key from libsodium's random numbers; with the name of a draft node."""
+    public, secret = zmq.curve_keypair()
+    return KeyPair(public.decode(), secret.decode(), name)
+
+
+def server_options(pair: KeyPair) -> dict[int, int | bytes]:
+    """CURVE is all that is spoken then, and nobody gets in when no `Gate` answers."""
+    return {
+        zmq.CURVE_SERVER: 1,
+        zmq.CURVE_SECRETKEY: _checked(pair).secret_key.encode(),
+        zmq.ZAP_DOMAIN: ZAP_DOMAIN,
+        zmq.ZAP_ENFORCE_DOMAIN: 1,
+    }
+
+
+def client_options(keys: ClientKeys) -> dict[int, int | bytes]:
+    pair = _checked(keys.pair)
+    return {
+        zmq.CURVE_SERVERKEY: keys.verify_key.encode(),
+        zmq.CURVE_PUBLICKEY: pair.public_key.encode(),
+        zmq.CURVE_SECRETKEY: pair.secret_key.encode(),
+    }
+
+
+def _checked(pair: KeyPair) -> KeyPair:
+    if zmq.curve_public(pair.secret_key.encode()) != pair.public_key.encode():
+        raise ConfigError("--key: the public and the secret key in it do not belong together; make a new pair")
+    return pair
+
+
+def authenticated(frames: list[zmq.Frame]) -> list[bytes]:
+    """A ROUTER's frames with the sender's proven key between its name and the rest; empty where there is none."""
+    try:
+        key = str(frames[-1].get("User-Id")).encode()
+    except zmq.ZMQError:
+        key = b""
+    return [frames[0].bytes, key, *[frame.bytes for frame in frames[1:]]]
+
+
+class Gate:
+    """Answers ZeroMQ's question (ZAP, RFC 27) whether a key may connect, in the event loop that it was opened in.
+
+    Until then whoever connects waits for the answer.
+    """
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", admits: Callable[[str], bool]) -> None:
+        self._admits = admits
+        self._socket = context.socket(zmq.REP)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.bind(ZAP_ENDPOINT)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def open(self) -> None:
+        """Answers from now on; needs the running event loop. A second time changes nothing."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(int(self._socket.getsockopt(zmq.FD)), self._answer_all)
+            self._answer_all()  # the descriptor tells of changes only
+
+    def close(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(int(self._socket.getsockopt(zmq.FD)))
+        self._loop = None
+        self._socket.close()
+
+    def _answer_all(self) -> None:
+        while int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            self._socket.send_multipart(self._answer(self._socket.recv_multipart(zmq.NOBLOCK)))
+
+    def _answer(self, request: list[bytes]) -> list[bytes]:
+        """request: version, request id, domain, address, (our own) identity, mechanism, public key."""
+        key = None
+        if len(request) == 7 and request[2] == ZAP_DOMAIN and request[5] == b"CURVE" and len(request[6]) == 32:
+            key = z85.encode(request[6]).decode()
+        if key is not None and self._admitted(key):
+            return [b"1.0", request[1], b"200", b"OK", key.encode(), b""]
+        address = request[3].decode("ascii", "replace") if len(request) > 3 else "?"
+        logger.info("turned a key away that is not enrolled", extra={"key": key, "address": address})
+        return [b"1.0", request[1] if len(request) > 1 else b"", b"400", b"this key is not enrolled", b"", b""]
+
+    def _admitted(self, key: str) -> bool:
+        """An error says no to this one, and must not leave the others without an answer."""
+        try:
+            return self._admits(key)
+        except Exception:
+            logger.exception("could not tell whether a key is enrolled")
+            return False
+
+
+class Witness:
+    """Watches a DEALER's connection attempts: what ZeroMQ tells of those that the other side does not take."""
+
+    def __init__(self, dealer: "zmq.Socket[bytes]", keys: ClientKeys | None) -> None:
+        self._dealer = dealer
+        self._keys = keys
+        self._monitor = dealer.get_monitor_socket(FAILURES)
+
+    def failure(self) -> str | None:
+        """Why the newest attempt failed, and what to do, once; None when none failed since the last call."""
+        newest = None
+        while (event := self._next()) is not None:
+            newest = self._explain(event) or newest
+        return newest
+
+    def close(self) -> None:
+        """Before the socket that is watched."""
+        self._dealer.disable_monitor()
+
+    def _next(self) -> int | None:
+        try:
+            return int(parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"])
+        except zmq.Again:
+            return None
+
+    def _explain(self, event: int) -> str | None:
+        if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            name = self._keys.pair.name if self._keys is not None else None
+            return (
+                f"it turned this draft node's key away (ZAP 400): copy {name or 'its'}.pub into the verify node's "
+                "--enrolled folder; this node keeps trying"
+            )
+        if self._keys is None:
+            if event != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
+                return None  # cut off: tried again at once, by ZeroMQ
+            return "it does not speak without encryption, or is no verify node: give --key and --verify-key"
+        return (
+            "the encrypted handshake failed: --verify-key is not that verify node's, or it was started without --key, "
+            "or something else listens there"
+        )

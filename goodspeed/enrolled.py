@@ -1,0 +1,42 @@
+"""What a draft node's key stands for at the verify node. Plain data: knows nothing about files, sockets or sessions."""
+
+import re
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from goodspeed.messages import MAX_DRAFT, Name
+
+Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+Key: TypeAlias = Annotated[str, Meta(pattern=rf"^[{re.escape(Z85)}]{{40}}\Z")]
+"""32 bytes of Curve25519 in Z85, as ZeroMQ writes them."""
+
+
+class Enrolled(Struct, frozen=True, forbid_unknown_fields=True):
+    """A draft node that may connect: its public key, its name there, and how much it may ask for."""
+
+    name: Name
+    public_key: Key
+    weight: Annotated[float, Meta(gt=0.0, le=1000.0)] = 1.0  # in the utility that is shared out by
+    max_sessions: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None  # open at once; None: --max-client-sessions
+    max_round_tokens: Annotated[int, Meta(ge=1, le=MAX_DRAFT)] | None = None  # drafted in one round; None: the budget
+
+    def __post_init__(self) -> None:
+        check_key(self.public_key)
+
+
+def check_key(key: str) -> None:
+    """ValueError for 40 characters that stand for no 32 bytes; while decoding, msgspec makes it a ValidationError."""
+    for start in range(0, len(key), 5):
+        number = 0
+        for character in key[start : start + 5]:
+            number = number * 85 + Z85.index(character)
+        if number >= 1 << 32:
+            raise ValueError("a key is not Z85: a group of five characters is too large")
+
+
+def from_table(table: dict[str, object]) -> Enrolled:
+    """ValidationError names what is missing, unknown or out of bounds."""
+    return msgspec.convert(table, Enrolled)

@@ -1,0 +1,142 @@
+"""Key files: made once, read by the nodes. A secret is in a file of mode 0600, and in no message, log line or repr.
+
+TOML with three kinds of table. A secret file (`NAME.key`) has `public_key`, `secret_key` and, for a draft node, its
+`name`. A verify node's public file (`NAME.pub`) has `public_key`; a draft node's is an `Enrolled`. Knows nothing about
+ZeroMQ: where keys come from, and what they do, is in `authentication.py`.
+"""
+
+import logging
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from goodspeed.enrolled import Enrolled, Key, check_key
+from goodspeed.errors import ConfigError
+from goodspeed.messages import Name
+
+logger = logging.getLogger("goodspeed.keys")
+
+MAX_BYTES = 16 << 10
+"""No key file is as long."""
+
+T = TypeVar("T")
+
+
+class KeyPair(Struct, frozen=True, forbid_unknown_fields=True):
+    """A node's own key."""
+
+    public_key: Key
+    secret_key: Key
+    name: Name | None = None  # of a draft node
+
+    def __post_init__(self) -> None:
+        check_key(self.public_key)
+        check_key(self.secret_key)
+
+    def __repr__(self) -> str:
+        return f"KeyPair(public_key={self.public_key!r}, name={self.name!r})"
+
+
+class VerifyKey(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a draft node has to know of its verify node."""
+
+    public_key: Key
+
+    def __post_init__(self) -> None:
+        check_key(self.public_key)
+
+
+def read_verify_pair(path: str) -> KeyPair:
+    """The verify node's own key; ConfigError when the file has none."""
+    pair = _read_secret(path)
+    if pair.name is not None:
+        raise ConfigError(
+            f"--key {path} is the key of the draft node {pair.name}; make one with `goodspeed keygen verify`"
+        )
+    return pair
+
+
+def read_draft_pair(path: str) -> KeyPair:
+    """A draft node's own key, with its name; ConfigError when the file has none."""
+    pair = _read_secret(path)
+    if pair.name is None:
+        raise ConfigError(f"--key {path} is the key of a verify node; make one with `goodspeed keygen draft NAME`")
+    return pair
+
+
+def read_verify_key(path: str) -> VerifyKey:
+    """The public key of the verify node."""
+    return _read(
+        path, "--verify-key", VerifyKey, "give the public file (.pub) that `goodspeed keygen verify` made there"
+    )
+
+
+def read_enrolled(path: str | Path) -> Enrolled:
+    """A file of the enrolment folder; ConfigError says what is wrong with it."""
+    return _read(path, "enrolled file", Enrolled, "give a public file (.pub) of `goodspeed keygen draft NAME`")
+
+
+def _read_secret(path: str) -> KeyPair:
+    pair = _read(path, "--key", KeyPair, "give a secret file (.key) that `goodspeed keygen` made")
+    if Path(path).stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        logger.warning("a secret key can be read by others than its owner; chmod 600 it", extra={"path": path})
+    return pair
+
+
+def _read(path: str | Path, what: str, kind: type[T], what_to_do: str) -> T:
+    """Never says what is in the file: it may be a secret in the wrong place."""
+    try:
+        return msgspec.convert(tomllib.loads(_read_text(path)), kind)
+    except OSError as error:
+        raise ConfigError(f"{what} {path}: cannot read it ({error.strerror}); {what_to_do}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
+        raise ConfigError(f"{what} {path}: it is not a key file; {what_to_do}") from None
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ConfigError(f"{what} {path}: {error}; {what_to_do}") from None
+
+
+def _read_text(path: str | Path) -> str:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would be waited for
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "it is no file")
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise OSError(0, f"it has more than {MAX_BYTES} bytes")
+    return data.decode()
+
+
+def write_secret(path: Path, pair: KeyPair) -> None:
+    """A new file that nobody else may read, from its first byte on."""
+    whose = f"the draft node {pair.name}" if pair.name else "the verify node"
+    table: dict[str, object] = {"public_key": pair.public_key, "secret_key": pair.secret_key}
+    _write(path, f"SECRET key of {whose}: whoever has it, is it", {"name": pair.name} | table, 0o600)
+
+
+def write_verify_key(path: Path, public_key: str) -> None:
+    """What draft nodes are given."""
+    _write(path, "Public key of the verify node, for --verify-key of draft nodes", {"public_key": public_key}, 0o644)
+
+
+def write_enrolled(path: Path, enrolled: Enrolled) -> None:
+    """What the verify node is given. None stands for the verify node's own limits, and is left out."""
+    _write(path, f"Public key of the draft node {enrolled.name}", msgspec.structs.asdict(enrolled), 0o644)
+
+
+def _write(path: Path, comment: str, table: dict[str, object], mode: int) -> None:
+    """Names, keys and numbers need no escapes in TOML."""
+    rows = [f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}" for name, value in table.items()
+            if value is not None]  # fmt: skip
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists already, and is kept; remove it, or write to another --folder") from None
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write("\n".join([f"# {comment}. Made by `goodspeed keygen`.", *rows, ""]))

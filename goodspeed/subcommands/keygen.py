@@ -1,0 +1,92 @@
+"""Makes the keys with which draft nodes and the verify node know each other, and encrypt what they say.
+
+A verify node and each draft node has a pair of files: NAME.key is its secret and stays on its machine; NAME.pub is
+handed over to the other side.
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+import msgspec
+
+from goodspeed import enrolled, keys
+from goodspeed.errors import ConfigError
+
+NAME = "keygen"
+HELP = "make the keys of a verify node or of a draft node"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    chosen = parser.add_subparsers(title="of", metavar="NODE", required=True)
+    verify = chosen.add_parser("verify", help="the verify node's pair: verify.key and verify.pub")
+    verify.set_defaults(make=make_verify)
+    draft = chosen.add_parser("draft", help="a draft node's pair: NAME.key and NAME.pub")
+    draft.add_argument("name", metavar="NAME", help="the client's name, the unit of fairness")
+    draft.add_argument("--weight", type=float, default=1.0, help="its weight in the utility; default: 1")
+    draft.add_argument("--max-sessions", type=int, metavar="N", help="sessions that it may have open")
+    draft.add_argument("--max-round-tokens", type=int, metavar="N", help="tokens that it may have drafted in a round")
+    draft.set_defaults(make=make_draft)
+    for added in (verify, draft):
+        added.add_argument("--folder", type=Path, default=Path(), help="where the files go; default: here")
+
+
+def run(namespace: argparse.Namespace) -> int:
+    namespace.make(namespace)
+    return 0
+
+
+def make_verify(namespace: argparse.Namespace) -> None:
+    secret, public = _files(namespace.folder, "verify")
+    from goodspeed.authentication import new_pair  # here: it loads ZeroMQ
+
+    pair = new_pair()
+    keys.write_secret(secret, pair)
+    keys.write_verify_key(public, pair.public_key)
+    print(
+        f"{secret}: secret. Keep it on the verify node, and start that with\n"
+        f"    goodspeed-verify --key {secret} --enrolled FOLDER ...\n"
+        f"{public}: public. Give it to every draft node, for --verify-key."
+    )
+
+
+def make_draft(namespace: argparse.Namespace) -> None:
+    name = namespace.name
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) or name.startswith("."):
+        raise ConfigError(f"{name!r} must be 1 to 64 letters, digits, dots, dashes or underscores, not a dot first")
+    secret, public = _files(namespace.folder, name)
+    from goodspeed.authentication import new_pair
+
+    pair = new_pair(name)
+    record = _record(namespace, pair.public_key)
+    keys.write_secret(secret, pair)
+    keys.write_enrolled(public, record)
+    print(
+        f"{secret}: secret. Keep it on the draft node, and start that with\n"
+        f"    goodspeed-draft --key {secret} --verify-key verify.pub ...\n"
+        f"{public}: public. Copy it into the verify node's folder of --enrolled; removing it there revokes the key."
+    )
+
+
+def _record(namespace: argparse.Namespace, public_key: str) -> enrolled.Enrolled:
+    limits = {name: getattr(namespace, name) for name in ("weight", "max_sessions", "max_round_tokens")}
+    try:
+        return enrolled.from_table(
+            {"name": namespace.name, "public_key": public_key}
+            | {name: value for name, value in limits.items() if value is not None}
+        )
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"this cannot be enrolled: {error}") from None
+
+
+def _files(folder: Path, name: str) -> tuple[Path, Path]:
+    """Where the secret and the public file go: neither is there yet, the folder is."""
+    secret, public = folder / f"{name}.key", folder / f"{name}.pub"
+    for path in (secret, public):
+        if path.exists() or path.is_symlink():
+            raise ConfigError(f"{path} exists already, and is kept; remove it, or write to another --folder")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the folder {folder}: {error.strerror}") from None
+    return secret, public

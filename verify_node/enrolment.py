@@ -1,0 +1,128 @@
+"""The enrolment folder: which keys may connect, read again whenever something in it changed.
+
+Knows nothing about ZeroMQ or sessions: whoever wants to know is called.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from goodspeed.enrolled import Enrolled
+from goodspeed.errors import ConfigError
+from goodspeed.keys import read_enrolled
+
+logger = logging.getLogger("goodspeed.enrolment")
+
+LOOK_S = 0.2
+"""Unknown keys make us look at the folder so often at most."""
+
+MARK = ".pub"
+
+State: TypeAlias = tuple[int, ...]  # what changes with a file
+
+
+class Enrolment:
+    """Every public file of a folder, by key. Files that are broken, or clash with others, enrol nobody."""
+
+    def __init__(self, folder: str) -> None:
+        """ConfigError for a folder that cannot be read, or in which two files have one key or one name."""
+        self.folder = Path(folder)
+        self.enrolled: dict[str, Enrolled] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_refused: Callable[[], None] = lambda: None
+        self._files: dict[str, tuple[State, Enrolled | None]] = {}  # by name; None: broken
+        self._looked_at = 0.0
+        try:
+            self._read(self._states())
+        except OSError as error:
+            raise ConfigError(
+                f"--enrolled {folder}: cannot read the folder ({error.strerror}); make it, and put the public files "
+                "of `goodspeed keygen draft NAME` into it"
+            ) from None
+        self.enrolled, clashes = self._sort_out()
+        if clashes:
+            raise ConfigError(f"--enrolled {folder}: {'; '.join(clashes)}; remove one of them")
+
+    def admits(self, key: str) -> bool:
+        """Whether a key may connect now; the folder may have changed since anybody looked."""
+        if key not in self.enrolled and time.monotonic() - self._looked_at >= LOOK_S:
+            self.look()
+        if key not in self.enrolled:
+            self.on_refused()
+        return key in self.enrolled
+
+    def look(self) -> None:
+        """Reads what changed, and tells when it matters. Who was enrolled before wins over a newcomer that clashes."""
+        try:
+            states = self._states()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            logger.error("the folder is gone: nobody is enrolled", extra={"folder": self.folder, "why": error})
+            states = {}
+        except OSError as error:
+            logger.error("cannot read the folder: all stays as it was", extra={"folder": self.folder, "why": error})
+            return
+        if states == {name: state for name, (state, _) in self._files.items()}:
+            return
+        self._read(states)
+        enrolled, clashes = self._sort_out()
+        for clash in clashes:
+            logger.error("a file enrols nobody", extra={"folder": self.folder, "why": clash})
+        if enrolled != self.enrolled:
+            self.enrolled = enrolled
+            logger.info("the enrolment changed", extra={"num_enrolled": len(enrolled)})
+            self.on_change()
+
+    def _states(self) -> dict[str, State]:
+        """By file name; hidden files are left out: editors and mounts of secrets make them."""
+        self._looked_at = time.monotonic()
+        states: dict[str, State] = {}
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                try:
+                    seen = entry.stat()
+                except FileNotFoundError:
+                    continue  # removed just now
+                states[entry.name] = (seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino, seen.st_mode)
+        return states
+
+    def _read(self, states: dict[str, State]) -> None:
+        before, self._files = self._files, {}
+        for name in sorted(states):
+            known = before.get(name)
+            self._files[name] = known if known and known[0] == states[name] else (states[name], self._read_one(name))
+
+    def _read_one(self, name: str) -> Enrolled | None:
+        path = self.folder / name
+        try:
+            if not name.endswith(MARK):
+                raise ConfigError(f"{path}: only public files ({MARK}) belong here; remove it")
+            return read_enrolled(path)
+        except ConfigError as error:
+            logger.error("a file enrols nobody", extra={"file": name, "why": error})
+            return None
+
+    def _sort_out(self) -> tuple[dict[str, Enrolled], list[str]]:
+        """Whom the files enrol, and which of them have a key or a name that another has."""
+        files = {name: one for name, (_, one) in self._files.items() if one is not None}
+        newcomers_last = sorted(
+            files, key=lambda name: (self.enrolled.get(files[name].public_key) != files[name], name)
+        )
+        keys: dict[str, str] = {}
+        names: dict[str, str] = {}
+        enrolled: dict[str, Enrolled] = {}
+        clashes = []
+        for name in newcomers_last:
+            one = files[name]
+            if other := keys.get(one.public_key):
+                clashes.append(f"{name} has the same key as {other}")
+            elif other := names.get(one.name):
+                clashes.append(f"{name} has the same name {one.name!r} as {other}")
+            else:
+                keys[one.public_key] = names[one.name] = name
+                enrolled[one.public_key] = one
+        return enrolled, clashes
