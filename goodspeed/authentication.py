@@ -147,6 +147,7 @@ class Witness:
     def close(self) -> None:
         """Before the socket that is watched."""
         self._dealer.disable_monitor()
+        self._monitor.close(linger=0)
 
     def _next(self) -> int | None:
         try:

@@ -87,6 +87,9 @@ class Enrolment:
                     seen = entry.stat()
                 except FileNotFoundError:
                     continue  # removed just now
+                except OSError:  # a link to itself, say: reading it tells
+                    states[entry.name] = ()
+                    continue
                 states[entry.name] = (seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino, seen.st_mode)
         return states
 

@@ -1,0 +1,140 @@
+"""The enrolment folder: read again when it changed, and what is wrong in it costs nobody else anything."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from goodspeed import keys
+from goodspeed.authentication import new_pair
+from goodspeed.enrolled import Enrolled
+from goodspeed.errors import ConfigError
+from verify_node import enrolment
+from verify_node.enrolment import Enrolment
+
+
+def enrol(folder: Path, name: str, *, file: str | None = None, key: str | None = None, **limits: float) -> Enrolled:
+    record = Enrolled(name, key or new_pair(name).public_key, **limits)  # type: ignore[arg-type]
+    path = folder / f"{file or name}.pub"
+    path.unlink(missing_ok=True)
+    keys.write_enrolled(path, record)
+    return record
+
+
+def watched(folder: Path) -> tuple[Enrolment, list[set[str]]]:
+    """The folder, and who was enrolled after each change that was told."""
+    found = Enrolment(str(folder))
+    told: list[set[str]] = []
+    found.on_change = lambda: told.append({one.name for one in found.enrolled.values()})
+    return found, told
+
+
+def test_files_come_change_and_go(tmp_path: Path) -> None:
+    a = enrol(tmp_path, "a")
+    found, told = watched(tmp_path)
+    assert found.enrolled == {a.public_key: a}
+    enrol(tmp_path, "b")
+    found.look()
+    heavy = enrol(tmp_path, "a", key=a.public_key, weight=3.0)
+    found.look()
+    assert found.enrolled[a.public_key] == heavy
+    (tmp_path / "a.pub").unlink()
+    found.look()
+    found.look()
+    assert told == [{"a", "b"}, {"a", "b"}, {"b"}]
+
+
+def test_a_file_written_again_as_it_was_changes_nothing(tmp_path: Path) -> None:
+    a = enrol(tmp_path, "a")
+    found, told = watched(tmp_path)
+    enrol(tmp_path, "a", key=a.public_key)
+    os.utime(tmp_path / "a.pub", (1, 1))
+    found.look()
+    assert not told
+
+
+def test_nothing_is_read_while_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    enrol(tmp_path, "a")
+    found, _ = watched(tmp_path)
+    monkeypatch.setattr(enrolment, "read_enrolled", lambda path: pytest.fail(f"{path} is read again"))
+    found.look()
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b'name = "c"', b"weight = 1"])
+def test_a_broken_file_is_named_and_leaves_the_others(
+    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = enrol(tmp_path, "a"), enrol(tmp_path, "b")
+    found, _ = watched(tmp_path)
+    (tmp_path / "b.pub").write_bytes(content)
+    (tmp_path / "notes.txt").write_text("who is who")
+    (tmp_path / "loop.pub").symlink_to("loop.pub")
+    found.look()
+    assert found.enrolled == {a.public_key: a}, "a file that is broken enrols nobody"
+    told = {(record.__dict__["file"], str(record.__dict__["why"])) for record in caplog.records if "file" in vars(record)}
+    assert {file for file, _ in told} == {"b.pub", "loop.pub", "notes.txt"}
+    enrol(tmp_path, "b", key=b.public_key)
+    found.look()
+    assert set(found.enrolled) == {a.public_key, b.public_key}
+
+
+def test_two_files_of_one_key_or_name_are_an_error_at_the_start(tmp_path: Path) -> None:
+    a = enrol(tmp_path, "a")
+    enrol(tmp_path, "other", key=a.public_key)
+    with pytest.raises(ConfigError, match=r"other\.pub has the same key as a\.pub"):
+        Enrolment(str(tmp_path))
+    (tmp_path / "other.pub").unlink()
+    enrol(tmp_path, "a", file="again")
+    with pytest.raises(ConfigError, match=r"again\.pub has the same name 'a' as a\.pub|a\.pub.*again\.pub"):
+        Enrolment(str(tmp_path))
+
+
+def test_a_newcomer_that_clashes_takes_nothing_from_who_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    b = enrol(tmp_path, "b")
+    found, told = watched(tmp_path)
+    enrol(tmp_path, "b", file="a-comes-first")
+    enrol(tmp_path, "c", key=b.public_key)
+    found.look()
+    assert found.enrolled == {b.public_key: b}
+    assert not told
+    why = [str(vars(record).get("why")) for record in caplog.records]
+    assert "a-comes-first.pub has the same name 'b' as b.pub" in why
+    assert "c.pub has the same key as b.pub" in why
+    (tmp_path / "b.pub").unlink()
+    found.look()
+    assert told == [{"b", "c"}], "whoever clashed is enrolled once the other is gone"
+
+
+def test_a_folder_that_is_gone_enrols_nobody(tmp_path: Path) -> None:
+    folder = tmp_path / "enrolled"
+    with pytest.raises(ConfigError, match=r"cannot read the folder.*make it"):
+        Enrolment(str(folder))
+    folder.mkdir()
+    enrol(folder, "a")
+    found, told = watched(folder)
+    folder.rename(tmp_path / "elsewhere")
+    found.look()
+    assert told == [set()]
+
+
+def test_an_unknown_key_makes_it_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(enrolment.time, "monotonic", lambda: now)
+    found, told = watched(tmp_path)
+    refused: list[bool] = []
+    found.on_refused = lambda: refused.append(True)
+    a = enrol(tmp_path, "a")
+    assert not found.admits(a.public_key), "it looked just before"
+    now += enrolment.LOOK_S
+    assert found.admits(a.public_key)
+    assert (len(refused), told) == (1, [{"a"}])
+
+
+def test_hidden_files_and_links_as_mounts_of_secrets_make_them(tmp_path: Path) -> None:
+    (tmp_path / "..data").mkdir()
+    a = enrol(tmp_path / "..data", "a")
+    (tmp_path / "a.pub").symlink_to("..data/a.pub")
+    (tmp_path / ".a.pub.swp").write_text("x")
+    assert Enrolment(str(tmp_path)).enrolled == {a.public_key: a}

@@ -1,0 +1,152 @@
+"""Key files: what `goodspeed keygen` makes, who may read it, and that a secret is never shown."""
+
+import logging
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from goodspeed import cli, keys
+from goodspeed.authentication import ClientKeys, ServerKeys, client_options, new_pair, server_options
+from goodspeed.enrolled import Enrolled
+from goodspeed.errors import ConfigError
+
+
+def keygen(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["goodspeed", "keygen", *words])
+    return cli.main()
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the keys of a verify node and of the draft node edge-1."""
+    folder = tmp_path / "keys"
+    limits = ["--weight", "2.5", "--max-sessions", "3", "--max-round-tokens", "8"]
+    assert keygen(monkeypatch, "verify", "--folder", str(folder)) == 0
+    assert keygen(monkeypatch, "draft", "edge-1", "--folder", str(folder), *limits) == 0
+    return folder
+
+
+def test_the_pairs_fit_and_say_what_was_asked_for(made: Path) -> None:
+    pair, verify = keys.read_draft_pair(str(made / "edge-1.key")), keys.read_verify_key(str(made / "verify.pub"))
+    assert keys.read_enrolled(made / "edge-1.pub") == Enrolled("edge-1", pair.public_key, 2.5, 3, 8)
+    assert verify.public_key == keys.read_verify_pair(str(made / "verify.key")).public_key
+    assert pair.name == "edge-1"
+
+
+def test_secrets_are_their_owners_alone_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: dict[str, int] = {}
+    real_open = os.open
+
+    def watched(path: str, flags: int, mode: int = 0o777, **options: int) -> int:
+        descriptor = real_open(path, flags, mode, **options)
+        opened[Path(path).name] = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        return descriptor
+
+    before = os.umask(0)
+    try:
+        monkeypatch.setattr(os, "open", watched)
+        keygen(monkeypatch, "verify", "--folder", str(tmp_path / "new"))
+        keygen(monkeypatch, "draft", "a", "--folder", str(tmp_path / "new"))
+    finally:
+        os.umask(before)
+    assert opened == {"verify.key": 0o600, "verify.pub": 0o644, "a.key": 0o600, "a.pub": 0o644}
+    assert {name: stat.S_IMODE((tmp_path / "new" / name).stat().st_mode) for name in opened} == opened
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+def test_nothing_is_overwritten(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path.name: path.read_bytes() for path in made.iterdir()}
+    (made / "edge-1.key").unlink()
+    for words in (["verify"], ["draft", "edge-1"], ["draft", "verify"]):
+        assert keygen(monkeypatch, *words, "--folder", str(made)) == 1
+        assert "exists already" in capsys.readouterr().err
+    del before["edge-1.key"]  # and none is made beside the public file that is there
+    assert {path.name: path.read_bytes() for path in made.iterdir()} == before
+
+
+def test_a_secret_is_never_shown(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    keygen(monkeypatch, "draft", "b", "--folder", str(made))
+    (made / "b.key").chmod(0o644)
+    pairs = [keys.read_draft_pair(str(made / "b.key")), keys.read_verify_pair(str(made / "verify.key"))]
+    shown = [*capsys.readouterr(), caplog.text, *(f"{pair!r} {pair}" for pair in pairs)]
+    shown.append(f"{ServerKeys(pairs[1], bool)} {ClientKeys(pairs[0], pairs[1].public_key)}")
+    for reader in (keys.read_verify_key, keys.read_enrolled, keys.read_verify_pair):
+        with pytest.raises(ConfigError) as error:
+            reader(str(made / "b.key"))
+        shown.append(str(error.value))
+    assert "can be read by others" in caplog.text
+    assert not any(pair.secret_key in text for pair in pairs for text in shown)
+    assert all(pair.secret_key in (made / name).read_text() for pair, name in zip(pairs, ("b.key", "verify.key")))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["draft", "no spaces"], "'no spaces' must be"),
+        (["draft", "../up"], "'../up' must be"),
+        (["draft", ".hidden"], "not a dot first"),
+        (["draft", "a", "--weight", "0"], "weight"),
+        (["draft", "a", "--weight", "nan"], "weight"),
+        (["draft", "a", "--weight", "inf"], "weight"),
+        (["draft", "a", "--max-sessions", "0"], "max_sessions"),
+        (["draft", "a", "--max-round-tokens", "-1"], "max_round_tokens"),
+    ],
+)
+def test_what_cannot_be_enrolled_is_not_made(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert keygen(monkeypatch, *words, "--folder", str(tmp_path)) == 1
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_key_in_the_wrong_place_is_named(made: Path) -> None:
+    with pytest.raises(ConfigError, match=r"key of the draft node edge-1.*keygen verify"):
+        keys.read_verify_pair(str(made / "edge-1.key"))
+    with pytest.raises(ConfigError, match=r"key of a verify node.*keygen draft"):
+        keys.read_draft_pair(str(made / "verify.key"))
+    with pytest.raises(ConfigError, match=r"--verify-key .*edge-1\.pub"):
+        keys.read_verify_key(str(made / "edge-1.pub"))
+    with pytest.raises(ConfigError, match="No such file"):
+        keys.read_draft_pair(str(made / "none.key"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"\xff\xfe", b"name = ", b"[[[[", b"x = " + b"[" * 5000, b'name = "a"\npublic_key = "short"',
+        b'name = "a"\npublic_key = "' + b"#" * 40 + b'"', b"# " + b"x" * 20_000, b"name = 1",
+    ],
+)  # fmt: skip
+def test_broken_files_are_refused_by_name(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "broken.pub"
+    path.write_bytes(content)
+    for read in (keys.read_enrolled, keys.read_verify_key, keys.read_draft_pair):
+        with pytest.raises(ConfigError, match=r"broken\.pub"):
+            read(str(path))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.pub")
+    with pytest.raises(ConfigError, match=r"pipe\.pub"):
+        keys.read_enrolled(tmp_path / "pipe.pub")
+
+
+def test_halves_of_two_pairs_are_refused() -> None:
+    mixed = keys.KeyPair(new_pair().public_key, new_pair().secret_key)
+    with pytest.raises(ConfigError, match="do not belong together"):
+        server_options(mixed)
+    with pytest.raises(ConfigError, match="do not belong together"):
+        client_options(ClientKeys(mixed, new_pair().public_key))

@@ -1,0 +1,236 @@
+"""Real sockets with keys: who gets in, whose word each message is, and what those learn who do not get in."""
+
+import pytest
+import zmq
+
+from goodspeed.authentication import new_pair
+from goodspeed.errors import ConfigError
+from goodspeed.messages import Refusal
+from goodspeed.transport import Delivery, bind_verify, connect_draft, peer_name
+from tests.keys.wire import KeyedNet, Tape, curve, hello, keyed, raw_socket, run_async, until
+
+
+async def honest(net: KeyedNet) -> None:
+    """Somebody who is enrolled still gets in and is answered; nobody else was heard meanwhile."""
+    num_before = net.verify.traffic.num_received
+    pair = net.enrol("honest")
+    draft = net.draft(pair)
+    await draft.send(hello("honest"))
+    received = await net.verify.receive()
+    assert (received.message, received.principal) == (hello("honest"), pair.public_key)
+    assert net.verify.send(received.peer, Refusal("draining", "x", "y")) is Delivery.SENT
+    assert await draft.receive() == Refusal("draining", "x", "y")
+    assert net.verify.traffic.num_received == num_before + 1
+
+
+async def failure_of(net: KeyedNet, *, heard: int = 0, **options: object) -> str:
+    """What a draft channel learns; the gate opens when somebody waits at the verify channel, and nothing comes."""
+    draft = net.draft(**options)  # type: ignore[arg-type]
+    await draft.send(hello("x"))
+    link = net.verify._link
+    link._gate.open()  # type: ignore[attr-defined]
+    why: str = await until(draft.failure)
+    assert net.verify.traffic.num_received == heard
+    assert net.verify.receive_ready() == []
+    return why
+
+
+@run_async
+async def test_everybody_is_known_by_the_key() -> None:
+    async with keyed() as net:
+        pairs = [net.enrol(name) for name in ("a", "b")]
+        for pair in pairs:
+            await net.draft(pair).send(hello(pair.name or ""))
+        heard = [await net.verify.receive() for _ in pairs]
+        assert {(one.principal, one.message) for one in heard} == {
+            (pair.public_key, hello(pair.name or "")) for pair in pairs
+        }
+        assert len({one.peer for one in heard}) == 2, "two of one identity: the name is not theirs to choose"
+
+
+@run_async
+async def test_a_key_that_is_not_enrolled_learns_it() -> None:
+    async with keyed() as net:
+        stranger = new_pair("stranger")
+        why = await failure_of(net, pair=stranger)
+        assert "ZAP 400" in why
+        assert "stranger.pub" in why
+        assert set(net.refused) == {stranger.public_key}
+        await honest(net)
+
+
+@run_async
+async def test_no_key() -> None:
+    async with keyed() as net:
+        assert "give --key and --verify-key" in await failure_of(net, pair=None)
+        assert not net.refused
+        await honest(net)
+
+
+@run_async
+async def test_the_wrong_verify_key() -> None:
+    async with keyed() as net:
+        why = await failure_of(net, pair=net.enrol("a"), verify_key=new_pair().public_key)
+        assert "--verify-key is not that verify node's" in why
+        await honest(net)
+
+
+@run_async
+async def test_a_key_at_a_verify_node_that_has_none() -> None:
+    verify = bind_verify("tcp://127.0.0.1:0")
+    async with keyed() as net:
+        draft = net.draft(net.enrol("a"), endpoint=verify.endpoint)
+        await draft.send(hello("a"))
+        assert "it was started without --key" in await until(draft.failure)
+        assert verify.receive_ready() == []
+        verify.close()
+
+
+@run_async
+async def test_anothers_public_key_without_its_secret() -> None:
+    """ZeroMQ's client would not notice that its halves do not fit: the verify node does."""
+    async with keyed() as net:
+        victim, thief = net.enrol("victim"), new_pair("thief")
+        options = curve(thief, net.pair.public_key) | {"curve_publickey": victim.public_key.encode()}
+        await shut_out(net, **options)
+
+
+@run_async
+async def test_plain_and_null_are_not_spoken() -> None:
+    async with keyed() as net:
+        await shut_out(net, plain_username=b"admin", plain_password=b"admin")
+        await shut_out(net)
+
+
+async def shut_out(net: KeyedNet, **options: bytes) -> None:
+    """A raw socket whose handshake fails, whatever it tries."""
+    net.verify._link._gate.open()  # type: ignore[attr-defined]
+    failures = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
+        peer.linger = 0
+        for option, value in options.items():
+            setattr(peer, option, value)
+        with peer.get_monitor_socket(failures | zmq.EVENT_HANDSHAKE_SUCCEEDED) as monitor:
+            peer.connect(net.verify.endpoint)
+            peer.send(b"anything")
+            event = int.from_bytes((await until(lambda: receive(monitor)))[0][:2], "little")
+            peer.disable_monitor()
+        assert event & failures
+    assert net.verify.receive_ready() == []
+    await honest(net)
+
+
+def receive(monitor: "zmq.Socket[bytes]") -> list[bytes] | None:
+    return monitor.recv_multipart(zmq.NOBLOCK) if monitor.poll(0) else None
+
+
+@run_async
+async def test_curve_is_closed_while_nobody_answers_for_it() -> None:
+    """Without a ZAP handler ZeroMQ would let any key in: here it waits until somebody says yes."""
+    async with keyed() as net:
+        net.verify._link._gate.close()  # type: ignore[attr-defined]
+        pair = net.enrol("a")
+        with raw_socket(net.verify.endpoint, **curve(pair, net.pair.public_key)) as peer:
+            with peer.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED) as monitor:
+                event = (await until(lambda: receive(monitor)))[0][:2]
+                peer.disable_monitor()
+        assert int.from_bytes(event, "little") == zmq.EVENT_DISCONNECTED
+        assert net.verify.receive_ready() == []
+
+
+@run_async
+async def test_an_identity_cannot_be_taken_by_a_second_enrolled_key() -> None:
+    """What is sent by a connection's name reaches that connection, whoever else claims the name."""
+    async with keyed() as net:
+        victim, thief = net.enrol("victim"), net.enrol("thief")
+        name = {"routing_id": peer_name(b"victim")}
+        with raw_socket(net.verify.endpoint, **curve(victim, net.pair.public_key), **name) as first:
+            first.send(b"\xc1")
+            assert (await net.verify.receive()).principal == victim.public_key
+            with raw_socket(net.verify.endpoint, **curve(thief, net.pair.public_key), **name) as second:
+                with second.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED) as monitor:
+                    await until(lambda: receive(monitor))
+                    second.disable_monitor()
+                for _ in range(3):
+                    second.send(b"\xc1")
+                await honest(net)  # so the verify node has seen the second one, and all that it said before
+                for number in range(20):
+                    assert net.verify.send(peer_name(b"victim"), Refusal("failed", str(number), "")) is Delivery.SENT
+                first.send(b"\xc1")
+                heard = await net.verify.receive()
+                while heard.principal == thief.public_key:  # by whatever name, it is known by its key
+                    assert heard.peer != peer_name(b"victim")
+                    heard = await net.verify.receive()
+                assert (heard.peer, heard.principal) == (peer_name(b"victim"), victim.public_key)
+                got = [await until(lambda: receive(first)) for _ in range(20)]
+                assert len(got) == 20
+                assert not second.poll(0)
+
+
+@run_async
+async def test_a_recorded_connection_cannot_be_replayed() -> None:
+    async with keyed() as net, Tape(net.verify.endpoint) as tape:
+        draft = net.draft(net.enrol("a"), endpoint=tape.endpoint)
+        for name in ("a", "b", "c"):
+            await draft.send(hello(name))
+            assert (await net.verify.receive()).message == hello(name)
+        assert len(tape.recorded) > 200
+        assert b"bootboot" not in tape.recorded, "it is encrypted"
+        for _ in range(3):
+            await tape.replay()
+        assert net.verify.receive_ready() == []
+        await honest(net)
+
+
+@run_async
+async def test_who_is_enrolled_later_gets_in_on_another_connection() -> None:
+    async with keyed() as net:
+        late = new_pair("late")
+        draft = net.draft(late)
+        net.verify._link._gate.open()  # type: ignore[attr-defined]
+        for _ in range(3):
+            assert "ZAP 400" in await until(draft.failure)
+            await draft.reconnect()
+        assert "ZAP 400" in await until(draft.failure)
+        net.enrolled.add(late.public_key)
+        await draft.reconnect()
+        await draft.send(hello("late"))
+        assert (await net.verify.receive()).principal == late.public_key
+        assert draft.failure() is None
+
+
+@run_async
+async def test_a_gate_that_fails_lets_nobody_in_and_goes_on() -> None:
+    async with keyed() as net:
+        stranger = new_pair("stranger")
+        net.enrolled = None  # type: ignore[assignment]
+        assert "ZAP 400" in await failure_of(net, pair=stranger)
+        net.enrolled = set()
+        await honest(net)
+
+
+def test_beyond_loopback_keys_are_asked_for_with_the_commands_that_make_them() -> None:
+    with pytest.raises(ConfigError, match=r"goodspeed keygen verify.*goodspeed keygen draft NAME.*--enrolled FOLDER"):
+        bind_verify("tcp://0.0.0.0:0")
+    with pytest.raises(ConfigError, match=r"goodspeed keygen draft NAME.*--key NAME\.key --verify-key verify\.pub"):
+        connect_draft("tcp://192.0.2.1:5555", identity=b"a")
+
+
+@run_async
+async def test_with_keys_beyond_loopback_is_allowed() -> None:
+    net = KeyedNet()
+    net.verify.close()
+    net.verify = bind_verify("tcp://0.0.0.0:0", keys=_keys(net))
+    port = net.verify.endpoint.rpartition(":")[2]
+    net.channels[0] = net.verify
+    draft = net.draft(net.enrol("a"), endpoint=f"tcp://127.0.0.1:{port}")
+    await draft.send(hello("a"))
+    assert (await net.verify.receive()).message == hello("a")
+    for channel in reversed(net.channels):
+        channel.close()
+
+
+def _keys(net: KeyedNet):  # type: ignore[no-untyped-def]
+    from goodspeed.transport import ServerKeys
+
+    return ServerKeys(net.pair, lambda key: key in net.enrolled)

@@ -1,0 +1,180 @@
+"""Where there are keys: whose word a message is, what a key is allowed, and how it goes. No sockets."""
+
+from typing import Any
+
+import pytest
+
+from goodspeed.enrolled import Enrolled
+from goodspeed.messages import Ack, Close, Heartbeat, OpenSession, Refusal, UpMessage, Welcome
+from tests.fakes import Desk, make_core, make_hello, make_open, replace_message, session_id
+
+KEYS = {name: name * 40 for name in "abcd"}
+
+
+class KeyedDesk(Desk):
+    """A peer's key is that of its name, unless a message is said with another's."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(make_core(**options))
+        self.core.enrol({KEYS[name]: Enrolled(name, KEYS[name]) for name in "abc"}, self.now)
+
+    def up(self, peer: str, message: UpMessage, key: str | None = None) -> list[Any]:
+        principal = KEYS.get(peer) if key is None else KEYS.get(key)
+        return [send.message for send in self.core.receive(peer.encode(), message, self.now, principal)]
+
+    def enrol(self, *names: str, **limits: Any) -> list[tuple[str, Refusal]]:
+        """Only these, with these limits; what is said to whom."""
+        records = {KEYS[name]: Enrolled(name, KEYS[name], **limits) for name in names}
+        return [(send.peer_id.decode(), send.message) for send in self.core.enrol(records, self.now)]  # type: ignore[misc]
+
+
+@pytest.fixture
+def desk() -> KeyedDesk:
+    """Clients a and b, each with a session that drafts: 1 and 2."""
+    desk = KeyedDesk()
+    for number, name in enumerate("ab", 1):
+        assert isinstance(desk.hello(name), Welcome)
+        assert desk.open(name, number) == []
+    desk.round()
+    return desk
+
+
+def code(answers: list[Any]) -> str:
+    [answer] = answers
+    assert isinstance(answer, Refusal), answer
+    assert answer.what
+    assert answer.what_to_do
+    return answer.code
+
+
+def test_only_enrolled_keys_are_heard(desk: KeyedDesk) -> None:
+    for key in ("d", ""):
+        for message in (make_hello("d"), make_open(9), Heartbeat(b"bootboot"), Ack(session_id(1), 1, 3)):
+            assert code(desk.up("x", message, key)) == "not_enrolled"
+    assert set(desk.core.peers) == {b"a", b"b"}
+    assert desk.core.refusals["not_enrolled"] == 8
+
+
+def test_a_key_has_one_name(desk: KeyedDesk) -> None:
+    [answer] = desk.up("c", make_hello("a"))
+    assert (answer.code, "'c'" in answer.what) == ("wrong_name", True)
+    assert b"c" not in desk.core.peers
+
+
+def of_session_1(desk: KeyedDesk) -> list[UpMessage]:
+    again: OpenSession = replace_message(desk.session(1).opened, epoch=2)
+    return [Ack(session_id(1), 1, 4), desk.honest_draft(1), Close(session_id(1), 1), again]
+
+
+def test_nobody_names_anothers_session(desk: KeyedDesk) -> None:
+    for message in of_session_1(desk):
+        assert code(desk.up("b", message)) == "not_owner"
+    assert desk.session(1).peer_id == b"a"
+    assert desk.session(1).epoch == 1
+    assert desk.draft("a", 1) == []
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_a_name_taken_by_another_key_gets_nothing_of_its_owner(desk: KeyedDesk, which: int) -> None:
+    """Whatever is sent by that name now reaches the other: so nothing is, and the owner opens anew."""
+    message = of_session_1(desk)[which]
+    assert code(desk.up("a", message, key="b")) == "not_owner"
+    assert b"a" not in desk.core.peers
+    assert session_id(1) not in desk.core.sessions
+    desk.draft("b", 2)
+    assert {verdict.session_id for verdict in desk.round()} == {session_id(2)}
+    assert isinstance(desk.hello("a"), Welcome)  # its owner, back
+    assert desk.open("a", 1, epoch=2) == []
+
+
+def test_a_hello_by_anothers_name_is_refused_too(desk: KeyedDesk) -> None:
+    assert code(desk.up("a", make_hello("b"), key="b")) == "not_owner"
+
+
+def test_a_process_that_connects_again_takes_its_sessions_along(desk: KeyedDesk) -> None:
+    assert isinstance(desk.up("a2", make_hello("a"), key="a")[0], Welcome)
+    assert set(desk.core.peers) == {b"a2", b"b"}
+    assert desk.session(1).peer_id == b"a2"
+    assert desk.session(2).peer_id == b"b"
+    other = make_hello("a", boot_id=b"another1")  # another process of the same key is beside it
+    assert isinstance(desk.up("a3", other, key="a")[0], Welcome)
+    assert set(desk.core.peers) == {b"a2", b"a3", b"b"}
+
+
+def test_a_key_that_goes_takes_its_sessions_along_at_once(desk: KeyedDesk) -> None:
+    desk.draft("a", 1)
+    desk.draft("b", 2)
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    [(peer, refusal)] = desk.enrol("b", "c")  # in the middle of a round
+    assert (peer, refusal.code, refusal.session_id) == ("a", "not_enrolled", None)
+    assert set(desk.core.sessions) == {session_id(2)}
+    assert {verdict.session_id for verdict in desk.finish(planned)} == {session_id(2)}
+    for message in (make_hello("a"), Heartbeat(b"bootboot"), Ack(session_id(1), 1, 4)):
+        assert code(desk.up("a", message)) == "not_enrolled"
+    desk.draft("b", 2)
+    desk.round()
+    assert desk.core.pool.length(session_id(1)) == 0
+    desk.enrol("a", "b", "c")
+    assert isinstance(desk.hello("a"), Welcome)
+    assert desk.open("a", 1, epoch=2) == []
+
+
+def test_a_key_that_changes_says_hello_again(desk: KeyedDesk) -> None:
+    records = dict(desk.core.register.enrolled or {})
+    records[KEYS["a"]] = Enrolled("a", KEYS["a"], weight=4.0)
+    [send] = desk.core.enrol(records, desk.now)
+    assert isinstance(send.message, Refusal)
+    assert (send.peer_id, send.message.code) == (b"a", "hello_first")
+    assert set(desk.core.sessions) == {session_id(2)}
+    assert code(desk.draft("b", 2, tokens=()) or desk.up("a", Ack(session_id(1), 1, 4))) == "hello_first"
+    assert isinstance(desk.hello("a"), Welcome)
+    assert desk.core.scheduler.client("a").weight == 4.0
+    assert desk.core.enrol(dict(records), desk.now) == [], "nothing changed"
+
+
+def test_the_keys_own_limit_of_sessions() -> None:
+    desk = KeyedDesk()
+    desk.enrol("a", "b", max_sessions=2)
+    desk.hello("a")
+    desk.hello("b")
+    assert [desk.open("a", number) for number in (1, 2)] == [[], []]
+    assert code(desk.open("a", 3)) == "too_many_sessions"
+    assert desk.open("b", 4) == [], "the other's limit is its own"
+    desk.up("a", Close(session_id(1), 1))
+    assert desk.open("a", 3) == []
+
+
+def test_the_keys_own_limit_of_tokens_drafted_in_a_round() -> None:
+    desk = KeyedDesk(budget=8)
+    desk.enrol("a", max_round_tokens=3)
+    desk.core.enrol(dict(desk.core.register.enrolled or {}) | {KEYS["b"]: Enrolled("b", KEYS["b"])}, 0.0)
+    desk.hello("a")
+    desk.hello("b")
+    for number in (1, 2):
+        desk.open("a", number)
+    desk.open("b", 3)
+    desk.round()
+    most_of_b = 0
+    for _ in range(6):
+        own = [desk.session(number).assigned or 0 for number in (1, 2)]
+        assert sum(own) <= 3
+        assert any(own)
+        most_of_b = max(most_of_b, desk.session(3).assigned or 0)
+        for number, peer in ((1, "a"), (2, "a"), (3, "b")):
+            session = desk.session(number)
+            if session.finished:
+                return
+            if session.assigned:
+                too_long = (*desk.honest_draft(number).tokens, 1)
+                assert code(desk.draft(peer, number, tokens=too_long)) == "too_long"
+                desk.draft(peer, number)
+        desk.round()
+    assert most_of_b > 3
+
+
+def test_without_keys_nobody_is_asked_for_one() -> None:
+    desk = Desk()
+    assert isinstance(desk.hello("a"), Welcome)
+    assert desk.core.register.enrolled is None
+    assert desk.core.scheduler.client("a").max_round_tokens is None
