@@ -104,3 +104,42 @@ def test_refusals_about_sessions_are_not_about_the_link(connected):
 def test_a_message_that_cannot_be_sent_ends_the_connection(connected):
     assert connected.failed(1.0) == [Command.RECONNECT, Command.DROP_SESSIONS, Command.SAY_HELLO]
     assert not connected.connected
+
+
+def test_a_connection_that_is_not_taken_is_made_anew_ever_more_rarely(link):
+    """ZeroMQ does not try again by itself, or tries all the time."""
+    said = {}
+    for step in range(200):
+        now = step / 10
+        if commands := link.tick(now):
+            said[now] = commands
+            assert link.turned_away("not enrolled", now) == []  # at once, each time
+    assert link.trouble == "not enrolled"
+    times = list(said)
+    assert said[times[0]] == [Command.SAY_HELLO]
+    assert all(said[time] == [Command.RECONNECT, Command.SAY_HELLO] for time in times[1:])
+    gaps = [round(after - before, 1) for before, after in pairwise(times)]
+    assert gaps[:4] == [1.0, 2.0, 4.0, MAX_BACKOFF_S]
+    assert link.heard(WELCOME, 20.0) == [Command.OPEN_SESSIONS]
+    assert link.trouble is None
+
+
+def test_who_is_turned_away_while_connected_is_connected_no_more(connected):
+    assert connected.turned_away("not enrolled", 5.0) == [Command.DROP_SESSIONS]
+    assert not connected.connected
+    assert connected.tick(5.5) == []
+    assert connected.tick(6.0) == [Command.RECONNECT, Command.SAY_HELLO]
+
+
+@pytest.mark.parametrize("code", ["not_enrolled", "wrong_name"])
+def test_who_is_kept_out_goes_on_asking_and_knows_why(connected, code):
+    refusal = Refusal(code, "this is wrong", "do that")
+    assert connected.heard(refusal, 5.0) == [Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert connected.trouble == f"this is wrong ({code}); do that"
+    assert connected.heard(refusal, 5.1) == []  # to that Hello, too
+    times = [
+        step / 10 for step in range(51, 200) if connected.tick(step / 10) and not connected.heard(refusal, step / 10)
+    ]
+    assert [round(after - before, 1) for before, after in pairwise(times)] == [1.0, 2.0, 4.0, 5.0]
+    assert connected.heard(WELCOME, 20.0) == [Command.OPEN_SESSIONS]
+    assert connected.trouble is None

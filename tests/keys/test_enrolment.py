@@ -71,7 +71,9 @@ def test_a_broken_file_is_named_and_leaves_the_others(
     (tmp_path / "loop.pub").symlink_to("loop.pub")
     found.look()
     assert found.enrolled == {a.public_key: a}, "a file that is broken enrols nobody"
-    told = {(record.__dict__["file"], str(record.__dict__["why"])) for record in caplog.records if "file" in vars(record)}
+    told = {
+        (record.__dict__["file"], str(record.__dict__["why"])) for record in caplog.records if "file" in vars(record)
+    }
     assert {file for file, _ in told} == {"b.pub", "loop.pub", "notes.txt"}
     enrol(tmp_path, "b", key=b.public_key)
     found.look()

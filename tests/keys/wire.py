@@ -59,7 +59,9 @@ class KeyedNet:
         self.enrolled.add(pair.public_key)
         return pair
 
-    def draft(self, pair: KeyPair | None, *, verify_key: str | None = None, endpoint: str | None = None) -> DraftChannel:
+    def draft(
+        self, pair: KeyPair | None, *, verify_key: str | None = None, endpoint: str | None = None
+    ) -> DraftChannel:
         keys = ClientKeys(pair, verify_key or self.pair.public_key) if pair is not None else None
         channel = connect_draft(endpoint or self.verify.endpoint, identity=b"identity", keys=keys)
         self.channels.append(channel)

@@ -1,0 +1,224 @@
+"""Both nodes with keys, in this process, on real sockets and with the embedded models: who gets texts, and until when."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draft_node import assembly as draft_assembly
+from draft_node import cli as draft_cli
+from draft_node.actions import Deliver, Finish, Request
+from draft_node.config import DraftConfig
+from draft_node.daemon import DraftDaemon
+from goodspeed import keys
+from goodspeed.authentication import new_pair
+from goodspeed.enrolled import Enrolled
+from goodspeed.errors import ConfigError, TransportError
+from goodspeed.events import EventLog
+from goodspeed.latency import Refined
+from goodspeed.transport import bind_verify, connect_draft
+from tests.cluster.cluster import alone, load, make_request, prompt_ids
+from tests.keys.wire import run_async, until
+from verify_node import assembly as verify_assembly
+from verify_node.config import VerifyConfig
+from verify_node.daemon import VerifyDaemon
+
+NUM_TOKENS = 60
+
+
+class Site:
+    """A folder of keys, the verify node that enrols from it, and draft nodes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.enrolled = folder / "enrolled"
+        self.enrolled.mkdir()
+        self.folder = folder
+        pair = new_pair()
+        keys.write_secret(folder / "verify.key", pair)
+        keys.write_verify_key(folder / "verify.pub", pair.public_key)
+        self.serving: list[asyncio.Task[None]] = []
+
+    def key(self, name: str, **limits: Any) -> None:
+        """A pair for a draft node; its public file waits beside the enrolment folder."""
+        pair = new_pair(name)
+        keys.write_secret(self.folder / f"{name}.key", pair)
+        keys.write_enrolled(self.folder / f"{name}.pub", Enrolled(name, pair.public_key, **limits))
+
+    def enrol(self, name: str) -> None:
+        (self.folder / f"{name}.pub").rename(self.enrolled / f"{name}.pub")
+
+    def revoke(self, name: str) -> None:
+        (self.enrolled / f"{name}.pub").rename(self.folder / f"{name}.pub")
+
+    def start_verify(self) -> VerifyDaemon:
+        config = VerifyConfig(
+            model="tiny-target",
+            bind="tcp://127.0.0.1:0",
+            cost="none",
+            heartbeat_s=0.05,
+            key=str(self.folder / "verify.key"),
+            enrolled=str(self.enrolled),
+        )
+        target = load("tiny-target")
+        welcome = verify_assembly.make_welcome(config, target)
+        server_keys, enrolment = verify_assembly.read_keys(config)
+        channel = bind_verify(config.bind, max_message_bytes=welcome.max_message_bytes, keys=server_keys)
+        runner = verify_assembly.make_runner(config, target)
+        events = EventLog(enabled=False)
+        verify = verify_assembly.build(config, runner, channel, welcome, events, Refined(), enrolment)
+        self.serving.append(asyncio.create_task(verify.serve()))
+        return verify
+
+    def draft(self, name: str, endpoint: str, **options: Any) -> DraftDaemon:
+        config = DraftConfig(
+            model="tiny-draft-s",
+            name=name,
+            verify=endpoint,
+            key=str(self.folder / f"{name}.key"),
+            verify_key=str(self.folder / "verify.pub"),
+            **options,
+        )
+        boot_id = secrets.token_bytes(8)
+        line = connect_draft(config.verify, identity=boot_id, keys=draft_assembly.read_keys(config))
+        return draft_assembly.build(config, load(config.model), line, boot_id)
+
+    def start_draft(self, name: str, endpoint: str) -> DraftDaemon:
+        daemon = self.draft(name, endpoint)
+        self.serving.append(asyncio.create_task(daemon.serve()))
+        return daemon
+
+
+@asynccontextmanager
+async def site(folder: Path) -> AsyncIterator[Site]:
+    one = Site(folder)
+    try:
+        yield one
+        assert not any(task.done() for task in one.serving)
+    finally:
+        for task in one.serving:
+            task.cancel()
+        await asyncio.gather(*one.serving, return_exceptions=True)
+
+
+async def text(daemon: DraftDaemon, request: Request, begun: asyncio.Event | None = None) -> tuple[int, ...]:
+    """All that a user got; the text has to come to its end."""
+    tokens: tuple[int, ...] = ()
+    async for item in daemon.generate(request):
+        if not isinstance(item, Deliver):
+            assert isinstance(item, Finish), item
+            return tokens
+        tokens += item.tokens
+        if begun is not None:
+            begun.set()
+    raise AssertionError("no end came")
+
+
+def expected(request: Request) -> tuple[int, ...]:
+    return alone(request.prompt, request.sampling, request.max_tokens)
+
+
+@run_async
+async def test_a_key_revoked_in_mid_stream_ends_its_sessions_and_no_others(tmp_path: Path) -> None:
+    """The draft node is told why, keeps what it has, and writes on where it was once it is enrolled again."""
+    async with site(tmp_path) as here:
+        for name in ("a", "b"):
+            here.key(name)
+            here.enrol(name)
+        verify = here.start_verify()
+        requests = {name: make_request(prompt_ids(n), NUM_TOKENS, seed=n) for n, name in enumerate("ab")}
+        nodes = {name: here.start_draft(name, verify.channel.endpoint) for name in requests}
+        begun = asyncio.Event()
+        texts = {
+            name: asyncio.create_task(text(nodes[name], request, begun if name == "a" else None))
+            for name, request in requests.items()
+        }
+        await begun.wait()
+        assert requests["a"].session_id in verify.core.sessions
+        here.revoke("a")
+        assert verify.enrolment is not None
+        verify.enrolment.look()
+        assert requests["a"].session_id not in verify.core.sessions, "at once"
+        assert not any(peer.client.name == "a" for peer in verify.core.peers.values())
+        await until(lambda: nodes["a"].link.trouble)
+        assert "(not_enrolled)" in str(nodes["a"].link.trouble)
+        assert await texts["b"] == expected(requests["b"])
+        assert not texts["a"].done()
+        here.enrol("a")
+        assert await texts["a"] == expected(requests["a"])
+        assert nodes["a"].link.trouble is None
+
+
+@run_async
+async def test_who_is_enrolled_later_gets_in_with_what_the_key_allows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with site(tmp_path) as here:
+        here.key("late", weight=2.5, max_sessions=1, max_round_tokens=3)
+        verify = here.start_verify()
+        requests = [make_request(prompt_ids(n), NUM_TOKENS // 2, seed=n) for n in range(2)]
+        node = here.start_draft("late", verify.channel.endpoint)
+        texts = [asyncio.create_task(text(node, request)) for request in requests]
+        await until(lambda: node.link.trouble)
+        assert "ZAP 400" in str(node.link.trouble)
+        assert any("does not let us in" in record.message for record in caplog.records)
+        assert verify.core.refusals["not_enrolled"] >= 1
+        here.enrol("late")
+        assert [await one for one in texts] == [expected(request) for request in requests]
+        client = verify.core.scheduler.client("late")
+        assert (client.weight, client.max_sessions, client.max_round_tokens) == (2.5, 1, 3)
+        assert verify.core.refusals["too_many_sessions"] >= 1
+        assert 0 < client.num_drafted
+        secret = keys.read_draft_pair(str(tmp_path / "late.key")).secret_key
+        assert secret not in caplog.text
+
+
+@run_async
+async def test_who_never_gets_in_is_told_why_in_the_end(tmp_path: Path) -> None:
+    async with site(tmp_path) as here:
+        here.key("never")
+        verify = here.start_verify()
+        node = here.draft("never", verify.channel.endpoint)
+        serving = asyncio.create_task(node.serve())
+        await until(lambda: node.link.trouble)
+        node.connect_timeout_s = 0.0  # it is over
+        with pytest.raises(TransportError, match=r"lets us not in: it turned this draft node's key away.*never\.pub"):
+            await serving
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"key": "x"}, "--key FILE and --enrolled FOLDER belong together"),
+        ({"enrolled": "x"}, "belong together"),
+        ({"key": "x", "enrolled": "y", "trusted_network": True}, "drop one of them"),
+    ],
+)
+def test_halves_at_the_verify_node_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        VerifyConfig(model="tiny-target", **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"key": "x"}, "--key FILE and --verify-key FILE belong together"),
+        ({"verify_key": "x"}, "belong together"),
+        ({"key": "x", "verify_key": "y", "trusted_network": True}, "drop one of them"),
+    ],
+)
+def test_halves_at_the_draft_node_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        DraftConfig(model="tiny-draft-s", **given)
+
+
+def test_the_name_is_the_keys(tmp_path: Path) -> None:
+    Site(tmp_path).key("edge-1")
+    given = {"model": "tiny-draft-s", "key": str(tmp_path / "edge-1.key"), "verify_key": "verify.pub"}
+    assert draft_cli._named_by_key(DraftConfig(**given)).name == "edge-1"
+    assert draft_cli._named_by_key(DraftConfig(name="edge-1", **given)).name == "edge-1"
+    with pytest.raises(ConfigError, match=r"--name 'edge-2' is not what --key .* is made for, 'edge-1'; leave it out"):
+        draft_cli._named_by_key(DraftConfig(name="edge-2", **given))
