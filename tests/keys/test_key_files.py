@@ -69,6 +69,13 @@ def test_nothing_is_overwritten(
     assert {path.name: path.read_bytes() for path in made.iterdir()} == before
 
 
+def test_a_file_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "a.key").write_text("here before")
+    with pytest.raises(ConfigError, match=r"a\.key exists already"):
+        keys.write_secret(tmp_path / "a.key", new_pair("a"))
+    assert (tmp_path / "a.key").read_text() == "here before"
+
+
 def test_a_secret_is_never_shown(
     made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -84,7 +91,9 @@ def test_a_secret_is_never_shown(
         shown.append(str(error.value))
     assert "can be read by others" in caplog.text
     assert not any(pair.secret_key in text for pair in pairs for text in shown)
-    assert all(pair.secret_key in (made / name).read_text() for pair, name in zip(pairs, ("b.key", "verify.key")))
+    assert all(
+        pair.secret_key in (made / name).read_text() for pair, name in zip(pairs, ("b.key", "verify.key"), strict=True)
+    )
 
 
 @pytest.mark.parametrize(

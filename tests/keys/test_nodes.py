@@ -1,4 +1,4 @@
-"""Both nodes with keys, in this process, on real sockets and with the embedded models: who gets texts, and until when."""
+"""Both nodes with keys, in one process, on real sockets, with the embedded models: who gets texts, and until when."""
 
 import asyncio
 import secrets
@@ -171,7 +171,7 @@ async def test_who_is_enrolled_later_gets_in_with_what_the_key_allows(
         client = verify.core.scheduler.client("late")
         assert (client.weight, client.max_sessions, client.max_round_tokens) == (2.5, 1, 3)
         assert verify.core.refusals["too_many_sessions"] >= 1
-        assert 0 < client.num_drafted
+        assert client.num_drafted > 0
         secret = keys.read_draft_pair(str(tmp_path / "late.key")).secret_key
         assert secret not in caplog.text
 
