@@ -22,7 +22,7 @@ from goodspeed.events import EventLog
 from goodspeed.latency import Refined
 from goodspeed.transport import bind_verify, connect_draft
 from tests.cluster.cluster import alone, load, make_request, prompt_ids
-from tests.keys.wire import run_async, until
+from tests.keys.wire import Tape, run_async, until
 from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
@@ -150,6 +150,29 @@ async def test_a_key_revoked_in_mid_stream_ends_its_sessions_and_no_others(tmp_p
         here.enrol("a")
         assert await texts["a"] == expected(requests["a"])
         assert nodes["a"].link.trouble is None
+
+
+@run_async
+async def test_a_cut_connection_is_made_anew_and_the_text_goes_on(tmp_path: Path) -> None:
+    """The new connection has another name at the verify node; key and boot id tell whose it is."""
+    async with site(tmp_path) as here:
+        here.key("a")
+        here.enrol("a")
+        verify = here.start_verify()
+        async with Tape(verify.channel.endpoint) as tape:
+            node, request, begun = (
+                here.start_draft("a", tape.endpoint),
+                make_request(prompt_ids(3), NUM_TOKENS),
+                asyncio.Event(),
+            )
+            writing = asyncio.create_task(text(node, request, begun))
+            await begun.wait()
+            [before] = verify.core.peers
+            tape.cut()
+            assert await writing == expected(request)
+            [after] = verify.core.peers
+            assert before != after
+            assert node.counts.num_connected >= 2
 
 
 @run_async

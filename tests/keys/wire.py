@@ -114,11 +114,16 @@ class Tape:
 
     async def __aexit__(self, *error: object) -> None:
         self._server.close()
-        for writer in self._writers:
-            writer.close()
+        self.cut()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Every connection; the next ones are served again."""
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self.port)
