@@ -122,10 +122,12 @@ def test_drafts_made_ahead_change_no_text() -> None:
                     ahead.set()  # having waited in vain once is enough
                 return run(planned)
 
-            def look_and_receive(peer_id: bytes, message: UpMessage, now: float) -> list[Send]:
+            def look_and_receive(
+                peer_id: bytes, message: UpMessage, now: float, principal: str | None = None
+            ) -> list[Send]:
                 if isinstance(message, Draft) and message.assumes:
                     ahead.set()
-                return receive(peer_id, message, now)
+                return receive(peer_id, message, now, principal)
 
             self.verify.target.run = wait_and_run  # type: ignore[method-assign]
             self.verify.core.receive = look_and_receive  # type: ignore[method-assign]
