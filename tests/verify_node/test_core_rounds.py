@@ -88,3 +88,15 @@ def test_a_draft_is_due_after_the_way_there_and_back_and_its_drafting():
     assert session.answer_s == pytest.approx(0.02 + 4 * 0.005)  # it catches up, which takes about as long as a token
     session.hope, session.ahead_share = 1.0, 0.9  # it is made already
     assert session.answer_s == 0.02
+
+
+def test_a_verdict_says_when_the_next_draft_is_due():
+    desk = drafting("continuous")
+    session = desk.session(1)
+    session.client.draft_s_per_token = 0.01
+    desk.now += 1.0
+    for number, name in enumerate("abc", 1):
+        desk.draft(name, number)
+    desk.round()
+    assert session.assigned
+    assert session.due_at == desk.now + session.answer_s > desk.now
