@@ -6,10 +6,7 @@ users of channels need can be imported from here.
 """
 
 import asyncio
-import ipaddress
-import re
-import socket
-from typing import Final, NamedTuple
+from typing import Final
 
 import zmq
 
@@ -24,6 +21,7 @@ from goodspeed.authentication import (
 )
 from goodspeed.channels import Delivery, DraftChannel, Link, Received, Traffic, VerifyChannel, peer_name
 from goodspeed.codec import MAX_MESSAGE_BYTES
+from goodspeed.endpoints import Endpoint, parse_endpoint
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.memory_network import Faults, MemoryNetwork, Packet
 
@@ -49,14 +47,6 @@ FRAME_MARGIN_BYTES: Final = 64 << 10
 UNREAD_BYTES: Final = 64 << 20
 """About what one peer may have waiting, unread, in the verify node."""
 
-MAKE_KEYS: Final = {
-    "binding": "Make keys with `goodspeed keygen verify` and `goodspeed keygen draft NAME`, and give --key FILE "
-    "--enrolled FOLDER.",
-    "connecting": "Make a key with `goodspeed keygen draft NAME`, have NAME.pub enrolled at the verify node, and give "
-    "--key NAME.key --verify-key verify.pub.",
-}
-"""What to do about an address beyond loopback."""
-
 OPTIONS: Final[dict[int, int | bytes]] = {
     zmq.HEARTBEAT_IVL: 500,
     zmq.HEARTBEAT_TIMEOUT: 1500,
@@ -80,7 +70,7 @@ class _SocketLink(Link):
     def __init__(
         self,
         kind: int,
-        address: "_Address",
+        address: Endpoint,
         options: dict[int, int | bytes],
         keys: ServerKeys | ClientKeys | None = None,
     ) -> None:
@@ -240,7 +230,7 @@ def bind_verify(
     With `keys` all is encrypted, only keys that are admitted connect, and `Received.principal` is whose word it is.
     `send_queue` messages may wait for one peer (besides what its connection buffers), then sending is BUSY.
     """
-    address = _parse(endpoint, trusted_network or keys is not None, "binding")
+    address = parse_endpoint(endpoint, trusted_network or keys is not None, "binding")
     options: dict[int, int | bytes] = {
         **OPTIONS,
         zmq.ROUTER_MANDATORY: 1,  # else what cannot be delivered vanishes
@@ -272,7 +262,7 @@ def connect_draft(
     `identity` (1 to 64 bytes) is the boot id of this process; a connection of the same identity replaces the last.
     With `keys` each connection is named anew by the verify node, which knows the key.
     """
-    address = _parse(endpoint, trusted_network or keys is not None, "connecting")
+    address = parse_endpoint(endpoint, trusted_network or keys is not None, "connecting")
     if address.port == 0:
         raise ConfigError(f"{endpoint}: a port to connect to is 1 to 65535")
     options: dict[int, int | bytes] = {
@@ -284,35 +274,3 @@ def connect_draft(
     }
     link = _SocketLink(zmq.DEALER, address, options, keys)
     return DraftChannel(link, max_message_bytes=max_message_bytes, send_timeout_s=send_timeout_s)
-
-
-class _Address(NamedTuple):
-    endpoint: str
-    port: int
-    ipv6: bool
-
-
-def _parse(endpoint: str, trusted_network: bool, doing: str) -> _Address:
-    """tcp://HOST:PORT made fit for ZeroMQ; ConfigError when it is not that, or beyond loopback without trust."""
-    match = re.fullmatch(r"tcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+|\*):(\d{1,5}|\*)", endpoint)
-    port = 0 if not match or match[2] == "*" else int(match[2])
-    if not match or port > 65535 or (doing == "connecting" and match[1] == "*"):
-        raise ConfigError(f"{endpoint!r} is not an endpoint; write tcp://HOST:PORT, for example tcp://127.0.0.1:5555")
-    host = match[1].strip("[]")
-    addresses = ["::"] if host == "*" else _resolve(host)
-    if not trusted_network and not all(ipaddress.ip_address(address).is_loopback for address in addresses):
-        raise ConfigError(
-            f"{doing} at {endpoint} reaches beyond this machine, in clear and without keys: anybody on the way can "
-            f"read the text, and anybody who reaches the port can use it. {MAKE_KEYS[doing]} "
-            "Or use a loopback address, or say --trusted-network if only machines you trust are on that network"
-        )
-    # IPv6 only where it is needed: with it on, ZeroMQ takes the first address, though the peer may listen on IPv4.
-    return _Address(f"tcp://{match[1]}:{port}", port, ipv6=all(":" in address for address in addresses))
-
-
-def _resolve(host: str) -> list[str]:
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise ConfigError(f"the host name {host!r} cannot be resolved ({error.strerror}); check it") from None
-    return [str(entry[4][0]).partition("%")[0] for entry in found]
