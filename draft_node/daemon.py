@@ -9,7 +9,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
@@ -17,6 +16,7 @@ from draft_node.counts import Counts, total
 from draft_node.drafter import Drafter
 from draft_node.link import Command, VerifyLink
 from draft_node.session import Session
+from draft_node.slots import Slots
 from goodspeed.codec import FIXED_BYTES
 from goodspeed.errors import MessageTooLarge, ProtocolError, RefusedError, TransportError
 from goodspeed.messages import DownMessage, Heartbeat, Refusal, UpMessage, Verdict
@@ -48,20 +48,19 @@ class DraftDaemon:
     max_sessions: int = 16
     draft_ahead: bool = True
     stays: bool = False  # an absent verify node ends the generations that wait for it, and not the daemon
-    num_waiting: int = 0  # generations that wait for one of the max_sessions slots
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     counts: Counts = field(default_factory=Counts)
     _generations: dict[bytes, _Generation] = field(default_factory=dict)
     _wanted: "deque[Propose | bytes]" = field(default_factory=deque)  # proposals to make, sessions to forget
     _work: asyncio.Event = field(default_factory=asyncio.Event)
-    _slots: asyncio.Semaphore = field(init=False)
+    _slots: Slots = field(init=False)
     _thread: ModelThread = field(default_factory=ModelThread)
     _leaving: set[asyncio.Task[None]] = field(default_factory=set)  # Close messages on their way
     _closing: bool = False
     _last_word: Fail | None = None  # what every generation is told from now on
 
     def __post_init__(self) -> None:
-        self._slots = asyncio.Semaphore(self.max_sessions)
+        self._slots = Slots(self.max_sessions)
 
     # -- for users -------------------------------------------------------------------------------------------------
 
@@ -70,7 +69,7 @@ class DraftDaemon:
 
         Leaving the iteration early closes the session at both nodes.
         """
-        async with self._slot():
+        async with self._slots.one():
             generation = _Generation(Session(request, self.draft_ahead))
             self._generations[request.session_id] = generation
             try:
@@ -92,9 +91,14 @@ class DraftDaemon:
         return len(self._generations)
 
     @property
+    def num_waiting(self) -> int:
+        """Generations that wait for one."""
+        return self._slots.num_waiting
+
+    @property
     def is_full(self) -> bool:
         """Whether another generation would have to wait."""
-        return self._slots.locked()
+        return self._slots.is_full
 
     async def end_generations(self, fail: Fail) -> None:
         """Closes what is running at both nodes; its users, and all that come later, are told why."""
@@ -111,19 +115,6 @@ class DraftDaemon:
     def statistics(self) -> Statistics:
         """Over all sessions so far."""
         return total(self.counts.statistics, *(one.session.statistics for one in self._generations.values()))
-
-    @asynccontextmanager
-    async def _slot(self) -> AsyncGenerator[None, None]:
-        """One of the max_sessions, first come first served."""
-        self.num_waiting += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self.num_waiting -= 1
-        try:
-            yield
-        finally:
-            self._slots.release()
 
     def _tell_all(self, fail: Fail) -> None:
         for generation in self._generations.values():
