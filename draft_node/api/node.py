@@ -41,30 +41,31 @@ def router(service: Service, config: DraftConfig, exposition: Exposition) -> API
     @routes.get("/v1/models", responses=READ)
     async def models() -> ModelList:
         """The one model; `max_model_len` is 0 while the verify node, which knows it, is away."""
-        return ModelList(object="list", data=[_model()])
+        return ModelList(object="list", data=[_model(service, config, started)])
 
     @routes.get("/v1/models/{name:path}", responses=READ)
     async def model(name: str) -> Model:
         if name != config.served_model_name:
             raise ApiError(404, f"the model {name!r} is not served here", param="model", code="model_not_found")
-        return _model()
+        return _model(service, config, started)
 
     @routes.get("/metrics", responses=READ, response_class=Response)
     async def metrics() -> Response:
         content, content_type = exposition()
         return Response(content, headers={"Content-Type": content_type})
 
-    def _model() -> Model:
-        return Model(
-            id=config.served_model_name,
-            object="model",
-            created=started,
-            owned_by="goodspeed",
-            max_model_len=service.context_len,
-        )
-
     _answer_head(routes)
     return routes
+
+
+def _model(service: Service, config: DraftConfig, started: int) -> Model:
+    return Model(
+        id=config.served_model_name,
+        object="model",
+        created=started,
+        owned_by="goodspeed",
+        max_model_len=service.context_len,
+    )
 
 
 def _answer_head(routes: APIRouter) -> None:
