@@ -37,7 +37,7 @@ class Face:
         app = web.Counted(web.LocalHost(app) if self.keys is None else app, answers)
         with web.listen(web.parse_address(self.config.http or ""), self.keys) as listener:
             serving = asyncio.create_task(self.daemon.serve())
-            answering = asyncio.create_task(web.serve(app, listener))
+            answering = asyncio.create_task(web.serve(app, listener, max_connections=self._max_connections))
             telling = asyncio.create_task(self._tell_when_connected())
             self.events.write("ready", name=self.config.name, model=self.config.model, url=web.url(listener))
             try:
@@ -49,6 +49,11 @@ class Face:
                 self.all_finished = await service.drain(self.config.drain_timeout_s)
                 await _stop(telling, answering)  # while it still serves, sessions can be closed
                 await _stop(serving)
+
+    @property
+    def _max_connections(self) -> int:
+        """Room for every user whose text runs or waits, and as many who ask something else."""
+        return max(web.MAX_CONNECTIONS, 2 * (self.config.max_sessions + self.config.http_max_waiting))
 
     def summary(self) -> dict[str, object]:
         """Of all that was served."""

@@ -57,3 +57,28 @@ def test_who_has_asked_is_answered_however_long_it_takes() -> None:
 def test_who_asks_on_in_part_is_disconnected() -> None:
     answer = asyncio.run(asyncio.wait_for(told(b"GET" + HEAD + b"\r\n", b"GET /"), 30))
     assert answer.endswith(b"\r\n\r\nslowly")
+
+
+async def answered(max_connections: int, num_wanted: int) -> list[bool]:
+    """Whether who connected first, second and so on is answered; all are connected before the first one asks."""
+    listener = listen(parse_address("127.0.0.1:0"), None)
+    serving = asyncio.create_task(serve(slow, listener, max_connections=max_connections))
+    lines = [await asyncio.open_connection(*listener.getsockname()) for _ in range(num_wanted)]
+    answers = await asyncio.gather(*(_ask(*line) for line in lines))
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    return answers
+
+
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    try:
+        writer.write(b"GET" + HEAD + b"\r\n")
+        return (await reader.read()).endswith(b"slowly")
+    except ConnectionResetError:
+        return False
+    finally:
+        writer.close()
+
+
+def test_more_connections_than_there_may_be_are_closed_at_once() -> None:
+    assert asyncio.run(asyncio.wait_for(answered(3, 5), 30)) == [True] * 3 + [False] * 2

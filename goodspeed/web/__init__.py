@@ -7,9 +7,10 @@ what is served: an ASGI application goes in.
 from goodspeed.web.address import Address, check_reach, listen, parse_address, url
 from goodspeed.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, error_body
 from goodspeed.web.keys import Keys, read_keys
-from goodspeed.web.server import serve
+from goodspeed.web.server import MAX_CONNECTIONS, serve
 
 __all__ = [
+    "MAX_CONNECTIONS",
     "OPEN_PATHS",
     "Address",
     "Counted",

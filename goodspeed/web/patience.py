@@ -1,12 +1,17 @@
 """HTTP connections on which no request comes are closed, so that nobody can hold all there may be by being slow.
 
-Uvicorn's own patience with a first request, and with the rest of one that was begun, has no end. Knows nothing about
-what is asked and answered.
+And there may be so many: beyond that they are closed at once, or they would use up the descriptors that the wire needs.
+Uvicorn's own patience with a first request, and with the rest of one that was begun, has no end, and its limit answers
+but closes nothing. Knows nothing about what is asked and answered.
 """
 
 import asyncio
+import logging
+from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+logger = logging.getLogger("goodspeed.http")
 
 REQUEST_S = 60.0
 """Within so long after the connection was made, or the last answer was complete, a request has to be there in full."""
@@ -17,8 +22,16 @@ class PatientProtocol(H11Protocol):
 
     _giving_up: asyncio.TimerHandle | None = None
 
+    def __init__(self, *args: Any, max_connections: int, **options: Any) -> None:
+        """`max_connections` of all that share a server; the rest is uvicorn's."""
+        super().__init__(*args, **options)
+        self._max_connections = max_connections
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if len(self.connections) > self._max_connections:
+            logger.info("closed a connection: there are too many", extra={"max_connections": self._max_connections})
+            transport.abort()
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import uvicorn
 from starlette.responses import JSONResponse
@@ -17,6 +18,9 @@ logger = logging.getLogger("goodspeed.http")
 
 GRACE_S = 2
 """How long answers may go on after the server was told to stop; whoever wants to wait longer does so before."""
+
+MAX_CONNECTIONS = 512
+"""Well below the 1,024 descriptors that a process usually may have."""
 
 
 class _Guard:
@@ -52,11 +56,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: ASGIApp, listener: socket.socket) -> None:
+async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int = MAX_CONNECTIONS) -> None:
     """Until cancelled, in this event loop; then accepts nobody, and running answers have GRACE_S to end."""
     config = uvicorn.Config(
         _Guard(app),
-        http=PatientProtocol,
+        http=partial(PatientProtocol, max_connections=max_connections),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
