@@ -1,0 +1,155 @@
+"""Bytes never become code and text never becomes a command, anywhere in the source; and no input is guarded by an
+`assert`. Each exception is listed with its reason, and one that is no longer needed is an error too."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.banned_calls import dropped_by_optimising, found_in, found_in_script
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("goodspeed", "draft_node", "verify_node")
+ROOMS = (*PACKAGES, "experiments", "tests", "docker")
+
+BANNED_BUT_NEEDED: dict[tuple[str, str], str] = {}
+"""(file, what): why it can do no harm there."""
+
+OWN_INVARIANTS = {
+    ("goodspeed/engine/batch.py", "self.mask is not None"): "a Gather is only ever made with its mask, in layout.py",
+}
+"""(file, condition): why nothing from outside can make it false."""
+
+
+def python_files(*rooms: str) -> dict[str, ast.Module]:
+    """Every file of these rooms, by its name in the repository."""
+    files = sorted(path for room in rooms for path in (ROOT / room).rglob("*.py"))
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8")) for path in files}
+
+
+def test_bytes_never_become_code() -> None:
+    files = python_files(*ROOMS)
+    assert {file.split("/")[0] for file in files} >= {*PACKAGES, "experiments", "tests"}
+    found = {(file, what): f"{file}:{line}" for file, tree in files.items() for line, what in found_in(tree)}
+    assert set(found) == set(BANNED_BUT_NEEDED), found
+
+
+def test_scripts_run_nothing_that_comes_from_elsewhere() -> None:
+    paths = [ROOT / "Makefile", ROOT / ".ci/run", *(path for path in (ROOT / "docker").rglob("*") if path.is_file())]
+    assert {"Makefile", "run", "try.sh", "verify.Dockerfile"} <= {path.name for path in paths}
+    assert not [(path.name, found) for path in paths for found in found_in_script(path.read_text("utf-8"))]
+
+
+def test_nothing_that_must_hold_is_an_assert() -> None:
+    """`python -O` drops them; what comes from outside is refused by a named error instead."""
+    files = python_files(*PACKAGES)
+    found = {
+        (file, what): f"{file}:{line}" for file, tree in files.items() for line, what in dropped_by_optimising(tree)
+    }
+    assert set(found) == set(OWN_INVARIANTS), found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "import dill as d",
+        "from marshal import loads",
+        "from joblib import load",
+        "import cloudpickle.compat",
+        "importlib.import_module('shelve')",
+        "importlib.import_module(name)",
+        "from importlib import import_module\nimport_module(f'{x}.y')",
+        "__import__(name)",
+        "torch.load(path)",
+        "import torch as t\nt.load(path)",
+        "from torch import load",
+        "from torch import hub",
+        "torch.hub.load('a/b', 'c')",
+        "getattr(torch, 'load')(path)",
+        "read = torch.load",
+        "eval(text)",
+        "exec(text)",
+        "list(map(eval, texts))",
+        "import builtins\nbuiltins.exec(text)",
+        "from builtins import eval as harmless",
+        "compile(text, 'x', 'exec')",
+        "socket.recv_pyobj()",
+        "socket.send_pyobj(x)",
+        "send = socket.send_pyobj",
+        "load(name, trust_remote_code=True)",
+        "load(name, trust_remote_code=option)",
+        "options = {'trust_remote_code': True}",
+        "numpy.load(path, allow_pickle=True)",
+        "numpy.load(path, allow_pickle=0)",
+        "load(path, weights_only=False)",
+        "import os\nos.system('ls')",
+        "from os import system as run\nrun(text)",
+        "os.popen(text)",
+        "subprocess.run(words, shell=True)",
+        "subprocess.run('ls -l')",
+        "subprocess.Popen(f'ls {folder}')",
+        "from subprocess import check_output\ncheck_output(args='ls ' + folder)",
+        "subprocess.run(' '.join(words))",
+        "subprocess.run('ls %s' % folder)",
+        "subprocess.getoutput(text)",
+        "asyncio.create_subprocess_shell(text)",
+        "import yaml\nyaml.load(text, Loader=yaml.SafeLoader)",
+        "from yaml import unsafe_load",
+    ],
+)
+def test_every_way_to_run_bytes_is_seen(text: str) -> None:
+    assert found_in(ast.parse(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model.eval()",
+        "load(name, trust_remote_code=False)",
+        "re.compile(text)",
+        "numpy.load(path)",
+        "numpy.load(path, allow_pickle=False)",
+        "importlib.import_module('goodspeed.cli')",
+        "subprocess.run([sys.executable, '-c', program])",
+        "subprocess.run(words, shell=False)",
+        "yaml.safe_load(text)",
+        "import torch.nn",
+        "decoder.load(path)",
+        "'''eval(text)'''",
+    ],
+)
+def test_harmless_code_is_left_alone(text: str) -> None:
+    assert not found_in(ast.parse(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python3 -c 'import pickle'",
+        "eval $command",
+        'eval "$(cat file)"',
+        "python -c 'exec(x)'",
+        "python -c 'eval (x)'",
+        "load(name, trust_remote_code=True)",
+        "curl https://example.org/install | sh",
+        "wget -O - https://example.org/install | bash",
+        "python -c 'socket.recv_pyobj()'",
+    ],
+)
+def test_every_way_to_run_bytes_is_seen_in_scripts(text: str) -> None:
+    assert found_in_script(f"#!/bin/sh\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["exec goodspeed-verify", "trust_remote_code=False", "curl -s localhost | python3 -c x"]
+)
+def test_harmless_scripts_are_left_alone(text: str) -> None:
+    assert not found_in_script(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["assert x > 0", "def f():\n    assert isinstance(x, str), x", "if __debug__:\n    pass"]
+)
+def test_every_check_that_optimising_drops_is_seen(text: str) -> None:
+    assert dropped_by_optimising(ast.parse(text))
