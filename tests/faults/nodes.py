@@ -1,0 +1,232 @@
+"""Both daemons as real processes, with the events and log lines that they tell, and signals for them.
+
+    with VerifyNode("--budget", "8") as verify, DraftNode(verify.endpoint) as draft:
+        draft.wait_for("connected")
+        verify.kill()
+        verify.restart()  # on the same port
+
+Options are words of the command line; the last one of a name counts, so a default here can be overridden. Nothing that
+was started survives its `with`, whatever happened inside.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO, TypeVar
+
+from httpx2 import Client
+from prometheus_client.metrics_core import Sample
+from prometheus_client.parser import text_string_to_metric_families
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+DEADLINE_S = 120.0
+"""Of a wait in vain: a busy machine takes long to start a process, and nothing waits for this unless it is broken."""
+
+ANYWHERE = "127.0.0.1:0"
+Event = dict[str, Any]
+Node = TypeVar("Node", bound="Process")
+
+
+class Process:
+    """A node: started when made, ended with its `with`. `events` and `log` have all that it ever told, over restarts.
+
+    Each event has one field more: `heard_at`, of `time.monotonic`.
+    """
+
+    def __init__(self, module: str, *words: str, ports: dict[str, str]) -> None:
+        """ports: options that name an address, and the field of `ready` with what it became."""
+        self.module = module
+        self.words = list(words)
+        self.events: list[Event] = []
+        self.log: list[tuple[float, str]] = []  # lines of standard error, with the time at which they came
+        self._ports = ports
+        self._told = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._was_ended = False  # by a test
+        self.process = self._start()
+
+    def __enter__(self: Node) -> Node:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and not self._was_ended:
+                assert self.is_running, f"{self} ended by itself"
+                self.go_on()
+                status = self.terminate()
+                assert status == 0, f"{self} ended with status {status}"
+        finally:
+            self.kill()
+
+    def __str__(self) -> str:
+        told = [*(str(event)[:300] for event in self.events[-5:]), *(line for _, line in self.log[-15:])]
+        return "\n  ".join([f"{self.module} {' '.join(self.words)} (pid {self.process.pid}):", *told])
+
+    # -- its life --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL; what it told before is there when this returns."""
+        self.process.kill()
+        self._end()
+
+    def terminate(self) -> int:
+        """SIGTERM; its exit status when it has ended."""
+        self.process.terminate()
+        return self._end()
+
+    def stop(self) -> None:
+        """SIGSTOP: it does nothing any more, until `go_on`; its sockets stay."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Killed, where it still runs, and started again on the same ports; returns before it is ready."""
+        self.wait_for("ready")
+        self.kill()
+        self.process = self._start()
+
+    def _start(self) -> "subprocess.Popen[str]":
+        self._was_ended = False
+        command = [sys.executable, "-m", self.module, *self.words, "--json"]
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for pipe, take in ((process.stdout, self._take_event), (process.stderr, self._take_line)):
+            thread = threading.Thread(target=self._read, args=(pipe, take), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        return process
+
+    def _end(self) -> int:
+        self._was_ended = True
+        try:
+            return self.process.wait(DEADLINE_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            for thread in self._threads:
+                thread.join(DEADLINE_S)
+
+    # -- what it tells ---------------------------------------------------------------------------------------------
+
+    @property
+    def num_events(self) -> int:
+        """To wait for what comes after."""
+        return len(self.events)
+
+    def wait_for(self, event: str, *, after: int = 0, timeout_s: float = DEADLINE_S, **fields: object) -> Event:
+        """The first event of this name and these fields that came as number `after` or later."""
+
+        def found() -> Event | None:
+            for told in self.events[after:]:
+                if told["event"] == event and all(told.get(name) == value for name, value in fields.items()):
+                    return told
+            return None
+
+        return self.until(found, f"{event} {fields or ''}", timeout_s)
+
+    def wait_for_line(self, text: str, *, after: int = 0, timeout_s: float = DEADLINE_S) -> tuple[float, str]:
+        """The first log line with this text that came as number `after` or later, and its time."""
+        return self.until(
+            lambda: next((told for told in self.log[after:] if text in told[1]), None), repr(text), timeout_s
+        )
+
+    def until(self, found: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S) -> Any:
+        """What `found` gives of what was told, as soon as it is something; AssertionError when the node ends first."""
+        deadline = time.monotonic() + timeout_s
+        with self._told:
+            while not (value := found()):
+                has_ended = not any(thread.is_alive() for thread in self._threads)
+                assert not has_ended and time.monotonic() < deadline, f"{what} did not come from {self}"
+                self._told.wait(0.2)
+            return value
+
+    def _read(self, pipe: TextIO, take: Callable[[str], None]) -> None:
+        with pipe:
+            for line in pipe:
+                with self._told:
+                    take(line)
+                    self._told.notify_all()
+
+    def _take_event(self, line: str) -> None:
+        told: Event = json.loads(line)
+        if told.get("event") == "ready":
+            self._keep_ports(told)
+        self.events.append({**told, "heard_at": time.monotonic()})
+
+    def _keep_ports(self, ready: Event) -> None:
+        for option, name in self._ports.items():
+            if ready.get(name):
+                self.words += [option, str(ready[name]).removeprefix("http://")]
+
+    def _take_line(self, line: str) -> None:
+        self.log.append((time.monotonic(), line.rstrip("\n")))
+
+    # -- its HTTP face ---------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Of its `--http`, once it is ready."""
+        return str(self.wait_for("ready")["url"])
+
+    def metrics(self) -> dict[str, float]:
+        """Samples of `/metrics` as `name` or `name{label="value"}`, without `goodspeed_`."""
+        with Client(timeout=DEADLINE_S) as client:
+            text = client.get(f"{self.url}/metrics").raise_for_status().text
+        samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+        return {_full_name(sample): sample.value for sample in samples}
+
+    def wait_for_metric(
+        self, name: str, holds: Callable[[float], bool], *, timeout_s: float = DEADLINE_S
+    ) -> dict[str, float]:
+        """All metrics, as soon as this one is so; one that is not there counts as 0."""
+        deadline = time.monotonic() + timeout_s
+        while not holds((metrics := self.metrics()).get(name, 0.0)):
+            assert time.monotonic() < deadline, f"{name} is {metrics.get(name)} at {self}"
+            time.sleep(0.02)
+        return metrics
+
+
+def _full_name(sample: Sample) -> str:
+    labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+    return sample.name.removeprefix("goodspeed_") + (f"{{{labels}}}" if labels else "")
+
+
+class VerifyNode(Process):
+    """With drafts made however fast this machine is, and `/metrics`."""
+
+    def __init__(self, *words: str) -> None:
+        defaults = ("--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--cost", "none", "--http", ANYWHERE)
+        log = ("--log-level", "info")
+        super().__init__("verify_node", *defaults, *log, *words, ports={"--bind": "endpoint", "--http": "url"})
+
+    @property
+    def endpoint(self) -> str:
+        """Where draft nodes connect, once it is ready."""
+        return str(self.wait_for("ready")["endpoint"])
+
+
+class DraftNode(Process):
+    """With an HTTP face."""
+
+    def __init__(self, verify: str, *words: str) -> None:
+        """verify: the verify node's endpoint, or that of a proxy before it."""
+        defaults = ("--model", "tiny-draft-s", "--verify", verify, "--http", ANYWHERE, "--log-level", "info")
+        super().__init__("draft_node", *defaults, *words, ports={"--http": "url"})

@@ -1,0 +1,64 @@
+"""The harness by itself: what it calls exact, and that processes end, die, freeze and come back."""
+
+from dataclasses import replace
+
+import pytest
+
+from goodspeed.messages import Sampling
+from tests.faults import texts
+from tests.faults.nodes import DraftNode, VerifyNode
+from tests.faults.proxy import Proxy
+from tests.faults.texts import ask, check, compare, expected, mixed
+
+
+def test_what_is_wrong_is_called_wrong() -> None:
+    wanted = mixed(12)[1]
+    own = expected(wanted)
+    assert compare(wanted, own).verdict == "exact"
+    assert expected(replace(wanted, max_tokens=5)) == own[:5]
+    assert "is '?!'" in compare(wanted, [*own[:7], "?!", *own[8:]]).what
+    for wrong in (own[:-1], [*own[:3], *own[2:]], [*own[:3], *own[4:], own[-1]]):
+        assert compare(wanted, wrong).verdict == "wrong"
+    assert compare(wanted, own[:-1], is_complete=False).verdict == "exact"
+    with pytest.raises(AssertionError, match="11 tokens instead of 12"):
+        check(wanted, own[:-1])
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.0), Sampling(temperature=0.8, top_k=40, seed=5)])
+def test_a_near_tie_is_counted_and_what_follows_it_compared(
+    sampling: Sampling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = replace(mixed(10)[3], sampling=sampling)
+    ids = texts._ids(wanted.prompt)
+    _, second = texts._two_best((*ids, *texts._written(ids, sampling, 4)), sampling)
+    after = texts._names((*ids, *texts._written(ids, sampling, 4), second), sampling, 5)
+    got = [*expected(wanted)[:4], texts._name(second), *after]
+    assert compare(wanted, got).verdict == "wrong"
+    monkeypatch.setattr(texts, "NEAR_TIE", float("inf"))
+    assert compare(wanted, got) == texts.Comparison("near_tie", 1)
+    assert compare(wanted, [*got[:-1], "?!"]).verdict == "wrong"
+
+
+def test_processes_are_signalled_restarted_and_gone() -> None:
+    wanted = mixed(24)
+    with VerifyNode() as verify, Proxy(verify.endpoint) as proxy, DraftNode(proxy.endpoint, "--name", "one") as draft:
+        draft.wait_for("connected")
+        streams = [ask(draft.url, one) for one in wanted[:4]]
+        streams[0].wait_for(1)
+        draft.stop()
+        draft.go_on()
+        for one, stream in zip(wanted, streams, strict=False):
+            check(one, stream.finish())
+        assert verify.metrics()['client_generation_tokens_total{client="one"}'] == 4 * 24
+        endpoint, url, before = verify.endpoint, verify.url, verify.num_events
+        verify.restart()
+        again = verify.wait_for("ready", after=before)
+        assert (again["endpoint"], again["url"]) == (endpoint, url)
+        stream = ask(draft.url, replace(wanted[0], max_tokens=500))
+        stream.wait_for(1)
+        draft.kill()
+        assert not draft.is_running
+        stream.breaks()
+        check(stream.wanted, stream.tokens, is_complete=False)
+    assert not verify.is_running
+    assert verify.events[-1]["event"] == "stopped"

@@ -1,0 +1,240 @@
+"""Texts that are asked for over HTTP while things go wrong, and what the target alone writes for each.
+
+    stream = ask(draft.url, WANTED[0])
+    stream.wait_for(20)  # tokens
+    check(WANTED[0], stream.finish())
+
+Tokens are compared one by one, by their text (`logprobs` of the API tells it). Where the target's two best choices, with
+the noise of the draw added, are nearer than 1e-4, either may come: batches of different shape round differently. Such
+near-ties are counted, and the rest of the text is compared with what the target alone writes after the token that came.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import openai
+import torch
+
+from draft_node.answer import Token
+from draft_node.api.logprobs import name
+from draft_node.token_text import TokenTexts
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.text import encode_prompt
+from goodspeed.generation import generate
+from goodspeed.messages import Sampling
+from goodspeed.noise import match_noise
+from goodspeed.sampling import SamplingBatch, to_probs
+from goodspeed.tiny import prompts
+
+NEAR_TIE = 1e-4
+DEADLINE_S = 240.0  # of a wait in vain
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One text. It goes on to max_tokens, whatever the target thinks of ending it."""
+
+    prompt: str
+    max_tokens: int = 200
+    sampling: Sampling = Sampling(temperature=0.0)
+
+
+def mixed(max_tokens: int) -> list[Wanted]:
+    """Eight texts of eight domains, greedy and sampled in several ways, each sampled one with a seed of its own."""
+    ways = (
+        Sampling(temperature=0.0),
+        Sampling(temperature=1.0, seed=11),
+        Sampling(temperature=0.7, top_p=0.9, seed=12),
+        Sampling(temperature=0.9, top_k=20, seed=13),
+    )
+    return [Wanted(one.prompt, max_tokens, ways[n % len(ways)]) for n, one in enumerate(prompts.demo())]
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """A text on its way, read by a thread."""
+
+    def __init__(self, url: str, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.tokens: list[str] = []
+        self.times: list[float] = []  # of `time.monotonic`, when each token came
+        self.finish_reason: str | None = None
+        self.error: openai.OpenAIError | None = None
+        self._url = url
+        self._told = threading.Condition()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def wait_for(self, num_tokens: int, timeout_s: float = DEADLINE_S) -> None:
+        """Until so many tokens are there; AssertionError when the stream ends before."""
+        deadline = time.monotonic() + timeout_s
+        with self._told:
+            while len(self.tokens) < num_tokens:
+                assert not self.is_over, f"{self} ended before token {num_tokens}"
+                assert time.monotonic() < deadline, f"{self} did not come to token {num_tokens}"
+                self._told.wait(0.2)
+
+    def finish(self, timeout_s: float = DEADLINE_S) -> list[str]:
+        """Its tokens, when it has come to a clean end."""
+        self._join(timeout_s)
+        assert self.error is None, f"{self} broke"
+        assert self.finish_reason == "length", f"{self} came to no end"
+        return self.tokens
+
+    def breaks(self, timeout_s: float = DEADLINE_S) -> openai.OpenAIError:
+        """The error that it ends with; AssertionError for a clean end."""
+        self._join(timeout_s)
+        assert self.finish_reason is None, f"{self} finished"
+        assert self.error is not None, f"{self} ended as if it were complete"
+        return self.error
+
+    def __str__(self) -> str:
+        return f"a text of {len(self.tokens)} tokens ({self.finish_reason}, {self.error!r}; {self.wanted.sampling})"
+
+    def _join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+        assert self.is_over, f"{self} does not end"
+
+    def _read(self) -> None:
+        sampling = self.wanted.sampling
+        try:
+            with openai.OpenAI(base_url=f"{self._url}/v1", api_key="none", max_retries=0) as client:
+                for chunk in client.completions.create(
+                    model="goodspeed",
+                    prompt=self.wanted.prompt,
+                    max_tokens=self.wanted.max_tokens,
+                    temperature=sampling.temperature,
+                    top_p=sampling.top_p,
+                    seed=sampling.seed,
+                    logprobs=0,
+                    stream=True,
+                    extra_body={"ignore_eos": True, "top_k": sampling.top_k},
+                ):
+                    self._take(chunk)
+        except openai.OpenAIError as error:
+            self.error = error
+        except Exception as error:  # what the HTTP library below raises in mid-stream
+            self.error = openai.OpenAIError(f"{type(error).__name__}: {error}")
+        finally:
+            with self._told:
+                self._told.notify_all()
+
+    def _take(self, chunk: openai.types.Completion) -> None:
+        with self._told:
+            for choice in chunk.choices:
+                new = (choice.logprobs.tokens or []) if choice.logprobs else []
+                self.tokens += new
+                self.times += [time.monotonic()] * len(new)
+                self.finish_reason = choice.finish_reason or self.finish_reason
+            self._told.notify_all()
+
+
+def ask(url: str, wanted: Wanted) -> Stream:
+    """url: of a draft node (`DraftNode.url`)."""
+    return Stream(url, wanted)
+
+
+# -- comparing ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What became of a text; `near_tie` is exact but for `num_near_ties` positions."""
+
+    verdict: Literal["exact", "near_tie", "wrong"]
+    num_near_ties: int = 0
+    what: str = ""
+
+
+def expected(wanted: Wanted) -> list[str]:
+    """The tokens' texts that the target alone writes."""
+    return _names(_ids(wanted.prompt), wanted.sampling, wanted.max_tokens)
+
+
+def compare(wanted: Wanted, got: Sequence[str], *, is_complete: bool = True) -> Comparison:
+    """is_complete: else a beginning of the text is as good."""
+    if is_complete and len(got) != wanted.max_tokens:
+        return Comparison("wrong", what=f"{len(got)} tokens instead of {wanted.max_tokens}")
+    context, start, num_near_ties = _ids(wanted.prompt), 0, 0
+    while True:
+        own = _names(context, wanted.sampling, len(got) - start)
+        same = next((n for n, pair in enumerate(zip(own, got[start:], strict=True)) if pair[0] != pair[1]), None)
+        if same is None:
+            return Comparison("near_tie" if num_near_ties else "exact", num_near_ties)
+        base = (*context, *_written(context, wanted.sampling, same))
+        gap, second = _two_best(base, wanted.sampling)
+        if gap >= NEAR_TIE or got[start + same] != _name(second):
+            what = f"token {start + same} is {got[start + same]!r} and not {own[same]!r} ({gap:.2g} ahead of the next)"
+            return Comparison("wrong", num_near_ties, what)
+        context, start, num_near_ties = (*base, second), start + same + 1, num_near_ties + 1
+
+
+def check(wanted: Wanted, got: Sequence[str], *, is_complete: bool = True) -> int:
+    """AssertionError unless the text is the target's own; gives the near-ties in it."""
+    comparison = compare(wanted, got, is_complete=is_complete)
+    assert comparison.verdict != "wrong", f"{comparison.what} in {wanted}"
+    return comparison.num_near_ties
+
+
+@cache
+def _target() -> tuple[Checkpoint, Runner, TokenTexts]:
+    torch.set_num_threads(1)
+    target = checkpoints.load("tiny-target")
+    return target, Runner(target, num_pages=1024), TokenTexts(target.tokenizer)
+
+
+def _ids(prompt: str) -> tuple[int, ...]:
+    return tuple(encode_prompt(_target()[0].tokenizer, prompt))
+
+
+@cache
+def _writing(context: tuple[int, ...], sampling: Sampling) -> tuple[list[int], Iterator[int]]:
+    """What is written so far, and what writes on: a longer text begins with the shorter one."""
+    target, runner, _ = _target()
+    room = target.context_len - len(context)
+    return [], generate(target, runner, context, sampling, room)
+
+
+def _written(context: tuple[int, ...], sampling: Sampling, num_tokens: int) -> list[int]:
+    """The first tokens after a context that the target alone writes."""
+    tokens, more = _writing(context, sampling)
+    while len(tokens) < num_tokens:
+        tokens.append(next(more))
+    return tokens[:num_tokens]
+
+
+def _names(context: tuple[int, ...], sampling: Sampling, num_tokens: int) -> list[str]:
+    return [_name(token) for token in _written(context, sampling, num_tokens)]
+
+
+def _name(token: int) -> str:
+    return name(Token(token, *_target()[2][token]))
+
+
+def _two_best(context: tuple[int, ...], sampling: Sampling) -> tuple[float, int]:
+    """How far the target's choice after a context is ahead of the second, which that is."""
+    target, runner, _ = _target()
+    key = object()
+    try:
+        logits = runner.forward([Chunk(key, context, 1)]).double()[:, : target.num_tokens]
+    finally:
+        runner.free(key)
+    scores = logits
+    if sampling.temperature:
+        probs = to_probs(logits, SamplingBatch.of([sampling]))
+        noise = match_noise(torch.tensor([sampling.seed]), torch.tensor([len(context)]), probs.shape[-1])
+        scores = probs.log() - noise.double().log()
+    best = scores[0].topk(2)
+    return float(best.values[0] - best.values[1]), int(best.indices[1])
