@@ -1,7 +1,7 @@
 """Both daemons as real processes, with the events and log lines that they tell, and signals for them.
 
     with VerifyNode("--budget", "8") as verify, DraftNode(verify.endpoint) as draft:
-        draft.wait_for("connected")
+        draft.wait_until_ready()
         verify.kill()
         verify.restart()  # on the same port
 
@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
 from httpx2 import Client
-from prometheus_client.metrics_core import Sample
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -154,7 +154,8 @@ class Process:
         with self._told:
             while not (value := found()):
                 has_ended = not any(thread.is_alive() for thread in self._threads)
-                assert not has_ended and time.monotonic() < deadline, f"{what} did not come from {self}"
+                assert not has_ended, f"{what} did not come from {self}, which has ended"
+                assert time.monotonic() < deadline, f"{what} did not come from {self}"
                 self._told.wait(0.2)
             return value
 
@@ -230,3 +231,11 @@ class DraftNode(Process):
         """verify: the verify node's endpoint, or that of a proxy before it."""
         defaults = ("--model", "tiny-draft-s", "--verify", verify, "--http", ANYWHERE, "--log-level", "info")
         super().__init__("draft_node", *defaults, *words, ports={"--http": "url"})
+
+    def wait_until_ready(self, *, is_ready: bool = True) -> None:
+        """Until `/ready` says that texts are let in (or not): the verify node is there."""
+        deadline = time.monotonic() + DEADLINE_S
+        with Client(timeout=DEADLINE_S) as client:
+            while (client.get(f"{self.url}/ready").status_code == 200) != is_ready:
+                assert time.monotonic() < deadline, f"/ready does not become {is_ready} at {self}"
+                time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A TCP proxy that is a bad line: slow, narrow, cut, silent, or dead in one direction. Knows nothing of what it carries.
+"""A TCP proxy that is a bad line: slow, narrow, cut, silent, or dead in one direction; it knows not what it carries.
 
     with Proxy("tcp://127.0.0.1:5555") as proxy:
         connect_to(proxy.endpoint)

@@ -4,9 +4,9 @@
     stream.wait_for(20)  # tokens
     check(WANTED[0], stream.finish())
 
-Tokens are compared one by one, by their text (`logprobs` of the API tells it). Where the target's two best choices, with
-the noise of the draw added, are nearer than 1e-4, either may come: batches of different shape round differently. Such
-near-ties are counted, and the rest of the text is compared with what the target alone writes after the token that came.
+Tokens are compared one by one, by their text (`logprobs` of the API tells it). Where the target's two best choices,
+with the noise of the draw added, are nearer than 1e-4, either may come: batches of different shape round differently.
+Such near-ties are counted, and the rest is compared with what the target alone writes after the token that came.
 """
 
 import threading
@@ -33,6 +33,7 @@ from goodspeed.sampling import SamplingBatch, to_probs
 from goodspeed.tiny import prompts
 
 NEAR_TIE = 1e-4
+GREEDY = Sampling(temperature=0.0)
 DEADLINE_S = 240.0  # of a wait in vain
 
 
@@ -42,13 +43,13 @@ class Wanted:
 
     prompt: str
     max_tokens: int = 200
-    sampling: Sampling = Sampling(temperature=0.0)
+    sampling: Sampling = GREEDY
 
 
 def mixed(max_tokens: int) -> list[Wanted]:
     """Eight texts of eight domains, greedy and sampled in several ways, each sampled one with a seed of its own."""
     ways = (
-        Sampling(temperature=0.0),
+        GREEDY,
         Sampling(temperature=1.0, seed=11),
         Sampling(temperature=0.7, top_p=0.9, seed=12),
         Sampling(temperature=0.9, top_k=20, seed=13),
