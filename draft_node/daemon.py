@@ -9,6 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
@@ -19,7 +20,7 @@ from draft_node.session import Session
 from draft_node.slots import Slots
 from goodspeed.codec import FIXED_BYTES
 from goodspeed.errors import MessageTooLarge, ProtocolError, RefusedError, TransportError
-from goodspeed.messages import DownMessage, Heartbeat, Refusal, UpMessage, Verdict
+from goodspeed.messages import DownMessage, Heartbeat, Leave, Refusal, UpMessage, Verdict
 from goodspeed.model_thread import ModelThread
 from goodspeed.transport import DraftChannel
 
@@ -143,11 +144,18 @@ class DraftDaemon:
         except* (RefusedError, TransportError) as group:
             raise group.exceptions[0] from None
         finally:
+            await self._take_leave()
             self._closing = True
             self._last_word = Fail("closed", "this draft node is shutting down")
             self._tell_all(self._last_word)
             self._thread.close()
             self.channel.close()
+
+    async def _take_leave(self) -> None:
+        """So that the verify node need not find out; it would, by and by."""
+        if self.link.connected:
+            with suppress(TransportError):
+                await self.channel.send(Leave())
 
     async def _collect(self) -> None:
         while True:

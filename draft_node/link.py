@@ -74,6 +74,9 @@ class VerifyLink:
                 self.trouble = f"{message.what} ({message.code}); {message.what_to_do}"
             if message.code in KEPT_OUT | {"hello_first"} and self.connected:
                 return self._lost(now)
+            if message.code == "draining" and self.connected:
+                self._lost(now)
+                return [Command.DROP_SESSIONS]  # it goes in good order: the next Hello is soon enough
         if isinstance(message, Heartbeat) and self.welcome and message.boot_id != self.welcome.boot_id:
             return self._lost(now) if self.connected else []
         return []

@@ -4,7 +4,8 @@ Knows nothing about bytes (`codec.py`) or sockets (`transport.py`). Fields are p
 ever appended, with defaults. Lengths and ranges stated here are checked while decoding, before anything is allocated
 for the content.
 
-Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`. Down: `Welcome`, `Verdict`, `Refusal`, `Heartbeat`.
+Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Verdict`, `Refusal`,
+`Heartbeat`.
 """
 
 import sys
@@ -216,6 +217,13 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
     boot_id: BootId
 
 
+class Leave(Message, frozen=True, tag="leave"):
+    """Last word of a draft node that ends in good order, and its sessions with it.
+
+    (A verify node that ends says so by a `Refusal` `draining` about no session.)
+    """
+
+
 RefusalCode: TypeAlias = Literal[
     "malformed",
     "too_large",
@@ -252,5 +260,5 @@ class Refusal(Message, frozen=True, tag="refusal"):
     round: Counter | None = None
 
 
-UpMessage: TypeAlias = Hello | OpenSession | Draft | Ack | Close | Heartbeat
+UpMessage: TypeAlias = Hello | OpenSession | Draft | Ack | Close | Heartbeat | Leave
 DownMessage: TypeAlias = Welcome | Verdict | Refusal | Heartbeat

@@ -11,6 +11,7 @@ from goodspeed.messages import (
     Draft,
     Heartbeat,
     Hello,
+    Leave,
     OpenSession,
     Refusal,
     Sampling,
@@ -33,6 +34,7 @@ SAMPLES: list[UpMessage | DownMessage] = [
     Ack(session_id=SESSION, epoch=1, base_len=3),
     Close(session_id=SESSION, epoch=1),
     Heartbeat(boot_id=BOOT),
+    Leave(),
     Welcome(
         version=VERSION,
         boot_id=BOOT,
@@ -58,6 +60,7 @@ PINNED = {  # the first fields of version 1, in their order: never to be moved, 
     "ack": "session_id epoch base_len",
     "close": "session_id epoch",
     "heartbeat": "boot_id",
+    "leave": "",
     "welcome": "version boot_id tokenizer vocab_size context_len max_length max_message_bytes heartbeat_s lease_s "
     "verifications eos_ids",
     "verdict": "session_id epoch round base_len tokens num_verified num_accepted next_length finish_reason logprobs "

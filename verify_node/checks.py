@@ -50,6 +50,9 @@ NOT_ENROLLED = Refused(
 )
 CHANGED = Refused("hello_first", "what this key stands for was changed", "send Hello again, then reopen")
 ANOTHERS_PEER = Refused("not_owner", "another key spoke by this peer's name", "connect anew, by a name of your own")
+STOPPING = Refused(
+    "draining", "this verify node is stopping", "keep what is committed, and say Hello until one is back"
+)
 NOT_OPEN = Refused("unknown_session", "this session is not open here", "reopen it with what is committed")
 
 

@@ -1,8 +1,9 @@
 """Rounds and verdicts as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
 
 Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (whose keys may take part), `tick`
-(time passes), `plan` (may a round start?) and `finish` (a round is done). Each is given the time and gives back what to
-send. The daemon feeds it from sockets and the real clock; a simulation may feed the same class from a virtual one.
+(time passes), `plan` (may a round start?), `finish` (a round is done) and `drain` (the node stops). Each is given the
+time and gives back what to send. The daemon feeds it from sockets and the real clock; a simulation may feed the same
+class from a virtual one.
 
 Who is connected and which sessions are open is in `register.py`; what a draft or an Ack does to its session, in
 `answers.py`.
@@ -21,9 +22,9 @@ from goodspeed.engine.pages import PagePool
 from goodspeed.enrolled import Enrolled
 from goodspeed.errors import ConfigError, ProtocolError
 from goodspeed.latency import Refined
-from goodspeed.messages import Ack, Close, DownMessage, Draft, Heartbeat, Hello, OpenSession, UpMessage, Welcome
+from goodspeed.messages import Ack, Close, DownMessage, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome
 from verify_node.answers import Answer, repeat, take_ack, take_draft
-from verify_node.checks import CHANGED, HELLO_FIRST, NOT_ENROLLED, AboutSession, Refused, target_failed
+from verify_node.checks import CHANGED, HELLO_FIRST, NOT_ENROLLED, STOPPING, AboutSession, Refused, target_failed
 from verify_node.counts import Counts
 from verify_node.outcomes import Moved, Outcome
 from verify_node.planner import Entry, Limits, Planner, Round, plan
@@ -73,6 +74,7 @@ class VerifyCore:
         self.diary = self.register.diary
         self.refusals: Counter[str] = Counter()
         self.counts = Counts()
+        self.draining = False  # the node stops
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before
@@ -111,6 +113,8 @@ class VerifyCore:
         """
         if refused := self.register.check(peer_id, message, principal, now):
             return self._refuse(peer_id, refused, now)
+        if self.draining and isinstance(message, Hello | OpenSession):
+            return self._refuse(peer_id, STOPPING, now, message if isinstance(message, OpenSession) else None)
         if isinstance(message, Hello):
             refused = self.register.hello(peer_id, message, now, principal)
             return self._refuse(peer_id, refused, now) if refused else [Send(peer_id, self.welcome)]
@@ -125,6 +129,9 @@ class VerifyCore:
                 return self._reply(peer_id, self._hear(peer, message, now), message, now)
             case Close():
                 return self._reply(peer_id, self.register.close(peer, message), message, now)
+            case Leave():
+                self.register.leave(peer, now)
+                return []
             case Heartbeat():
                 return []
 
@@ -145,7 +152,7 @@ class VerifyCore:
     def plan(self, now: float) -> Round | None:
         """The next round if it may start now; else `wake_at` says when to ask again."""
         self.wake_at = self._heartbeat_at
-        if self._in_flight is not None or self._is_held(now):
+        if self._in_flight is not None or self.draining or self._is_held(now):
             return None
         self.register.free_released()
         sessions = [session for session in self.sessions.values() if not session.finished]
@@ -220,6 +227,14 @@ class VerifyCore:
             if len(failed.entries) == 1:
                 return self._give_up(session, why, now)
         return []
+
+    def drain(self) -> None:
+        """The node stops: no session is opened and no round begins any more; the one in flight ends as ever."""
+        self.draining = True
+
+    def farewell(self) -> list[Send]:
+        """The last word to everybody who is connected, after the last verdicts; it is no fault of theirs."""
+        return [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
 
     def _give_up(self, session: Session, why: str, now: float) -> list[Send]:
         self.register.drop(session)

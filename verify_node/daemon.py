@@ -45,7 +45,7 @@ class WallTime:
 
 @dataclass
 class VerifyDaemon:
-    """Runs until cancelled."""
+    """Runs until cancelled, and then says so to the draft nodes."""
 
     core: VerifyCore
     target: Target
@@ -67,22 +67,32 @@ class VerifyDaemon:
             self.enrolment.on_refused = self._turned_away
 
     async def serve(self) -> None:
-        """Collects and runs rounds until cancelled; then lets the running forward pass end."""
+        """Collects and runs rounds until cancelled; then the round in flight ends, and everybody is told."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._collect())
                 tasks.create_task(self._heartbeat())
-                tasks.create_task(self._rounds())
                 if self.enrolment is not None:
                     tasks.create_task(self._look_at(self.enrolment))
+                rounds = tasks.create_task(self._rounds())
+                try:
+                    await asyncio.wait([rounds])  # which leaves them alone when we are cancelled
+                finally:
+                    await self._drain(rounds)
         finally:
             self._thread.close()
             self.channel.close()
 
+    async def _drain(self, rounds: "asyncio.Task[None]") -> None:
+        """Lets nobody in, and starts no round; draft nodes learn at once, and not from silence."""
+        self.core.drain()
+        self._woken.set()
+        await asyncio.wait([rounds])
+        self._reply(self.core.farewell())
+
     async def _rounds(self) -> None:
         """The way of a round: collect, plan, forward, verify, observe, allocate, reply."""
-        while True:
-            planned = await self._next_round()
+        while (planned := await self._next_round()) is not None:
             started = time.monotonic()
             result = await self._forward_and_verify(planned)
             if result is None:
@@ -110,10 +120,10 @@ class VerifyDaemon:
             self._reply(self.core.abort(type(error).__name__, time.monotonic()))
             return None
 
-    async def _next_round(self) -> Round:
-        """Waits until the planner has a round."""
+    async def _next_round(self) -> Round | None:
+        """Waits until the planner has a round; None when the node stops."""
         started = time.perf_counter()
-        while True:
+        while not self.core.draining:
             planning = time.perf_counter()
             planned = self.core.plan(time.monotonic())
             self.wall.schedule += time.perf_counter() - planning
@@ -121,6 +131,7 @@ class VerifyDaemon:
                 self.wall.receive += planning - started
                 return planned
             await self._wait(self.core.wake_at - time.monotonic())
+        return None
 
     async def _wait(self, timeout_s: float) -> None:
         """Until a message arrives, or the core's next moment comes."""

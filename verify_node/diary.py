@@ -1,4 +1,4 @@
-"""What happened to the clients lately, for those who watch: who joined, who was lost, what was refused.
+"""What happened to the clients lately, for those who watch: who joined, left or was lost, what was refused.
 
 Bounded, however many peers come and go and whatever they send: the newest are kept, and what is refused to one client
 for the same reason is one entry with a count. No I/O, no clock of its own; decides nothing.
@@ -12,7 +12,7 @@ from msgspec import Struct
 MAX_VISITS = 256
 MAX_REFUSALS = 64
 
-Kind = Literal["joined", "lost", "refused"]
+Kind = Literal["joined", "left", "lost", "refused"]
 
 
 class Entry(Struct, frozen=True):
@@ -35,6 +35,10 @@ class Diary:
     def joined(self, client: str, draft_model: str, now: float) -> None:
         self._visits.append(Entry(now, "joined", client, draft_model))
 
+    def left(self, client: str, draft_model: str, now: float) -> None:
+        """It said that it goes."""
+        self._visits.append(Entry(now, "left", client, draft_model))
+
     def lost(self, client: str, draft_model: str, now: float) -> None:
         """Silent for longer than its lease."""
         self._visits.append(Entry(now, "lost", client, draft_model))
@@ -50,6 +54,6 @@ class Diary:
         return sorted([*self._visits, *self._refusals.values()], key=lambda entry: entry.at, reverse=True)
 
     def losses_since(self, since: float) -> list[Entry]:
-        """The last loss of each client from that time on; it may have come back since."""
-        losses = {entry.client: entry for entry in self._visits if entry.kind == "lost" and entry.at >= since}
-        return list(losses.values())
+        """Of each client that was lost from that time on, and was not seen to come or go since."""
+        last = {entry.client: entry for entry in self._visits if entry.at >= since}
+        return [entry for entry in last.values() if entry.kind == "lost"]

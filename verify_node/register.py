@@ -1,9 +1,9 @@
 """Who is connected, which sessions are open, and whose memory is to be freed. No I/O, no clock of its own, no torch.
 
-Peers come with a Hello and go when their lease runs out. Sessions come with an OpenSession and go with a Close, with
-their peer, or when nobody mentions them any more. Where there are keys, a peer belongs to one, and goes with it. What
-cannot be is answered by a `Refused`. Knows nothing about drafts and verdicts, and of rounds only that the pool is not
-changed while one is in flight.
+Peers come with a Hello and go with a Leave, or when their lease runs out. Sessions come with an OpenSession and go with
+a Close, with their peer, or when nobody mentions them any more. Where there are keys, a peer belongs to one, and goes
+with it. What cannot be is answered by a `Refused`. Knows nothing about drafts and verdicts, and of rounds only that the
+pool is not changed while one is in flight.
 """
 
 from collections.abc import Mapping
@@ -108,6 +108,12 @@ class Register:
         forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
         for session in [session for session in self.sessions.values() if now - session.heard_at > forgotten_s]:
             self.drop(session)
+
+    def leave(self, peer: Peer, now: float) -> None:
+        """It ends in good order: what it had is free at once."""
+        del self.peers[peer.peer_id]
+        self._drop_sessions_of(peer)
+        self.diary.left(peer.client.name, peer.draft_model, now)
 
     def _remove(self, peer: Peer, now: float) -> None:
         del self.peers[peer.peer_id]

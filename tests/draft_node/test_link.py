@@ -143,3 +143,21 @@ def test_who_is_kept_out_goes_on_asking_and_knows_why(connected, code):
     assert [round(after - before, 1) for before, after in pairwise(times)] == [1.0, 2.0, 4.0, 5.0]
     assert connected.heard(WELCOME, 20.0) == [Command.OPEN_SESSIONS]
     assert connected.trouble is None
+
+
+def test_a_verify_node_that_says_it_stops_is_away_at_once_and_asked_until_it_is_back(connected):
+    stopping = Refusal("draining", "this verify node is stopping", "say Hello until one is back")
+    assert connected.heard(stopping, 1.0) == [Command.DROP_SESSIONS]
+    assert connected.away_s(1.5) == 0.5
+    assert connected.tick(1.9) == []  # it would only be refused again
+    assert connected.tick(2.0) == [Command.SAY_HELLO]
+    assert connected.heard(stopping, 2.1) == []  # still there, still stopping
+    assert connected.away_s(3.0) == 2.0
+    assert connected.tick(4.0) == [Command.SAY_HELLO]
+    assert connected.heard(replace_message(WELCOME, boot_id=b"verify-2"), 4.1) == [Command.OPEN_SESSIONS]
+
+
+def test_a_session_that_a_stopping_verify_node_does_not_open_says_nothing_of_the_others(connected):
+    refused = Refusal("draining", "this verify node is stopping", "say Hello until one is back", session_id(1), 1)
+    assert connected.heard(refused, 1.0) == []
+    assert connected.connected

@@ -1,6 +1,7 @@
 """What the verify node remembers of its clients: noted where it happens, the newest first, bounded."""
 
 from goodspeed.errors import MalformedMessage
+from goodspeed.messages import Leave
 from tests.fakes import Desk
 from verify_node.diary import MAX_REFUSALS, MAX_VISITS, Diary
 
@@ -22,6 +23,26 @@ def test_a_client_that_falls_silent_is_lost_and_may_come_back():
     assert told(desk) == [("joined", "a", 1), ("lost", "a", 1), ("joined", "a", 1)]
     assert [entry.at for entry in desk.core.diary.entries()] == [101.0, 100.0, 0.0]
     assert desk.core.peers[b"a"].since == 101.0
+
+
+def test_a_client_that_says_goodbye_has_left_and_is_not_lost():
+    desk = Desk()
+    desk.hello("a")
+    desk.now = 1.0
+    assert desk.up("a", Leave()) == []
+    desk.now = 100.0
+    desk.core.tick(desk.now)
+    assert told(desk) == [("left", "a", 1), ("joined", "a", 1)]
+    assert desk.core.diary.losses_since(0.0) == []
+
+
+def test_who_was_lost_and_left_later_is_not_missed():
+    diary = Diary()
+    diary.lost("a", "", 1.0)
+    assert [entry.at for entry in diary.losses_since(0.0)] == [1.0]
+    diary.joined("a", "", 2.0)
+    diary.left("a", "", 3.0)
+    assert diary.losses_since(0.0) == []
 
 
 def test_another_process_under_the_same_name_joins_anew():

@@ -1,5 +1,7 @@
 """A snapshot made up for tests, and an application that serves it."""
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 from starlette.applications import Starlette
 
@@ -27,5 +29,6 @@ def take(now: float) -> Snapshot:
     return replace(EMPTY, at=now)
 
 
-def make_app(feed: Feed | None = None) -> Starlette:
-    return create_app(feed or Feed(take, lambda: 0.0), lambda: (b"goodspeed_up 1\n", "text/plain; version=0.0.4"))
+def make_app(feed: Feed | None = None, is_ready: Callable[[], bool] = lambda: True) -> Starlette:
+    exposition = b"goodspeed_up 1\n", "text/plain; version=0.0.4"
+    return create_app(feed or Feed(take, lambda: 0.0), lambda: exposition, is_ready)

@@ -52,6 +52,15 @@ def test_health_ready_and_metrics() -> None:
     assert client.get("/metrics").text == "goodspeed_up 1\n"
 
 
+def test_a_node_that_stops_is_alive_and_not_ready() -> None:
+    stopping = iter((False, True))
+    client = TestClient(make_app(is_ready=lambda: not next(stopping)))
+    assert client.get("/ready").status_code == 200
+    answer = client.get("/ready")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "draining")
+    assert client.get("/health").status_code == 200
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_nothing_can_be_changed(method: str) -> None:
     client = TestClient(make_app())

@@ -37,14 +37,20 @@ HEADERS = {
 }
 
 
-def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]]) -> Starlette:
+def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready: Callable[[], bool]) -> Starlette:
     """An ASGI application; who may use it is for the caller to say (`web.KeyCheck`).
 
-    exposition: the text of `/metrics` and its content type.
+    exposition: the text of `/metrics` and its content type. is_ready: whether draft nodes are let in; the address is
+    served when the model is loaded and they can connect.
     """
 
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        if is_ready():
+            return JSONResponse({"status": "ok"})
+        return JSONResponse(error_body("not ready: stopping", type="server_error", code="draining"), 503)
 
     async def metrics(request: Request) -> Response:
         content, media_type = exposition()
@@ -61,7 +67,7 @@ def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]]) -> Starl
     return Starlette(
         routes=[
             Route("/health", health),
-            Route("/ready", health),  # the address is served when the model is loaded and draft nodes can connect
+            Route("/ready", ready),
             Route("/metrics", metrics),
             Route("/events", events),
             *(_file(path, name, media_type) for path, (name, media_type) in FILES.items()),

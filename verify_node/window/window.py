@@ -38,7 +38,8 @@ class Window:
     async def serve(self) -> None:
         """Runs the daemon with its window until cancelled."""
         feed = Feed(Watch(self._daemon, self._node(), time.time() - time.monotonic()).take, time.monotonic)
-        app = create_app(feed, partial(metrics.exposition, create_registry(self._daemon)))
+        core = self._daemon.core
+        app = create_app(feed, partial(metrics.exposition, create_registry(self._daemon)), lambda: not core.draining)
         async with asyncio.TaskGroup() as tasks:
             guarded = web.LocalHost(app) if self._keys is None else web.KeyCheck(app, self._keys, REALM)
             tasks.create_task(web.serve(guarded, self._listener))

@@ -1,0 +1,59 @@
+"""A draft node that ends in good order says so, if anybody is there to hear it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from draft_node.daemon import DraftDaemon
+from draft_node.link import VerifyLink
+from goodspeed.messages import Hello, Leave
+from goodspeed.transport import MemoryNetwork, VerifyChannel, peer_name
+from tests.fakes import make_core, make_hello
+
+BOOT = b"aaaaaaaa"
+
+
+def start(network: MemoryNetwork) -> "tuple[DraftDaemon, asyncio.Task[None]]":
+    """A draft node without a model: nobody asks it for a text."""
+    drafter: Any = type("Nobody", (), {})()
+    link = VerifyLink.begin(make_hello(boot_id=BOOT), 3.0, asyncio.get_running_loop().time())
+    daemon = DraftDaemon(drafter, network.connect_draft(BOOT), link)
+    return daemon, asyncio.create_task(daemon.serve())
+
+
+async def stop(serving: "asyncio.Task[None]") -> None:
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+
+
+def said(verify: VerifyChannel) -> list[type]:
+    """Kinds of all that has come so far."""
+    return [type(received.message) for received in verify.receive_ready()]
+
+
+def test_leaves_with_a_word() -> None:
+    async def story() -> None:
+        network = MemoryNetwork()
+        verify = network.bind_verify()
+        daemon, serving = start(network)
+        assert isinstance((await verify.receive()).message, Hello)
+        verify.send(peer_name(BOOT), make_core().welcome)
+        await daemon.connected.wait()
+        await stop(serving)
+        assert said(verify)[-1] is Leave
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_has_nothing_to_say_to_a_verify_node_that_is_away() -> None:
+    async def story() -> None:
+        network = MemoryNetwork()
+        verify = network.bind_verify()
+        _, serving = start(network)
+        assert isinstance((await verify.receive()).message, Hello)
+        await stop(serving)
+        assert said(verify) == []
+
+    asyncio.run(asyncio.wait_for(story(), 60))

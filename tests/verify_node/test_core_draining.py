@@ -1,0 +1,71 @@
+"""A verify node that stops, and a draft node that leaves: what is said, and what becomes of rounds and sessions."""
+
+import pytest
+
+from goodspeed.messages import Leave, Refusal, Verdict
+from tests.fakes import Desk, session_id
+
+
+@pytest.fixture
+def desk():
+    """One client with a session that is drafting, and another that has none."""
+    desk = Desk()
+    desk.hello("a")
+    desk.hello("b")
+    desk.open("a")
+    desk.round()
+    return desk
+
+
+def test_the_round_in_flight_ends_and_no_other_begins(desk):
+    desk.draft("a")
+    planned = desk.core.plan(desk.now)
+    desk.core.drain()
+    [verdict] = desk.finish(planned)
+    assert isinstance(verdict, Verdict)
+    assert verdict.num_accepted == len(verdict.tokens) - 1 > 0
+    desk.draft("a")
+    assert desk.core.plan(desk.now) is None
+
+
+def test_nobody_is_let_in_any_more(desk):
+    desk.core.drain()
+    [session] = desk.open("b", 2)
+    assert (session.code, session.session_id, session.epoch) == ("draining", session_id(2), 1)
+    [again] = desk.open("a", epoch=2)
+    assert (again.code, desk.session().epoch) == ("draining", 1)
+    hello = desk.hello("c")
+    assert (hello.code, hello.session_id) == ("draining", None)
+    assert desk.core.refusals == {"draining": 3}
+
+
+def test_everybody_is_told_at_the_end(desk):
+    desk.core.drain()
+    told = desk.core.farewell()
+    assert [send.peer_id for send in told] == [b"a", b"b"]
+    assert all(isinstance(send.message, Refusal) and send.message.code == "draining" for send in told)
+    assert all(send.message.session_id is None for send in told)
+    assert not desk.core.refusals  # nothing of theirs was refused
+
+
+def test_what_a_leaving_draft_node_had_is_free_at_once(desk):
+    assert desk.core.pool.num_free < desk.core.pool.num_pages
+    assert desk.up("a", Leave()) == []
+    assert not desk.core.sessions
+    assert desk.round() == []  # frees while no round is in flight
+    assert desk.core.pool.num_free == desk.core.pool.num_pages
+    assert [peer.client.name for peer in desk.core.peers.values()] == ["b"]
+
+
+def test_who_never_came_cannot_leave(desk):
+    [refusal] = desk.up("stranger", Leave())
+    assert refusal.code == "hello_first"
+
+
+def test_a_draft_node_may_leave_in_the_middle_of_a_round(desk):
+    desk.draft("a")
+    planned = desk.core.plan(desk.now)
+    desk.up("a", Leave())
+    assert desk.finish(planned) == []
+    assert desk.round() == []
+    assert desk.core.pool.num_free == desk.core.pool.num_pages
