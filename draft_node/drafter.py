@@ -9,6 +9,7 @@ somebody is waiting for one of the others. Knows nothing about sockets or verdic
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from math import prod
 
 import torch
@@ -37,6 +38,7 @@ class _Job:
     tokens: list[int]  # base and what is drafted so far
     length: int  # tokens to draft; 0 only brings the cache up to date
     started: float
+    noise_seed: int  # of its session's own draws under the ratio rule
     drafted: list[int] = field(default_factory=list)
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
     chances: list[float] = field(default_factory=list)  # of being accepted, of each token drafted
@@ -101,7 +103,7 @@ class Drafter:
         """Starts a proposal; it replaces an unfinished one of the same session."""
         cache = self._caches.setdefault(propose.request.session_id, _Cache())
         length = min(propose.length, self._longest(propose.request))
-        job = _Job(propose, list(propose.tokens), length, time.perf_counter())
+        job = _Job(propose, list(propose.tokens), length, time.perf_counter(), _noise_seed(propose.request))
         unfinished = self._jobs.get(job.session_id)
         if unfinished is not None and unfinished.propose.ahead:
             _take_over(job, unfinished)
@@ -228,7 +230,8 @@ class Drafter:
         epochs = batch.tensor([job.propose.epoch for job in jobs], torch.int64)
         rounds = batch.tensor([job.propose.round for job in jobs], torch.int64)
         positions = batch.tensor([len(job.tokens) for job in jobs], torch.int64)
-        tokens = proposal.sample(uniform(batch.seeds, Role.DRAFT, epochs, rounds, positions))
+        seeds = batch.tensor([job.noise_seed for job in jobs], torch.int64)
+        tokens = proposal.sample(uniform(seeds, Role.DRAFT, epochs, rounds, positions))
         for job, packed in zip(jobs, proposal.pack(), strict=True):
             job.positions.append(packed)
         _append(jobs, tokens)
@@ -237,6 +240,15 @@ class Drafter:
         if job.length == 0:
             return len(self._caches[job.session_id].tokens) >= len(job.tokens) - 1
         return len(job.drafted) >= job.length or job.stopped or job.odds < self.min_odds
+
+
+def _noise_seed(request: Request) -> int:
+    """From the session's id, too: sessions of one seed must not draw alike, or all together would look like a choice.
+
+    The verify node tests whether a client's tokens, over all of its sessions, are drawn from what it sends.
+    """
+    data = request.session_id + request.sampling.seed.to_bytes(8, "little")
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") >> 1
 
 
 def _take_over(job: _Job, unfinished: _Job) -> None:

@@ -75,14 +75,29 @@ def ratios(target_probs: Tensor, draft_tokens: Tensor, draft_probs: Tensor, num_
     return torch.where(_drafted(draft_tokens, num_drafted), ratio, 0.0)
 
 
-def agreement_ratio(target_probs: Tensor, draft_tokens: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> Tensor:
-    """Sum over the drafted positions of min(1, p/q) [batch], fp64; see Eq. (3)."""
-    return ratios(target_probs, draft_tokens, draft_probs, num_drafted).sum(1)
+def overlaps(target_probs: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> Tensor:
+    """Sum over the vocabulary of min(p, q) at each drafted position; zero in padding [batch, max_len], fp64.
+
+    The mean of min(1, p/q) over tokens that are drawn from q: what Eq. (3) observes, without the chance of the one
+    token that was drawn, and without anything that the choice of a token could change at its own position.
+    """
+    vocab = min(target_probs.shape[-1], draft_probs.shape[-1])
+    columns = [  # one at a time: no third copy of everything
+        torch.minimum(target_probs[:, column, :vocab], draft_probs[:, column, :vocab]).sum(-1).double()
+        for column in range(draft_probs.shape[1])
+    ]
+    found = torch.stack(columns, 1) if columns else draft_probs.new_zeros(draft_probs.shape[:2]).double()
+    return torch.where(_drafted(draft_probs, num_drafted), found, 0.0)
 
 
-def _drafted(draft_tokens: Tensor, num_drafted: Tensor) -> Tensor:
-    """True in columns that hold a drafted token, False in padding [batch, max_len]."""
-    return torch.arange(draft_tokens.shape[1], device=draft_tokens.device) < num_drafted.unsqueeze(1)
+def agreement_ratio(target_probs: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> Tensor:
+    """Sum over the drafted positions of the mean of min(1, p/q) under q [batch], fp64; see Eq. (3) and `overlaps`."""
+    return overlaps(target_probs, draft_probs, num_drafted).sum(1)
+
+
+def _drafted(columns: Tensor, num_drafted: Tensor) -> Tensor:
+    """True where columns [batch, max_len, ...] hold something drafted, False in padding [batch, max_len]."""
+    return torch.arange(columns.shape[1], device=columns.device) < num_drafted.unsqueeze(1)
 
 
 def _equal(target_tokens: Tensor, draft_tokens: Tensor, num_drafted: Tensor) -> Tensor:

@@ -70,6 +70,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "verify_node/register.py",
     "verify_node/scheduler.py",
     "verify_node/sessions.py",
+    "verify_node/suspicion.py",
     *(f"goodspeed/policies/{file.name}" for file in sorted((ROOT / "goodspeed/policies").glob("*.py"))),
 ]
 MACHINES = [
@@ -95,6 +96,7 @@ BARE = [  # run on a machine that has torch and transformers and nothing of ours
     "goodspeed/rejection.py",
     "goodspeed/sampling.py",
     "goodspeed/truncation.py",
+    "verify_node/evidence.py",
     "experiments/benchmarks/gpu.py",
     "tests/gpu/__main__.py",
 ]

@@ -1,7 +1,10 @@
 """The ratio rule through a real draft model and a real target: the joint law of the first two tokens is the target's.
 
-The end-to-end companion of `test_rejection.py`: rounding, packing, the wire's bytes, noise, rounds and epochs included.
+The end-to-end companion of `test_rejection.py`: rounding, packing, the wire's bytes, noise, rounds and epochs included;
+and what going on under match does to the law, as sessions of a client do that is found to lie.
 """
+
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -38,11 +41,14 @@ def joint(sampling):
 class Pairs:
     """Many sessions that want two tokens each, a draft of two at first and of one where the first was rejected."""
 
-    def __init__(self, sampling, kind, spoil=None):
+    def __init__(self, sampling, kind, spoil=None, rule=lambda before, draft: "ratio"):
+        """rule: by which a draft is verified; before: the tokens of the draft before it, if there was one."""
         self.target = Target(TARGET, make_runner(TARGET, num_pages=4096))
         self.drafter = Drafter(DRAFT, make_runner(DRAFT, num_pages=4096), kind=kind, k=5)
-        self.sampling, self.spoil = sampling, spoil
+        self.sampling, self.spoil, self.rule = sampling, spoil, rule
+        self.before = {}
         self.num_accepted = 0
+        self.num_rounds_by = Counter()
 
     def run(self):
         pairs = []
@@ -62,6 +68,9 @@ class Pairs:
         entries = []
         for seed, text in wanting.items():
             proposed = drafts[session_id(seed)]
+            rule = self.rule(self.before.get(seed), proposed.tokens)
+            self.before[seed] = proposed.tokens
+            self.num_rounds_by[rule] += 1
             self.target.runner.free(session_id(seed))
             entries.append(
                 Entry(
@@ -71,7 +80,7 @@ class Pairs:
                     len(proposed.tokens),
                     True,
                     replace_seed(self.sampling, seed),
-                    "ratio",
+                    rule,
                     epoch=1,
                     draft_round=number,
                     proposal=self.spoil(proposed) if self.spoil else proposed.proposal,
@@ -110,6 +119,22 @@ def test_the_first_two_tokens_have_the_targets_law(kind, temperature):
     pairs = world.run()
     assert 0.3 * NUM_SESSIONS < world.num_accepted < 1.8 * NUM_SESSIONS  # else little was tested
     assert p_value(pairs, sampling) > chi_square.REJECT
+
+
+def test_going_on_under_match_keeps_the_targets_law():
+    """Also where it hangs on drafts that were verified before: the next draft and the noise of match know nothing."""
+    sampling = Sampling(temperature=1.0)
+    world = Pairs(sampling, "lattice", rule=lambda before, draft: "match" if before and before[0] % 2 else "ratio")
+    pairs = world.run()
+    assert min(world.num_rounds_by.values()) > 500
+    assert p_value(pairs, sampling) > chi_square.REJECT
+
+
+def test_going_on_under_match_because_of_the_very_draft_is_seen_in_the_law():
+    """So a draft is first verified by the rule that it was made for, and only then held against its client."""
+    sampling = Sampling(temperature=1.0)
+    world = Pairs(sampling, "lattice", rule=lambda before, draft: "match" if draft[0] % 2 else "ratio")
+    assert p_value(world.run(), sampling) < chi_square.REJECT
 
 
 def flattened(proposed):

@@ -12,7 +12,7 @@ from torch import Tensor
 from goodspeed import rejection
 from goodspeed.messages import Sampling
 from goodspeed.proposals import decode, encode, make
-from goodspeed.rejection import agreement_match, agreement_ratio, verify_match, verify_ratio
+from goodspeed.rejection import agreement_match, agreement_ratio, overlaps, ratios, verify_match, verify_ratio
 from goodspeed.sampling import Role, SamplingBatch, draw, sample, to_probs, uniform
 from tests.chi_square import REJECT, fits
 
@@ -162,7 +162,7 @@ def test_ratio_of_an_empty_draft_is_the_target():
     )
     assert num_accepted.tolist() == [0, 0]
     assert next_token.tolist() == [1, 3]
-    assert agreement_ratio(p, none.long(), torch.zeros(2, 0, 4), torch.tensor([0, 0])).tolist() == [0, 0]
+    assert agreement_ratio(p, torch.zeros(2, 0, 4), torch.tensor([0, 0])).tolist() == [0, 0]
 
 
 def test_vocabularies_that_differ_in_padding():
@@ -179,8 +179,13 @@ def test_agreement_counts_every_drafted_position():
     p = torch.tensor([[P, P, P, P]])
     q = torch.tensor([[Q, Q, [torch.nan] * 4]])
     drafted = torch.tensor([2])
-    assert agreement_ratio(p, torch.tensor([[1, 0, 1]]), q, drafted).tolist() == [1.5]
-    assert agreement_ratio(p, torch.tensor([[2, 3, 1]]), q, drafted).tolist() == [0.0]
+    assert ratios(p, torch.tensor([[1, 0, 1]]), q, drafted).tolist() == [[0.5, 1.0, 0.0]]
+    assert ratios(p, torch.tensor([[2, 3, 1]]), q, drafted).tolist() == [[0.0, 0.0, 0.0]]
+    assert overlaps(p, q, drafted).tolist() == [[0.5, 0.5, 0.0]]  # whatever was drawn
+    assert agreement_ratio(p, q, drafted).tolist() == [1.0]
+    wide, narrow = torch.tensor([[[*Q[:3], 0.0, 0.25]]]), torch.tensor([[[0.25, 0.75]]])
+    assert agreement_ratio(p, wide, torch.tensor([1])).tolist() == [0.5]
+    assert agreement_ratio(p, narrow, torch.tensor([1])).tolist() == [0.5]
 
 
 @settings(max_examples=60, derandomize=True)
@@ -198,12 +203,13 @@ def test_ragged_rows_give_what_they_give_alone(lengths, seed):
         tokens[row, length:] = torch.randint(-5, 99, (longest - length,), generator=generator)
     drafted = torch.tensor(lengths)
     together = verify_ratio(p, tokens, q, drafted, accept, final)
-    agreement = agreement_ratio(p, tokens, q, drafted)
+    agreement, odds = agreement_ratio(p, q, drafted), ratios(p, tokens, q, drafted)
     for row, n in enumerate(lengths):
         one = slice(row, row + 1)
         alone = verify_ratio(p[one, : n + 1], tokens[one, :n], q[one, :n], drafted[one], accept[one, :n], final[one])
         assert (int(together[0][row]), int(together[1][row])) == (int(alone[0]), int(alone[1]))
-        assert agreement[row] == agreement_ratio(p[one, : n + 1], tokens[one, :n], q[one, :n], drafted[one])[0]
+        assert agreement[row] == agreement_ratio(p[one, : n + 1], q[one, :n], drafted[one])[0]
+        assert torch.equal(odds[row, :n], ratios(p[one, : n + 1], tokens[one, :n], q[one, :n], drafted[one])[0])
 
 
 # ratio, the law: the joint distribution of the first two tokens, over the real path
@@ -361,8 +367,10 @@ def test_agreement_is_what_acceptance_tends_to():
     seeds = torch.arange(60_000)
     draft = setup.sampled(seeds * 0, uniform(seeds, Role.DRAFT, 0, 0, 0)).unsqueeze(1)
     p, q = setup.target[0].expand(len(seeds), 2, -1), setup.sent[0].expand(len(seeds), 1, -1)
-    observed = agreement_ratio(p, draft, q, torch.ones_like(seeds)).mean()
-    assert observed == pytest.approx(float(torch.minimum(setup.target[0], setup.sent[0]).sum()), abs=0.01)
+    observed = ratios(p, draft, q, torch.ones_like(seeds))  # 0.37, with a deviation of 0.40
+    agreement = agreement_ratio(p[:1], q[:1], torch.ones_like(seeds[:1]))
+    assert agreement == pytest.approx(float(torch.minimum(setup.target[0], setup.sent[0]).sum()), abs=1e-6)
+    assert float(observed.mean()) == pytest.approx(float(agreement), abs=4 * float(observed.std()) / len(seeds) ** 0.5)
 
 
 @given(

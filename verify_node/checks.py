@@ -53,6 +53,12 @@ ANOTHERS_PEER = Refused("not_owner", "another key spoke by this peer's name", "c
 STOPPING = Refused(
     "draining", "this verify node is stopping", "keep what is committed, and say Hello until one is back"
 )
+NOT_DRAWN = Refused(
+    "proposal",
+    "the drafts of this client are not drawn from the distributions that it sends (but for a chance of 1e-6); its "
+    "sessions go on under match, and its distributions are not read any more",
+    "send exactly what is sampled from, or open sessions under match",
+)
 NOT_OPEN = Refused("unknown_session", "this session is not open here", "reopen it with what is committed")
 
 

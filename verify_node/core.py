@@ -24,7 +24,16 @@ from goodspeed.errors import ConfigError, ProtocolError
 from goodspeed.latency import Refined
 from goodspeed.messages import Ack, Close, DownMessage, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome
 from verify_node.answers import Answer, repeat, take_ack, take_draft
-from verify_node.checks import CHANGED, HELLO_FIRST, NOT_ENROLLED, STOPPING, AboutSession, Refused, target_failed
+from verify_node.checks import (
+    CHANGED,
+    HELLO_FIRST,
+    NOT_DRAWN,
+    NOT_ENROLLED,
+    STOPPING,
+    AboutSession,
+    Refused,
+    target_failed,
+)
 from verify_node.counts import Counts
 from verify_node.outcomes import Moved, Outcome
 from verify_node.planner import Entry, Limits, Planner, Round, plan
@@ -206,7 +215,7 @@ class VerifyCore:
                 moved.append(self._commit(session, entry, outcome))
         self._observe(done, moved)
         self.counts.finished(done, moved, duration_s)
-        return sends + self._verdicts(done, moved, now)
+        return sends + self._suspect(moved, now) + self._verdicts(done, moved, now)
 
     def abort(self, why: str, now: float) -> list[Send]:
         """The round in flight failed as a whole (out of memory, say): nothing was revealed, so it is made again.
@@ -307,6 +316,14 @@ class VerifyCore:
         over_budget = [key for key in done.deferred if key in self.sessions and self.sessions[key].num_cached]
         self.scheduler.observe_shares(drafting, {*done.verified, *over_budget})
         self.scheduler.observe(done.number, [move.observation for move in moved])
+
+    def _suspect(self, moved: list[Moved], now: float) -> list[Send]:
+        """Who is found to have sent other distributions than it drew from is told, once; see `Session.verification`."""
+        sends: list[Send] = []
+        for move in moved:
+            if move.session.client.suspicion.observe(move.outcome.evidence):
+                sends += self._refuse(move.session.peer_id, NOT_DRAWN, now, move.answered)
+        return sends
 
     def _verdicts(self, done: Round, moved: list[Moved], now: float) -> list[Send]:
         participants = [move.session for move in moved if not move.session.finished]

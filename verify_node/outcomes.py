@@ -22,11 +22,12 @@ class Outcome(Struct, frozen=True):
     session_id: bytes
     tokens: tuple[int, ...]
     num_accepted: int
-    agreement: float  # sum over the drafted positions of Eq. (3)'s indicator
+    agreement: float  # sum over the drafted positions of Eq. (3)'s indicator, or under the ratio rule of its mean
     invalid: str = ""  # why the proposal was not used
     failed: str = ""  # why nothing could be decided: the session cannot go on
     decisions: Decisions | None = None  # only for a recording
     logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, where the entry wants them
+    evidence: tuple[float, ...] = ()  # of the drafted tokens against what was sent with them, under the ratio rule
 
 
 class Moved(Struct, frozen=True):

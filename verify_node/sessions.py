@@ -10,8 +10,9 @@ from enum import Enum
 from msgspec.structs import replace
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.messages import Draft, FinishReason, OpenSession, TextDigest, TokenLogprobs, Verdict
+from goodspeed.messages import Draft, FinishReason, OpenSession, TextDigest, TokenLogprobs, Verdict, Verification
 from goodspeed.positions import cut
+from verify_node.suspicion import Suspicion
 
 WINDOW = 16
 """Unacknowledged tokens after which a session that advances by itself waits for its draft node."""
@@ -46,6 +47,7 @@ class Client:
     name: str
     acceptance: AcceptanceEstimator
     goodput: GoodputEstimator
+    suspicion: Suspicion = field(default_factory=Suspicion)  # that its drafts are not drawn from what it sends
     weight: float = 1.0
     max_sessions: int | None = None  # that its key may have open
     max_round_tokens: int | None = None  # that its key may have drafted in one round
@@ -127,6 +129,14 @@ class Session:
     @property
     def epoch(self) -> int:
         return self.opened.epoch
+
+    @property
+    def verification(self) -> Verification:
+        """The rule that its next round goes by: match, where nothing is claimed, once its client was found to lie.
+
+        That is exact: it hangs on drafts that are verified, never on the next one, and the noise of match is another's.
+        """
+        return "match" if self.client.suspicion.proven else self.opened.verification
 
     @property
     def num_backlog(self) -> int:

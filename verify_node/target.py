@@ -19,9 +19,10 @@ from goodspeed import proposals
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import InvalidProposal
-from goodspeed.rejection import agreement_ratio, decide_ratio, match, ratios, verify_ratio
+from goodspeed.rejection import decide_ratio, match, overlaps, ratios, verify_ratio
 from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.truncation import without
+from verify_node.evidence import log_gains, log_tilts
 from verify_node.logprobs import Place, with_logprobs
 from verify_node.outcomes import Decisions, Outcome
 from verify_node.planner import Entry, Round
@@ -162,11 +163,12 @@ class Target:
         accepted, next_token = verify_ratio(
             target_probs, draft_tokens, draft_probs, num_drafted, accept_noise, final_noise
         )
-        agreement = agreement_ratio(target_probs, draft_tokens, draft_probs, num_drafted)
-        outcomes = _outcomes(samplings, accepted, next_token, agreement, _finite(_largest(wanted, allowed), columns))
+        odds = ratios(target_probs, draft_tokens, draft_probs, num_drafted)
+        shared = overlaps(target_probs, draft_probs, num_drafted)
+        finite = _finite(_largest(wanted, allowed), columns)
+        outcomes = _outcomes(samplings, accepted, next_token, shared.sum(1), finite, log_gains(odds, shared))
         if self.records:
             decided = decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise)
-            odds = ratios(target_probs, draft_tokens, draft_probs, num_drafted)
             outcomes = _with_decisions(outcomes, samplings, decided, odds)
         return outcomes
 
@@ -235,15 +237,27 @@ def _finite(largest: Tensor, columns: Sequence[Sequence[int]]) -> Tensor:
 
 
 def _outcomes(
-    samplings: Sequence[_Sampling], accepted: Tensor, next_token: Tensor, agreement: Tensor, finite: Tensor
+    samplings: Sequence[_Sampling],
+    accepted: Tensor,
+    next_token: Tensor,
+    agreement: Tensor,
+    finite: Tensor,
+    gains: Tensor,
 ) -> list[Outcome]:
-    table = [accepted.double(), next_token.double(), agreement.double(), finite.double()]  # ids are exact in fp64
+    """Of the ratio rule, all [batch]."""
+    table = [accepted.double(), next_token.double(), agreement, finite.double(), gains]  # ids are exact in fp64
     return [
-        _outcome(sampling, int(num_accepted), int(token), agreed, bool(is_finite))
-        for sampling, num_accepted, token, agreed, is_finite in zip(
+        _with_evidence(_outcome(sampling, int(num_accepted), int(token), agreed, bool(is_finite)), sampling, gain)
+        for sampling, num_accepted, token, agreed, is_finite, gain in zip(
             samplings, *torch.stack(table).tolist(), strict=True
         )
     ]
+
+
+def _with_evidence(outcome: Outcome, sampling: _Sampling, log_gain: float) -> Outcome:
+    if sampling.draft_probs is None or outcome.failed:
+        return outcome
+    return replace(outcome, evidence=(*log_tilts(sampling.draft_probs, sampling.drafted).tolist(), log_gain))
 
 
 def _with_decisions(

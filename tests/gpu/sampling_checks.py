@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from goodspeed.proposals import KINDS, decode, encode, make
-from goodspeed.rejection import agreement_match, agreement_ratio, verify_match, verify_ratio
+from goodspeed.rejection import agreement_match, overlaps, ratios, verify_match, verify_ratio
 from goodspeed.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform
 from goodspeed.truncation import without
+from verify_node.evidence import log_gains
 
 BATCH = 64
 LENGTH = 3  # drafted tokens of each of BATCH / 4 sessions
@@ -98,7 +99,8 @@ def ratio_verdicts_equal_those_of_the_cpu(vocab: int, device: torch.device) -> N
     theirs = [tensor.to(device) for tensor in ours]
     for found, expected in zip(verify_ratio(*theirs), verify_ratio(*ours), strict=True):
         assert torch.equal(found.cpu(), expected)
-    torch.testing.assert_close(agreement_ratio(*theirs[:4]).cpu(), agreement_ratio(*ours[:4]))
+    torch.testing.assert_close(ratios(*theirs[:4]).cpu(), ratios(*ours[:4]))
+    torch.testing.assert_close(overlaps(*theirs[:1], *theirs[2:4]).cpu(), overlaps(*ours[:1], *ours[2:4]))
 
 
 def zero_is_never_drawn_from_wide_rows(device: torch.device) -> None:
@@ -151,4 +153,4 @@ def a_round_of_both_rules(rows: Tensor) -> None:
         tokens = proposal.sample(noise).view(-1, LENGTH + 1)[:, :LENGTH]
         draft_probs = proposal.probs().view(target_probs.shape)[:, :LENGTH]
         verify_ratio(target_probs, tokens, draft_probs, drafted, accept, noise[: len(target)])
-        agreement_ratio(target_probs, tokens, draft_probs, drafted)
+        log_gains(ratios(target_probs, tokens, draft_probs, drafted), overlaps(target_probs, draft_probs, drafted))

@@ -1,0 +1,65 @@
+"""What drafted tokens say about the distributions that were sent with them (ratio rule): factors of mean 1.
+
+A bet on a token is a function of it whose mean under the claimed q is 1, whatever else is known before the token is
+drawn: its position, the draft up to there, the target's p after it. So every drafted position counts, also those after
+a rejection. `suspicion.py` says what follows from the factors. There are two kinds:
+
+- tilts, q(x)^-λ / Σ q(y)^(1-λ), for several λ. The logarithm is λ (-log q(x) - H(q)) to first order in λ: tokens that
+  were less likely (λ > 0), or more likely (λ < 0), than tokens drawn from q are on average. A draw at temperature T
+  that is claimed to be one at 1 is best seen by λ = 1 - 1/T.
+- the gain, (1 + min(1, p(x)/q(x)) / Σ min(p(y), q(y))) / 2: tokens that are accepted more often than tokens drawn from
+  q would be. Where q is uniform the tilts are 1 whatever is sent, and this alone tells. A lie whose mean gain is no
+  more than 1 is not accepted more often than the truth.
+
+Knows nothing about sessions or rounds.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from goodspeed.positions import MAX_K
+
+TILTS = (-1.0, -0.5, 0.25, 0.5)
+NUM_BETS = len(TILTS) + 1
+
+ROUNDING = 1e-5
+"""Of the logarithm of a token's factor, more than it is wrong by in fp32 (6e-6 at 151,936 tokens): subtracted, so that
+it is against those who bet."""
+
+SMALLEST_OVERLAP = 1e-6
+"""Of p and q: below, min(1, p/q) is as good as zero everywhere, and rounding would decide."""
+
+
+def log_tilts(draft_probs: Tensor, tokens: tuple[int, ...]) -> NDArray[np.float64]:
+    """Logarithms of the tilts of a draft's tokens, each possible under draft_probs [num_drafted, vocab]: summed [4]."""
+    q: NDArray[np.float32] = draft_probs.numpy()
+    logs = np.log(q[np.arange(len(tokens)), tokens].astype(np.float64)).sum()
+    tilts: NDArray[np.float64] = -np.multiply(TILTS, logs) - _log_sums(q) - ROUNDING * len(tokens)
+    return tilts
+
+
+def _log_sums(q: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Logarithms of Σ q^(1-λ) for each of TILTS, summed over the rows of q [num_drafted, vocab].
+
+    From two square roots: a power costs twenty times as much.
+    """
+    possible = q.any(0)
+    if np.count_nonzero(possible) <= MAX_K * len(q):  # a lattice
+        q = q[:, possible]
+    half = np.sqrt(q)
+    quarter = np.sqrt(half)
+    pairs = ((q, q), (q, half), (half, quarter))
+    sums = [[left @ right for left, right in zip(*pair, strict=True)] for pair in pairs]
+    log_sums: NDArray[np.float64] = np.log([*sums, half.sum(1)]).astype(np.float64).sum(1)
+    return log_sums
+
+
+def log_gains(ratios: Tensor, overlaps: Tensor) -> Tensor:
+    """Logarithms of the gain of tokens, from their min(1, p/q) and Σ min(p, q) [batch, max_len] fp64: summed [batch].
+
+    Positions without an overlap say nothing, nor does padding.
+    """
+    logs = ((1.0 + ratios / overlaps.clamp(min=SMALLEST_OVERLAP)) / 2).log() - ROUNDING
+    return torch.where(overlaps > SMALLEST_OVERLAP, logs, 0.0).sum(1)
