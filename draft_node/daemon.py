@@ -7,21 +7,20 @@ users: a request goes in, deliveries come out as they are verified. Every rule i
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
+from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Request, Send, Statistics
 from draft_node.counts import Counts, total
 from draft_node.drafter import Drafter
+from draft_node.drafting import Drafting
 from draft_node.link import Command, VerifyLink
 from draft_node.session import Session
 from draft_node.slots import Slots
 from goodspeed.codec import FIXED_BYTES
 from goodspeed.errors import MessageTooLarge, ProtocolError, RefusedError, TransportError
 from goodspeed.messages import DownMessage, Heartbeat, Leave, Refusal, UpMessage, Verdict
-from goodspeed.model_thread import ModelThread
 from goodspeed.transport import DraftChannel
 
 logger = logging.getLogger("goodspeed.draft")
@@ -52,15 +51,14 @@ class DraftDaemon:
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     counts: Counts = field(default_factory=Counts)
     _generations: dict[bytes, _Generation] = field(default_factory=dict)
-    _wanted: "deque[Propose | bytes]" = field(default_factory=deque)  # proposals to make, sessions to forget
-    _work: asyncio.Event = field(default_factory=asyncio.Event)
+    drafting: Drafting = field(init=False)
     _slots: Slots = field(init=False)
-    _thread: ModelThread = field(default_factory=ModelThread)
     _leaving: set[asyncio.Task[None]] = field(default_factory=set)  # Close messages on their way
     _closing: bool = False
     _last_word: Fail | None = None  # what every generation is told from now on
 
     def __post_init__(self) -> None:
+        self.drafting = Drafting(self.drafter)
         self._slots = Slots(self.max_sessions)
 
     # -- for users -------------------------------------------------------------------------------------------------
@@ -125,8 +123,7 @@ class DraftDaemon:
         session_id = generation.session.request.session_id
         del self._generations[session_id]
         self.counts.statistics = total(self.counts.statistics, generation.session.statistics)
-        self._wanted.append(session_id)
-        self._work.set()
+        self.drafting.forget(session_id)
         leaving = asyncio.create_task(self._act(generation, generation.session.cancel()))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
@@ -148,7 +145,7 @@ class DraftDaemon:
             self._closing = True
             self._last_word = Fail("closed", "this draft node is shutting down")
             self._tell_all(self._last_word)
-            self._thread.close()
+            self.drafting.close()
             self.channel.close()
 
     async def _take_leave(self) -> None:
@@ -249,8 +246,9 @@ class DraftDaemon:
                 case Send():
                     await self._send_for(generation, action.message)
                 case Propose():
-                    self._wanted.append(action)
-                    self._work.set()
+                    now = time.monotonic()
+                    if (given_up := self.drafting.want(action, now)) is not None:
+                        await self._act(generation, generation.session.proposed(given_up, now))
                 case _:
                     generation.outbox.put_nowait(action)
 
@@ -274,34 +272,9 @@ class DraftDaemon:
     # -- drafting --------------------------------------------------------------------------------------------------
 
     async def _draft(self) -> None:
-        """Keeps the draft model busy while anybody wants a proposal."""
+        """Whatever the draft model proposes goes to its session."""
         while True:
-            await self._work.wait()
-            self._work.clear()
-            for proposed in await self._thread.run(self._propose_some):
+            for proposed in await self.drafting.take():
                 generation = self._generations.get(proposed.session_id)
                 if generation is not None:
                     await self._act(generation, generation.session.proposed(proposed, time.monotonic()))
-            if self.drafter.busy or self._wanted:
-                self._work.set()
-
-    def _propose_some(self) -> list[Proposed]:
-        """On the model thread: steps until a proposal is complete, taking in new ones between steps."""
-        try:
-            while True:
-                self._take_wanted()
-                if not self.drafter.busy:
-                    return []
-                if proposed := self.drafter.step():
-                    return proposed
-        except Exception:  # out of memory, say: the sessions go on, verified token by token
-            logger.exception("the draft model failed; its sessions go on without drafts")
-            return self.drafter.abandon()
-
-    def _take_wanted(self) -> None:
-        while self._wanted:
-            wanted = self._wanted.popleft()
-            if isinstance(wanted, Propose):
-                self.drafter.add(wanted)
-            else:
-                self.drafter.forget(wanted)

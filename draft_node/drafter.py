@@ -116,9 +116,15 @@ class Drafter:
         self._caches.pop(session_id, None)
         self.runner.free(session_id)
 
-    def abandon(self) -> list[Proposed]:
-        """Gives up every proposal in the making (the model failed): the sessions go on without drafts."""
+    def give_up(self) -> list[Proposed]:
+        """Every proposal in the making, as an empty one: the sessions go on without drafts."""
         given_up = [_proposed(job, empty=True) for job in self._jobs.values()]
+        self._jobs.clear()
+        return given_up
+
+    def abandon(self) -> list[Proposed]:
+        """Gives up, after the model failed: what the cache holds is not known any more."""
+        given_up = self.give_up()
         for session_id in list(self._caches):
             self.forget(session_id)
         return given_up

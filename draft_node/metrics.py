@@ -61,6 +61,8 @@ class DraftCollector(Collector):
         yield counter("spec_decode_num_drafts", "Drafts verified.", statistics.num_drafts)
         yield counter("spec_decode_num_draft_tokens", "Drafted tokens verified.", statistics.num_drafted)
         yield counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.", statistics.num_accepted)
+        failures = self._daemon.drafting.rests.num_failures
+        yield counter("draft_failures", "Steps of the draft model that failed or took too long.", failures)
         yield counter("drafts_ahead", "Drafts sent ahead of a verdict.", statistics.num_ahead)
         yield counter("drafts_ahead_true", "Of these, what came true.", statistics.num_ahead_true)
 

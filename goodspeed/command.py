@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator
 
 from goodspeed.errors import GoodSpeedError
 from goodspeed.events import LOG_LEVELS, setup_logging
+from goodspeed.model_thread import leave
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -45,7 +46,7 @@ def run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Nam
         status = 141
     except* KeyboardInterrupt:
         status = 130
-    return status
+    return leave(status)
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

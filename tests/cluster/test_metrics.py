@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from draft_node import assembly as draft_assembly
 from draft_node import metrics as draft_metrics
+from draft_node.actions import Proposed
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.service import Busy, Ended, Refused, Service, Wanted
@@ -149,6 +150,7 @@ class Pair:
             await self._write_well()
             await self._fail()
             await self._lose_each_other()
+            await self._fail_to_draft()
             self.answered.count("/metrics", 200)
             for task in serving:
                 task.cancel()
@@ -185,6 +187,17 @@ class Pair:
         while self.draft.counts.num_connected < 2 or not self.verify.num_undelivered:
             await asyncio.sleep(0.001)
         await self.write(1, SHORT)
+
+    async def _fail_to_draft(self) -> None:
+        """The draft model fails once; the text is written all the same."""
+        step = self.draft.drafter.step
+
+        def fail() -> list[Proposed]:
+            self.draft.drafter.step = step  # type: ignore[method-assign]
+            raise RuntimeError("once")
+
+        self.draft.drafter.step = fail  # type: ignore[method-assign]
+        await self.write(2, SHORT)
 
     async def write(self, index: int, max_tokens: int, **changes: object) -> Ended:
         async for item in self.service.write(wanted(index, max_tokens, **changes)):
