@@ -218,6 +218,7 @@ class DraftDaemon:
                 case Command.OPEN_SESSIONS:
                     await self._open_sessions()
                 case Command.DROP_SESSIONS:
+                    logger.warning("the verify node is away", extra={"num_waiting": len(self._generations)})
                     self.connected.clear()
                     for generation in self._generations.values():
                         generation.session.disconnect()
@@ -226,6 +227,7 @@ class DraftDaemon:
         if self.link.welcome is not None:
             self.channel.max_send_bytes = self.link.welcome.max_message_bytes
             self.drafter.max_proposal_bytes = self.link.welcome.max_message_bytes - FIXED_BYTES
+        logger.info("the verify node is there", extra={"num_waiting": len(self._generations)})
         self.connected.set()
         self.counts.num_connected += 1
         for generation in list(self._generations.values()):

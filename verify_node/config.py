@@ -58,7 +58,7 @@ class VerifyConfig(Settings):
     threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")
     heartbeat_s: float = option(1.0, minimum=0.05, maximum=60.0, help="seconds between signs of life")
     lease_s: float = option(
-        6.0, minimum=0.15, maximum=3600.0, help="a draft node silent for so long loses its sessions"
+        3.0, minimum=0.15, maximum=3600.0, help="a draft node silent for so long loses its sessions"
     )
     http: str | None = option(None, help="serve the live page and /metrics here", metavar="HOST:PORT")
     api_key: str | None = option(

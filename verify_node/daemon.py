@@ -28,6 +28,9 @@ logger = logging.getLogger("goodspeed.verify")
 LOOK_S = 1.0
 """How often the enrolment folder is looked at, or with every heartbeat if that is more often."""
 
+TICK_S = 0.25
+"""How often leases are looked at, or with every heartbeat if that is more often: a lost draft node is seen that soon."""
+
 MAX_FAILURES = 100
 """Rounds that the target model may fail on in a row before the node gives up: then it is not any session's fault."""
 
@@ -202,9 +205,12 @@ class VerifyDaemon:
 
     async def _heartbeat(self) -> None:
         while True:
-            self._reply(self.core.tick(time.monotonic()))
+            now = time.monotonic()
+            self._reply(self.core.tick(now))
+            for lost in self.core.diary.losses_since(now):
+                logger.warning("a draft node was lost", extra={"client": lost.client, "silent_s": self.core.welcome.lease_s})
             self._woken.set()
-            await asyncio.sleep(self.core.welcome.heartbeat_s)
+            await asyncio.sleep(min(self.core.welcome.heartbeat_s, TICK_S))
 
     async def _look_at(self, enrolment: Enrolment) -> None:
         """Keys come and go while this node runs."""

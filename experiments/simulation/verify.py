@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from experiments.simulation.world import World
 
 HEARTBEAT_S = 1.0
-LEASE_S = 6.0
+LEASE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)

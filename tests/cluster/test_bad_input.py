@@ -50,7 +50,7 @@ def draft(endpoint: str, *options: str) -> list[str]:
         (["--profile", "/no/such/file"], 1, ["profile /no/such/file cannot be read", "goodspeed profile"]),
         (["--budget", "600", "--max-round-tokens", "512"], 1, ["--max-round-tokens 512", "larger than the budget"]),
         (["--kv-pages", "9", "--memory-fraction", "0.1"], 1, ["give one of them"]),
-        (["--heartbeat-s", "5"], 1, ["--lease-s 6 is too short", "at least 15"]),
+        (["--heartbeat-s", "5"], 1, ["--lease-s 3 is too short", "at least 15"]),
         (["--rounds", "sometimes"], 1, ["--rounds 'sometimes' is unknown", "barrier, continuous"]),
         (["--dtype", "int8"], 1, ["--dtype 'int8' is unknown"]),
         (["--model", "tiny-goose"], 1, ["tiny-goose", "tiny-target"]),

@@ -11,17 +11,19 @@ was started survives its `with`, whatever happened inside.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
-from httpx2 import Client
+from httpx2 import Client, ConnectError
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
@@ -30,9 +32,17 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 DEADLINE_S = 120.0
 """Of a wait in vain: a busy machine takes long to start a process, and nothing waits for this unless it is broken."""
 
+POLL_S = 0.1  # between two looks at what a node says over HTTP
 ANYWHERE = "127.0.0.1:0"
 Event = dict[str, Any]
 Node = TypeVar("Node", bound="Process")
+
+
+class Line(NamedTuple):
+    """Of a log; `at` is when the node wrote it, of `time.time`."""
+
+    at: float
+    text: str
 
 
 class Process:
@@ -46,11 +56,12 @@ class Process:
         self.module = module
         self.words = list(words)
         self.events: list[Event] = []
-        self.log: list[tuple[float, str]] = []  # lines of standard error, with the time at which they came
+        self.log: list[Line] = []  # what it says on standard error
         self._ports = ports
         self._told = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._was_ended = False  # by a test
+        self._client = Client(timeout=DEADLINE_S)
         self.process = self._start()
 
     def __enter__(self: Node) -> Node:
@@ -67,9 +78,10 @@ class Process:
                 assert status == 0, f"{self} ended with status {status}"
         finally:
             self.kill()
+            self._client.close()
 
     def __str__(self) -> str:
-        told = [*(str(event)[:300] for event in self.events[-5:]), *(line for _, line in self.log[-15:])]
+        told = [*(str(event)[:300] for event in self.events[-5:]), *(line.text for line in self.log[-15:])]
         return "\n  ".join([f"{self.module} {' '.join(self.words)} (pid {self.process.pid}):", *told])
 
     # -- its life --------------------------------------------------------------------------------------------------
@@ -142,11 +154,12 @@ class Process:
 
         return self.until(found, f"{event} {fields or ''}", timeout_s)
 
-    def wait_for_line(self, text: str, *, after: int = 0, timeout_s: float = DEADLINE_S) -> tuple[float, str]:
-        """The first log line with this text that came as number `after` or later, and its time."""
-        return self.until(
-            lambda: next((told for told in self.log[after:] if text in told[1]), None), repr(text), timeout_s
+    def wait_for_line(self, text: str, *, after: int = 0, timeout_s: float = DEADLINE_S) -> "Line":
+        """The first log line with this text that came as number `after` or later."""
+        found: Line = self.until(
+            lambda: next((line for line in self.log[after:] if text in line.text), None), repr(text), timeout_s
         )
+        return found
 
     def until(self, found: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S) -> Any:
         """What `found` gives of what was told, as soon as it is something; AssertionError when the node ends first."""
@@ -178,7 +191,9 @@ class Process:
                 self.words += [option, str(ready[name]).removeprefix("http://")]
 
     def _take_line(self, line: str) -> None:
-        self.log.append((time.monotonic(), line.rstrip("\n")))
+        written = re.match(r"time=(\S+) ", line)
+        at = datetime.fromisoformat(written[1]).timestamp() if written else time.time()
+        self.log.append(Line(at, line.rstrip("\n")))
 
     # -- its HTTP face ---------------------------------------------------------------------------------------------
 
@@ -189,8 +204,7 @@ class Process:
 
     def metrics(self) -> dict[str, float]:
         """Samples of `/metrics` as `name` or `name{label="value"}`, without `goodspeed_`."""
-        with Client(timeout=DEADLINE_S) as client:
-            text = client.get(f"{self.url}/metrics").raise_for_status().text
+        text = self._client.get(f"{self.url}/metrics").raise_for_status().text
         samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
         return {_full_name(sample): sample.value for sample in samples}
 
@@ -201,7 +215,7 @@ class Process:
         deadline = time.monotonic() + timeout_s
         while not holds((metrics := self.metrics()).get(name, 0.0)):
             assert time.monotonic() < deadline, f"{name} is {metrics.get(name)} at {self}"
-            time.sleep(0.02)
+            time.sleep(POLL_S)
         return metrics
 
 
@@ -235,7 +249,13 @@ class DraftNode(Process):
     def wait_until_ready(self, *, is_ready: bool = True) -> None:
         """Until `/ready` says that texts are let in (or not): the verify node is there."""
         deadline = time.monotonic() + DEADLINE_S
-        with Client(timeout=DEADLINE_S) as client:
-            while (client.get(f"{self.url}/ready").status_code == 200) != is_ready:
-                assert time.monotonic() < deadline, f"/ready does not become {is_ready} at {self}"
-                time.sleep(0.02)
+        while self._is_ready() != is_ready:
+            assert self.is_running, f"{self} ended"
+            assert time.monotonic() < deadline, f"/ready does not become {is_ready} at {self}"
+            time.sleep(POLL_S)
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(self._client.get(f"{self.url}/ready").status_code == 200)
+        except ConnectError:  # it is about to start
+            return False

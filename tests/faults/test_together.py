@@ -1,0 +1,109 @@
+"""Faults of every kind at the same time, on real processes and real lines: every text is the target's own.
+
+Detection is measured by the nodes' own log lines, against twice the configured timeout (3 s on both sides).
+"""
+
+import time
+from collections.abc import Iterable
+
+import openai
+
+from tests.faults.conftest import NAMES, Site
+from tests.faults.nodes import Process
+from tests.faults.texts import Stream, ask, check, mixed
+
+TIMEOUT_S = 3.0  # the default of --lease-s and --verify-timeout-s
+PROMISE_S = 2 * TIMEOUT_S
+NUM_TOKENS = 150
+
+
+def seconds_to_notice(node: Process, line: str, since: float, after: int) -> float:
+    """By the node's log; `since` is of time.time()."""
+    found = node.wait_for_line(line, after=after)
+    return found.at - since
+
+
+def all_exact(streams: Iterable[Stream]) -> None:
+    for stream in streams:
+        check(stream.wanted, stream.finish())
+
+
+def breaks_by_name(stream: Stream, code: str) -> None:
+    """With an error event, after a beginning that is exact."""
+    error = stream.breaks()
+    assert isinstance(error, openai.APIError)
+    assert error.code == code, error
+    check(stream.wanted, stream.tokens, is_complete=False)
+
+
+def test_faults_of_draft_nodes_and_of_their_lines(site: Site) -> None:
+    """kill -9, SIGSTOP for 10 s, half-open connections, a cut of 5 s, resets, a second there and back."""
+    streams = site.ask(NUM_TOKENS)
+    frail, stopped, verify = site.drafts["frail"], site.drafts["stopped"], site.verify
+    begun, since, lines = time.monotonic(), time.time(), len(verify.log)
+    frail.kill()
+    stopped.stop()
+    site.lines["cut"].half_open("up")
+    site.lines["reset"].chunk_reset_share = 0.1
+    for stream in streams["frail"]:
+        stream.breaks()
+        check(stream.wanted, stream.tokens, is_complete=False)
+    for name in ("frail", "stopped"):
+        noticed_s = seconds_to_notice(verify, f'message="a draft node was lost" client={name}', since, lines)
+        assert noticed_s <= PROMISE_S
+    metrics = verify.metrics()
+    for name in ("frail", "stopped"):
+        assert metrics.get(f'client_sessions{{client="{name}"}}', 0) == 0
+    site.lines["cut"].cut()
+    frail.restart()
+    sleep_until(begun + 5 + 5)
+    site.lines["cut"].heal()
+    stopped.go_on()
+    frail.wait_until_ready()
+    again = [ask(frail.url, one) for one in mixed(40)[:2]]
+    for name in NAMES[1:]:
+        all_exact(streams[name])
+    all_exact(again)
+    assert site.lines["reset"].num_resets > 0
+    site.lines["reset"].chunk_reset_share = 0.0
+    site.wait_until_ready()
+
+
+def sleep_until(moment: float) -> None:
+    """A fault's own length, of `time.monotonic`."""
+    time.sleep(max(0.0, moment - time.monotonic()))
+
+
+def test_the_verify_node_is_killed_and_comes_back(site: Site) -> None:
+    """Draft nodes keep their texts and go on with them; who does not wait that long is told."""
+    streams = site.ask(NUM_TOKENS)
+    marks = {name: len(site.drafts[name].log) for name in NAMES}
+    since = time.time()
+    site.verify.kill()
+    for name, draft in site.drafts.items():
+        assert seconds_to_notice(draft, "the verify node is away", since, marks[name]) <= PROMISE_S
+    for stream in streams["frail"]:
+        breaks_by_name(stream, "verify_away")
+    site.verify.restart()
+    for name in NAMES[1:]:
+        all_exact(streams[name])
+    site.wait_until_ready()
+    all_exact([ask(site.drafts["frail"].url, one) for one in mixed(20)[:2]])
+
+
+def test_the_verify_node_is_stopped_for_ten_seconds(site: Site) -> None:
+    streams = site.ask(NUM_TOKENS)
+    marks = {name: len(site.drafts[name].log) for name in NAMES}
+    begun, since = time.monotonic(), time.time()
+    site.verify.stop()
+    try:
+        for name, draft in site.drafts.items():
+            assert seconds_to_notice(draft, "the verify node is away", since, marks[name]) <= PROMISE_S
+        for stream in streams["frail"]:
+            breaks_by_name(stream, "verify_away")
+        sleep_until(begun + 10)
+    finally:
+        site.verify.go_on()
+    for name in NAMES[1:]:
+        all_exact(streams[name])
+    site.wait_until_ready()
