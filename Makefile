@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench experiments experiments-quick notebooks screenshots simulate-faults gpu clean
+.PHONY: demo test check format bench experiments experiments-quick notebooks screenshots simulate-faults faults gpu clean
 .DEFAULT_GOAL := test
 
 # `make .venv` builds the environment; it does nothing when nothing changed.
@@ -20,7 +20,7 @@ demo: $(READY)
 	$(BIN)/goodspeed demo $(ARGS)
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not gpu" $(ARGS)
+	$(BIN)/python -m pytest -m "not gpu and not slow_faults" $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -51,6 +51,10 @@ screenshots: $(READY)
 # 2,000 to 3,000 rounds a second: 5,000 worlds, about a million rounds, take 7 minutes or so on one quiet core.
 simulate-faults: $(READY)
 	$(BIN)/python -m experiments.simulation.faults $(or $(ARGS),--seeds 1000)
+
+# Faults on real processes and real lines: those of `make test`, and the slow ones.
+faults: $(READY)
+	$(BIN)/python -m pytest tests/faults $(ARGS)
 
 # For a machine with CUDA. Installs nothing: torch, transformers and numpy are enough. GPU_PYTHON is the Python that has them.
 GPU_PYTHON ?= $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))

@@ -29,7 +29,7 @@ LOOK_S = 1.0
 """How often the enrolment folder is looked at, or with every heartbeat if that is more often."""
 
 TICK_S = 0.25
-"""How often leases are looked at, or with every heartbeat if that is more often: a lost draft node is seen that soon."""
+"""How often leases are looked at, or with every heartbeat if that is more often: that soon a loss is noticed."""
 
 MAX_FAILURES = 100
 """Rounds that the target model may fail on in a row before the node gives up: then it is not any session's fault."""
@@ -208,7 +208,8 @@ class VerifyDaemon:
             now = time.monotonic()
             self._reply(self.core.tick(now))
             for lost in self.core.diary.losses_since(now):
-                logger.warning("a draft node was lost", extra={"client": lost.client, "silent_s": self.core.welcome.lease_s})
+                extra = {"client": lost.client, "lease_s": self.core.welcome.lease_s}
+                logger.warning("a draft node was lost", extra=extra)
             self._woken.set()
             await asyncio.sleep(min(self.core.welcome.heartbeat_s, TICK_S))
 
