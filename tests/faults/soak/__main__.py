@@ -1,0 +1,51 @@
+"""`python -m tests.faults.soak`: a system under random load and random faults for so many minutes.
+
+Every text is held against what the target alone writes, everything that may grow is watched, and a promise that breaks is
+an exit status of 1. The same seed makes the same schedule of faults, which is told at the beginning.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from goodspeed.demo.interrupt import run_interruptible
+from tests.faults.soak import report
+from tests.faults.soak.run import Plan, soak
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = build_parser().parse_args(argv)
+    plan = Plan(options.minutes, options.seed, options.nodes, options.texts, options.gap_s)
+    for fault in plan.faults():
+        print(fault, file=sys.stderr)
+    if options.schedule:
+        return 0
+    try:
+        outcome = run_interruptible(soak(plan))
+    except KeyboardInterrupt:
+        return 130
+    if options.markdown is not None:
+        options.markdown.write_text(report.to_markdown(outcome), "utf-8")
+    result = report.to_json(outcome)
+    print(report.to_text(outcome), file=sys.stderr if options.json else sys.stdout)
+    if options.json:
+        print(json.dumps(result, ensure_ascii=False))
+    return 0 if result["kept"] else 1
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60.0, help="of load; starting and ending take two more")
+    parser.add_argument("--seed", type=int, default=0, help="of faults, texts and users")
+    parser.add_argument("--nodes", type=int, default=8, help="draft nodes; from 4 on all kinds are there")
+    parser.add_argument("--texts", type=int, default=12, help="users: texts that are written at a time, at most")
+    parser.add_argument("--gap-s", type=float, default=8.0, help="seconds between two faults, on average")
+    parser.add_argument("--schedule", action="store_true", help="tell the faults, and do nothing")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary for documents")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""What a text that has ended is worth: as promised, excused by a fault, or a promise that broke. No I/O, no clock."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tests.faults.soak.weather import Weather
+from tests.faults.texts import Comparison, Wanted
+
+CALM_LIMIT_S = 60.0
+"""A text's deadline: so many seconds in which nothing was wrong for its node. It takes a few on a quiet machine."""
+
+MAX_KEPT = 50
+"""Broken promises that are told in full."""
+
+Ending = Literal["finished", "left", "broke", "late"]
+Verdict = Literal["exact", "near_tie", "complete", "left", "excused", "wrong", "broken", "late"]
+BROKEN: tuple[Verdict, ...] = ("wrong", "broken", "late")
+
+
+@dataclass(slots=True)
+class Text:
+    """One text as its user got it."""
+
+    node: str
+    rule: Literal["match", "ratio"]
+    wanted: Wanted
+    started_at: float
+    may_stop: bool = False  # at the end of a sequence, before max_tokens
+    tokens: list[str] = field(default_factory=list)
+    ended_at: float | None = None
+    ending: Ending | None = None
+    reason: str = ""  # of its end, or what broke it
+
+    def end(self, ending: Ending, reason: str, now: float) -> None:
+        """Its first end counts."""
+        if self.ending is None:
+            self.ending, self.reason, self.ended_at = ending, reason, now
+
+    def is_late(self, weather: Weather, now: float) -> bool:
+        return self.ending is None and weather.calm_s(self.node, self.started_at, now) > CALM_LIMIT_S
+
+
+Compare = Callable[[Wanted, Sequence[str], bool], Comparison]
+"""What `texts.compare` does; the last word is whether the text is complete."""
+
+
+@dataclass
+class Tally:
+    """What all texts came to."""
+
+    verdicts: dict[str, int] = field(default_factory=dict)
+    num_tokens: int = 0  # of all texts, also of those that did not come to an end
+    num_compared: int = 0  # tokens of texts under match, each held against the target's own
+    num_near_ties: int = 0  # positions
+    broken: list[str] = field(default_factory=list)
+
+    @property
+    def num_broken(self) -> int:
+        return sum(self.verdicts.get(name, 0) for name in BROKEN)
+
+    def take(self, text: Text, weather: Weather, compare: Compare) -> Verdict:
+        comparison = compared(text, compare)
+        verdict, why = judge(text, weather, comparison)
+        self.verdicts[verdict] = self.verdicts.get(verdict, 0) + 1
+        self.num_tokens += len(text.tokens)
+        if comparison is not None:
+            self.num_compared += len(text.tokens)
+            self.num_near_ties += comparison.num_near_ties
+        if verdict in BROKEN and len(self.broken) < MAX_KEPT:
+            self.broken.append(f"{verdict}: {why}: {describe(text)}")
+        return verdict
+
+
+def compared(text: Text, compare: Compare) -> Comparison | None:
+    """Under match every token is compared, also of a text without an end; None under ratio: it is not repeatable."""
+    if text.rule == "ratio" or not text.tokens:
+        return None
+    return compare(text.wanted, text.tokens, text.ending == "finished" and not text.may_stop)
+
+
+def judge(text: Text, weather: Weather, comparison: Comparison | None) -> tuple[Verdict, str]:
+    """The verdict, and why where a promise broke."""
+    ended_at = text.started_at if text.ended_at is None else text.ended_at
+    if comparison is not None and comparison.verdict == "wrong":
+        return "wrong", comparison.what
+    match text.ending:
+        case "finished":
+            return _of_finished(text, comparison)
+        case "left":
+            return "left", ""
+        case "late" | None:
+            return "late", f"no end after {CALM_LIMIT_S:g} s in which nothing was wrong"
+        case "broke":
+            if weather.was_killed(text.node, text.started_at, ended_at):
+                return "excused", ""
+            if weather.was_away(text.node, text.started_at, ended_at):
+                return "excused", ""
+            return "broken", text.reason
+
+
+def _of_finished(text: Text, comparison: Comparison | None) -> tuple[Verdict, str]:
+    num_tokens, wanted = len(text.tokens), text.wanted.max_tokens
+    if text.reason == "stop" and not text.may_stop:
+        return "wrong", "it ended before its length"
+    if text.reason != "stop" and num_tokens != wanted:
+        return "wrong", f"{num_tokens} tokens instead of {wanted}"
+    if text.reason == "stop" and num_tokens > wanted:
+        return "wrong", f"{num_tokens} tokens, more than {wanted}"
+    if text.rule == "ratio":
+        return "complete", ""
+    return ("near_tie" if comparison is not None and comparison.num_near_ties else "exact"), ""
+
+
+def describe(text: Text) -> str:
+    took = (text.ended_at or text.started_at) - text.started_at
+    return (
+        f"text at {text.node} ({text.rule}), begun at {text.started_at:.1f} s, took {took:.1f} s, "
+        f"{len(text.tokens)} of {text.wanted.max_tokens} tokens, {text.ending} ({text.reason}), {text.wanted.sampling}"
+    )

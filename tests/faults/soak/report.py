@@ -1,0 +1,203 @@
+"""What a soak came to: which promises held, slopes, and all of it as JSON, as a table and as Markdown. No I/O."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tests.faults.soak.resources import Life, Series
+from tests.faults.soak.run import Outcome
+from tests.faults.soak.slopes import Slope, slope
+
+WARM_UP_S = 120.0
+"""Of each life: the first texts of every kind make libraries allocate what they keep."""
+
+JUDGED_S = 600.0
+"""A life that is shorter after that is told, and not judged: a line through minutes says nothing of an hour."""
+
+FLAT_PER_HOUR = {"rss_mb": 5.0, "fds": 2.0, "sockets": 2.0, "threads": 1.0}
+"""A node of 400 MB that grows by 5 MB an hour doubles in three days; files, sockets and threads are whole things, and one
+that is lost with each connection, text or fault would make hundreds of them in an hour."""
+
+OF_VERIFY = {"pages (share)": 0.01, "sessions running": 1.0, "sessions waiting": 1.0, "peers": 1.0, "clients": 1.0,
+             "entries of clients": 1.0}  # fmt: skip
+"""Over the whole run. That all sessions and pages are given back in the end is looked at besides."""
+
+UNITS = {"rss_mb": "MB/h", "anonymous_mb": "MB/h"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure over a life of a process, or over the run."""
+
+    whose: str
+    figure: str
+    slope: Slope
+    is_flat: bool | None  # None: not judged
+
+
+@dataclass(frozen=True)
+class Promise:
+    what: str
+    is_kept: bool
+    said: str
+
+
+def rows(outcome: Outcome) -> list[Row]:
+    """Of each life the figures that are long enough to have a slope, then those of the verify node's /metrics."""
+    found = []
+    for (life, figure), series in outcome.records.of_processes.items():
+        found += list(_row(_name(life), figure, series, FLAT_PER_HOUR.get(figure)))
+    for figure, series in outcome.records.of_verify.items():
+        found += list(_row("verify", figure, series, OF_VERIFY.get(figure)))
+    return found
+
+
+def _row(whose: str, figure: str, series: Series, per_hour: float | None) -> Iterator[Row]:
+    warm = series.after(series.times_s[0] + WARM_UP_S) if series.times_s else series
+    if len(warm) < 3:
+        return
+    told = slope(warm.times_s, warm.values)
+    is_judged = per_hour is not None and told.span_s >= JUDGED_S
+    yield Row(whose, figure, told, told.is_flat(per_hour) if is_judged and per_hour is not None else None)
+
+
+def _name(life: Life) -> str:
+    return f"{life.name} (life {life.generation + 1})"
+
+
+def promises(outcome: Outcome, told: list[Row]) -> list[Promise]:
+    """What has to hold; a soak without texts proves nothing and keeps nothing."""
+    tally = outcome.tally
+    growing = [f"{row.whose} {row.figure} {row.slope.least_squares:+.2f}/h" for row in told if row.is_flat is False]
+    silent = [role.name for role in outcome.plan.cast if not outcome.tokens_by_node[role.name]]
+    unclean = {name: status for name, status in outcome.statuses.items() if status != 0}
+    judged = sum(row.is_flat is not None for row in told)
+    return [
+        Promise(
+            "every text exact, complete, in time, or excused",
+            not tally.num_broken,
+            f"{tally.num_broken} broken of {sum(tally.verdicts.values())}",
+        ),
+        Promise("every draft node writes texts", not silent, ", ".join(silent) or f"{tally.num_tokens} tokens in all"),
+        Promise(
+            "no process ends by itself", not outcome.ended_by_themselves, "; ".join(outcome.ended_by_themselves) or "none"
+        ),
+        Promise("no traceback in a log", not outcome.tracebacks, "; ".join(outcome.tracebacks[:5]) or "none"),
+        Promise("sessions and pages are given back", not outcome.left_over, str(outcome.left_over or "all")),
+        Promise("memory, files, sockets, threads, sessions are flat", not growing,
+                "; ".join(growing) or (f"{judged} slopes" if judged else "the run is too short to tell")),
+        Promise("every node ends in good order", not unclean, str(unclean or "status 0")),
+    ]  # fmt: skip
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    told = rows(outcome)
+    kept = promises(outcome, told)
+    return {
+        "kept": all(one.is_kept for one in kept),
+        "promises": [asdict(one) for one in kept],
+        "plan": asdict(outcome.plan),
+        "took_s": round(outcome.took_s, 1),
+        "texts": dict(outcome.tally.verdicts),
+        "num_tokens": outcome.tally.num_tokens,
+        "num_tokens_compared": outcome.tally.num_compared,
+        "num_near_ties": outcome.tally.num_near_ties,
+        "tokens_by_node": dict(outcome.tokens_by_node),
+        "broken": outcome.tally.broken,
+        "faults": dict(faults(outcome)),
+        "not_let_in_while_faulty": dict(outcome.refusals),
+        "not_let_in_otherwise": dict(outcome.odd_refusals),
+        "refused_messages": outcome.verify_refusals,
+        "highest_at_verify": dict(outcome.records.highest),
+        "slopes": [{"whose": row.whose, "figure": row.figure, "is_flat": row.is_flat, **asdict(row.slope)}
+                   for row in told],
+    }  # fmt: skip
+
+
+def faults(outcome: Outcome) -> Counter[str]:
+    """How often each kind struck."""
+    return Counter(
+        f"{one.kind} of the verify node" if one.whom == "verify" and one.kind != "garbage" else one.kind
+        for one in outcome.weather.episodes
+    )
+
+
+def to_markdown(outcome: Outcome) -> str:
+    """For documents."""
+    plan, tally, told = outcome.plan, outcome.tally, rows(outcome)
+    http = sum(role.takes == "http" for role in plan.cast)
+    ratio = sum(role.rule == "ratio" for role in plan.cast)
+    lines = [
+        f"`make soak MINUTES={plan.minutes:g}` (seed {plan.seed}): one verify node, {plan.num_nodes} draft nodes "
+        f"({http} with HTTP faces, {plan.num_nodes - http} with prompts on standard input; {ratio} under ratio), keys on, "
+        f"{plan.num_texts} texts at a time at most; {outcome.took_s / 60:.1f} minutes from the first process to the end.",
+        "",
+        "| promise | held | |",
+        "|---|---|---|",
+        *(f"| {one.what} | {'yes' if one.is_kept else '**no**'} | {_cell(one.said)} |"
+          for one in promises(outcome, told)),
+        "",
+        f"{sum(tally.verdicts.values())} texts, {tally.num_tokens} tokens, of which {tally.num_compared} were compared "
+        f"with what the target alone writes; {tally.num_near_ties} near-ties. "
+        + ", ".join(f"{num} {WORDS[name]}" for name, num in sorted(tally.verdicts.items()))
+        + ".",
+        "",
+        f"{sum(faults(outcome).values())} faults: "
+        + ", ".join(f"{num} {name}" for name, num in faults(outcome).most_common())
+        + ".",
+        "",
+        *_table(told),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+WORDS = {
+    "exact": "exact",
+    "near_tie": "exact but for near-ties",
+    "complete": "complete (ratio: length and end alone can be checked)",
+    "left": "left by their users, exact as far as they came",
+    "excused": "ended by the kill of their draft node, exact as far as they came",
+    "wrong": "WRONG",
+    "broken": "BROKEN without a cause",
+    "late": "LATE",
+}
+
+
+def _table(told: list[Row]) -> Iterator[str]:
+    """Figures that were judged, and memory without files for comparison."""
+    judged = {row.whose for row in told if row.is_flat is not None}
+    yield "| process | figure | slope per hour | standard error | Theil-Sen | first quarter | last quarter | minutes | flat |"
+    yield "|---|---|--:|--:|--:|--:|--:|--:|---|"
+    for row in told:
+        if row.whose not in judged or (row.is_flat is None and row.figure != "anonymous_mb"):
+            continue
+        one, word = row.slope, {True: "yes", False: "**no**", None: ""}[row.is_flat]
+        numbers = (one.least_squares, one.error, one.theil_sen, one.first, one.last)
+        cells = " | ".join(f"{number:.2f}" for number in numbers)
+        yield f"| {row.whose} | {row.figure} | {cells} | {one.span_s / 60:.0f} | {word} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")[:300]
+
+
+def to_text(outcome: Outcome) -> str:
+    """For a terminal."""
+    told = rows(outcome)
+    lines = [f"{'kept' if one.is_kept else 'BROKEN':<7} {one.what}: {one.said}" for one in promises(outcome, told)]
+    lines += ["", "texts   " + ", ".join(f"{num} {name}" for name, num in sorted(outcome.tally.verdicts.items()))]
+    lines += [
+        f"tokens  {outcome.tally.num_tokens}, {outcome.tally.num_compared} compared, "
+        f"{outcome.tally.num_near_ties} near-ties",
+        "faults  " + ", ".join(f"{num} {name}" for name, num in faults(outcome).most_common()),
+        f"not let in while something was wrong: {dict(outcome.refusals)}; otherwise: {dict(outcome.odd_refusals)}",
+        "",
+    ]
+    for row in told:
+        one, word = row.slope, {True: "flat", False: "GROWS", None: ""}[row.is_flat]
+        lines.append(
+            f"{row.whose:<18} {row.figure:<18} {one.least_squares:+10.2f} +- {one.error:<8.2f} {UNITS.get(row.figure, '/h'):<5}"
+            f" {one.first:8.1f} -> {one.last:8.1f} in {one.span_s / 60:4.1f} min  {word}"
+        )
+    return "\n".join(lines)

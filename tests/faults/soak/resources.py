@@ -1,0 +1,113 @@
+"""What processes hold: memory, files, sockets, threads from /proc; pages, sessions, peers from the nodes' /metrics.
+
+One series of samples for each life of a process, and one over the whole run for each figure of the verify node.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+from prometheus_client.parser import text_string_to_metric_families
+
+PROC = Path("/proc")
+
+VERIFY_METRICS = {
+    "goodspeed_kv_cache_usage_perc": "pages (share)",
+    "goodspeed_num_requests_running": "sessions running",
+    "goodspeed_num_requests_waiting": "sessions waiting",
+    "goodspeed_peers_connected": "peers",
+    "goodspeed_clients": "clients",
+}
+"""The verify node's figures that have to come back to where they were."""
+
+
+@dataclass
+class Series:
+    """Samples of one figure."""
+
+    times_s: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def add(self, time_s: float, value: float) -> None:
+        self.times_s.append(time_s)
+        self.values.append(value)
+
+    def after(self, time_s: float) -> "Series":
+        """From then on."""
+        kept = [(t, v) for t, v in zip(self.times_s, self.values, strict=True) if t >= time_s]
+        return Series([t for t, _ in kept], [v for _, v in kept])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class Life:
+    """Of a process between a start and its end."""
+
+    name: str
+    generation: int
+
+
+@dataclass
+class Records:
+    """All samples of a run."""
+
+    of_processes: dict[tuple[Life, str], Series] = field(default_factory=lambda: defaultdict(Series))
+    of_verify: dict[str, Series] = field(default_factory=lambda: defaultdict(Series))
+    highest: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def add_process(self, life: Life, pid: int, time_s: float) -> None:
+        """A process that ends in this moment has no sample."""
+        try:
+            figures = process(pid)
+        except OSError:
+            return
+        for name, value in figures.items():
+            self.of_processes[life, name].add(time_s, value)
+
+    def add_verify(self, metrics: dict[str, float], time_s: float) -> None:
+        for metric, name in VERIFY_METRICS.items():
+            value = metrics.get(metric, 0.0)
+            self.of_verify[name].add(time_s, value)
+            self.highest[name] = max(self.highest[name], value)
+        entries = sum(1 for name in metrics if name.startswith("goodspeed_client_sessions["))
+        self.of_verify["entries of clients"].add(time_s, entries)
+        self.of_verify["series of /metrics"].add(time_s, len(metrics))
+
+    def lives(self) -> Iterable[Life]:
+        return dict.fromkeys(life for life, _ in self.of_processes)
+
+
+def process(pid: int) -> dict[str, float]:
+    """Resident memory in 10^6 bytes, open files, sockets among them, threads; OSError for a process that is gone."""
+    status = dict(line.split(":", 1) for line in (PROC / str(pid) / "status").read_text().splitlines())
+    if "VmRSS" not in status:
+        raise ProcessLookupError(f"process {pid} has ended")
+    links = []
+    for entry in os.scandir(PROC / str(pid) / "fd"):
+        try:
+            links.append(os.readlink(entry.path))  # noqa: PTH115 - many, and often
+        except FileNotFoundError:
+            continue  # closed meanwhile
+    return {
+        "rss_mb": int(status["VmRSS"].split()[0]) * 1024 / 1e6,
+        "anonymous_mb": int(status["RssAnon"].split()[0]) * 1024 / 1e6,  # without what files back: weights, libraries
+        "fds": len(links),
+        "sockets": sum(link.startswith("socket:") for link in links),
+        "threads": int(status["Threads"]),
+    }
+
+
+async def scrape(client: httpx2.AsyncClient, url: str) -> dict[str, float]:
+    """Samples of `/metrics` by name and labels; httpx2.HTTPError when the node does not answer."""
+    answer = (await client.get(f"{url}/metrics")).raise_for_status()
+    families = text_string_to_metric_families(answer.text)
+    return {
+        sample.name + (str(sorted(sample.labels.items())) if sample.labels else ""): sample.value
+        for family in families
+        for sample in family.samples
+    }

@@ -1,0 +1,262 @@
+"""One soak from its beginning to its end: who asks, what strikes, what is watched, and what is kept for the report."""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.faults import texts
+from tests.faults.soak import schedule
+from tests.faults.soak.judging import Tally, Text
+from tests.faults.soak.resources import Life, Records, scrape
+from tests.faults.soak.schedule import VERIFY, Fault
+from tests.faults.soak.site import Role, Site, roles
+from tests.faults.soak.users import Desk, HttpUser, InputUser, pool
+from tests.faults.soak.weather import Weather
+from tests.faults.texts import Comparison, Wanted
+
+SAMPLE_S = 5.0
+WATCH_S = 1.0
+PROGRESS_S = 60.0
+SETTLE_S = 30.0
+"""After the last text: until sessions and pages are given back; a peer that was lost has them for its lease."""
+
+SCRAPE_TIMEOUT_S = 3.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of a soak."""
+
+    minutes: float
+    seed: int = 0
+    num_nodes: int = 8
+    num_texts: int = 12
+    gap_s: float = 8.0
+
+    @property
+    def duration_s(self) -> float:
+        return self.minutes * 60
+
+    @property
+    def cast(self) -> list[Role]:
+        return roles(self.num_nodes)
+
+    def faults(self) -> list[Fault]:
+        steady = [role.name for role in self.cast if not role.is_mortal]
+        mortal = [role.name for role in self.cast if role.is_mortal]
+        return schedule.make(self.seed, self.duration_s, steady, mortal, self.gap_s)
+
+
+@dataclass
+class Outcome:
+    """All that came of it."""
+
+    plan: Plan
+    tally: Tally = field(default_factory=Tally)
+    weather: Weather = field(default_factory=Weather)
+    records: Records = field(default_factory=Records)
+    tokens_by_node: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)  # texts not let in while something was wrong, by reason
+    odd_refusals: Counter[str] = field(default_factory=Counter)  # ... while nothing was
+    ended_by_themselves: list[str] = field(default_factory=list)
+    tracebacks: list[str] = field(default_factory=list)
+    left_over: dict[str, float] = field(default_factory=dict)  # what nodes hold when no text is left
+    statuses: dict[str, int | None] = field(default_factory=dict)
+    verify_refusals: dict[str, float] = field(default_factory=dict)  # messages, by reason, since its last start
+    took_s: float = 0.0
+
+
+async def soak(plan: Plan) -> Outcome:
+    """Its processes are gone when it returns, or is cancelled."""
+    outcome = Outcome(plan)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="goodspeed-soak-") as folder, ThreadPoolExecutor(1) as judges:
+        running = _Running(outcome, judges)
+        async with Site(Path(folder), plan.cast, outcome.weather, running.clock) as site:
+            await running.through(site)
+    outcome.took_s = time.monotonic() - began
+    return outcome
+
+
+class _Running:
+    def __init__(self, outcome: Outcome, judges: ThreadPoolExecutor) -> None:
+        self.outcome, self.plan, self._judges = outcome, outcome.plan, judges
+        self.desk = Desk(self.clock, self._ended, self._refused)
+        self._started_at = time.monotonic()
+        self._judging: set[asyncio.Task[None]] = set()
+        self._told_of: set[Life] = set()
+
+    def clock(self) -> float:
+        return time.monotonic() - self._started_at
+
+    async def through(self, site: Site) -> None:
+        """Load and faults, then calm, then the end of all nodes."""
+        self.site = site
+        self._started_at = time.monotonic()
+        users = self._users(site)
+        tasks = [asyncio.create_task(each) for each in (*users, self._watch(), self._sample(), self._tell())]
+        striking = asyncio.create_task(self._strike())
+        try:
+            await self._sleep_until(self.plan.duration_s)
+            self.desk.is_open = False
+            await striking
+            await site.rest()
+            while self.desk.running:
+                await asyncio.sleep(0.1)
+            await self._settle()
+        finally:
+            for task in (*tasks, striking):
+                task.cancel()
+            failures = await asyncio.gather(*tasks, striking, return_exceptions=True)
+        for failure in failures:
+            if isinstance(failure, Exception):
+                raise failure
+        await asyncio.gather(*self._judging)
+        await site.end()
+        self.outcome.statuses = dict(site.statuses)
+        self.outcome.tracebacks += [f"{node.name}: {line}" for node in site.nodes.values() for line in node.tracebacks]
+
+    def _users(self, site: Site) -> list[Coroutine[Any, Any, None]]:
+        """As many as texts are to run, dealt out to the nodes."""
+        wanted = pool(self.plan.seed)
+        places = Counter(self.plan.cast[n % self.plan.num_nodes].name for n in range(self.plan.num_texts))
+        asking: list[Coroutine[Any, Any, None]] = []
+        readers: dict[str, InputUser] = {}
+        for name, num in places.items():
+            role, seed = site.cast[name], f"{self.plan.seed}/{name}"
+            if role.takes == "http":
+                url = str(site.nodes[name].events[0]["url"])
+                asking += [HttpUser(role, url, wanted, self.desk, f"{seed}/{n}").ask_on() for n in range(num)]
+            else:
+                readers[name] = InputUser(role, site.nodes[name].write, wanted, self.desk, num, seed)
+                asking.append(self._keep_asking(site, readers[name]))
+        site.on_event = lambda name, event: readers[name].hear(event) if name in readers else None
+        return asking
+
+    async def _keep_asking(self, site: Site, user: InputUser) -> None:
+        """Prompts on standard input are lost with the process that read them."""
+        node = site.nodes[user.name]
+        generation = node.generation
+        while True:
+            if node.generation != generation or not node.is_running:
+                user.loses_all()
+                generation = node.generation
+            if node.is_running and not site.is_dying(node.name):
+                user.ask()
+            await asyncio.sleep(0.2)
+
+    async def _strike(self) -> None:
+        for fault in self.plan.faults():
+            await self._sleep_until(fault.at_s)
+            self.site.strike(fault)
+
+    async def _watch(self) -> None:
+        """Texts past their deadline, and processes that nobody killed."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for number, text in list(self.desk.running.items()):
+                if text.is_late(self.outcome.weather, self.clock()):
+                    text.end("late", "", self.clock())
+                    self.desk.end(number)
+            for node in self.site.nodes.values():
+                life = Life(node.name, node.generation)
+                if not node.is_running and not self.site.is_dying(node.name) and life not in self._told_of:
+                    self._told_of.add(life)
+                    self.outcome.ended_by_themselves.append(f"{node.name} at {self.clock():.0f} s: {node}")
+
+    async def _sample(self) -> None:
+        async with httpx2.AsyncClient(timeout=SCRAPE_TIMEOUT_S, trust_env=False) as client:
+            while True:
+                await self._sample_once(client)
+                await asyncio.sleep(SAMPLE_S)
+
+    async def _sample_once(self, client: httpx2.AsyncClient) -> None:
+        records, now = self.outcome.records, self.clock()
+        for node in self.site.nodes.values():
+            if node.is_running:
+                records.add_process(Life(node.name, node.generation), node.process.pid, now)
+        try:
+            metrics = await scrape(client, str(self.site.verify.events[0]["url"]))
+        except httpx2.HTTPError:
+            return  # frozen or killed; the next sample is soon
+        records.add_verify(metrics, now)
+        prefix = "goodspeed_refusals_total"
+        self.outcome.verify_refusals = {
+            name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix) and value
+        }
+
+    async def _settle(self) -> None:
+        """Until nothing is held, or for so long; what is held then is left over."""
+        deadline = time.monotonic() + SETTLE_S
+        async with httpx2.AsyncClient(timeout=SCRAPE_TIMEOUT_S, trust_env=False) as client:
+            while True:
+                self.outcome.left_over = await self._held(client)
+                if not self.outcome.left_over or time.monotonic() > deadline:
+                    return
+                await asyncio.sleep(0.5)
+
+    async def _held(self, client: httpx2.AsyncClient) -> dict[str, float]:
+        held = {}
+        for node in self.site.nodes.values():
+            if url := node.events[0].get("url"):
+                try:
+                    metrics = await scrape(client, str(url))
+                except httpx2.HTTPError as error:
+                    held[f"{node.name} does not answer: {error!r}"] = 1.0
+                    continue
+                for name in ("kv_cache_usage_perc", "num_requests_running", "num_requests_waiting"):
+                    if value := metrics[f"goodspeed_{name}"]:
+                        held[f"{node.name} {name}"] = value
+        return held
+
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            print(self._line(), file=sys.stderr, flush=True)
+
+    def _line(self) -> str:
+        verdicts = ", ".join(f"{num} {name}" for name, num in sorted(self.outcome.tally.verdicts.items()))
+        rss = {name: series.values[-1] for (life, name), series in self.outcome.records.of_processes.items()
+               if name == "rss_mb" and life.name == VERIFY}  # fmt: skip
+        return (
+            f"minute {self.clock() / 60:.0f} of {self.plan.minutes:g}: {verdicts}; {len(self.desk.running)} running, "
+            f"{self.outcome.tally.num_tokens} tokens, {len(self.outcome.weather.episodes)} faults, "
+            f"verify node {rss.get('rss_mb', 0.0):.0f} MB, "
+            f"{len(self.outcome.tally.broken) + len(self.outcome.ended_by_themselves)} broken promises"
+        )
+
+    # -- texts that ended ------------------------------------------------------------------------------------------
+
+    def _ended(self, text: Text) -> None:
+        task = asyncio.create_task(self._judge(text))
+        self._judging.add(task)
+        task.add_done_callback(self._judging.discard)
+
+    async def _judge(self, text: Text) -> None:
+        """In a thread: what the target alone writes may still have to be computed."""
+        loop = asyncio.get_running_loop()
+        tally, weather = self.outcome.tally, self.outcome.weather
+        verdict = await loop.run_in_executor(self._judges, tally.take, text, weather, _compare)
+        self.outcome.tokens_by_node[text.node] += len(text.tokens)
+        if verdict in ("wrong", "broken", "late"):
+            print(tally.broken[-1], file=sys.stderr, flush=True)
+
+    def _refused(self, text: Text, why: str) -> None:
+        stormy = self.outcome.weather.is_stormy(text.node, text.started_at)
+        (self.outcome.refusals if stormy else self.outcome.odd_refusals)[why if stormy else f"{text.node}: {why}"] += 1
+
+    async def _sleep_until(self, at_s: float) -> None:
+        await asyncio.sleep(max(0.0, at_s - self.clock()))
+
+
+def _compare(wanted: Wanted, got: Sequence[str], is_complete: bool) -> Comparison:
+    return texts.compare(wanted, got, is_complete=is_complete)

@@ -1,0 +1,238 @@
+"""A verify node with keys, draft nodes each behind a bad line of its own, and how each kind of fault is done to them.
+
+Knows nothing about texts, nor when faults come. What blocks runs in threads: the event loop is the users'.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from goodspeed import keys
+from goodspeed.authentication import new_pair
+from goodspeed.enrolled import Enrolled
+from tests.faults.nodes import ANYWHERE, Event
+from tests.faults.proxy import Proxy
+from tests.faults.soak.garbage import throw
+from tests.faults.soak.processes import SoakedNode
+from tests.faults.soak.schedule import VERIFY, Fault
+from tests.faults.soak.weather import Weather
+
+STRANGER = "stranger"
+"""Enrolled, and says nothing but nonsense."""
+
+MODELS = ("tiny-draft-s", "tiny-draft-m")
+STDIN_TOKENS = 48
+STDIN_TEMPERATURE = 1.0
+GRACE_S = 45.0
+"""For a node to end in good order: a draining draft node lets its texts end for 30 s."""
+
+EventSink = Callable[[str, Event], None]
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a draft node of the soak is like."""
+
+    name: str
+    model: str
+    rule: Literal["match", "ratio"]
+    takes: Literal["http", "stdin"]
+    is_mortal: bool  # killed at any time; the others only in the first quarter
+
+
+def roles(num_nodes: int) -> list[Role]:
+    """Every second one is mortal, every fourth takes prompts on standard input, every fourth is under ratio."""
+    return [
+        Role(
+            name=f"edge-{n + 1}",
+            model=MODELS[n // 2 % 2],
+            rule="ratio" if n % 4 == 2 else "match",
+            takes="stdin" if n % 4 == 3 else "http",
+            is_mortal=n % 2 == 1,
+        )
+        for n in range(num_nodes)
+    ]
+
+
+class Site:
+    """`async with Site(...)`: all processes are ready inside, and gone afterwards, whatever happened."""
+
+    def __init__(self, folder: Path, cast: list[Role], weather: Weather, clock: Callable[[], float]) -> None:
+        self.cast = {role.name: role for role in cast}
+        self.weather = weather
+        self.on_event: EventSink = lambda name, event: None  # in the event loop: what stdin nodes tell
+        self.nodes: dict[str, SoakedNode] = {}
+        self.proxies: dict[str, Proxy] = {}
+        self.statuses: dict[str, int | None] = {}  # of nodes that were told to end; None: it had to be killed
+        self._folder = folder
+        self._clock = clock
+        self._enrolled = folder / "enrolled"
+        self._busy: set[asyncio.Task[None]] = set()  # faults that go on
+
+    async def __aenter__(self) -> "Site":
+        self._loop = asyncio.get_running_loop()
+        try:
+            await asyncio.to_thread(self._make_keys)
+            verify = self._start_verify()
+            await asyncio.to_thread(verify.ready_again)
+            for role in self.cast.values():
+                self._start_draft(role, str(verify.events[0]["endpoint"]))
+            for node in self.nodes.values():
+                await asyncio.to_thread(node.wait_for, "ready" if node is verify else "connected")
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._busy:
+            task.cancel()
+        await asyncio.gather(*self._busy, return_exceptions=True)
+        for node in self.nodes.values():
+            node.process.kill()
+        await asyncio.gather(*(asyncio.to_thread(node.kill) for node in self.nodes.values()))
+        for proxy in self.proxies.values():
+            proxy.close()
+
+    @property
+    def verify(self) -> SoakedNode:
+        return self.nodes[VERIFY]
+
+    @property
+    def drafts(self) -> list[SoakedNode]:
+        return [self.nodes[name] for name in self.cast]
+
+    def is_dying(self, name: str) -> bool:
+        """Whether a node is being killed, or not ready again."""
+        return any(one.kind == "kill" and one.whom == name for one in self.weather.present())
+
+    async def end(self) -> None:
+        """Draft nodes are told to end, then the verify node; how they did is in `statuses`."""
+        await asyncio.gather(*(self._terminate(node) for node in self.drafts))
+        await self._terminate(self.verify)
+
+    async def _terminate(self, node: SoakedNode) -> None:
+        if not node.is_running:
+            self.statuses[node.name] = node.process.returncode
+            return
+        ending = asyncio.create_task(asyncio.to_thread(node.terminate))
+        done, _ = await asyncio.wait([ending], timeout=GRACE_S)
+        if not done:
+            node.process.send_signal(signal.SIGKILL)
+        self.statuses[node.name] = await ending if done else None
+        with suppress(BaseException):
+            await ending
+
+    # -- faults ----------------------------------------------------------------------------------------------------
+
+    def strike(self, fault: Fault) -> None:
+        """Does it, and undoes it when its time is over."""
+        task = asyncio.create_task(self._suffer(fault))
+        self._busy.add(task)
+        task.add_done_callback(self._busy.discard)
+
+    async def rest(self) -> None:
+        """Until every fault is over."""
+        if self._busy:
+            await asyncio.wait(self._busy)
+
+    async def _suffer(self, fault: Fault) -> None:
+        episode = self.weather.begin(fault.kind, fault.whom, self._clock())
+        node = self.nodes[fault.whom]
+        if fault.kind == "kill":
+            await asyncio.to_thread(node.kill)
+            await asyncio.sleep(fault.duration_s)
+            node.start_again()
+            await asyncio.to_thread(node.ready_again)
+        elif fault.kind == "freeze":
+            node.stop()
+            await self._undone_after(fault.duration_s, node.go_on)
+        elif fault.kind == "revoke":
+            self._move_key(fault.whom, self._enrolled, self._folder)
+            await self._undone_after(fault.duration_s, lambda: self._move_key(fault.whom, self._folder, self._enrolled))
+        elif fault.kind == "garbage":
+            await asyncio.to_thread(throw, self._targets(), self._folder, STRANGER, int(fault.strength), fault.at_s)
+        else:
+            await self._disturb_line(self.proxies[fault.whom], fault)
+        episode.ended_at = self._clock()
+
+    async def _disturb_line(self, proxy: Proxy, fault: Fault) -> None:
+        match fault.kind:
+            case "delay":
+                proxy.delay_s = fault.strength
+            case "jitter":
+                proxy.jitter_s = fault.strength
+            case "throttle":
+                proxy.bytes_per_s = fault.strength
+            case "resets":
+                proxy.reset_share = min(fault.strength, 0.99)
+            case "cut":
+                proxy.cut()
+            case "blackhole":
+                proxy.blackhole()
+            case "half_open_up":
+                proxy.half_open("up")
+            case "half_open_down":
+                proxy.half_open("down")
+            case _:
+                raise ValueError(f"no fault is called {fault.kind!r}")
+
+        def mend() -> None:
+            proxy.delay_s = proxy.jitter_s = proxy.reset_share = 0.0
+            proxy.bytes_per_s = None
+            proxy.heal()
+
+        await self._undone_after(fault.duration_s, mend)
+
+    async def _undone_after(self, duration_s: float, undo: Callable[[], None]) -> None:
+        try:
+            await asyncio.sleep(duration_s)
+        finally:
+            undo()
+
+    # -- its parts -------------------------------------------------------------------------------------------------
+
+    def _make_keys(self) -> None:
+        self._enrolled.mkdir()
+        pair = new_pair()
+        keys.write_secret(self._folder / "verify.key", pair)
+        keys.write_verify_key(self._folder / "verify.pub", pair.public_key)
+        for name in (*self.cast, STRANGER):
+            pair = new_pair(name)
+            keys.write_secret(self._folder / f"{name}.key", pair)
+            keys.write_enrolled(self._enrolled / f"{name}.pub", Enrolled(name, pair.public_key))
+
+    def _move_key(self, name: str, source: Path, target: Path) -> None:
+        (source / f"{name}.pub").rename(target / f"{name}.pub")
+
+    def _start_verify(self) -> SoakedNode:
+        words = ["--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--http", ANYWHERE, "--cost", "none"]
+        words += ["--key", str(self._folder / "verify.key"), "--enrolled", str(self._enrolled)]
+        ports = {"--bind": "endpoint", "--http": "url"}
+        self.nodes[VERIFY] = SoakedNode(VERIFY, "verify_node", *words, ports=ports)
+        return self.nodes[VERIFY]
+
+    def _start_draft(self, role: Role, endpoint: str) -> None:
+        proxy = self.proxies[role.name] = Proxy(endpoint, seed=len(self.proxies))
+        words = ["--model", role.model, "--verify", proxy.endpoint, "--verification", role.rule]
+        words += ["--key", str(self._folder / f"{role.name}.key"), "--verify-key", str(self._folder / "verify.pub")]
+        if role.takes == "http":
+            words += ["--http", ANYWHERE]
+        else:
+            words += ["--prompts", "-", "--max-tokens", str(STDIN_TOKENS), "--temperature", str(STDIN_TEMPERATURE)]
+
+        def tell(event: Event) -> None:
+            self._loop.call_soon_threadsafe(self.on_event, role.name, event)
+
+        self.nodes[role.name] = SoakedNode(
+            role.name, "draft_node", *words, ports={"--http": "url"} if role.takes == "http" else {}, on_event=tell
+        )
+
+    def _targets(self) -> list[str]:
+        """Addresses of the verify node, and of every face."""
+        faces = [str(node.events[0].get("url", "")) for node in self.nodes.values()]
+        return [str(self.verify.events[0]["endpoint"]), *filter(None, faces)]

@@ -1,0 +1,74 @@
+"""Whether something grows: slopes of samples over time, and what counts as flat. Plain arithmetic.
+
+Neighbouring samples of a process are alike, so an error told from each of them would be far too small: samples are
+first brought together in blocks of equal time, and the line is laid through the blocks' medians.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+HOUR_S = 3600.0
+NUM_BLOCKS = 16
+"""Enough for a line and its error, few enough that blocks of a minute or more say little about each other."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Growth per hour."""
+
+    least_squares: float  # through the blocks' medians
+    error: float  # one standard error of it
+    theil_sen: float  # median of the slopes of all pairs of blocks
+    first: float  # medians of the first and the last quarter
+    last: float
+    span_s: float
+    num_samples: int
+
+    def is_flat(self, per_hour: float) -> bool:
+        """Not above so much per hour, or not to be told from zero (two standard errors)."""
+        return self.least_squares <= per_hour or self.least_squares <= 2 * self.error
+
+
+def slope(times_s: Sequence[float], values: Sequence[float]) -> Slope:
+    """ValueError for fewer than three samples, or samples of one moment."""
+    times, levels = np.asarray(times_s, float), np.asarray(values, float)
+    if len(times) < 3 or times[-1] <= times[0]:
+        raise ValueError("a slope needs at least three samples over some time")
+    quarter = max(1, len(times) // 4)
+    x, y = blocks(times, levels)
+    per_s, error = least_squares(x, y)
+    return Slope(
+        least_squares=per_s * HOUR_S,
+        error=error * HOUR_S,
+        theil_sen=theil_sen(x, y) * HOUR_S,
+        first=float(np.median(levels[:quarter])),
+        last=float(np.median(levels[-quarter:])),
+        span_s=float(times[-1] - times[0]),
+        num_samples=len(times),
+    )
+
+
+def blocks(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean times and median values of at most NUM_BLOCKS parts of the time, empty ones left out."""
+    edges = np.linspace(times[0], times[-1], NUM_BLOCKS + 1)[1:-1]
+    number = np.searchsorted(edges, times, side="right")
+    parts = [number == part for part in np.unique(number)]
+    return np.array([times[part].mean() for part in parts]), np.array([np.median(values[part]) for part in parts])
+
+
+def least_squares(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Slope and its standard error; an infinite error where two points leave nothing to tell it from."""
+    dx = x - x.mean()
+    per_x = float(dx @ y / (dx @ dx))
+    if len(x) < 3:
+        return per_x, float("inf")
+    rest = y - y.mean() - per_x * dx
+    return per_x, float(np.sqrt(rest @ rest / (len(x) - 2) / (dx @ dx)))
+
+
+def theil_sen(x: np.ndarray, y: np.ndarray) -> float:
+    """Median of the slopes of all pairs: a few outliers change nothing."""
+    first, second = np.triu_indices(len(x), 1)
+    return float(np.median((y[second] - y[first]) / (x[second] - x[first])))

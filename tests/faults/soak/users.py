@@ -1,0 +1,221 @@
+"""Those who want texts, one after another, from one draft node each: over HTTP as streams, or as lines of its input.
+
+They ask until told to stop, think a moment between two texts, and some go away in mid-stream. What they get is put down
+in `Text`s; what that is worth is judged elsewhere. Knows nothing about faults.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+import httpx2
+
+from draft_node.answer import Token
+from draft_node.api.logprobs import name as token_name
+from draft_node.token_text import TokenTexts
+from goodspeed.engine import checkpoints
+from goodspeed.messages import Sampling
+from goodspeed.tiny import prompts
+from tests.faults.nodes import Event
+from tests.faults.soak.judging import Text
+from tests.faults.soak.site import STDIN_TEMPERATURE, STDIN_TOKENS, Role
+from tests.faults.texts import Wanted
+
+NUM_WANTED = 40
+NUM_OF_INPUT = 8
+"""Different prompts over HTTP and on standard input: what the target alone writes is computed once for each text."""
+
+LENGTHS = (20, 80)
+LEAVING_SHARE = 0.08
+THINKING_S = 1.0
+RETRY_S = 0.5
+
+SAMPLINGS = (
+    Sampling(temperature=0.0),
+    Sampling(temperature=1.0, seed=11),
+    Sampling(temperature=0.7, top_p=0.9, seed=12),
+    Sampling(temperature=0.9, top_k=20, seed=13),
+)
+
+
+def pool(seed: int) -> list[Wanted]:
+    """Texts of every domain, greedy and sampled in several ways."""
+    held_out = prompts.load()
+    chosen = random.Random(seed).sample(range(len(held_out)), NUM_WANTED)
+    return [Wanted(held_out[i].prompt, LENGTHS[1], SAMPLINGS[n % len(SAMPLINGS)]) for n, i in enumerate(chosen)]
+
+
+@dataclass
+class Desk:
+    """Where texts are put down while they are written, and handed over when they have ended."""
+
+    clock: Callable[[], float]
+    on_end: Callable[[Text], None]
+    on_refusal: Callable[[Text, str], None]  # with the reason
+    running: dict[int, Text] = field(default_factory=dict)
+    num_asked: int = 0
+    is_open: bool = True  # texts are asked for
+
+    def begin(self, role: Role, wanted: Wanted) -> tuple[int, Text]:
+        text = Text(role.name, role.rule, wanted, self.clock(), may_stop=role.takes == "stdin")
+        self.num_asked += 1
+        self.running[self.num_asked] = text
+        return self.num_asked, text
+
+    def end(self, number: int) -> None:
+        if text := self.running.pop(number, None):
+            self.on_end(text)
+
+    def not_let_in(self, number: int, why: str) -> None:
+        """It was never begun; its user asks again."""
+        if text := self.running.pop(number, None):
+            self.on_refusal(text, why)
+
+
+class NotLetInError(Exception):
+    """The node does not take the text now."""
+
+
+class HttpUser:
+    """One at a time, over and over."""
+
+    def __init__(self, role: Role, url: str, wanted: list[Wanted], desk: Desk, seed: str) -> None:
+        self._role, self._url, self._wanted, self._desk = role, url, wanted, desk
+        self._rng = random.Random(seed)
+
+    async def ask_on(self) -> None:
+        limits = httpx2.Timeout(None, connect=5.0)
+        async with httpx2.AsyncClient(timeout=limits, trust_env=False) as client:
+            while self._desk.is_open:
+                await asyncio.sleep(self._rng.expovariate(1 / THINKING_S))
+                if not await self._ask(client):
+                    await asyncio.sleep(RETRY_S)
+
+    async def _ask(self, client: httpx2.AsyncClient) -> bool:
+        """One text to its end; False when it was not let in."""
+        wanted = replace(self._rng.choice(self._wanted), max_tokens=self._rng.randint(*LENGTHS))
+        leaves_after = self._rng.randrange(wanted.max_tokens) if self._rng.random() < LEAVING_SHARE else None
+        number, text = self._desk.begin(self._role, wanted)
+        try:
+            await self._read(client, text, leaves_after)
+        except NotLetInError as error:
+            self._desk.not_let_in(number, str(error))
+            return False
+        except (httpx2.HTTPError, OSError) as error:
+            if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+                self._desk.not_let_in(number, "unreachable")
+                return False
+            text.end("broke", repr(error), self._desk.clock())
+        finally:
+            self._desk.end(number)
+        return True
+
+    async def _read(self, client: httpx2.AsyncClient, text: Text, leaves_after: int | None) -> None:
+        async with aclosing(_chunks(client, self._url, text.wanted)) as chunks:
+            async for chunk in chunks:
+                if "error" in chunk:
+                    text.end("broke", str(chunk["error"]), self._desk.clock())
+                    return
+                for choice in chunk["choices"]:
+                    text.tokens += (choice.get("logprobs") or {}).get("tokens") or []
+                    if choice.get("finish_reason"):
+                        text.end("finished", choice["finish_reason"], self._desk.clock())
+                if leaves_after is not None and len(text.tokens) > leaves_after:
+                    text.end("left", "", self._desk.clock())
+                    return
+        text.end("broke", "the stream ended without a word", self._desk.clock())
+
+
+async def _chunks(client: httpx2.AsyncClient, url: str, wanted: Wanted) -> AsyncIterator[Event]:
+    """Events of one stream, an error that breaks it among them."""
+    sampling = wanted.sampling
+    body = {
+        "prompt": wanted.prompt,
+        "max_tokens": wanted.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "seed": sampling.seed,
+        "logprobs": 0,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    async with client.stream("POST", f"{url}/v1/completions", json=body) as answer:
+        if answer.status_code != 200:
+            error = json.loads(await answer.aread())["error"]
+            raise NotLetInError(f"{answer.status_code} {error['code']}")
+        async for line in answer.aiter_lines():
+            data = line.removeprefix("data: ")
+            if data and data != "[DONE]":
+                yield json.loads(data)
+
+
+class InputUser:
+    """Keeps so many lines of a node's standard input unanswered; told every event of that node (`hear`)."""
+
+    def __init__(
+        self, role: Role, write: Callable[[str], None], wanted: list[Wanted], desk: Desk, num: int, seed: str
+    ) -> None:
+        self._role, self._write, self._desk, self._num = role, write, desk, num
+        self._wanted = wanted[:NUM_OF_INPUT]
+        self._rng = random.Random(seed)
+        self._index = 0  # of the next line, in this life of the node
+        self._numbers: dict[int, int] = {}  # at the desk, by index
+        self._names = names()
+
+    @property
+    def name(self) -> str:
+        return self._role.name
+
+    def loses_all(self) -> None:
+        """The node died: what was written to it is gone, and the next life counts its lines from 0."""
+        for number in self._numbers.values():
+            if text := self._desk.running.get(number):
+                text.end("broke", "its node was killed", self._desk.clock())
+            self._desk.end(number)
+        self._numbers.clear()
+        self._index = 0
+
+    def ask(self) -> None:
+        """As many as there is room for."""
+        while self._desk.is_open and len(self._numbers) < self._num:
+            prompt = self._rng.choice(self._wanted).prompt
+            seed = self._rng.randrange(4)
+            wanted = Wanted(prompt, STDIN_TOKENS, Sampling(temperature=STDIN_TEMPERATURE, seed=seed))
+            self._numbers[self._index], _ = self._desk.begin(self._role, wanted)
+            self._index += 1
+            self._write(json.dumps({"prompt": prompt, "seed": seed}))
+
+    def hear(self, event: Event) -> None:
+        """Of a text that ends at the end of a sequence, that is a token too: the target has to draw it there."""
+        number = self._numbers.get(event.get("index", -1), -1)
+        text = self._desk.running.get(number)
+        if text is None:
+            return
+        match event["event"]:
+            case "tokens":
+                text.tokens += [self._names(token) for token in event["token_ids"]]
+            case "finish":
+                if event["finish_reason"] == "stop":
+                    text.tokens.append(self._names(eos_id()))
+                text.end("finished", event["finish_reason"], self._desk.clock())
+            case "fail":
+                text.end("broke", f"{event['code']}: {event['what']}", self._desk.clock())
+        if text.ending is not None:
+            del self._numbers[event["index"]]
+            self._desk.end(number)
+            self.ask()
+
+
+def names() -> Callable[[int], str]:
+    """A token as the API tells it."""
+    texts = TokenTexts(checkpoints.load("tiny-target").tokenizer)
+    return lambda token: token_name(Token(token, *texts[token]))
+
+
+def eos_id() -> int:
+    [token] = checkpoints.load("tiny-target").eos_ids
+    return token
