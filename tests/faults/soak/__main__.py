@@ -1,7 +1,7 @@
 """`python -m tests.faults.soak`: a system under random load and random faults for so many minutes.
 
-Every text is held against what the target alone writes, everything that may grow is watched, and a promise that breaks is
-an exit status of 1. The same seed makes the same schedule of faults, which is told at the beginning.
+Every text is held against what the target alone writes, everything that may grow is watched, and a promise that breaks
+is an exit status of 1. The same seed makes the same schedule of faults, which is told at the beginning.
 """
 
 import argparse

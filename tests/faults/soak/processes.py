@@ -5,8 +5,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 from tests.faults.nodes import ENVIRONMENT, ROOT, Event, Process
 
@@ -29,7 +29,6 @@ class SoakedNode(Process):
         self.name = name
         self.generation = 0
         self.started_at = time.monotonic()
-        self.complaints: Counter[str] = Counter()  # log lines of warnings and errors, by what they say
         self.tracebacks: list[str] = []
         self._on_event = on_event
         super().__init__(module, *words, ports=ports)
@@ -47,12 +46,10 @@ class SoakedNode(Process):
     def write(self, line: str) -> None:
         """A line on its standard input; what is dead does not read it."""
         stdin = self.process.stdin
-        try:
-            if stdin is not None:
+        if stdin is not None:
+            with suppress(BrokenPipeError, ValueError):  # killed meanwhile: its texts are over
                 stdin.write(line + "\n")
                 stdin.flush()
-        except (BrokenPipeError, ValueError):  # killed meanwhile: its texts are over
-            return
 
     def _start(self) -> "subprocess.Popen[str]":
         """As the harness does, with a standard input of its own."""
@@ -75,10 +72,8 @@ class SoakedNode(Process):
             return super()._end()
         finally:
             if self.process.stdin is not None:
-                try:
+                with suppress(BrokenPipeError):
                     self.process.stdin.close()
-                except BrokenPipeError:
-                    pass
 
     def _take_event(self, line: str) -> None:
         if line.startswith(CHATTY):

@@ -16,8 +16,8 @@ JUDGED_S = 600.0
 """A life that is shorter after that is told, and not judged: a line through minutes says nothing of an hour."""
 
 FLAT_PER_HOUR = {"rss_mb": 5.0, "fds": 2.0, "sockets": 2.0, "threads": 1.0}
-"""A node of 400 MB that grows by 5 MB an hour doubles in three days; files, sockets and threads are whole things, and one
-that is lost with each connection, text or fault would make hundreds of them in an hour."""
+"""A node of 400 MB that grows by 5 MB an hour doubles in three days; files, sockets and threads are whole things, and
+one that is lost with each connection, text or fault would make hundreds of them in an hour."""
 
 OF_VERIFY = {"pages (share)": 0.01, "sessions running": 1.0, "sessions waiting": 1.0, "peers": 1.0, "clients": 1.0,
              "entries of clients": 1.0}  # fmt: skip
@@ -80,9 +80,8 @@ def promises(outcome: Outcome, told: list[Row]) -> list[Promise]:
             f"{tally.num_broken} broken of {sum(tally.verdicts.values())}",
         ),
         Promise("every draft node writes texts", not silent, ", ".join(silent) or f"{tally.num_tokens} tokens in all"),
-        Promise(
-            "no process ends by itself", not outcome.ended_by_themselves, "; ".join(outcome.ended_by_themselves) or "none"
-        ),
+        Promise("no process ends by itself", not outcome.ended_by_themselves,
+                "; ".join(outcome.ended_by_themselves) or "none"),
         Promise("no traceback in a log", not outcome.tracebacks, "; ".join(outcome.tracebacks[:5]) or "none"),
         Promise("sessions and pages are given back", not outcome.left_over, str(outcome.left_over or "all")),
         Promise("memory, files, sockets, threads, sessions are flat", not growing,
@@ -130,8 +129,8 @@ def to_markdown(outcome: Outcome) -> str:
     ratio = sum(role.rule == "ratio" for role in plan.cast)
     lines = [
         f"`make soak MINUTES={plan.minutes:g}` (seed {plan.seed}): one verify node, {plan.num_nodes} draft nodes "
-        f"({http} with HTTP faces, {plan.num_nodes - http} with prompts on standard input; {ratio} under ratio), keys on, "
-        f"{plan.num_texts} texts at a time at most; {outcome.took_s / 60:.1f} minutes from the first process to the end.",
+        f"({http} with HTTP faces, {plan.num_nodes - http} with prompts on standard input; {ratio} under ratio), "
+        f"keys on, {plan.num_texts} texts at a time at most; {outcome.took_s / 60:.1f} minutes with start and end.",
         "",
         "| promise | held | |",
         "|---|---|---|",
@@ -167,7 +166,7 @@ WORDS = {
 def _table(told: list[Row]) -> Iterator[str]:
     """Figures that were judged, and memory without files for comparison."""
     judged = {row.whose for row in told if row.is_flat is not None}
-    yield "| process | figure | slope per hour | standard error | Theil-Sen | first quarter | last quarter | minutes | flat |"
+    yield "| process | figure | slope per hour | its error | Theil-Sen | first | last quarter | minutes | flat |"
     yield "|---|---|--:|--:|--:|--:|--:|--:|---|"
     for row in told:
         if row.whose not in judged or (row.is_flat is None and row.figure != "anonymous_mb"):
@@ -196,8 +195,7 @@ def to_text(outcome: Outcome) -> str:
     ]
     for row in told:
         one, word = row.slope, {True: "flat", False: "GROWS", None: ""}[row.is_flat]
-        lines.append(
-            f"{row.whose:<18} {row.figure:<18} {one.least_squares:+10.2f} +- {one.error:<8.2f} {UNITS.get(row.figure, '/h'):<5}"
-            f" {one.first:8.1f} -> {one.last:8.1f} in {one.span_s / 60:4.1f} min  {word}"
-        )
+        growth = f"{one.least_squares:+10.2f} +- {one.error:<8.2f} {UNITS.get(row.figure, '/h'):<5}"
+        between = f"{one.first:8.1f} -> {one.last:8.1f} in {one.span_s / 60:4.1f} min"
+        lines.append(f"{row.whose:<18} {row.figure:<18} {growth} {between}  {word}".rstrip())
     return "\n".join(lines)

@@ -82,7 +82,8 @@ def make(seed: int, duration_s: float, steady: Sequence[str], mortal: Sequence[s
     free_at = dict.fromkeys((VERIFY, *steady, *mortal), 0.0)
     at_s = min(5.0, duration_s / 10)
     while (at_s := at_s + rng.expovariate(1 / gap_s)) < duration_s - quiet_s:
-        fault = _one(rng, at_s, _whom(rng, free_at, at_s), may_kill_steady=at_s < duration_s / 4, mortal=mortal)
+        may_be_killed = {*mortal, *(steady if at_s < duration_s / 4 else ())}
+        fault = _one(rng, at_s, _whom(rng, free_at, at_s), may_be_killed, longest_s=duration_s / 6)
         if fault is None or at_s + fault.duration_s > duration_s - quiet_s:
             continue
         if fault.whom == VERIFY and any(abs(at_s - part * duration_s) < START_S for part in kills):
@@ -102,15 +103,16 @@ def _whom(rng: random.Random, free_at: dict[str, float], at_s: float) -> str | N
 
 
 def _one(
-    rng: random.Random, at_s: float, whom: str | None, *, may_kill_steady: bool, mortal: Sequence[str]
+    rng: random.Random, at_s: float, whom: str | None, may_be_killed: set[str], *, longest_s: float
 ) -> Fault | None:
     if whom is None:
         return None
     kinds = dict(OF_THE_VERIFY_NODE if whom == VERIFY else OF_DRAFT_NODES)
-    if whom != VERIFY and whom not in mortal and not may_kill_steady:
-        del kinds["kill"]
+    if whom not in may_be_killed:
+        kinds.pop("kill", None)
     [name] = rng.choices(list(kinds), [kind.share for kind in kinds.values()])
     kind = kinds[name]
     low, high = kind.strength
     strength = low * (high / low) ** rng.random() if low else 0.0  # small ones as often as large ones
-    return Fault(at_s, name, whom, rng.uniform(kind.shortest_s, kind.longest_s), strength)
+    duration_s = rng.uniform(kind.shortest_s, max(kind.shortest_s, min(kind.longest_s, longest_s)))
+    return Fault(at_s, name, whom, duration_s, strength)
