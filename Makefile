@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench experiments experiments-quick notebooks screenshots simulate-faults faults gpu clean
+.PHONY: demo test check format bench experiments experiments-quick notebooks screenshots simulate-faults faults soak audit gpu clean
 .DEFAULT_GOAL := test
 
 # `make .venv` builds the environment; it does nothing when nothing changed.
@@ -56,6 +56,19 @@ simulate-faults: $(READY)
 faults: $(READY)
 	$(BIN)/python -m pytest tests/faults $(ARGS)
 
+# A whole system under random load and random faults; MINUTES=60 is the real thing. Ends by itself about two minutes later.
+soak: $(READY)
+	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) $(ARGS)
+
+# Known vulnerabilities of all that is installed, from the package index, or with ARGS="--vulnerability-service osv". Needs
+# the network, so CI does not run it. --strict: a package of which the service says nothing is an error, not a pass.
+AUDIT := .venv-audit
+
+audit: $(READY)
+	@[ -x $(AUDIT)/bin/pip-audit ] || { $(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/python -m pip install -q pip-audit==2.10.1; }
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > $(AUDIT)/installed.txt
+	$(AUDIT)/bin/pip-audit --strict --no-deps --disable-pip -r $(AUDIT)/installed.txt $(ARGS)
+
 # For a machine with CUDA. Installs nothing: torch, transformers and numpy are enough. GPU_PYTHON is the Python that has them.
 GPU_PYTHON ?= $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
 
@@ -64,4 +77,4 @@ gpu:
 	$(GPU_PYTHON) -m experiments.benchmarks.gpu --device cuda $(ARGS)
 
 clean:
-	rm -rf $(VENV) build ./*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(AUDIT) build ./*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 from goodspeed.demo.interrupt import run_interruptible
-from tests.faults.soak import report
-from tests.faults.soak.run import Plan, soak
+from tests.faults.soak.plan import Plan
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,6 +20,9 @@ def main(argv: list[str] | None = None) -> int:
         print(fault, file=sys.stderr)
     if options.schedule:
         return 0
+    from tests.faults.soak import report  # here: they load torch
+    from tests.faults.soak.run import soak
+
     try:
         outcome = run_interruptible(soak(plan))
     except KeyboardInterrupt:

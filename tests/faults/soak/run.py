@@ -14,11 +14,11 @@ from typing import Any
 import httpx2
 
 from tests.faults import texts
-from tests.faults.soak import schedule
 from tests.faults.soak.judging import Tally, Text
+from tests.faults.soak.plan import Plan
 from tests.faults.soak.resources import Life, Records, scrape
-from tests.faults.soak.schedule import VERIFY, Fault
-from tests.faults.soak.site import Role, Site, roles
+from tests.faults.soak.schedule import VERIFY
+from tests.faults.soak.site import Site
 from tests.faults.soak.users import Desk, HttpUser, InputUser, pool
 from tests.faults.soak.weather import Weather
 from tests.faults.texts import Comparison, Wanted
@@ -30,30 +30,6 @@ SETTLE_S = 30.0
 """After the last text: until sessions and pages are given back; a peer that was lost has them for its lease."""
 
 SCRAPE_TIMEOUT_S = 3.0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is asked of a soak."""
-
-    minutes: float
-    seed: int = 0
-    num_nodes: int = 8
-    num_texts: int = 12
-    gap_s: float = 8.0
-
-    @property
-    def duration_s(self) -> float:
-        return self.minutes * 60
-
-    @property
-    def cast(self) -> list[Role]:
-        return roles(self.num_nodes)
-
-    def faults(self) -> list[Fault]:
-        steady = [role.name for role in self.cast if not role.is_mortal]
-        mortal = [role.name for role in self.cast if role.is_mortal]
-        return schedule.make(self.seed, self.duration_s, steady, mortal, self.gap_s)
 
 
 @dataclass

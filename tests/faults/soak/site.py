@@ -7,9 +7,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from goodspeed import keys
 from goodspeed.authentication import new_pair
@@ -17,6 +15,7 @@ from goodspeed.enrolled import Enrolled
 from tests.faults.nodes import ANYWHERE, Event
 from tests.faults.proxy import Proxy
 from tests.faults.soak.garbage import throw
+from tests.faults.soak.plan import Role
 from tests.faults.soak.processes import SoakedNode
 from tests.faults.soak.schedule import VERIFY, Fault
 from tests.faults.soak.weather import Weather
@@ -24,38 +23,12 @@ from tests.faults.soak.weather import Weather
 STRANGER = "stranger"
 """Enrolled, and says nothing but nonsense."""
 
-MODELS = ("tiny-draft-s", "tiny-draft-m")
 STDIN_TOKENS = 48
 STDIN_TEMPERATURE = 1.0
 GRACE_S = 45.0
 """For a node to end in good order: a draining draft node lets its texts end for 30 s."""
 
 EventSink = Callable[[str, Event], None]
-
-
-@dataclass(frozen=True)
-class Role:
-    """What a draft node of the soak is like."""
-
-    name: str
-    model: str
-    rule: Literal["match", "ratio"]
-    takes: Literal["http", "stdin"]
-    is_mortal: bool  # killed at any time; the others only in the first quarter
-
-
-def roles(num_nodes: int) -> list[Role]:
-    """Every second one is mortal, every fourth takes prompts on standard input, every fourth is under ratio."""
-    return [
-        Role(
-            name=f"edge-{n + 1}",
-            model=MODELS[n // 2 % 2],
-            rule="ratio" if n % 4 == 2 else "match",
-            takes="stdin" if n % 4 == 3 else "http",
-            is_mortal=n % 2 == 1,
-        )
-        for n in range(num_nodes)
-    ]
 
 
 class Site:

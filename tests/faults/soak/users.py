@@ -21,7 +21,8 @@ from goodspeed.messages import Sampling
 from goodspeed.tiny import prompts
 from tests.faults.nodes import Event
 from tests.faults.soak.judging import Text
-from tests.faults.soak.site import STDIN_TEMPERATURE, STDIN_TOKENS, Role
+from tests.faults.soak.plan import Role
+from tests.faults.soak.site import STDIN_TEMPERATURE, STDIN_TOKENS
 from tests.faults.texts import Wanted
 
 NUM_WANTED = 40

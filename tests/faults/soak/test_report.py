@@ -1,0 +1,83 @@
+"""Which promises are said to hold, on made outcomes: each of them can break."""
+
+import json
+
+import pytest
+
+from tests.faults.soak import report
+from tests.faults.soak.plan import Plan
+from tests.faults.soak.resources import Life
+from tests.faults.soak.run import Outcome
+from tests.faults.soak.schedule import VERIFY
+
+
+def good() -> Outcome:
+    """Half an hour in which all went well: memory fills for a minute and then stays."""
+    outcome = Outcome(Plan(minutes=30.0, num_nodes=2))
+    outcome.tally.verdicts = {"exact": 10, "excused": 1}
+    outcome.tokens_by_node.update({"edge-1": 300, "edge-2": 300})
+    outcome.statuses = {"edge-1": 0, "edge-2": 0, VERIFY: 0}
+    for n in range(360):
+        for figure, value in {"rss_mb": 400.0 + min(n, 12) + n % 3, "fds": 18.0 + n % 2, "threads": 7.0}.items():
+            outcome.records.of_processes[Life(VERIFY, 1), figure].add(300.0 + 5.0 * n, value)
+        outcome.records.of_verify["clients"].add(5.0 * n, 2.0)
+    return outcome
+
+
+def broken(outcome: Outcome) -> list[str]:
+    told = report.rows(outcome)
+    return [one.what for one in report.promises(outcome, told) if not one.is_kept]
+
+
+def test_a_good_run_breaks_nothing() -> None:
+    outcome = good()
+    assert broken(outcome) == []
+    rows = {(row.whose, row.figure): row for row in report.rows(outcome)}
+    assert rows["verify (life 2)", "rss_mb"].is_flat
+    assert rows["verify", "clients"].is_flat
+    assert report.to_json(outcome)["kept"]
+    json.dumps(report.to_json(outcome))
+    assert "| memory, files, sockets, threads, sessions are flat | yes |" in report.to_markdown(outcome)
+    assert "10 exact, 1 excused" in report.to_text(outcome)
+
+
+@pytest.mark.parametrize(("figure", "per_hour"), [("rss_mb", 20.0), ("fds", 6.0), ("threads", 4.0)])
+def test_growth_is_told(figure: str, per_hour: float) -> None:
+    outcome = good()
+    series = outcome.records.of_processes[Life(VERIFY, 1), figure]
+    series.values = [
+        value + per_hour * time_s / 3600 for time_s, value in zip(series.times_s, series.values, strict=True)
+    ]
+    assert broken(outcome) == ["memory, files, sockets, threads, sessions are flat"]
+    assert not report.to_json(outcome)["kept"]
+    assert f"| verify (life 2) | {figure} |" in report.to_markdown(outcome)
+
+
+def test_short_lives_are_told_and_not_judged() -> None:
+    outcome = good()
+    for n in range(60):
+        outcome.records.of_processes[Life("edge-2", 0), "rss_mb"].add(5.0 * n, 300.0 + n)
+    [row] = [row for row in report.rows(outcome) if row.whose == "edge-2 (life 1)"]
+    assert row.is_flat is None
+    assert row.slope.least_squares > 100.0
+    assert broken(outcome) == []
+
+
+def test_each_promise_can_break() -> None:
+    def with_(**fields: object) -> Outcome:
+        outcome = good()
+        for name, value in fields.items():
+            setattr(outcome, name, value)
+        return outcome
+
+    wrong = good()
+    wrong.tally.verdicts["wrong"] = 1
+    assert broken(wrong) == ["every text exact, complete, in time, or excused"]
+    silent = good()
+    del silent.tokens_by_node["edge-2"]
+    assert broken(silent) == ["every draft node writes texts"]
+    assert broken(with_(ended_by_themselves=["edge-1"])) == ["no process ends by itself"]
+    assert broken(with_(tracebacks=["edge-1: Traceback"])) == ["no traceback in a log"]
+    assert broken(with_(left_over={"verify num_requests_running": 1.0})) == ["sessions and pages are given back"]
+    assert broken(with_(statuses={"edge-1": None})) == ["every node ends in good order"]
+    assert broken(Outcome(Plan(minutes=1.0))) != [], "a soak in which nothing happened proves nothing"

@@ -1,0 +1,31 @@
+"""The soak itself, for half a minute: real processes, a fault every two seconds, and every promise held."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.nodes import ENVIRONMENT, ROOT
+from tests.faults.soak.__main__ import main
+
+OPTIONS = ("--minutes=0.5", "--nodes=4", "--texts=5", "--gap-s=1.5", "--seed=0", "--json")
+DEADLINE_S = 600.0  # of a wait in vain
+
+
+@pytest.mark.slow_faults
+def test_half_a_minute_of_faults_breaks_no_promise() -> None:
+    command = [sys.executable, "-m", "tests.faults.soak", *OPTIONS]
+    ended = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert ended.returncode == 0, ended.stderr[-5000:]
+    result = json.loads(ended.stdout.splitlines()[-1])
+    assert result["kept"]
+    assert result["texts"]["exact"] > 3
+    assert result["faults"]["kill"] > 0
+    assert result["faults"]["kill of the verify node"] == 1
+    assert len(result["tokens_by_node"]) == 4
+
+
+def test_the_schedule_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--schedule", "--minutes=1"]) == 0
+    assert "verify   kill for" in capsys.readouterr().err
