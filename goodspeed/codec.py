@@ -6,14 +6,13 @@ so nothing nests deeper than the types of `messages.py` do, and nothing is ever 
 Knows nothing about sockets, sessions, or whether a message makes sense at this moment.
 """
 
-import re
-from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
 
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
 from goodspeed.messages import MAX_LOGPROBS, VERSION, DownMessage, Hello, Refusal, RefusalCode, UpMessage, Welcome
+from goodspeed.outside import harmless
 
 MAX_MESSAGE_BYTES: Final = 64 << 20
 """Largest message of any configuration; a dense proposal that would be larger has to be shorter."""
@@ -102,7 +101,7 @@ def _decode(decoder: "msgspec.msgpack.Decoder[_M]", data: bytes, max_bytes: int)
         return decoder.decode(data)
     except _Errors as error:
         _check_foreign(data)
-        raise MalformedMessage(_harmless(str(error))) from None
+        raise MalformedMessage(harmless(str(error))) from None
 
 
 def _check_size(num_bytes: int, max_bytes: int) -> None:
@@ -118,20 +117,11 @@ def _check_foreign(data: bytes) -> None:
         return
     if isinstance(message, _AnyRefusal):
         if message.code == "version":
-            raise WrongVersion(f"the verify node refused: {_harmless(message.what)}")
+            raise WrongVersion(f"the verify node refused: {harmless(message.what)}")
     else:
         _check_version(message.version, "draft node" if isinstance(message, _AnyHello) else "verify node")
 
 
 def _check_version(version: int, peer: str) -> None:
     if version != VERSION:
-        raise WrongVersion(f"the {peer} speaks version {_harmless(str(version))} of the protocol, not {VERSION}")
-
-
-_cut_quotes = partial(re.compile(r"'[^']{40,}'?").sub, "'...'")
-
-
-def _harmless(text: str) -> str:
-    """A peer's words made fit for a log: printable, and never at length."""
-    printable = "".join(c if c.isprintable() else "?" for c in text[:1000])
-    return _cut_quotes(printable)[:200]
+        raise WrongVersion(f"the {peer} speaks version {harmless(str(version))} of the protocol, not {VERSION}")

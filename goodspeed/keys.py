@@ -18,11 +18,12 @@ from msgspec import Struct
 from goodspeed.enrolled import Enrolled, Key, check_key
 from goodspeed.errors import ConfigError
 from goodspeed.messages import Name
+from goodspeed.outside import harmless, read_bytes
 
 logger = logging.getLogger("goodspeed.keys")
 
-MAX_BYTES = 16 << 10
-"""No key file is as long."""
+MAX_BYTES = 4 << 10
+"""No key file is as long. (Reading TOML takes time and memory in the square of its dots, 4 s for 16 KiB.)"""
 
 T = TypeVar("T")
 
@@ -91,24 +92,13 @@ def _read_secret(path: str) -> KeyPair:
 def _read(path: str | Path, what: str, kind: type[T], what_to_do: str) -> T:
     """Never says what is in the file: it may be a secret in the wrong place."""
     try:
-        return msgspec.convert(tomllib.loads(_read_text(path)), kind)
+        return msgspec.convert(tomllib.loads(read_bytes(path, MAX_BYTES).decode()), kind)
     except OSError as error:
         raise ConfigError(f"{what} {path}: cannot read it ({error.strerror}); {what_to_do}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        raise ConfigError(f"{what} {path}: it is not a key file; {what_to_do}") from None
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ConfigError(f"{what} {path}: {error}; {what_to_do}") from None
-
-
-def _read_text(path: str | Path) -> str:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would be waited for
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(0, "it is no file")
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise OSError(0, f"it has more than {MAX_BYTES} bytes")
-    return data.decode()
+        raise ConfigError(f"{what} {path}: {harmless(str(error))}; {what_to_do}") from None
+    except ValueError:  # no text, no TOML, or a number of more digits than are read
+        raise ConfigError(f"{what} {path}: it is not a key file; {what_to_do}") from None
 
 
 def write_secret(path: Path, pair: KeyPair) -> None:

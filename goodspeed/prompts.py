@@ -39,7 +39,8 @@ def parse(line: str, where: str) -> Prompt:
     if not isinstance(value, dict) or not isinstance(value.get("prompt"), str):
         raise PromptError(f"{where}: an object with a text `prompt` is needed")
     if unknown := sorted(set(value) - KNOWN):
-        raise PromptError(f"{where}: unknown {', '.join(unknown)}; known are {', '.join(sorted(KNOWN))}")
+        some = ", ".join(ascii(name)[1:-1][:40] for name in unknown[:4])
+        raise PromptError(f"{where}: unknown {some}; known are {', '.join(sorted(KNOWN))}")
     seed, domain = value.get("seed"), value.get("domain", "")
     if seed is not None and not (isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 1 << 63):
         raise PromptError(f"{where}: the seed must be a whole number from 0 to 2^63 - 1")

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from goodspeed.errors import ConfigError
+from goodspeed.outside import harmless, read_bytes
 
 VERSION = 1
 MAX_BYTES = 1 << 28
@@ -136,14 +137,11 @@ class _Version(msgspec.Struct):
 def read_lines(path: str | Path, first: type[msgspec.Struct], others: Any, version: int) -> list[Any]:
     """The lines of a file, the first one of a type that has a version; ConfigError names what is wrong and where."""
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_bytes(path, MAX_BYTES)
     except OSError as error:
         raise ConfigError(
             f"recording {path} cannot be read: {error.strerror}; `goodspeed demo --record` makes one"
         ) from error
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"recording {path} has more than {MAX_BYTES} bytes, so it is none")
     head, *rest = data.splitlines() or [b""]
     found = _decode(head, msgspec.json.Decoder(_Version), path, 1).version
     if found != version:
@@ -157,4 +155,6 @@ def _decode(line: bytes, decoder: msgspec.json.Decoder[Any], path: str | Path, n
     try:
         return decoder.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ConfigError(f"recording {path} is damaged in line {number}: {error}; record it again") from error
+        raise ConfigError(
+            f"recording {path} is damaged in line {number}: {harmless(str(error))}; record it again"
+        ) from error

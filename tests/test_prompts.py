@@ -39,6 +39,8 @@ def test_what_is_written_is_read_again() -> None:
         ('{"prompt": 3}', "an object with a text"),
         ('{"prompt": ""}', "empty"),
         ('{"prompt": "x", "sed": 1}', "unknown sed"),
+        ('{"prompt": "x", "\\u001b[31m": 1}', r"unknown \\x1b\[31m;"),
+        ('{"prompt": "x", "' + "a" * 9999 + '": 1}', r"unknown a{40};"),
         ('{"prompt": "x", "seed": -1}', "seed"),
         ('{"prompt": "x", "seed": 9223372036854775808}', "seed"),
         ('{"prompt": "x", "seed": true}', "seed"),

@@ -74,7 +74,7 @@ def _refuse_files(name: str, folder: Path) -> None:
     if missing := _missing_shards(name, folder):
         raise CheckpointError(
             f"{name}: {len(missing)} of the files that {INDEX} names are missing from {os.fspath(folder)}: "
-            f"{', '.join(missing)}; get the checkpoint again"
+            f"{', '.join(ascii(shard)[1:-1][:80] for shard in missing[:4])}; get the checkpoint again"
         )
     if not any(folder.glob("*.safetensors")):
         others = [path.name for path in sorted(folder.glob("*.bin")) + sorted(folder.glob("*.pt"))]
@@ -93,7 +93,15 @@ def _missing_shards(name: str, folder: Path) -> list[str]:
     shards = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
         raise CheckpointError(f"{name}: {INDEX} has no weight_map of file names; get the checkpoint again")
-    return sorted(shard for shard in set(shards.values()) if not (folder / shard).is_file())
+    return sorted(shard for shard in set(shards.values()) if not _is_file(folder / shard))
+
+
+def _is_file(path: Path) -> bool:
+    """Also where the name is one that no file can have."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _read_json(name: str, path: Path) -> Any:

@@ -9,6 +9,7 @@ import msgspec
 from goodspeed.errors import ConfigError
 from goodspeed.latency.fit import fit_linear, fit_roofline, r_squared
 from goodspeed.latency.models import Linear, Roofline, Sample
+from goodspeed.outside import harmless, read_bytes
 
 VERSION = 1
 MAX_BYTES = 16 << 20
@@ -85,19 +86,16 @@ def load(path: str) -> Profile:
     """The profile in a file; ConfigError says what is wrong with it."""
     again = f"measure it again with `goodspeed profile --json {path}`"
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_bytes(path, MAX_BYTES)
     except OSError as error:
         raise ConfigError(f"profile {path} cannot be read: {error.strerror}; {again}") from error
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"profile {path} has more than {MAX_BYTES} bytes, so it is none; {again}")
     try:
         version = msgspec.json.decode(data, type=_Version).version
         if version != VERSION:
             raise ConfigError(f"profile {path} has version {version}, and this program reads {VERSION}; {again}")
         profile = msgspec.json.decode(data, type=Profile)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ConfigError(f"profile {path} is damaged: {error}; {again}") from error
+        raise ConfigError(f"profile {path} is damaged: {harmless(str(error))}; {again}") from error
     if not profile.samples:
         raise ConfigError(f"profile {path} is damaged: it holds no samples; {again}")
     return profile

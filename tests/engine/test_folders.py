@@ -82,3 +82,9 @@ def test_a_damaged_index(folder: Path, content: str) -> None:
     (folder / folders.INDEX).write_text(content)
     with pytest.raises(CheckpointError, match=r"model.safetensors.index.json"):
         folders.find_folder(str(folder))
+
+
+def test_a_shard_by_a_name_that_no_file_can_have_is_missing(folder: Path) -> None:
+    (folder / folders.INDEX).write_text(json.dumps({"weight_map": {"a": "x" * 5000, "b": "\x1b[31m\0"}}))
+    with pytest.raises(CheckpointError, match=r"2 of the files .* \\x1b\[31m\\x00, x{80}; get"):
+        folders.find_folder(str(folder))

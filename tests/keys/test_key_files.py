@@ -136,7 +136,7 @@ def test_a_key_in_the_wrong_place_is_named(made: Path) -> None:
     "content",
     [
         b"", b"\xff\xfe", b"name = ", b"[[[[", b"x = " + b"[" * 5000, b'name = "a"\npublic_key = "short"',
-        b'name = "a"\npublic_key = "' + b"#" * 40 + b'"', b"# " + b"x" * 20_000, b"name = 1",
+        b'name = "a"\npublic_key = "' + b"#" * 40 + b'"', b"# " + b"x" * 5_000, b"name = 1",
     ],
 )  # fmt: skip
 def test_broken_files_are_refused_by_name(content: bytes, tmp_path: Path) -> None:
@@ -159,3 +159,15 @@ def test_halves_of_two_pairs_are_refused() -> None:
         server_options(mixed)
     with pytest.raises(ConfigError, match="do not belong together"):
         client_options(ClientKeys(mixed, new_pair().public_key))
+
+
+def test_a_number_of_more_digits_than_are_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "long.pub"
+    path.write_text("x = " + "1" * 4080)
+    assert path.stat().st_size < keys.MAX_BYTES
+    sys.set_int_max_str_digits(640)
+    try:
+        with pytest.raises(ConfigError, match=r"long\.pub: it is not a key file"):
+            keys.read_enrolled(path)
+    finally:
+        sys.set_int_max_str_digits(4300)

@@ -1,0 +1,317 @@
+"""Every decoder of outside bytes, as one table: what it is given, what it may raise, and right inputs to be spoilt.
+
+`check` is the one judge, for Hypothesis and for longer runs: a decoder takes the bytes or raises an error with a name,
+which is fit to be shown, whatever the bytes are. Knows nothing about how inputs are found.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache, partial
+from pathlib import Path
+from random import Random
+from tempfile import mkdtemp
+
+import msgspec
+import torch
+from starlette.requests import Request
+
+from draft_node.api import schemas
+from draft_node.api.body import BodyLimit, reads
+from draft_node.api.errors import ApiError
+from goodspeed import api_keys, keys, positions, prompts, proposals, recording
+from goodspeed.codec import decode_down, decode_up
+from goodspeed.engine.folders import INDEX, find_folder
+from goodspeed.enrolled import Enrolled
+from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
+from goodspeed.latency import Sample, saved
+from goodspeed.messages import (
+    VERSION,
+    Ack,
+    Close,
+    Draft,
+    Heartbeat,
+    Hello,
+    OpenSession,
+    Refusal,
+    Sampling,
+    TokenLogprobs,
+    Verdict,
+    Welcome,
+)
+from tests.fuzz.damage import WRONG_VALUES, damaged, wrong_fields
+from verify_node.enrolment import Enrolment
+
+LIMIT = 1 << 20
+LONGEST = 4000
+"""Characters of an error: it quotes what was wrong, and never all of it."""
+
+Spoil = Callable[[Random], bytes]
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """What takes bytes from outside."""
+
+    read: Callable[[bytes], object]
+    errors: tuple[type[Exception], ...]
+    right: Spoil  # something that it takes
+    wrong: Spoil  # something nearly right
+
+
+def check(decoder: Decoder, data: bytes) -> bool:
+    """Whether it takes these bytes; anything but one of its errors comes through."""
+    try:
+        decoder.read(data)
+    except decoder.errors as error:
+        said = error
+    else:
+        return True
+    text = str(said)
+    assert text
+    assert len(text) < LONGEST, f"{len(text)} characters"
+    assert text.isprintable() or isinstance(said, ApiError), ascii(text)  # that leaves as JSON
+    return False
+
+
+# -- the wire ----------------------------------------------------------------------------------------------------------
+
+_UP = (
+    Hello(VERSION, "edge-1", b"bootboot", "t", "model"),
+    OpenSession(bytes(16), 1, (1, 2, 300), (4,), Sampling(0.5, 20, 0.9, 7), 9, (2,), "ratio", num_logprobs=2),
+    Draft(bytes(16), 1, 2, 3, bytes(8), (4, 5), b"\x01\x00", 0.25),
+    Ack(bytes(16), 1, 3),
+    Close(bytes(16), 1),
+    Heartbeat(b"bootboot"),
+)
+_DOWN = (
+    Welcome(VERSION, b"bootboot", "t", 4096, 2048, 24, 1 << 20, 1.0, 6.0, eos_ids=(0,)),
+    Verdict(bytes(16), 1, 2, 3, (4,), 1, 1, 5, "stop", (TokenLogprobs(-0.5, (4,), (-0.5,)),), 3),
+    Refusal("malformed", "what", "what to do", bytes(16), 1, 2),
+    Heartbeat(b"bootboot"),
+)
+
+
+def _wire(decode: Callable[[bytes, int], object], examples: tuple[msgspec.Struct, ...]) -> Decoder:
+    def right(random: Random) -> bytes:
+        return msgspec.msgpack.encode(random.choice(examples))
+
+    def wrong(random: Random) -> bytes:
+        if random.random() < 0.5:
+            return wrong_fields(random.choice(examples), random)
+        return damaged(right(random), random)
+
+    return Decoder(lambda data: decode(data, LIMIT), (ProtocolError,), right, wrong)
+
+
+VOCABS = (1, 40, 70_000)
+
+
+def _proposal(data: bytes) -> None:
+    """Two bytes say how many positions are expected, of which vocabulary, and whether tokens were drawn from them."""
+    first, second = data[:2].ljust(2, b"\0")
+    num_positions, vocab_size = first % 5, VOCABS[second % len(VOCABS)]
+    tokens = [3] * num_positions if first >= 128 else None
+    cut = positions.cut(data[2:], num_positions)
+    assert data[2:].startswith(cut)
+    probs = proposals.decode(data[2:], num_positions, vocab_size, tokens)
+    assert probs.shape == (num_positions, vocab_size)
+    assert bool((probs >= 0).all())
+    torch.testing.assert_close(probs.sum(1), torch.ones(num_positions))
+
+
+def _right_proposal(random: Random) -> bytes:
+    number, place = random.randrange(1, 5), random.randrange(2)
+    noise = torch.Generator().manual_seed(random.randrange(1 << 30))
+    probs = torch.randn(number, VOCABS[place], generator=noise).softmax(1)
+    sent = proposals.encode(proposals.make(probs, random.choice(proposals.KINDS), k=8).pack())
+    return bytes((number, place)) + sent
+
+
+def _wrong_proposal(random: Random) -> bytes:
+    right = _right_proposal(random)
+    return right[:2] + damaged(right[2:], random)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _folder() -> Path:
+    """In memory where there is such a place: each input is a file."""
+    return Path(mkdtemp(prefix="goodspeed-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+
+
+def _file(read: Callable[[str], object], data: bytes) -> None:
+    path = _folder() / "input.pub"
+    path.write_bytes(data)
+    path.chmod(0o600)
+    read(str(path))
+
+
+def _enrolment(data: bytes) -> None:
+    """A file of the folder may enrol somebody or nobody, and never fails those who look."""
+    folder = _folder() / "enrolled"
+    folder.mkdir(exist_ok=True)
+    (folder / "input.pub").write_bytes(data)
+    assert all(isinstance(one, Enrolled) for one in Enrolment(str(folder)).enrolled.values())
+
+
+def _checkpoint(name: str, data: bytes) -> None:
+    folder = _folder() / "checkpoint"
+    folder.mkdir(exist_ok=True)
+    for file in (*folder.iterdir(),):
+        file.unlink()
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    (folder / "model-1.safetensors").touch()
+    (folder / name).write_bytes(data)
+    find_folder(str(folder))
+
+
+KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+ENROLLED = f'name = "edge-1"\npublic_key = "{KEY}"\nweight = 2.5\nmax_sessions = 3\nmax_round_tokens = 8\n'
+SECRET = f'# SECRET\nname = "edge-1"\npublic_key = "{KEY}"\nsecret_key = "{KEY}"\n'
+VERIFY_SECRET = SECRET.replace('name = "edge-1"\n', "")
+PROFILE = saved.make_profile(
+    saved.Setting(model="m", device="cpu", hardware="some CPU", dtype="float32", threads=1),
+    datetime(2026, 11, 1, tzinfo=UTC),
+    {"torch": "2.13.0"},
+    [Sample(n, s, c, 0.004 + 0.0003 * n) for n in (8, 64) for s in (1, 8) for c in (0, 100)],
+)
+_HEADER = recording.Header(
+    version=1, model="m", policy="gradient", cost="none", rounds="barrier", verification="match", budget=8,
+    linger_ms=2.0, max_tokens=9, temperature=1.0, top_k=0, top_p=1.0, min_odds=0.3, draft_ahead=True, clients=1,
+    versions={"torch": "2"},
+)  # fmt: skip
+_OPENED = recording.Opened(
+    number=0, client="a", draft_model="d", seed=1, prompt_len=3, prompt_digest="0f", max_tokens=9, joined=0
+)
+_DRAFTED = recording.Drafted(session=0, base_len=3, assigned=2, agreed="10", ratios=(1.0, 0.5), num_accepted=1,
+                             num_tokens=2)  # fmt: skip
+_ROUND = recording.Round(number=1, started_s=0.0, waited_s=0.1, duration_s=0.2, num_tokens=3, num_sessions=1,
+                         context_tokens=0, drafts=(_DRAFTED,))  # fmt: skip
+RECORDING = b"\n".join(msgspec.json.encode(line) for line in (_HEADER, _OPENED, _ROUND)) + b"\n"
+
+
+def _json(data: bytes, random: Random) -> bytes:
+    """The same JSON with one value in it replaced, or spoilt as bytes."""
+    if random.random() < 0.5:
+        return damaged(data, random)
+    lines = data.rstrip(b"\n").split(b"\n")
+    place = random.randrange(len(lines))
+    lines[place] = json.dumps(_replaced(json.loads(lines[place]), random), default=repr).encode()
+    return b"\n".join(lines)
+
+
+def _replaced(value: object, random: Random) -> object:
+    if isinstance(value, dict) and value and random.random() < 0.9:
+        name = random.choice(list(value))
+        return {**value, random.choice((name, name, name, "new \x1b")): _replaced(value[name], random)}
+    if isinstance(value, list) and value and random.random() < 0.9:
+        place = random.randrange(len(value))
+        return [*value[:place], _replaced(value[place], random), *value[place + 1 :]]
+    wrong = random.choice(WRONG_VALUES)
+    return repr(wrong) if isinstance(wrong, bytes | msgspec.msgpack.Ext) else _stringed(wrong)
+
+
+def _stringed(value: object) -> object:
+    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _of_file(read: Callable[[str], object], example: str | bytes, *, is_json: bool = False) -> Decoder:
+    data = example if isinstance(example, bytes) else example.encode()
+    wrong = partial(_json if is_json else damaged, data)
+    return Decoder(partial(_file, read), (ConfigError, PromptError), lambda random: data, wrong)
+
+
+# -- HTTP --------------------------------------------------------------------------------------------------------------
+
+_CHAT = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], "max_tokens": 9, "seed": 1,
+         "temperature": 0.5, "stop": ["a"], "stream": True, "metadata": {"a": "b"}}  # fmt: skip
+_BODIES: tuple[tuple[type[schemas.Strict], dict[str, object]], ...] = (
+    (schemas.ChatRequest, _CHAT),
+    (schemas.CompletionRequest, {"prompt": [[1, 2], [3]], "n": 2, "goodspeed": {"max_draft": 3}, "logprobs": 2}),
+    (schemas.TokenizeRequest, {"prompt": "text", "add_special_tokens": True}),
+    (schemas.DetokenizeRequest, {"tokens": [1, 2, 3]}),
+)
+
+
+def _body(data: bytes) -> None:
+    """The first byte says which route, up to the first empty line come headers, and then the body."""
+    schema, _ = _BODIES[data[:1].ljust(1, b"\0")[0] % len(_BODIES)]
+    head, _, body = data[1:].partition(b"\n\n")
+    headers = [(name.lower(), value) for name, _, value in (line.partition(b":") for line in head.split(b"\n"))]
+    scope = {"type": "http", "method": "POST", "path": "/v1", "headers": headers}
+    answers: list[dict[str, object]] = []
+
+    async def app(scope: dict[str, object], receive: object, send: object) -> None:
+        await reads(schema)(Request(scope, receive))  # type: ignore[arg-type]
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: dict[str, object]) -> None:
+        answers.append(message)
+
+    asyncio.run(BodyLimit(app, LIMIT)(scope, receive, send))  # type: ignore[arg-type]
+    if answers:
+        assert 400 <= int(str(answers[0]["status"])) < 500
+
+
+def _right_body(random: Random) -> bytes:
+    place = random.randrange(len(_BODIES))
+    body = json.dumps(_BODIES[place][1]).encode()
+    return bytes((place,)) + b"content-type: application/json\ncontent-length: %d\n\n" % len(body) + body
+
+
+def _wrong_body(random: Random) -> bytes:
+    right = _right_body(random)
+    if random.random() < 0.4:
+        return right[:1] + damaged(right[1:], random)
+    head, _, body = right.partition(b"\n\n")
+    return head + b"\n\n" + _json(body, random)
+
+
+def _line(data: bytes) -> object:
+    """As they come on standard input."""
+    return prompts.parse(data.decode("utf-8", "replace"), "line 1")
+
+
+_PROMPT = b'{"prompt": "Once", "domain": "story", "seed": 7}'
+
+DECODERS: dict[str, Decoder] = {
+    "up": _wire(decode_up, _UP),
+    "down": _wire(decode_down, _DOWN),
+    "proposal": Decoder(
+        _proposal,
+        (InvalidProposal,),
+        _right_proposal,
+        _wrong_proposal,
+    ),
+    "prompt line": Decoder(_line, (PromptError,), lambda random: _PROMPT, partial(_json, _PROMPT)),
+    "prompts": _of_file(prompts.read_file, _PROMPT + b"\n\n" + _PROMPT, is_json=False),
+    "enrolled key": _of_file(keys.read_enrolled, ENROLLED),
+    "draft key": _of_file(keys.read_draft_pair, SECRET),
+    "verify key": _of_file(keys.read_verify_pair, VERIFY_SECRET),
+    "verify public key": _of_file(keys.read_verify_key, f'public_key = "{KEY}"\n'),
+    "enrolment": Decoder(_enrolment, (), lambda random: ENROLLED.encode(), partial(damaged, ENROLLED.encode())),
+    "API keys": _of_file(api_keys.read, "# keys\nabcdefgh\nijklmnop\n"),
+    "profile": _of_file(saved.load, msgspec.json.encode(PROFILE), is_json=True),
+    "recording": _of_file(recording.load, RECORDING, is_json=True),
+    "checkpoint": Decoder(
+        partial(_checkpoint, "config.json"),
+        (CheckpointError,),
+        lambda random: b'{"model_type": "llama", "vocab_size": 9}',
+        partial(_json, b'{"model_type": "llama", "vocab_size": 9}'),
+    ),
+    "shards": Decoder(
+        partial(_checkpoint, INDEX),
+        (CheckpointError,),
+        lambda random: b'{"weight_map": {"a": "model-1.safetensors"}}',
+        partial(_json, b'{"weight_map": {"a": "model-1.safetensors", "b": "model-1.safetensors"}}'),
+    ),
+    "HTTP body": Decoder(_body, (ApiError,), _right_body, _wrong_body),
+}

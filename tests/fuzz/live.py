@@ -1,0 +1,340 @@
+"""Honest draft nodes that write texts, a verify node as a process of its own, and an attacker in another.
+
+Quiet and loud parts take turns: texts are written without hostile traffic, then while it goes on. What is looked at:
+every honest text is the target's own; the verify node lives, its memory stays flat, and its counters tell what became
+of each message. Gaps are between two verdicts of one honest session, as its user gets them.
+"""
+
+import asyncio
+import json
+import resource
+import secrets
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+from draft_node import assembly
+from draft_node.actions import Deliver, Finish, Request
+from draft_node.config import DraftConfig
+from draft_node.daemon import DraftDaemon
+from goodspeed import keys
+from goodspeed.authentication import new_pair
+from goodspeed.codec import MAX_MESSAGE_BYTES, encode
+from goodspeed.enrolled import Enrolled
+from goodspeed.messages import UpMessage
+from goodspeed.transport import DraftChannel, connect_draft
+from tests.cluster.cluster import alone, load, make_request, prompt_ids
+from tests.faults import nodes
+from tests.faults.nodes import ROOT, VerifyNode
+
+NUM_CLIENTS = 2
+NUM_TEXTS = 2  # of each client, at once
+NUM_TOKENS = 40
+WARM_UP = 0.2
+"""Share of the messages after which memory has to stay flat: by then each kind came many times."""
+
+KV_PAGES = 192
+"""A pool so small that it has been in use as a whole before long: resident memory grows with each page used first."""
+
+FLAT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32"}
+"""oneDNN remembers the last 1,024 shapes of products, at about 150 KB each. That is bounded, and hides what is not."""
+
+DEADLINE_S = 120.0
+LOOK_S = 0.25
+
+
+@dataclass
+class Gaps:
+    """Seconds between verdicts, by part."""
+
+    quiet: list[list[float]] = field(default_factory=list)
+    loud: list[list[float]] = field(default_factory=list)
+
+    def summary(self) -> dict[str, float]:
+        """95th percentiles over all, and the median over pairs of parts of loud / quiet."""
+        quiet, loud = (p95([gap for part in parts for gap in part]) for parts in (self.quiet, self.loud))
+        pairs = [p95(after) / p95(before) for before, after in zip(self.quiet, self.loud, strict=True)]
+        return {"quiet_p95_s": quiet, "loud_p95_s": loud, "median_ratio": statistics.median(pairs)}
+
+
+@dataclass
+class Honest:
+    """Draft nodes in this process, and what became of their texts."""
+
+    daemons: list[DraftDaemon]
+    num_exact: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def num_sent(self) -> int:
+        return sum(daemon.channel.traffic.num_sent for daemon in self.daemons)
+
+    async def write(self, gaps: list[float]) -> None:
+        """A text for each place; they are the same ones in every part."""
+        texts = [
+            self._text(daemon, wanted(NUM_TEXTS * client + place), gaps)
+            for client, daemon in enumerate(self.daemons)
+            for place in range(NUM_TEXTS)
+        ]
+        await asyncio.wait_for(asyncio.gather(*texts), DEADLINE_S)
+
+    async def _text(self, daemon: DraftDaemon, request: Request, gaps: list[float]) -> None:
+        tokens: tuple[int, ...] = ()
+        end, before = None, None
+        async for item in daemon.generate(request):
+            if isinstance(item, Deliver):
+                now = time.monotonic()
+                if before is not None:
+                    gaps.append(now - before)
+                tokens, before = tokens + item.tokens, now
+            else:
+                end = item
+        expected = alone(request.prompt, request.sampling, request.max_tokens)
+        if isinstance(end, Finish) and tokens == expected:
+            self.num_exact += 1
+        else:
+            self.wrong.append(f"{end}: {tokens} instead of {expected}")
+
+
+def wanted(index: int) -> Request:
+    """Greedy and sampled texts."""
+    return make_request(prompt_ids(index), NUM_TOKENS, temperature=float(index % 2), seed=index)
+
+
+@dataclass
+class Attacker:
+    """The other process, and what it told last."""
+
+    process: asyncio.subprocess.Process
+    num_sent: int = 0
+    counts: dict[str, Any] = field(default_factory=dict)
+
+    def overhear(self, message: UpMessage) -> None:
+        self._tell({"overheard": encode(message, MAX_MESSAGE_BYTES).hex()})
+
+    async def attack(self, num_messages: int) -> None:
+        """Returns when so many were sent and have arrived."""
+        self._tell({"attack": num_messages})
+        assert self.process.stdout is not None
+        while line := await self.process.stdout.readline():
+            told = json.loads(line)
+            self.num_sent = told.get("sent", self.num_sent)
+            if "done" in told:
+                self.counts = told["done"]
+                self.num_sent = self.counts["num_sent"]
+                return
+        raise AssertionError("the attacker ended too early")
+
+    def _tell(self, command: dict[str, object]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command).encode() + b"\n")
+
+
+@dataclass
+class Memory:
+    """Resident memory of the verify node over the hostile messages sent."""
+
+    pid: int
+    samples: list[tuple[int, int]] = field(default_factory=list)  # (messages, bytes)
+
+    def look(self, num_sent: int) -> None:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1])
+        self.samples.append((num_sent, pages * resource.getpagesize()))
+
+    def summary(self) -> dict[str, object]:
+        """Slope and growth after the warm-up; a few points of the way."""
+        last = self.samples[-1][0]
+        flat = [sample for sample in self.samples if sample[0] >= WARM_UP * last]
+        step = max(1, len(self.samples) // 20)
+        return {
+            "bytes_per_message": round(_slope(flat), 2),
+            "growth_mib": round((flat[-1][1] - flat[0][1]) / 2**20, 2),
+            "mib": [(messages, round(size / 2**20, 1)) for messages, size in self.samples[::step]],
+        }
+
+
+def _slope(samples: list[tuple[int, int]]) -> float:
+    x, y = zip(*samples, strict=True)
+    return statistics.linear_regression(x, y).slope if len(set(x)) > 1 else 0.0
+
+
+def p95(values: list[float]) -> float:
+    return statistics.quantiles(values, n=20)[-1]
+
+
+# -- the run -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Site:
+    """Where everybody finds each other; with keys in a folder, or without."""
+
+    words: list[str]  # of the verify node
+    honest: list[dict[str, str]]  # options of each honest draft node
+    hostile: list[str]  # words of the attacker
+
+
+@contextmanager
+def _site(num_keys: int) -> Iterator[Site]:
+    if not num_keys:
+        yield Site([], [{"name": f"honest-{n}"} for n in range(NUM_CLIENTS)], [])
+        return
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "enrolled").mkdir()
+        verify = new_pair()
+        keys.write_secret(folder / "verify.key", verify)
+        keys.write_verify_key(folder / "verify.pub", verify.public_key)
+        honest, hostile = [], []
+        for n in range(NUM_CLIENTS + num_keys):
+            pair = new_pair(f"honest-{n}" if n < NUM_CLIENTS else f"hostile-{n}")
+            assert pair.name is not None
+            keys.write_enrolled(folder / "enrolled" / f"{pair.name}.pub", Enrolled(pair.name, pair.public_key))
+            if n < NUM_CLIENTS:
+                keys.write_secret(folder / f"{pair.name}.key", pair)
+                files = {"key": str(folder / f"{pair.name}.key"), "verify_key": str(folder / "verify.pub")}
+                honest.append({"name": pair.name, **files})
+            else:
+                hostile.append((pair.name, pair.public_key, pair.secret_key))
+        (folder / "hostile.json").write_text(json.dumps(hostile))
+        words = ["--key", str(folder / "verify.key"), "--enrolled", str(folder / "enrolled")]
+        yield Site(words, honest, [str(folder / "hostile.json"), verify.public_key])
+
+
+def run(
+    num_messages: int,
+    *,
+    parts: int,
+    seed: int = 0,
+    num_keys: int = 0,
+    progress: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Sends so many hostile messages in so many parts; with `num_keys` each hostile key is enrolled."""
+    options = ("--log-level", "error", "--kv-pages", str(KV_PAGES))
+    with _site(num_keys) as site, patch.dict(nodes.ENVIRONMENT, FLAT), VerifyNode(*options, *site.words) as verify:
+        try:
+            return asyncio.run(_run(verify, site, num_messages, parts, seed, progress))
+        finally:
+            assert verify.is_running, f"exit status {verify.process.poll()} of {verify}"
+
+
+async def _run(
+    verify: VerifyNode, site: Site, num_messages: int, parts: int, seed: int, progress: Callable[[str], None]
+) -> dict[str, Any]:
+    gaps, memory, started = Gaps(), Memory(verify.process.pid), time.monotonic()
+    async with _attacker(verify.endpoint, seed, site) as attacker, _honest(verify.endpoint, site, attacker) as honest:
+        await honest.write([])  # everything is loaded, and there is something to overhear
+        for part in range(parts):
+            quiet: list[float] = []
+            await honest.write(quiet)
+            gaps.quiet.append(quiet)
+            share = num_messages * (part + 1) // parts - num_messages * part // parts
+            gaps.loud.append(await _loud(honest, attacker, share, memory))
+            state = f"{memory.samples[-1][1] >> 20} MiB, {len(honest.wrong)} texts wrong"
+            progress(f"{attacker.num_sent} messages, {state}, {time.monotonic() - started:.0f} s")
+        metrics = await _settled(verify)
+        memory.look(attacker.num_sent)
+        return _report(honest, attacker, metrics, gaps, memory, time.monotonic() - started)
+
+
+async def _loud(honest: Honest, attacker: Attacker, num_messages: int, memory: Memory) -> list[float]:
+    """Texts are written as long as the attack goes on, and memory is looked at."""
+    gaps: list[float] = []
+    attacking = asyncio.create_task(attacker.attack(num_messages))
+    writing = asyncio.create_task(_write_on(honest, gaps, attacking))
+    while not writing.done():
+        memory.look(attacker.num_sent)
+        await asyncio.wait([writing], timeout=LOOK_S)
+    await writing
+    await attacking
+    return gaps
+
+
+async def _write_on(honest: Honest, gaps: list[float], attacking: "asyncio.Task[None]") -> None:
+    await honest.write(gaps)
+    while not attacking.done():
+        await honest.write(gaps)
+
+
+async def _settled(verify: VerifyNode) -> dict[str, float]:
+    """The counters, once nothing comes any more but the honest heartbeats."""
+    before = -1e9
+    while True:
+        metrics = await asyncio.to_thread(verify.metrics)
+        if metrics["messages_received_total"] - before < 20:
+            return metrics
+        before = metrics["messages_received_total"]
+        await asyncio.sleep(0.5)
+
+
+def _report(
+    honest: Honest, attacker: Attacker, metrics: dict[str, float], gaps: Gaps, memory: Memory, seconds: float
+) -> dict[str, Any]:
+    prefix = 'refusals_total{reason="'
+    refusals = {name.removeprefix(prefix).rstrip('"}'): int(value) for name, value in metrics.items()
+                if name.startswith(prefix) and value}  # fmt: skip
+    received = int(metrics["messages_received_total"]) - honest.num_sent
+    return {
+        **attacker.counts,
+        "seconds": round(seconds, 1),
+        "num_received": received,
+        "num_lost": attacker.num_sent - received,  # on connections that were cut
+        "num_refused": sum(refusals.values()),
+        "num_taken_or_ignored": received - sum(refusals.values()),
+        "refusals": refusals,
+        "memory": memory.summary(),
+        "honest": {"num_exact": honest.num_exact, "wrong": honest.wrong[:5], "num_wrong": len(honest.wrong)},
+        "gaps": {name: round(value, 4) for name, value in gaps.summary().items()},
+    }
+
+
+@asynccontextmanager
+async def _attacker(endpoint: str, seed: int, site: Site) -> Any:
+    words = [endpoint, load("tiny-target").fingerprint, str(seed), *site.hostile]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.fuzz.attack", *words, stdin=pipe, stdout=pipe, cwd=ROOT, limit=1 << 20
+    )
+    try:
+        yield Attacker(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def _honest(endpoint: str, site: Site, attacker: Attacker) -> Any:
+    daemons = []
+    for options in site.honest:
+        config = DraftConfig(model="tiny-draft-s", verify=endpoint, **options)  # type: ignore[arg-type]
+        boot_id = secrets.token_bytes(8)
+        channel = connect_draft(config.verify, identity=boot_id, keys=assembly.read_keys(config))
+        _tap(channel, attacker.overhear)
+        daemons.append(assembly.build(config, load(config.model), channel, boot_id))
+    serving = [asyncio.create_task(daemon.serve()) for daemon in daemons]
+    try:
+        yield Honest(daemons)
+        assert not any(task.done() for task in serving)
+    finally:
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+
+def _tap(channel: DraftChannel, hear: Callable[[UpMessage], None]) -> None:
+    """Tells what is sent on a channel."""
+    send = channel.send
+
+    async def tapped(message: UpMessage) -> None:
+        hear(message)
+        await send(message)
+
+    channel.send = tapped  # type: ignore[method-assign]

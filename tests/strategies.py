@@ -1,0 +1,57 @@
+"""Hypothesis strategies for the wire: every message that this protocol has, read from the types in `messages.py`."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from goodspeed.messages import VERSION, DownMessage, Hello, UpMessage, Welcome
+
+UP, DOWN = UpMessage.__args__, DownMessage.__args__
+
+
+def messages(classes: tuple[type, ...]) -> st.SearchStrategy[Any]:
+    """Messages of these classes, of this version of the protocol."""
+    return st.one_of([values_of(msgspec.inspect.type_info(cls)) for cls in classes]).map(ours)
+
+
+def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
+    """Every value that a message's field may have, and only those."""
+    inspect = msgspec.inspect
+    match kind:
+        case inspect.IntType(ge=low, lt=below, le=high):
+            return st.integers(low, below - 1 if below is not None else high)
+        case inspect.FloatType(gt=above, ge=low, le=high):
+            return st.floats(above if low is None else low, high, exclude_min=low is None)
+        case inspect.StrType(pattern=pattern, max_length=longest):
+            return st.from_regex(pattern).map(lambda s: s[:longest]) if pattern else st.text(max_size=min(longest, 50))
+        case inspect.BytesType(min_length=shortest, max_length=longest):
+            return st.binary(min_size=shortest or 0, max_size=longest or 100)
+        case inspect.VarTupleType(item_type=item, max_length=longest):
+            return st.lists(values_of(item), max_size=min(longest or 20, 20)).map(tuple)
+        case inspect.LiteralType(values=values):
+            return st.sampled_from(values)
+        case inspect.BoolType():
+            return st.booleans()
+        case inspect.NoneType():
+            return st.none()
+        case inspect.UnionType(types=types):
+            return st.one_of([values_of(each) for each in types])
+        case inspect.StructType(cls=cls, fields=fields):
+            return st.fixed_dictionaries({field.name: values_of(field.type) for field in fields}).map(
+                lambda values: cls(**aligned(values))
+            )
+    raise NotImplementedError(kind)
+
+
+def aligned(values: dict[str, Any]) -> dict[str, Any]:
+    """Of a message's fields, those that are one for each of others, cut to the same length."""
+    for pair in (("tokens", "logprobs"), ("top_ids", "top_logprobs")):
+        if all(values.get(name) is not None for name in pair):
+            shorter = min(len(values[name]) for name in pair)
+            values |= {name: values[name][:shorter] for name in pair}
+    return values
+
+
+def ours(message: Any) -> Any:
+    return msgspec.structs.replace(message, version=VERSION) if isinstance(message, Hello | Welcome) else message
