@@ -40,6 +40,7 @@ class Propose(Struct, frozen=True):
     """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date.
 
     With `ahead` the last of `tokens` are not verified yet, and the proposal begins with a guess of what follows them.
+    With `local` nobody verifies it: what is drawn is the text.
     """
 
     request: Request
@@ -48,6 +49,7 @@ class Propose(Struct, frozen=True):
     tokens: tuple[int, ...]
     length: int
     ahead: bool = False
+    local: bool = False
 
 
 class Proposed(Struct, frozen=True):
@@ -64,11 +66,15 @@ class Proposed(Struct, frozen=True):
 
 
 class Deliver(Struct, frozen=True):
-    """Verified tokens for the user, in order, each exactly once; with the target's logprobs where they are wanted."""
+    """Tokens for the user, in order, each exactly once; with the target's logprobs where they are wanted.
+
+    They are verified, but for `local` ones: those the draft model wrote alone, from another distribution.
+    """
 
     tokens: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, or none
     accepted: tuple[bool, ...] = ()  # which of tokens are accepted drafts; empty: none of them
+    local: bool = False
 
 
 class Finish(Struct, frozen=True):
@@ -86,7 +92,7 @@ class Fail(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Statistics:
-    """Counts of one session, as its verdicts reported them."""
+    """Counts of one session, as its verdicts reported them, and of what was written without any."""
 
     num_rounds: int = 0
     num_drafts: int = 0  # verified, with at least one token
@@ -97,6 +103,7 @@ class Statistics:
     num_resends: int = 0
     num_ahead: int = 0  # drafts sent ahead of a verdict
     num_ahead_true: int = 0  # of which what they assumed came true
+    num_local: int = 0  # of num_tokens, those that the draft model wrote alone
 
     @property
     def acceptance_rate(self) -> float:

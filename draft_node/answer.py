@@ -35,6 +35,7 @@ class Token:
     raw: bytes
     logprob: float | None = None
     top: tuple[Alternative, ...] = ()
+    local: bool = False  # the draft model wrote it alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class Answer:
         self._stops = StopFinder(stops)
         self._origins = Origins()
         self._min_tokens = min_tokens
+        self._is_local = False  # the newest token
         self.num_tokens = 0
+        self.num_local = 0  # of them
         self.is_complete = False
         self.reason: FinishReason = "length"  # why it is complete, once it is
 
@@ -80,8 +83,10 @@ class Answer:
     def _push(self, delivered: Deliver) -> Piece:
         """Takes tokens up to the one that completes a stop string, and drops the others."""
         text, tokens = "", list[Token]()
+        self._is_local = delivered.local
         for token_id, told, accepted in zip_longest(delivered.tokens, delivered.logprobs, delivered.accepted):
             self.num_tokens += 1
+            self.num_local += delivered.local
             tokens.append(self._token(token_id, told))
             text += self._find(self._stream.push([token_id]), accepted=bool(accepted))
             if self.stop is not None:
@@ -91,7 +96,7 @@ class Answer:
     def _token(self, token_id: int, told: TokenLogprobs | None) -> Token:
         text, raw = self._texts[token_id]
         if told is None:
-            return Token(token_id, text, raw)
+            return Token(token_id, text, raw, local=self._is_local)
         ranked = zip(told.top_ids, told.top_logprobs, strict=True)
         top = tuple(Alternative(other, *self._texts[other], logprob) for other, logprob in ranked)
         return Token(token_id, text, raw, told.logprob, top)
@@ -104,5 +109,5 @@ class Answer:
         return Piece(text, tuple(tokens), self._origins.take(text))
 
     def _find(self, text: str, *, accepted: bool = False) -> str:
-        self._origins.push(len(text), accepted)
+        self._origins.push(len(text), accepted, self._is_local)
         return self._stops.push(text, counts=self.num_tokens >= self._min_tokens)

@@ -1,5 +1,6 @@
 """Builds a draft node from its settings: model, memory, channel, daemon."""
 
+import logging
 import secrets
 import time
 
@@ -17,6 +18,8 @@ from goodspeed.keys import read_draft_pair, read_verify_key
 from goodspeed.messages import VERSION, Hello
 from goodspeed.transport import ClientKeys, DraftChannel, connect_draft
 
+logger = logging.getLogger("goodspeed.draft")
+
 
 def assemble(config: DraftConfig) -> tuple[DraftDaemon, Checkpoint]:
     """Everything but running it; raises the named errors of whatever cannot be had."""
@@ -27,6 +30,10 @@ def assemble(config: DraftConfig) -> tuple[DraftDaemon, Checkpoint]:
     )
     if config.trusted_network:
         warn_trusted_network(config.verify)
+    if config.fallback == "local":
+        logger.warning(
+            "--fallback local: while the verify node is away, texts are the draft model's own, another distribution"
+        )
     try:
         checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
         return build(config, checkpoint, channel, boot_id), checkpoint
@@ -48,4 +55,12 @@ def build(config: DraftConfig, checkpoint: Checkpoint, channel: DraftChannel, bo
     hello = Hello(VERSION, config.name, boot_id, checkpoint.fingerprint, config.model[:256])
     drafter = Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k, min_odds=config.min_odds)
     link = VerifyLink.begin(hello, config.verify_timeout_s, time.monotonic())
-    return DraftDaemon(drafter, channel, link, config.connect_timeout_s, config.max_sessions, config.draft_ahead)
+    return DraftDaemon(
+        drafter,
+        channel,
+        link,
+        config.connect_timeout_s,
+        config.max_sessions,
+        config.draft_ahead,
+        falls_back=config.fallback == "local",
+    )

@@ -76,6 +76,12 @@ class DraftConfig(Settings):
     threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")
     verify_timeout_s: float = option(3.0, minimum=0.1, help="silence after which the verify node counts as away")
     connect_timeout_s: float = option(60.0, minimum=0.1, help="how long an absent verify node is waited for")
+    fallback: str = option(
+        "none",
+        choices=("none", "local"),
+        help="when the verify node is away for longer: none ends texts with an error; local has the draft model write "
+        "on alone, which is another distribution, and marks such tokens",
+    )
     key: str | None = option(
         None, help="this node's secret key, of `goodspeed keygen draft`; it brings the --name", metavar="FILE"
     )

@@ -118,13 +118,14 @@ class Console:
     async def request(self, prompt: Prompt) -> Request:
         """The session that a prompt asks for; without any seed it gets a random one. PromptError if it cannot be.
 
-        Waits for the verify node: where a text ends is for the target to say, not for the draft model.
+        Waits for the verify node: where a text ends is for the target to say, not for the draft model. With `--fallback
+        local` it is waited for no longer than for anything else.
         """
         seed = prompt.seed if prompt.seed is not None else self.config.seed
         config = self.config
         async with self._encoding:
             token_ids = await asyncio.to_thread(self._encode, prompt.text)
-        await self.daemon.connected.wait()
+        await self.daemon.ready.wait()
         welcome = self.daemon.link.welcome
         return Request(
             session_id=secrets.token_bytes(16),
@@ -136,7 +137,7 @@ class Console:
                 seed=seed if seed is not None else secrets.randbits(62),
             ),
             max_tokens=config.max_tokens,
-            stop_ids=welcome.eos_ids if welcome else (),
+            stop_ids=welcome.eos_ids if welcome else self.checkpoint.eos_ids,
             verification="ratio" if config.verification == "ratio" else "match",
             max_draft=config.max_draft,
         )
@@ -165,17 +166,18 @@ class Console:
             async for item in items:
                 match item:
                     case Deliver():
-                        self._show(answer, item.tokens)
+                        self._show(answer, item)
                     case Finish():
                         self._finish(answer, item, self.daemon.session(request.session_id).statistics)
                     case Fail():
                         self._fail(index, prompt.text, item.code, item.what)
 
-    def _show(self, answer: _Answer, tokens: tuple[int, ...]) -> None:
-        answer.token_ids += tokens
-        text = answer.stream.push(tokens)
+    def _show(self, answer: _Answer, delivered: Deliver) -> None:
+        answer.token_ids += delivered.tokens
+        text = answer.stream.push(delivered.tokens)
         self._print(answer, text)
-        self.events.write("tokens", index=answer.index, session=answer.session, token_ids=tokens, text=text)
+        told = {"index": answer.index, "session": answer.session, "token_ids": delivered.tokens, "text": text}
+        self.events.write("tokens", **told, local=delivered.local)
 
     def _finish(self, answer: _Answer, finish: Finish, statistics: Statistics) -> None:
         self._print(answer, answer.stream.end())
@@ -183,6 +185,9 @@ class Console:
         result = answer.result(finish, statistics)
         self.results.append(result)
         self.events.write("finish", **result)
+        if statistics.num_local:
+            what = f"{statistics.num_local} of its {statistics.num_tokens} tokens are the draft model's own"
+            print(f"prompt {answer.index + 1}: {what}", file=sys.stderr, flush=True)
         if self.events.enabled:
             return
         if answer.live:

@@ -16,6 +16,7 @@ from draft_node.counts import Counts, total
 from draft_node.drafter import Drafter
 from draft_node.drafting import Drafting
 from draft_node.link import Command, VerifyLink
+from draft_node.local import Terms
 from draft_node.session import Session
 from draft_node.slots import Slots
 from goodspeed.codec import FIXED_BYTES
@@ -48,7 +49,10 @@ class DraftDaemon:
     max_sessions: int = 16
     draft_ahead: bool = True
     stays: bool = False  # an absent verify node ends the generations that wait for it, and not the daemon
+    falls_back: bool = False  # an absent verify node ends nothing: the draft model goes on alone
+    is_local: bool = False  # it does so now
     connected: asyncio.Event = field(default_factory=asyncio.Event)
+    ready: asyncio.Event = field(default_factory=asyncio.Event)  # texts can be begun
     counts: Counts = field(default_factory=Counts)
     _generations: dict[bytes, _Generation] = field(default_factory=dict)
     drafting: Drafting = field(init=False)
@@ -64,7 +68,7 @@ class DraftDaemon:
     # -- for users -------------------------------------------------------------------------------------------------
 
     async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
-        """Verified tokens as they come, then Finish or Fail. Waits its turn, first come first served.
+        """Tokens as they come, then Finish or Fail. Waits its turn, first come first served.
 
         Leaving the iteration early closes the session at both nodes.
         """
@@ -76,6 +80,8 @@ class DraftDaemon:
                     generation.outbox.put_nowait(self._last_word)
                 elif self.link.connected:
                     await self._open(generation)
+                elif self.is_local:
+                    await self._fall_back(generation)
                 while True:
                     item = await generation.outbox.get()
                     yield item
@@ -189,21 +195,42 @@ class DraftDaemon:
                 await self._obey(self.link.turned_away(why, now))
             await self._obey(self.link.tick(now))
             if self.link.away_s(now) > self.connect_timeout_s:
-                self._give_up_waiting()
+                await self._do_without()
             for generation in list(self._generations.values()):
                 await self._act(generation, generation.session.tick(now))
             await asyncio.sleep(TICK_S)
 
-    def _give_up_waiting(self) -> None:
+    async def _do_without(self) -> None:
         """The verify node has been away for too long."""
+        if self.falls_back:
+            await self._write_locally()
+        elif self.stays:
+            self._tell_all(Fail("verify_away", self._away()))
+        else:
+            raise TransportError(self._away())
+
+    def _away(self) -> str:
         what = f"the verify node at {self.channel.endpoint} has been away for {self.connect_timeout_s:g} s"
         if self.link.trouble:
             what += f", for it lets us not in: {self.link.trouble}"
         else:
             what += "; start goodspeed-verify there, or check the address"
-        if not self.stays:
-            raise TransportError(what)
-        self._tell_all(Fail("verify_away", what))
+        return what
+
+    async def _write_locally(self) -> None:
+        """The draft model goes on alone with whatever waits for the verify node."""
+        if not self.is_local:
+            self.is_local = True
+            self.ready.set()
+            logger.warning("from here on texts are the draft model's own", extra={"why": self._away()})
+        for generation in list(self._generations.values()):
+            await self._fall_back(generation)
+
+    async def _fall_back(self, generation: _Generation) -> None:
+        welcome = self.link.welcome
+        target_context_len = welcome.context_len if welcome is not None else None
+        terms = Terms(self._away(), self.drafter.context_len, target_context_len)
+        await self._act(generation, generation.session.fall_back(terms, time.monotonic()))
 
     async def _obey(self, commands: Iterable[Command]) -> None:
         for command in commands:
@@ -220,6 +247,7 @@ class DraftDaemon:
                 case Command.DROP_SESSIONS:
                     logger.warning("the verify node is away", extra={"num_waiting": len(self._generations)})
                     self.connected.clear()
+                    self.ready.clear()
                     for generation in self._generations.values():
                         generation.session.disconnect()
 
@@ -228,7 +256,11 @@ class DraftDaemon:
             self.channel.max_send_bytes = self.link.welcome.max_message_bytes
             self.drafter.max_proposal_bytes = self.link.welcome.max_message_bytes - FIXED_BYTES
         logger.info("the verify node is there", extra={"num_waiting": len(self._generations)})
+        if self.is_local:
+            self.is_local = False
+            logger.warning("the verify node is back: from here on texts are the target's again")
         self.connected.set()
+        self.ready.set()
         self.counts.num_connected += 1
         for generation in list(self._generations.values()):
             await self._open(generation)
@@ -237,6 +269,10 @@ class DraftDaemon:
         context_len = self.link.welcome.context_len if self.link.welcome else 0
         num_tokens = len(generation.session.tokens)
         if num_tokens >= context_len:
+            if generation.session.committed:  # written locally, before this context was known
+                generation.session.cancel()
+                generation.outbox.put_nowait(Finish("length"))
+                return
             what = f"{num_tokens} tokens leave no room in the target's context of {context_len}; shorten the prompt"
             generation.outbox.put_nowait(Fail("prompt", what))
             return

@@ -3,7 +3,8 @@
 A proposal begins by bringing the session's cache up to date: what the target decided otherwise is rewound, what it
 added is fed (after a time at length 0 that can be a lot). Under the match rule the draft draws with the target's own
 noise; under the ratio rule it draws from the very numbers that are sent. Proposals ahead of a verdict wait while
-somebody is waiting for one of the others. Knows nothing about sockets or verdicts. Runs on the model thread.
+somebody is waiting for one of the others. What is written locally, for nobody to verify, is drawn like a draft under
+the match rule. Knows nothing about sockets or verdicts. Runs on the model thread.
 """
 
 import time
@@ -49,6 +50,11 @@ class _Job:
         return self.propose.request.session_id
 
     @property
+    def by_match(self) -> bool:
+        """Whether it is drawn with the target's noise: what nobody verifies is, under the ratio rule too."""
+        return self.propose.local or self.propose.request.verification == "match"
+
+    @property
     def odds(self) -> float:
         """That all of it is accepted, as far as the draft model's own confidence tells; 1 where that is not asked."""
         return prod(self.chances)
@@ -60,8 +66,7 @@ class _Job:
         Under the ratio rule the draft goes on all the same: were it done sooner for some tokens than for others, then
         a draft that is given up because it takes too long would not be given up by chance alone.
         """
-        request = self.propose.request
-        return request.verification == "match" and bool(self.drafted) and self.drafted[-1] in request.stop_ids
+        return self.by_match and bool(self.drafted) and self.drafted[-1] in self.propose.request.stop_ids
 
 
 @dataclass(slots=True)
@@ -96,13 +101,19 @@ class Drafter:
         self._reserved = 0  # pages that the jobs of this step will take
 
     @property
+    def context_len(self) -> int:
+        """The longest text that can be written, when no other needs memory."""
+        pool = self.runner.pool
+        return min(self.checkpoint.context_len, pool.num_pages * pool.page_size)
+
+    @property
     def busy(self) -> bool:
         return bool(self._jobs)
 
     def add(self, propose: Propose) -> None:
         """Starts a proposal; it replaces an unfinished one of the same session."""
         cache = self._caches.setdefault(propose.request.session_id, _Cache())
-        length = min(propose.length, self._longest(propose.request))
+        length = propose.length if propose.local else min(propose.length, self._longest(propose.request))
         job = _Job(propose, list(propose.tokens), length, time.perf_counter(), _noise_seed(propose.request))
         unfinished = self._jobs.get(job.session_id)
         if unfinished is not None and unfinished.propose.ahead:
@@ -139,8 +150,8 @@ class Drafter:
         self._reserved = 0
         jobs: list[_Job] = []
         done: list[_Job] = []
-        urgent = [job for job in self._jobs.values() if not job.propose.ahead]
-        for job in urgent or self._jobs.values():
+        waiting = [self._jobs[key] for key in self._caches if key in self._jobs]  # the oldest sessions first
+        for job in [job for job in waiting if not job.propose.ahead] or waiting:
             (jobs if self._has_room(job) else done).append(job)
         chunks = [self._chunk(job) for job in jobs]
         sampling = [job for job, chunk in zip(jobs, chunks, strict=True) if chunk.num_logits]
@@ -176,7 +187,8 @@ class Drafter:
     def _has_room(self, job: _Job) -> bool:
         """Whether this step's tokens fit the context and the memory; idle sessions' memory is taken first.
 
-        What is drafted ahead takes nobody's memory, and gives way to what is not.
+        What is drafted ahead takes nobody's memory, and gives way to what is not. Of texts written locally the older
+        takes a younger one's: no verify node goes on with what has no room, so one at least has to move.
         """
         cache = self._caches[job.session_id]
         if len(job.tokens) > self.checkpoint.context_len:
@@ -185,7 +197,7 @@ class Drafter:
         job.fed = min(len(job.tokens) - len(cache.tokens), PREFILL_CHUNK)
         needed = pool.pages_needed(job.session_id, job.fed)
         while pool.num_free - self._reserved < needed:
-            idle = [key for key in self._caches if key in pool and self._gives_way(key)]
+            idle = [key for key in self._caches if key in pool and self._gives_way(key, job)]
             if not idle or job.propose.ahead:
                 return False
             self._evict(min(idle, key=lambda key: self._caches[key].used))
@@ -193,8 +205,12 @@ class Drafter:
         cache.used = self._num_steps
         return True
 
-    def _gives_way(self, session_id: bytes) -> bool:
-        return session_id not in self._jobs or self._jobs[session_id].propose.ahead
+    def _gives_way(self, session_id: bytes, to: _Job) -> bool:
+        job = self._jobs.get(session_id)
+        if job is None or job.propose.ahead:
+            return True
+        ages = list(self._caches)
+        return job.propose.local and to.propose.local and ages.index(session_id) > ages.index(to.session_id)
 
     def _evict(self, session_id: bytes) -> None:
         self.runner.free(session_id)
@@ -214,8 +230,8 @@ class Drafter:
         """Draws one token for each job from logits [len(jobs), vocab], by its session's rule."""
         if any(job.propose.request.min_tokens for job in jobs):
             logits = without(logits, [job.propose.request.banned_at(len(job.tokens)) for job in jobs])
-        match = [index for index, job in enumerate(jobs) if job.propose.request.verification == "match"]
-        ratio = [index for index, job in enumerate(jobs) if job.propose.request.verification == "ratio"]
+        match = [index for index, job in enumerate(jobs) if job.by_match]
+        ratio = [index for index, job in enumerate(jobs) if not job.by_match]
         if match:
             chosen = [jobs[index] for index in match]
             rows = logits if not ratio else logits[match]
@@ -283,7 +299,7 @@ def _append(jobs: list[_Job], tokens: Tensor) -> None:
 
 
 def _proposed(job: _Job, *, empty: bool = False) -> Proposed:
-    ratio = job.propose.request.verification == "ratio"
+    ratio = not job.by_match
     num_guesses = int(job.propose.ahead and not empty and bool(job.drafted))
     drafted = [] if empty else job.drafted[num_guesses:]
     return Proposed(

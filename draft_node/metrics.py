@@ -57,6 +57,7 @@ class DraftCollector(Collector):
         texts, statistics = self._texts, self._daemon.statistics
         yield counter("prompt_tokens", "Prompt tokens of texts that got a first token.", texts.num_prompt_tokens)
         yield counter("generation_tokens", "Tokens written.", texts.num_tokens)
+        yield counter("local_tokens", "Tokens that the draft model wrote alone.", statistics.num_local)
         yield counter("rounds", "Verdicts applied, over all sessions.", statistics.num_rounds)
         yield counter("spec_decode_num_drafts", "Drafts verified.", statistics.num_drafts)
         yield counter("spec_decode_num_draft_tokens", "Drafted tokens verified.", statistics.num_drafted)
@@ -70,6 +71,7 @@ class DraftCollector(Collector):
         daemon, traffic = self._daemon, self._daemon.channel.traffic
         refusals = dict.fromkeys(get_args(RefusalCode), 0) | daemon.counts.refusals
         yield gauge("connected", "1 while the verify node is there, else 0.", daemon.link.connected)
+        yield gauge("writing_locally", "1 while the draft model writes alone, else 0.", daemon.is_local)
         yield counter("reconnects", "Handshakes after the first.", max(0, daemon.counts.num_connected - 1))
         yield counter(
             "resends", "Silences after which a session's last word was repeated.", daemon.statistics.num_resends

@@ -62,6 +62,7 @@ class Ended:
     stop: str | None  # the stop string that ended it
     num_tokens: int  # generated tokens that are part of the answer, the one that completed a stop string included
     statistics: Statistics
+    num_local: int = 0  # of the tokens, those that the draft model wrote alone
 
 
 class Service:
@@ -86,12 +87,23 @@ class Service:
     @property
     def is_ready(self) -> bool:
         """Whether a text that is asked for now is begun or put in the queue, if there is room."""
-        return self._daemon.link.connected and not self.draining
+        return (self._daemon.link.connected or self.is_local) and not self.draining
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the draft model writes alone now, since the verify node is away."""
+        return self._daemon.is_local
 
     @property
     def context_len(self) -> int:
-        """Prompt and generated tokens together; 0 while not connected: it is the target's."""
+        """Prompt and generated tokens together; 0 while not connected: it is the target's.
+
+        While the draft model writes alone, it is the smaller one of both.
+        """
         welcome = self._daemon.link.welcome
+        if self.is_local:
+            local = self._daemon.drafter.context_len
+            return local if welcome is None else min(local, welcome.context_len)
         return welcome.context_len if welcome is not None and self._daemon.link.connected else 0
 
     @property
@@ -117,6 +129,8 @@ class Service:
     async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
         """Pieces of text as they are certain, then Ended. Waits its turn, first come first served.
 
+        Tokens that the draft model wrote alone are marked.
+
         Raises at the first step Busy, Draining or VerifyAway, and at any later one VerifyAway (it went and did not
         come back in time), Draining (no time is left) or Refused. Leaving the iteration early (`aclosing`, or a
         cancelled task) closes the session at both nodes.
@@ -124,7 +138,7 @@ class Service:
         request = self._request(wanted)
         answer = Answer(self._checkpoint.tokenizer, self._token_texts, wanted.stop, wanted.min_tokens)
         with self._counted(wanted) as text:
-            self._let_in()
+            self._let_in(wanted)
             async with aclosing(self._daemon.generate(request)) as items:
                 async for item in items:
                     statistics = self._daemon.session(request.session_id).statistics
@@ -138,20 +152,24 @@ class Service:
                     yield piece
         if piece.text or piece.tokens:
             yield piece
-        yield Ended(answer.reason, answer.stop, answer.num_tokens, statistics)
+        yield Ended(answer.reason, answer.stop, answer.num_tokens, statistics, answer.num_local)
 
-    def _let_in(self) -> None:
+    def _let_in(self, wanted: Wanted) -> None:
         """Raises why not."""
         if self.draining:
             raise Draining("draining", "this draft node is shutting down; ask another one")
-        if not self._daemon.link.connected:
+        if self.is_local and wanted.num_logprobs is not None:
+            what = "the verify node is away, and log-probabilities are the target's own; ask without them, or later"
+            raise VerifyAway("verify_away", what)
+        if not self._daemon.link.connected and not self.is_local:
             raise VerifyAway("verify_away", "the verify node cannot be reached now; ask again later")
         if self._daemon.is_full and self.num_waiting >= self.max_waiting:
             raise Busy("busy", f"{self.num_running} texts are written and {self.num_waiting} wait; ask again later")
 
     def _request(self, wanted: Wanted) -> Request:
         welcome = self._daemon.link.welcome
-        eos_ids = welcome.eos_ids if welcome is not None else ()  # where a text ends is for the target to say
+        # Where a text ends is for the target to say; until it has been seen, the draft model has to.
+        eos_ids = welcome.eos_ids if welcome is not None else self._checkpoint.eos_ids
         return Request(
             session_id=secrets.token_bytes(16),
             prompt=wanted.prompt,

@@ -7,6 +7,7 @@ and the time, and carries out the actions: send a message, have the draft model 
                                      |  next_length 0: ADVANCING --Verdict--> ... |
                                      |  drafted ahead rightly: WAITING --Verdict--> ... |
     any state --disconnect--> OFFLINE; --"try later"--> POSTPONED; --finish_reason, cancel, failure--> DONE
+    OFFLINE --fall_back--> LOCAL --proposed--> LOCAL ... --connect--> OPENING; --end of the text, failure--> DONE
 """
 
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from enum import Enum
 
 from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
 from draft_node.ahead import Ahead
+from draft_node.local import RETRY_S, Local, Terms
 from draft_node.odds import Odds
 from draft_node.repeats import Repeats
 from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, TextDigest, Verdict
@@ -42,6 +44,7 @@ class State(Enum):
     WAITING = "waiting"
     ADVANCING = "advancing"
     POSTPONED = "postponed"
+    LOCAL = "local"  # the verify node is away, and the draft model writes alone
     DONE = "done"
 
 
@@ -60,6 +63,7 @@ class Session:
     resend_at: float = 0.0  # when `tick` has something to do
     _draft: Draft | None = None  # in flight; repeated byte for byte
     _ahead: Ahead = field(init=False)  # what is in flight beside it, on the hope that all of it is accepted
+    _local: Local | None = None  # what is written without the verify node
     _repeats: Repeats = field(default_factory=Repeats)
     _refused_in_a_row: int = 0
     _length: int = 0  # of the draft asked for
@@ -107,13 +111,20 @@ class Session:
 
     def disconnect(self) -> None:
         """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
-        if not self.done:
+        if self.state not in (State.DONE, State.LOCAL):
             self.state = State.OFFLINE
             self._draft = self._ahead.draft = None
 
+    def fall_back(self, terms: Terms, now: float) -> list[Action]:
+        """The verify node has been away for too long: the draft model goes on alone, until `connect`."""
+        if self.state is not State.OFFLINE:
+            return []
+        self._local = Local(self.request, terms, now)
+        return self._go_on_locally(self._local, now)
+
     def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
-        """A verdict or a refusal; one of another epoch is of the past."""
-        if message.epoch != self.epoch or self.state in (State.DONE, State.OFFLINE):
+        """A verdict or a refusal; one of another epoch, or that comes while the verify node is away, is of the past."""
+        if message.epoch != self.epoch or self.state in (State.DONE, State.OFFLINE, State.LOCAL):
             return []
         if isinstance(message, Verdict):
             return self._apply(message, now)
@@ -125,6 +136,8 @@ class Session:
             return []
         if self.state is State.PROPOSING:
             return self._send_draft(proposal, now)
+        if self.state is State.LOCAL and self._local is not None:
+            return self._write(self._local, proposal, now)
         if self.state is State.WAITING and self._draft is not None and self.round > self._draft.round:
             return self._send_ahead(self._draft, proposal)
         return []
@@ -141,6 +154,8 @@ class Session:
             return self._send_draft(Proposed(self.request.session_id, self.epoch, self.round, ()), now)
         if self.state is State.POSTPONED:
             return self.connect(now)
+        if self.state is State.LOCAL and self._local is not None:
+            return self._ask_again(self._local, now)
         self.resend_at = now + self._repeats.again()
         self.statistics.num_resends += 1
         in_flight = [Send(draft) for draft in (self._draft, self._ahead.draft) if draft is not None]
@@ -148,7 +163,7 @@ class Session:
 
     def cancel(self) -> list[Action]:
         """The user went away."""
-        was_open = self.state not in (State.DONE, State.OFFLINE)
+        was_open = self.state not in (State.DONE, State.OFFLINE, State.LOCAL)
         self.state = State.DONE
         return [Send(Close(self.request.session_id, self.epoch))] if was_open else []
 
@@ -219,6 +234,44 @@ class Session:
     def _send_ahead(self, draft: Draft, proposal: Proposed) -> list[Action]:
         made = self._ahead.make(proposal, draft.tokens[: self._length], len(self.tokens), self._digest)
         return [Send(made)] if made is not None else []
+
+    # -- without the verify node -----------------------------------------------------------------------------------
+
+    def _go_on_locally(self, local: Local, now: float) -> list[Action]:
+        end = local.end(len(self.tokens))
+        if end is not None:
+            self.state = State.DONE
+            return [end]
+        self.state = State.LOCAL
+        self.round += 1
+        return [self._propose_locally(now)]
+
+    def _propose_locally(self, now: float) -> Propose:
+        self.resend_at = now + PATIENCE_S
+        return Propose(self.request, self.epoch, self.round, tuple(self.tokens), 1, local=True)
+
+    def _write(self, local: Local, proposal: Proposed, now: float) -> list[Action]:
+        """The token that the draft model drew is the text's next, if it drew one."""
+        if not proposal.tokens:
+            self.resend_at = now + RETRY_S
+            return []
+        token = proposal.tokens[0]
+        if token in self.request.stop_ids:
+            self.state = State.DONE
+            return [Finish("stop")]
+        self.tokens.append(token)
+        self.statistics.num_tokens += 1
+        self.statistics.num_local += 1
+        local.wrote_at = now
+        return [Deliver((token,), local=True), *self._go_on_locally(local, now)]
+
+    def _ask_again(self, local: Local, now: float) -> list[Action]:
+        """In the same round: whichever answer comes first counts, and both are the same."""
+        failure = local.give_up(now)
+        if failure is None:
+            return [self._propose_locally(now)]
+        self.state = State.DONE
+        return [failure]
 
     # -- refusals --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""Where the parts of a text came from: accepted drafts, or the target itself (recovered and bonus tokens).
+"""Where the parts of a text came from: accepted drafts, the target itself (recovered and bonus tokens), or, while the
+verify node was away, the draft model alone.
 
 Knows nothing about tokens: what is told are characters, each of which came with the token that completed it.
 """
@@ -12,28 +13,37 @@ class Span(NamedTuple):
 
     text: str
     accepted: bool  # the draft model wrote it, and the target agreed
+    local: bool = False  # the draft model wrote it, and nobody verified it
+
+
+class _Origin(NamedTuple):
+    """Of so many characters."""
+
+    num_chars: int
+    accepted: bool
+    local: bool
 
 
 class Origins:
     """Remembers the origin of characters that are held back until they are given out."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, bool]] = deque()  # (number of characters, accepted), in order
+        self._waiting: deque[_Origin] = deque()  # in order
 
-    def push(self, num_chars: int, accepted: bool) -> None:
+    def push(self, num_chars: int, accepted: bool, local: bool = False) -> None:
         """So many characters more; they may be given out later."""
         if num_chars:
-            self._waiting.append((num_chars, accepted))
+            self._waiting.append(_Origin(num_chars, accepted, local))
 
     def take(self, text: str) -> tuple[Span, ...]:
         """The text that is given out next, in spans as long as can be."""
         spans, start = list[Span](), 0
         while start < len(text):
-            num_chars, accepted = self._waiting.popleft()
+            num_chars, accepted, local = self._waiting.popleft()
             end = min(start + num_chars, len(text))
             if end - start < num_chars:
-                self._waiting.appendleft((start + num_chars - end, accepted))
-            before = spans.pop().text if spans and spans[-1].accepted == accepted else ""
-            spans.append(Span(before + text[start:end], accepted))
+                self._waiting.appendleft(_Origin(start + num_chars - end, accepted, local))
+            before = spans.pop().text if spans and spans[-1][1:] == (accepted, local) else ""
+            spans.append(Span(before + text[start:end], accepted, local))
             start = end
         return tuple(spans)

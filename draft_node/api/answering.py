@@ -10,11 +10,18 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fastapi import Request
-from pydantic import BaseModel
 from starlette.responses import Response
 
-from draft_node.api import texts
-from draft_node.api.answers import ChatChunk, Completion, Marked, MarkedSpan, Speculation, Usage
+from draft_node.api import marks, texts
+from draft_node.api.answers import (
+    ChatChoice,
+    ChatChunk,
+    ChatCompletion,
+    Completion,
+    CompletionChoice,
+    Speculation,
+    Usage,
+)
 from draft_node.api.errors import ApiError
 from draft_node.api.schemas import Generation, StreamOptions
 from draft_node.api.stream import EventStream, begun
@@ -33,6 +40,11 @@ class Choice:
     tokens: list[Token] = field(default_factory=list)
     ended: Ended | None = None
 
+    @property
+    def num_local(self) -> int:
+        """Tokens so far that the draft model wrote alone."""
+        return self.ended.num_local if self.ended else sum(token.local for token in self.tokens)
+
     def take(self, item: Piece | Ended) -> None:
         if isinstance(item, Piece):
             self.text += item.text
@@ -44,7 +56,7 @@ class Choice:
 class Shape(Protocol):
     """What one endpoint's answers look like."""
 
-    def whole(self, choices: Sequence[Choice], usage: Usage) -> BaseModel: ...
+    def whole(self, choices: Sequence[Choice], usage: Usage) -> ChatCompletion | Completion: ...
     def beginnings(self) -> Iterable[Chunk]: ...
     def piece(self, index: int, piece: Piece) -> Chunk | None: ...
     def ending(self, index: int, ended: Ended) -> Chunk: ...
@@ -66,6 +78,9 @@ async def answer(
         return EventStream(await begun(request.receive, chunks))
     choices = await texts.unless_gone(request.receive, _collect(service, wish))
     whole = shape.whole(choices, _usage(wish, choices))
+    told: Sequence[ChatChoice | CompletionChoice] = whole.choices
+    for each, choice in zip(told, choices, strict=True):
+        marks.on_whole(each, choice.ended)
     return Response(whole.model_dump_json(exclude_unset=True), media_type="application/json")
 
 
@@ -88,8 +103,8 @@ async def _chunks(
             new = [] if begun else list(shape.beginnings())
             begun = True
             chunk = shape.piece(index, item) if isinstance(item, Piece) else shape.ending(index, item)
-            if mark_accepted and chunk is not None and isinstance(item, Piece):
-                chunk.choices[0].goodspeed = _marked(item)
+            if chunk is not None:
+                marks.on_chunk(chunk.choices[0], item, spans=mark_accepted)
             for each in [*new, *([chunk] if chunk else [])]:
                 if options.continuous_usage_stats:
                     each.usage = _usage(wish, choices)
@@ -114,12 +129,9 @@ def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
             rounds=sum(each.num_rounds for each in done),
             drafted=sum(each.num_drafted for each in done),
             accepted=sum(each.num_accepted for each in done),
+            local=sum(choice.num_local for choice in choices),
         ),
     )
-
-
-def _marked(piece: Piece) -> Marked:
-    return Marked(spans=[MarkedSpan(text=span.text, accepted=span.accepted) for span in piece.spans])
 
 
 def now() -> int:

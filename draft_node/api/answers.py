@@ -8,11 +8,15 @@ FinishReason = Literal["stop", "length"]
 
 
 class Speculation(BaseModel):
-    """What drafting did for this request: verified drafts, their tokens, and those of them that were accepted."""
+    """What drafting did for this request: verified drafts, their tokens, and those of them that were accepted.
+
+    `local` tokens the draft model wrote alone, while the verify node was away.
+    """
 
     rounds: int
     drafted: int
     accepted: int
+    local: int
 
 
 class Usage(BaseModel):
@@ -34,12 +38,19 @@ class Logprobs(BaseModel):
 class MarkedSpan(BaseModel):
     text: str
     accepted: bool
+    local: bool | None = None
 
 
 class Marked(BaseModel):
-    """A chunk's text by where it came from: accepted drafts, or the target itself. Joined, the spans are the text."""
+    """Where a text came from, as far as it is asked for, or is not the target's own.
 
-    spans: list[MarkedSpan]
+    `spans`, of a chunk: accepted drafts, the target itself, or the draft model alone; joined, they are the text.
+    `local`, of a chunk: some of it was written by the draft model alone. `local_tokens`, of a text that is complete.
+    """
+
+    spans: list[MarkedSpan] | None = None
+    local: bool | None = None
+    local_tokens: int | None = None
 
 
 class CompletionChoice(BaseModel):
@@ -87,6 +98,7 @@ class ChatChoice(BaseModel):
     message: AssistantMessage
     logprobs: ChatLogprobs | None
     finish_reason: FinishReason
+    goodspeed: Marked | None = None
 
 
 class ChatCompletion(BaseModel):

@@ -14,6 +14,9 @@ from draft_node.api.errors import ApiError, declared
 from draft_node.config import DraftConfig
 from draft_node.service import Service
 
+LOCAL = "local: the verify node is away, and texts are the draft model's own"
+"""Ready, and another distribution than one asked for."""
+
 Exposition = Callable[[], tuple[bytes, str]]
 """Metrics as text, and their content type."""
 
@@ -28,9 +31,12 @@ def router(service: Service, config: DraftConfig, exposition: Exposition) -> API
 
     @routes.get("/ready", responses={**READ, **declared(503)})
     async def ready() -> Status:
-        """The model is loaded, the verify node is there, and texts are let in."""
+        """The model is loaded, the verify node is there, and texts are let in.
+
+        With `--fallback local` the verify node may be away; the status then says so.
+        """
         if service.is_ready:
-            return Status(status="ready")
+            return Status(status=LOCAL if service.is_local else "ready")
         what = "shutting down" if service.draining else "the verify node is away"
         raise ApiError(503, f"not ready: {what}", code="draining" if service.draining else "verify_away")
 

@@ -16,7 +16,11 @@ from goodspeed.chat.wire import Span
 from goodspeed.events import print_json
 
 ACCEPTED = Style(color="green")
+LOCAL = Style(color="yellow")
+"""The draft model alone wrote it: shown whether tints are wanted or not."""
+
 FOOTER = Style(dim=True)
+PLAIN = Style()
 
 
 class Screen(Protocol):
@@ -39,7 +43,8 @@ class Page:
     """For people."""
 
     def __init__(self, *, tint: bool) -> None:
-        self._tint = tint and _has_colours(Console())
+        self._has_colours = _has_colours(Console())
+        self._tint = tint and self._has_colours
         self._dims = _has_colours(Console(stderr=True))
         self._at_line_start = True
 
@@ -47,10 +52,16 @@ class Page:
         self.say(f"{model} at {url}; /help tells what there is besides talking")
 
     def show(self, spans: tuple[Span, ...]) -> None:
-        for text, accepted in ((safe(span.text), span.accepted) for span in spans):
-            sys.stdout.write(ACCEPTED.render(text) if self._tint and accepted else text)
+        for span in spans:
+            text = safe(span.text)
+            sys.stdout.write(self._style(span).render(text))
             self._at_line_start = text.endswith("\n")
         sys.stdout.flush()
+
+    def _style(self, span: Span) -> Style:
+        if span.local and self._has_colours:
+            return LOCAL
+        return ACCEPTED if span.accepted and self._tint else PLAIN
 
     def end(self, answer: Answer) -> None:
         self.cut()
@@ -77,7 +88,7 @@ class Events:
 
     def show(self, spans: tuple[Span, ...]) -> None:
         text = "".join(span.text for span in spans)
-        told = [{"text": span.text, "accepted": span.accepted} for span in spans]
+        told = [{"text": span.text, "accepted": span.accepted, "local": span.local} for span in spans]
         print_json({"event": "text", "turn": self._num_answers, "text": text, "spans": told})
 
     def end(self, answer: Answer) -> None:
@@ -105,6 +116,7 @@ def described(answer: Answer) -> dict[str, Any]:
         "num_rounds": told.rounds if told is not None else None,
         "num_drafted": told.drafted if told is not None else None,
         "num_accepted": told.accepted if told is not None else None,
+        "num_local": told.local if told is not None else None,
     }
 
 
@@ -120,6 +132,8 @@ def footer(answer: Answer) -> str:
     if (told := answer.speculation) is not None:
         rate = "nothing drafted" if answer.acceptance_rate is None else f"acceptance {answer.acceptance_rate:.2f}"
         parts += [rate, f"{told.rounds} rounds"]
+        if told.local:
+            parts.append(f"{told.local} tokens by the draft model alone")
     if answer.reason == "length":
         parts.append("cut at the most tokens of an answer")
     return f"[{', '.join(parts)}]"

@@ -16,10 +16,12 @@ class Span(Struct, frozen=True):
 
     text: str
     accepted: bool
+    local: bool = False  # the draft model wrote it alone
 
 
 class Marked(Struct, frozen=True):
-    spans: tuple[Span, ...] = ()
+    spans: tuple[Span, ...] | None = None
+    local: bool | None = None
 
 
 class Delta(Struct, frozen=True):
@@ -34,17 +36,17 @@ class Choice(Struct, frozen=True):
     @property
     def spans(self) -> tuple[Span, ...]:
         """All of the text; as the target's own where the node tells nothing else."""
-        text = self.delta.content or ""
-        told = self.goodspeed.spans if self.goodspeed is not None else ()
-        if "".join(span.text for span in told) == text:
-            return told
-        return (Span(text, accepted=False),)
+        text, told = self.delta.content or "", self.goodspeed or Marked()
+        if told.spans is not None and "".join(span.text for span in told.spans) == text:
+            return told.spans
+        return (Span(text, accepted=False, local=bool(told.local)),)
 
 
 class Speculation(Struct, frozen=True):
     rounds: int
     drafted: int
     accepted: int
+    local: int = 0
 
 
 class Usage(Struct, frozen=True):

@@ -49,7 +49,7 @@ class FakeDaemon:
     """Connected; answers every prompt with its own tokens, `at_once` of them together."""
 
     at_once: int = 1
-    connected: Connected = field(default_factory=Connected)
+    ready: Connected = field(default_factory=Connected)
     link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None))
     served: list[Request] = field(default_factory=list)
     num_active: int = 0
@@ -61,7 +61,7 @@ class FakeDaemon:
 
     def connect(self) -> "FakeDaemon":
         self.link.welcome = SimpleNamespace(eos_ids=EOS_IDS)
-        self.connected.set()
+        self.ready.set()
         return self
 
     async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
@@ -111,7 +111,7 @@ def test_the_target_says_where_a_text_ends() -> None:
 
     async def ask() -> Request:
         asking = asyncio.create_task(console.request(Prompt("The river")))
-        await daemon.connected.awaited.wait()
+        await daemon.ready.awaited.wait()
         assert not asking.done()
         daemon.connect()
         return await asking

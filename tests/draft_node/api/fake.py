@@ -22,7 +22,7 @@ class FakeService:
     """A token is a byte; the text of every choice is the alphabet, over and over."""
 
     def __init__(self) -> None:
-        self.is_ready, self.draining = True, False
+        self.is_ready, self.draining, self.is_local = True, False, False
         self.context_len, self.vocab_size = CONTEXT_LEN, 256
         self.max_chars = 2 * CONTEXT_LEN
         self.num_encoded = 0

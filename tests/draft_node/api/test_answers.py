@@ -16,7 +16,7 @@ from goodspeed.errors import Busy, Draining, Refused, VerifyAway
 from goodspeed.messages import Sampling
 from tests.draft_node.api.fake import LETTERS, Api, FakeService, error_of, events_of
 
-SPECULATION = {"rounds": 2, "drafted": 3, "accepted": 1}
+SPECULATION = {"rounds": 2, "drafted": 3, "accepted": 1, "local": 0}
 
 
 @pytest.fixture(scope="module")
