@@ -69,7 +69,8 @@ def test_events_and_the_result_last(stub: Stub, talk: Talk) -> None:
     ready, text, answer, result = map(json.loads, out.splitlines())
     assert (status, err) == (0, "")
     assert ready == {"event": "ready", "url": stub.url, "model": "first"}
-    assert text == {"event": "text", "turn": 0, "text": "Hello", "spans": spans}
+    told = [span | {"local": False} for span in spans]
+    assert text == {"event": "text", "turn": 0, "text": "Hello", "spans": told}
     assert (answer.pop("event"), answer.pop("turn")) == ("answer", 0)
     assert result["answers"] == [answer]
     assert result["messages"] == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}]
@@ -86,6 +87,21 @@ def test_accepted_text_is_tinted_if_asked_for(stub: Stub, talk: Talk, monkeypatc
     monkeypatch.setenv("TERM", "xterm")
     assert talk("hi", "--tint")[1] == "\x1b[32mHel\x1b[0mlo!\n"
     assert talk("hi")[1] == "Hello!\n"
+
+
+def test_what_the_draft_model_wrote_alone_is_shown_and_counted(
+    stub: Stub, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether tints are wanted or not; where the node tells spans, by them."""
+    usage = {**USAGE, "goodspeed": {**USAGE["goodspeed"], "local": 2}}
+    spans = [{"text": "!", "accepted": False}, {"text": "?", "accepted": False, "local": True}]
+    body = chunk("He") + chunk("llo", goodspeed={"local": True}) + chunk("!?", goodspeed={"local": True, "spans": spans})
+    stub.body = body + event({"choices": [], "usage": usage}) + b"data: [DONE]\n\n"
+    assert "2 tokens by the draft model alone" in talk("hi")[2]
+    assert json.loads(talk("hi", "--json")[1].splitlines()[-1])["answers"][0]["num_local"] == 2
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    assert talk("hi")[1] == "He\x1b[33mllo\x1b[0m!\x1b[33m?\x1b[0m\n"
 
 
 def test_nothing_that_a_terminal_obeys_is_shown(stub: Stub, talk: Talk) -> None:

@@ -138,7 +138,9 @@ class Pair:
         return verify_assembly.build(config, runner, self.network.bind_verify(), welcome, events, Refined())
 
     def _draft(self) -> DraftDaemon:
-        config = DraftConfig(name="a", model="tiny-target", verify="tcp://127.0.0.1:5555", max_sessions=2)
+        config = DraftConfig(
+            name="a", model="tiny-target", verify="tcp://127.0.0.1:5555", max_sessions=2, fallback="local"
+        )
         channel = self.network.connect_draft(IDENTITY)
         return draft_assembly.build(config, self.checkpoint, channel, IDENTITY)
 
@@ -150,6 +152,7 @@ class Pair:
             await self._write_well()
             await self._fail()
             await self._lose_each_other()
+            await self._go_on_alone()
             await self._fail_to_draft()
             self.answered.count("/metrics", 200)
             for task in serving:
@@ -183,7 +186,7 @@ class Pair:
         """Bytes that are no message, from this draft node and from nobody; and a verify node that seems to restart."""
         for peer in (PEER, b"nobody"):
             self.network.deliver(Packet("up", peer, b"\xc1"))
-        self.network.deliver(Packet("down", PEER, encode(Heartbeat(b"restarts"), MAX_MESSAGE_BYTES)))
+        self._seem_to_restart()
         while self.draft.counts.num_connected < 2 or not self.verify.num_undelivered:
             await asyncio.sleep(0.001)
         await self.write(1, SHORT)
@@ -198,6 +201,21 @@ class Pair:
 
         self.draft.drafter.step = fail  # type: ignore[method-assign]
         await self.write(2, SHORT)
+
+    def _seem_to_restart(self) -> None:
+        """The verify node tells another boot id."""
+        self.network.deliver(Packet("down", PEER, encode(Heartbeat(b"restarts"), MAX_MESSAGE_BYTES)))
+
+    async def _go_on_alone(self) -> None:
+        """The draft model writes a text without the verify node, which then comes back."""
+        fate, self.network.fate = self.network.fate, lambda packet: ()
+        self.draft.connect_timeout_s = 0.0
+        self._seem_to_restart()
+        while not self.draft.is_local:
+            await asyncio.sleep(0.001)
+        assert (await self.write(1, SHORT)).num_local == SHORT
+        self.network.fate = fate
+        await self.draft.connected.wait()
 
     async def write(self, index: int, max_tokens: int, **changes: object) -> Ended:
         async for item in self.service.write(wanted(index, max_tokens, **changes)):

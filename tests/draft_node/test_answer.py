@@ -14,6 +14,7 @@ from draft_node.token_text import TokenTexts
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.text import decode
 from goodspeed.messages import TokenLogprobs
+from goodspeed.text_stream import TextStream
 
 texts = st.lists(st.sampled_from(["river", " the", "日本", "😀", "\n\n", "e", "é", " 12", "."]), max_size=12).map(
     "".join
@@ -118,3 +119,20 @@ def test_tokens_have_the_targets_own_logprobs_beside_them() -> None:
     [token] = answer.take(Deliver((river,), (told,))).tokens
     assert token.logprob == -0.5
     assert token.top == (Alternative(the, *token_texts()[the], -0.25), Alternative(0, "<|end|>", b"", -3.0))
+
+
+def test_what_is_held_back_is_marked_as_it_came() -> None:
+    """A character counts with the token that completes it, and what never becomes one with the last token."""
+    ids = ids_of("a日b日")
+    whole = TextStream(tokenizer())
+    ends = [n for n in range(len(ids)) if whole.push([ids[n]])]  # tokens that complete something
+    assert len(ends) < len(ids)
+    answer = Answer(tokenizer(), token_texts(), (), 0)
+    pieces = [answer.take(Deliver((token,), local=n == ends[1])) for n, token in enumerate(ids)]
+    spans = [span for piece in pieces for span in piece.spans]
+    assert [span.text for span in spans if span.local] == ["日"]
+    assert answer.num_local == sum(token.local for piece in pieces for token in piece.tokens) == 1
+    cut_off = Answer(tokenizer(), token_texts(), (), 0)
+    cut_off.take(Deliver((ids[ends[0] + 1],), local=True))
+    [span] = cut_off.take(Finish("length")).spans
+    assert span.local

@@ -218,3 +218,25 @@ def test_a_node_without_a_name_has_one_of_its_own(host: str, monkeypatch: pytest
         names.add(default_name())
     assert len(names) == 2
     assert all(re.fullmatch(NAME, name) for name in names)
+
+
+def test_what_the_draft_model_wrote_alone_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    class Alone(FakeDaemon):
+        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+            yield Deliver(request.prompt[:1])
+            yield Deliver(request.prompt[1:], local=True)
+            yield Finish("length")
+
+        def session(self, _: bytes) -> Any:
+            return SimpleNamespace(statistics=Statistics(num_tokens=5, num_local=4))
+
+    console = make_console(Alone(), [Prompt("The river runs on")])
+    console.daemon.ready.set()  # without a verify node, and a welcome of it
+    console.events = EventLog(enabled=True)
+    row = run(console)[0]
+    assert row["num_local"] == 4
+    captured = capsys.readouterr()
+    told = [json.loads(line) for line in captured.out.splitlines()]
+    assert [event["local"] for event in told if event["event"] == "tokens"] == [False, True]
+    assert [event["num_local"] for event in told if event["event"] == "finish"] == [4]
+    assert captured.err == "prompt 1: 4 of its 5 tokens are the draft model's own\n"

@@ -1,6 +1,7 @@
 """A service without nodes: writes the alphabet, fails when told to, and keeps what it was asked for."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.testclient import TestClient
@@ -30,15 +31,19 @@ class FakeService:
         self.wanted: list[Wanted] = []
         self.error: Exception | None = None
         self.fails_after = 0  # tokens
+        self.local_from: int | None = None  # from this token on the draft model writes alone
 
     async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
         self.wanted.append(wanted)
         for index in range(wanted.max_tokens):
             if self.error is not None and index >= self.fails_after:
                 raise self.error
-            letter = LETTERS[index % 26]
-            yield Piece(letter, (self.token(letter, wanted.num_logprobs),), (Span(letter, index % 2 == 0),))
-        yield Ended("length", None, wanted.max_tokens, Statistics(num_rounds=2, num_drafted=3, num_accepted=1))
+            letter, local = LETTERS[index % 26], self.local_from is not None and index >= self.local_from
+            token = replace(self.token(letter, wanted.num_logprobs), local=local)
+            yield Piece(letter, (token,), (Span(letter, index % 2 == 0 and not local, local),))
+        num_local = 0 if self.local_from is None else wanted.max_tokens - self.local_from
+        statistics = Statistics(num_rounds=2, num_drafted=3, num_accepted=1)
+        yield Ended("length", None, wanted.max_tokens, statistics, num_local)
 
     @staticmethod
     def token(letter: str, num_logprobs: int | None) -> Token:

@@ -60,7 +60,7 @@ def test_prompts_and_choices_in_order_with_the_prompt_before_them(api: Api) -> N
     ]
     assert answer["usage"]["prompt_tokens"] == 4
     assert answer["usage"]["completion_tokens"] == 8
-    assert answer["usage"]["goodspeed"] == {"rounds": 8, "drafted": 12, "accepted": 4}
+    assert answer["usage"]["goodspeed"] == {"rounds": 8, "drafted": 12, "accepted": 4, "local": 0}
 
 
 @pytest.mark.parametrize("n", [1, 3])
