@@ -95,7 +95,9 @@ def test_what_the_draft_model_wrote_alone_is_shown_and_counted(
     """Whether tints are wanted or not; where the node tells spans, by them."""
     usage = {**USAGE, "goodspeed": {**USAGE["goodspeed"], "local": 2}}
     spans = [{"text": "!", "accepted": False}, {"text": "?", "accepted": False, "local": True}]
-    body = chunk("He") + chunk("llo", goodspeed={"local": True}) + chunk("!?", goodspeed={"local": True, "spans": spans})
+    body = (
+        chunk("He") + chunk("llo", goodspeed={"local": True}) + chunk("!?", goodspeed={"local": True, "spans": spans})
+    )
     stub.body = body + event({"choices": [], "usage": usage}) + b"data: [DONE]\n\n"
     assert "2 tokens by the draft model alone" in talk("hi")[2]
     assert json.loads(talk("hi", "--json")[1].splitlines()[-1])["answers"][0]["num_local"] == 2

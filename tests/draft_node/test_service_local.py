@@ -211,7 +211,8 @@ def test_a_ratio_text_goes_on_too() -> None:
     assert reader.ids[first:last] == alone(DRAFT, (*what.prompt, *reader.ids[:first]), SEEDED, last - first)
 
 
-def test_a_draft_model_that_fails_is_asked_again() -> None:
+def test_a_draft_model_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draft_node.rests.REST_S", 0.05)
     what = wanted(ignore_eos=True)
 
     async def work() -> None:

@@ -1,6 +1,6 @@
-"""The verify node is away beyond the limit: without `--fallback local` an error, with it the draft model's own tokens.
+"""The verify node is killed, and away beyond the limit: with `--fallback local` the draft model goes on, and says so.
 
-The texts of the second node come as token ids in its events, each marked, so that every part of a text can be compared
+(Without, texts end with an error: `test_together.py`.) The texts of the node on the console come as token ids in its events, each marked, so that every part of a text can be compared
 with what the model that wrote it puts there after all that came before.
 """
 
@@ -11,6 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from httpx2 import Client
+
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import encode_prompt
@@ -19,10 +21,9 @@ from goodspeed.messages import Sampling
 from goodspeed.tiny import prompts
 from tests.faults import texts
 from tests.faults.nodes import DraftNode, Process, VerifyNode
-from tests.faults.texts import Wanted, ask
 
 DRAFT, TARGET = "tiny-draft-s", "tiny-target"
-LIMIT = ("--connect-timeout-s", "1")
+LOCAL = ("--connect-timeout-s", "1", "--fallback", "local")
 ENDLESS = 1500
 """Tokens: the verify node is back before the draft model has written them."""
 
@@ -33,31 +34,47 @@ def test_away_beyond_the_limit(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text("".join(json.dumps({"prompt": text, "seed": how.seed}) + "\n" for text, how in PROMPTS))
     own = ("--prompts", str(file), "--temperature", "0.8", "--top-k", "40", "--max-tokens", str(ENDLESS))
-    with VerifyNode() as verify, DraftNode(verify.endpoint, *LIMIT) as strict:
-        local = ("--model", DRAFT, "--verify", verify.endpoint, *LIMIT, *own, "--fallback", "local")
-        with Process("draft_node", *local, ports={}) as lenient:
-            strict.wait_until_ready()
-            stream = ask(strict.url, Wanted(PROMPTS[0][0], ENDLESS))
-            stream.wait_for(10)
-            wait_for_tokens(lenient, 10, local=False)
+    with VerifyNode() as verify, DraftNode(verify.endpoint, *LOCAL) as served:
+        words = ("--model", DRAFT, "--verify", verify.endpoint, *LOCAL, *own)
+        with Process("draft_node", *words, ports={}) as console:
+            served.wait_until_ready()
+            wait_for_tokens(console, 10, local=False)
             verify.kill()
-            assert "has been away for 1 s" in str(stream.breaks())
-            texts.check(stream.wanted, stream.tokens, is_complete=False)
-            strict.wait_until_ready(is_ready=False)
-            wait_for_tokens(lenient, 10, local=True)
-            lenient.stop()  # it would be done before the verify node is back
+            wait_for_tokens(console, 10, local=True)
+            console.stop()  # it would be done before the verify node is back
+            served.wait_for_line("texts are the draft model's own", after=1)
+            ask_without_verify_node(served.url)
             after = verify.num_events
             verify.restart()
             verify.wait_for("ready", after=after)
-            lenient.go_on()
-            lenient.wait_for_line("the verify node is back")
-            wait_for_tokens(lenient, 30, local=False, after=lenient.num_events)
-            lenient.kill()
-            strict.wait_until_ready()
-    writers = [check(lenient, index) for index in range(len(PROMPTS))]
+            console.go_on()
+            console.wait_for_line("the verify node is back")
+            wait_for_tokens(console, 30, local=False, after=console.num_events)
+            console.kill()
+            served.wait_for_line("the verify node is back")
+            wanted = texts.mixed(20)[1]
+            texts.check(wanted, texts.ask(served.url, wanted).finish())
+    writers = [check(console, index) for index in range(len(PROMPTS))]
     assert [False, True, False] in writers
     assert all(own == [False, True, False][: len(own)] for own in writers)  # some may have come to their end before
-    assert any("another distribution" in line for _, line in lenient.log)
+    assert "another distribution" in console.log[0][1]
+
+
+def ask_without_verify_node(url: str) -> None:
+    """Over HTTP: every answer says what it is, and what nobody can tell is refused."""
+    wanted = {"prompt": "The river", "max_tokens": 8, "seed": 1, "ignore_eos": True}
+    with Client(base_url=url, timeout=texts.DEADLINE_S) as client:
+        assert client.get("/ready").raise_for_status().json()["status"].startswith("local")
+        answer = client.post("/v1/completions", json=wanted).raise_for_status().json()
+        assert answer["choices"][0]["goodspeed"] == {"local_tokens": 8}
+        assert answer["usage"]["goodspeed"]["local"] == 8
+        streamed = client.post("/v1/completions", json={**wanted, "stream": True}).raise_for_status().text
+        *chunks, last = [json.loads(line[6:])["choices"][0] for line in streamed.split("\n\n")[:-2]]
+        assert all(chunk["goodspeed"] == {"local": True} for chunk in chunks)
+        assert "".join(chunk["text"] for chunk in chunks) == answer["choices"][0]["text"]
+        assert last["goodspeed"] == {"local_tokens": 8}
+        refused = client.post("/v1/completions", json={**wanted, "logprobs": 0})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "verify_away")
 
 
 def told(node: Process, index: int) -> list[dict[str, Any]]:
