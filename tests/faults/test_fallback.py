@@ -1,7 +1,8 @@
 """The verify node is killed, and away beyond the limit: with `--fallback local` the draft model goes on, and says so.
 
-(Without, texts end with an error: `test_together.py`.) The texts of the node on the console come as token ids in its events, each marked, so that every part of a text can be compared
-with what the model that wrote it puts there after all that came before.
+(Without, texts end with an error: `test_together.py`.) The texts of the node on the console come as token ids in its
+events, each marked, so that every part of a text can be compared with what the model that wrote it puts there after all
+that came before.
 """
 
 import json
