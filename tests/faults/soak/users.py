@@ -88,8 +88,9 @@ class HttpUser:
         self._rng = random.Random(seed)
 
     async def ask_on(self) -> None:
-        limits = httpx2.Timeout(None, connect=5.0)
-        async with httpx2.AsyncClient(timeout=limits, trust_env=False) as client:
+        patience = httpx2.Timeout(None, connect=5.0)
+        fresh = httpx2.Limits(max_keepalive_connections=0)  # one that is kept may be closed when it is to be used again
+        async with httpx2.AsyncClient(timeout=patience, limits=fresh, trust_env=False) as client:
             while self._desk.is_open:
                 await asyncio.sleep(self._rng.expovariate(1 / THINKING_S))
                 if not await self._ask(client):
