@@ -29,6 +29,8 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     if options.markdown is not None:
         options.markdown.write_text(report.to_markdown(outcome), "utf-8")
+    if options.samples is not None:
+        options.samples.write_text("\n".join(report.samples(outcome)) + "\n", "utf-8")
     result = report.to_json(outcome)
     print(report.to_text(outcome), file=sys.stderr if options.json else sys.stdout)
     if options.json:
@@ -46,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--schedule", action="store_true", help="tell the faults, and do nothing")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary for documents")
+    parser.add_argument("--samples", type=Path, metavar="FILE", help="write every sample as CSV")
     return parser
 
 

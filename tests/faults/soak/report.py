@@ -44,10 +44,16 @@ class Promise:
 
 
 def rows(outcome: Outcome) -> list[Row]:
-    """Of each life the figures that are long enough to have a slope, then those of the verify node's /metrics."""
+    """Of each life the figures that are long enough to have a slope, then those of the verify node's /metrics.
+
+    The memory of nodes with prompts on standard input is told and not judged: under --json they keep every result for
+    their last line, which is some kilobytes a text.
+    """
     found = []
+    collecting = {role.name for role in outcome.plan.cast if role.takes == "stdin"}
     for (life, figure), series in outcome.records.of_processes.items():
-        found += list(_row(_name(life), figure, series, FLAT_PER_HOUR.get(figure)))
+        is_judged = not (figure == "rss_mb" and life.name in collecting)
+        found += list(_row(_name(life), figure, series, FLAT_PER_HOUR.get(figure) if is_judged else None))
     for figure, series in outcome.records.of_verify.items():
         found += list(_row("verify", figure, series, OF_VERIFY.get(figure)))
     return found
@@ -175,6 +181,17 @@ def _table(told: list[Row]) -> Iterator[str]:
         numbers = (one.least_squares, one.error, one.theil_sen, one.first, one.last)
         cells = " | ".join(f"{number:.2f}" for number in numbers)
         yield f"| {row.whose} | {row.figure} | {cells} | {one.span_s / 60:.0f} | {word} |"
+
+
+def samples(outcome: Outcome) -> Iterator[str]:
+    """All of them as CSV, for those who want to see where growth comes from."""
+    yield "process,life,figure,time_s,value"
+    for (life, figure), series in outcome.records.of_processes.items():
+        for time_s, value in zip(series.times_s, series.values, strict=True):
+            yield f"{life.name},{life.generation + 1},{figure},{time_s:.1f},{value:.6g}"
+    for figure, series in outcome.records.of_verify.items():
+        for time_s, value in zip(series.times_s, series.values, strict=True):
+            yield f"verify,,{figure},{time_s:.1f},{value:.6g}"
 
 
 def _cell(text: str) -> str:

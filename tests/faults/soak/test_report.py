@@ -63,6 +63,18 @@ def test_short_lives_are_told_and_not_judged() -> None:
     assert broken(outcome) == []
 
 
+def test_what_keeps_results_by_design_is_not_judged_by_its_memory() -> None:
+    outcome = good()
+    outcome.plan = Plan(minutes=30.0, num_nodes=4)
+    outcome.tokens_by_node.update({"edge-3": 1, "edge-4": 1})
+    for n in range(300):
+        for figure in ("rss_mb", "fds"):
+            outcome.records.of_processes[Life("edge-4", 0), figure].add(5.0 * n, 18.0 + n)
+    told = {row.figure: row.is_flat for row in report.rows(outcome) if row.whose == "edge-4 (life 1)"}
+    assert told == {"rss_mb": None, "fds": False}
+    assert "edge-4,1,rss_mb,5.0,19" in list(report.samples(outcome))
+
+
 def test_each_promise_can_break() -> None:
     def with_(**fields: object) -> Outcome:
         outcome = good()
