@@ -72,6 +72,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "verify_node/register.py",
     "verify_node/scheduler.py",
     "verify_node/sessions.py",
+    "verify_node/shown.py",
     "verify_node/suspicion.py",
     *(f"goodspeed/policies/{file.name}" for file in sorted((ROOT / "goodspeed/policies").glob("*.py"))),
 ]

@@ -194,6 +194,7 @@ class Register:
             peer_id=peer.peer_id,
             client=peer.client,
             acceptance=self._scheduler.session_acceptance(peer.client),
+            shown=peer.client.shown.begin(),
             ahead_share=peer.client.ahead_share,
             round_trip_s=peer.client.round_trip_s,
             tokens=tokens,
@@ -207,7 +208,7 @@ class Register:
     def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
         """A session opened again keeps its place, what was learned about it, and the memory that is still right."""
         new.admitted = old.admitted
-        new.acceptance = old.acceptance
+        new.acceptance, new.shown = old.acceptance, old.shown
         new.share, new.round_trip_s, new.ahead_share = old.share, old.round_trip_s, old.ahead_share
         if in_flight or old.session_id in self._released:
             self._released.add(old.session_id)

@@ -87,6 +87,8 @@ class Scheduler:
                 probes.judge(seen.session, seen.agreement, seen.num_drafted)
                 seen.session.acceptance.observe(seen.agreement, seen.num_drafted)
                 client.acceptance.observe(seen.agreement, seen.num_drafted)
+                for shown in (seen.session.shown, client.shown):
+                    shown.observe(max(0, seen.num_tokens - 1), seen.num_drafted)
         for name, num_tokens in tokens.items():
             client = self.clients[name]
             client.goodput.observe(num_tokens, rounds=max(1, number - client.observed_round))
@@ -170,7 +172,7 @@ class Scheduler:
     def _state(self, session: Session, rooms: Mapping[bytes, int], probe: bool = False) -> ClientState:
         """What the policy knows of a session, or with `probe` what it would if its drafts were accepted again."""
         client = session.client
-        acceptance = session.acceptance.value
+        acceptance = min(session.acceptance.value, session.shown.most)
         return ClientState(
             acceptance_rate=max(acceptance, probes.HOPED) if probe else acceptance,
             goodput=max(client.goodput.value, 1e-9),

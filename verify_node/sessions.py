@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.messages import Draft, FinishReason, OpenSession, TextDigest, TokenLogprobs, Verdict, Verification
 from goodspeed.positions import cut
+from verify_node.shown import Shown
 from verify_node.suspicion import Suspicion
 
 WINDOW = 16
@@ -47,6 +48,7 @@ class Client:
     name: str
     acceptance: AcceptanceEstimator
     goodput: GoodputEstimator
+    shown: Shown = field(default_factory=Shown)  # what its drafts have brought
     suspicion: Suspicion = field(default_factory=Suspicion)  # that its drafts are not drawn from what it sends
     weight: float = 1.0
     max_sessions: int | None = None  # that its key may have open
@@ -101,6 +103,7 @@ class Session:
     admitted: int  # order of opening: the oldest is the last to be preempted
     acked: int  # the draft node has applied everything below this position
     limit: int  # position at which the session ends for its length
+    shown: Shown = field(default_factory=Shown)  # what its drafts have brought
     num_cached: int = 0  # leading tokens with keys and values in the pool
     assigned: int | None = None  # next draft length; None until the first verdict
     draft: Draft | None = None  # arrived, waiting for a round
