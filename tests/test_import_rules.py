@@ -67,6 +67,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "verify_node/counts.py",
     "verify_node/diary.py",
     "verify_node/outcomes.py",
+    "verify_node/patience.py",
     "verify_node/planner.py",
     "verify_node/present.py",
     "verify_node/register.py",

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from goodspeed.messages import Ack, Draft, Verdict, Welcome
+from verify_node import patience
 from verify_node.checks import Refused, check_ack, check_ahead, check_draft
 from verify_node.sessions import Session
 
@@ -26,6 +27,7 @@ def take_draft(session: Session, draft: Draft, welcome: Welcome, now: float) -> 
     if refused := check_draft(draft, session, welcome.vocab_size):
         return refused
     session.draft = draft
+    patience.on_time(session.client)
     session.ready_since = now
     session.cannot_draft = not draft.tokens
     if draft.tokens:

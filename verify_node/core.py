@@ -23,6 +23,7 @@ from goodspeed.enrolled import Enrolled
 from goodspeed.errors import ConfigError, ProtocolError
 from goodspeed.latency import Refined
 from goodspeed.messages import Ack, Close, DownMessage, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome
+from verify_node import patience
 from verify_node.answers import Answer, repeat, take_ack, take_draft
 from verify_node.checks import (
     CHANGED,
@@ -165,12 +166,16 @@ class VerifyCore:
             return None
         self.register.free_released()
         sessions = [session for session in self.sessions.values() if not session.finished]
+        for session in sessions:
+            if session.awaits_draft and now >= session.late_at:
+                patience.go_without(session, self.num_rounds, now)
         ready = [session for session in sessions if session.draft or self._may_advance(session)]
         awaited = [session for session in sessions if session.awaits_draft]
         start = self.planner.start(awaited, ready, self.limits, self.round_s)
         if start.at > now:
-            self._held = (start.whom, start.at) if start.whom is not None else None
-            self.wake_at = min(self.wake_at, start.at)
+            look_at = min([start.at, *(session.late_at for session in awaited)])
+            self._held = (start.whom, look_at) if start.whom is not None else None
+            self.wake_at = min(self.wake_at, look_at)
             return None
         return self._start(sessions, ready)
 
@@ -342,6 +347,7 @@ class VerifyCore:
             session.last_verdict = move.verdict(lengths.get(session.session_id, 0), dropped)
             session.sent.append((len(session.tokens), now))
             session.due_at = now + session.answer_s
+            session.late_at = patience.late_at(session, now, is_warm=move.entry.draft_round is not None)
             if move.outcome.invalid:
                 refused = Refused("proposal", move.outcome.invalid, "send exactly what was sampled from")
                 sends += self._refuse(session.peer_id, refused, now, move.answered)

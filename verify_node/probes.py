@@ -40,7 +40,7 @@ SHARE_OF_ALL = 0.02
 
 def is_due_short(session: Session, number: int, round_s: float, num_waiting: int) -> bool:
     """Whether it is time for a probe of one token. num_waiting: sessions that it keeps waiting, where time counts."""
-    if session.zero_since is None or session.max_length < 1:
+    if session.zero_since is None or session.max_length < 1 or number < session.client.retry_round:
         return False
     patience_s = ROUND_TRIPS * session.round_trip_s
     if num_waiting:
@@ -53,9 +53,9 @@ def is_due(session: Session, number: int, round_s: float, num_sessions: int) -> 
     """Whether a session without drafts has waited long enough to be tried again."""
     if session.probe is Probe.ACCEPTED:
         return session.client.num_probes < MOST_IN_A_ROW
-    if session.zero_since is None or session.max_length < 1:
-        return False
     client = session.client
+    if session.zero_since is None or session.max_length < 1 or number < client.retry_round:
+        return False
     if not client.draft_s_per_token:  # it never drafted: nothing is known yet
         return number - session.zero_since >= FEWEST_ROUNDS
     away_s = session.round_trip_s + client.draft_s_per_token * (LENGTH + 1)

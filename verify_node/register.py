@@ -195,6 +195,7 @@ class Register:
             client=peer.client,
             acceptance=self._scheduler.session_acceptance(peer.client),
             shown=peer.client.shown.begin(),
+            cannot_draft=peer.client.num_late > 0,
             ahead_share=peer.client.ahead_share,
             round_trip_s=peer.client.round_trip_s,
             tokens=tokens,

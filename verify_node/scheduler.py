@@ -160,11 +160,15 @@ class Scheduler:
         return lengths
 
     def handed_out(self, sessions: Sequence[Session]) -> int:
-        """The budget for lengths such that the sum of share x length over drafting sessions comes to C."""
+        """The budget for lengths such that the sum of share x length over drafting sessions comes to C.
+
+        What was asked of clients that let others wait in vain is not counted on: it would be handed out twice.
+        """
         if not self.steer:
             return self.budget
-        assigned = sum(session.assigned or 0 for session in sessions)
-        expected = sum(session.share * (session.assigned or 0) for session in sessions)
+        drafting = [session for session in sessions if session.assigned and not session.client.num_late]
+        assigned = sum(session.assigned or 0 for session in drafting)
+        expected = sum(session.share * (session.assigned or 0) for session in drafting)
         if expected <= 0:
             return self.budget
         return min(int(self.budget * assigned / expected), self.budget * len(sessions))
@@ -186,8 +190,9 @@ class Scheduler:
         )
 
     def _max_length(self, session: Session, probe: bool) -> int:
+        longest = min(session.max_length, 1 if session.client.num_late else self.budget)
         if probe:  # the probe itself is short
-            return min(session.max_length, self.budget)
+            return longest
         if session.cannot_draft:
             return 0
-        return min(session.max_length, self.budget if session.client.draft_s_per_token else self.first_length)
+        return min(longest, self.budget if session.client.draft_s_per_token else self.first_length)

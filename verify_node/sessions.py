@@ -56,6 +56,8 @@ class Client:
     observed_round: int = 0  # verify round of its last observation, or in which it became active
     draft_s_per_token: float = 0.0  # as its drafts say, smoothed; 0 until the first
     zero_since: int | None = None  # verify round since which none of its sessions was given a length
+    num_late: int = 0  # drafts that never came, less those that did since
+    retry_round: int = 0  # verify round before which no session that went without is asked for a draft
     num_probes: int = 0  # in a row, the last time; 0 since it drafts as the policy says
     ahead_share: float = INITIAL_AHEAD  # as its sessions have it; new ones begin with it
     round_trip_s: float = 0.0  # as its last session to answer has it; new ones begin with it
@@ -121,6 +123,7 @@ class Session:
     ahead_share: float = 0.0  # of the drafts that might have been made ahead: how many were, smoothed
     hope: float = 0.0  # that the draft after its last verdict was made ahead of that; 0 as well once it is there
     due_at: float = 0.0  # when its next draft should be there
+    late_at: float = 0.0  # when it is waited for no more
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, where they are wanted
     _digest: TextDigest = field(default_factory=TextDigest)

@@ -1,5 +1,6 @@
 """Rounds on a real, microscopic model: the target's text whatever is drafted, and bad proposals by name."""
 
+import math
 import random
 
 import pytest
@@ -206,6 +207,42 @@ def test_an_invalid_proposal_costs_its_session_the_draft_and_nobody_else_anythin
     assert not any(value.invalid for value in outcomes.values())
 
 
+def test_what_is_observed_depends_on_the_claim_and_not_on_the_tokens():
+    """Of a flat claim over all tokens it is how flat the target is, also where the likeliest is always sent."""
+    flat = proposals.make(torch.full((1, VOCAB), 1 / VOCAB), "lattice", k=VOCAB).pack()[0]
+    claimed = make_target().run(Round(1, (ratio_entry(0, (), flat),))).outcomes[0]
+    assert claimed.agreement == 0
+    with torch.inference_mode():
+        p = make_checkpoint(1).model(torch.tensor([[1, 2, 3]])).logits[0, -1].softmax(-1)
+    entries = [ratio_entry(token, (token,), flat) for token in range(VOCAB)]
+    outcomes = {int.from_bytes(one.session_id, "big"): one for one in make_target().run(Round(1, entries)).outcomes}
+    wanted = float(torch.minimum(p, torch.tensor(1 / VOCAB)).sum())
+    assert [one.agreement for one in outcomes.values()] == pytest.approx([wanted] * VOCAB, abs=1e-5)
+    likeliest = outcomes[int(p.argmax())]
+    assert likeliest.num_accepted == 1  # it is accepted, and is evidence for that very reason
+    assert likeliest.evidence[:-1] == pytest.approx([0.0] * 4, abs=1e-4)
+    assert likeliest.evidence[-1] == pytest.approx(math.log((1 + 1 / wanted) / 2), abs=1e-4)
+
+
+def test_rounds_that_are_chosen_for_their_noise_change_nothing_that_is_observed():
+    """A draft node knows the seed, and so what accepts; it may pass over rounds until everything is accepted."""
+    [proposed] = draft([1], (5, 6, 7), 4)
+    target, outcomes = make_target(), []
+    for number in range(30):
+        each = ratio_entry(1, proposed.tokens, proposed.proposal, draft_round=number)
+        outcomes += target.run(Round(1, (each,))).outcomes
+        target.runner.free(session_id(1))
+    assert len({one.num_accepted for one in outcomes}) > 2
+    assert len({round(one.agreement, 6) for one in outcomes}) == 1
+    assert len({one.evidence for one in outcomes}) == 1
+
+
+def ratio_entry(number, tokens, positions, **changes):
+    """A draft after the text 1, 2, 3; `positions` is what is claimed."""
+    proposal = positions if tokens else None
+    return entry(number, (1, 2, 3, *tokens), len(tokens), verification="ratio", proposal=proposal, **changes)
+
+
 def narrow(token):
     """A position of a proposal in which only this token can be drawn."""
     probs = torch.zeros(1, VOCAB)
@@ -241,6 +278,5 @@ def test_a_recording_target_tells_ratios_and_decisions_and_decides_the_same():
         agreed, ratios = outcome.decisions.agreed, outcome.decisions.ratios
         assert len(agreed) == len(ratios) == 4
         assert outcome.num_accepted == (agreed.index(False) if False in agreed else 4)
-        assert sum(ratios) == pytest.approx(outcome.agreement, abs=4)  # which is their mean over what might be drawn
         assert all(0 <= ratio <= 1 and (passed or ratio < 1) for passed, ratio in zip(agreed, ratios, strict=True))
     assert recorded[20].decisions.agreed == ()
