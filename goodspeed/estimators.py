@@ -44,7 +44,7 @@ class AcceptanceEstimator:
         self.value = _inside(float(initial))
 
     def observe(self, agreement: float, num_drafted: int = 1) -> None:
-        """Learns from a draft: `agreement` is the sum over all its positions of min(1, p/q), or of matches.
+        """Learns from a draft: `agreement` is the sum over its positions of min(1, p/q), of its mean, or of matches.
 
         A draft without tokens says nothing and keeps the estimate. Raises ValueError for an impossible sum.
         """

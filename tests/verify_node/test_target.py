@@ -232,7 +232,7 @@ def test_rounds_that_are_chosen_for_their_noise_change_nothing_that_is_observed(
         each = ratio_entry(1, proposed.tokens, proposed.proposal, draft_round=number)
         outcomes += target.run(Round(1, (each,))).outcomes
         target.runner.free(session_id(1))
-    assert len({one.num_accepted for one in outcomes}) > 2
+    assert len({one.num_accepted for one in outcomes}) > 1
     assert len({round(one.agreement, 6) for one in outcomes}) == 1
     assert len({one.evidence for one in outcomes}) == 1
 
