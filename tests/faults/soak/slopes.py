@@ -27,8 +27,11 @@ class Slope:
     num_samples: int
 
     def is_flat(self, per_hour: float) -> bool:
-        """Not above so much per hour, or not to be told from zero (two standard errors)."""
-        return self.least_squares <= per_hour or self.least_squares <= 2 * self.error
+        """Not above so much per hour, or not to be told from zero (two standard errors), or a step and no slope.
+
+        Of a step, a pool of threads that grows by one, say, least squares make a slope, and Theil-Sen makes none.
+        """
+        return min(self.least_squares, self.theil_sen) <= per_hour or self.least_squares <= 2 * self.error
 
 
 def slope(times_s: Sequence[float], values: Sequence[float]) -> Slope:
