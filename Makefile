@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench experiments experiments-quick notebooks screenshots simulate-faults faults soak audit gpu clean
+.PHONY: demo test check format bench experiments experiments-quick notebooks screenshots simulate-faults faults fuzz fuzz-decoders soak audit gpu clean
 .DEFAULT_GOAL := test
 
 # `make .venv` builds the environment; it does nothing when nothing changed.
@@ -55,6 +55,14 @@ simulate-faults: $(READY)
 # Faults on real processes and real lines: those of `make test`, and the slow ones.
 faults: $(READY)
 	$(BIN)/python -m pytest tests/faults $(ARGS)
+
+# Hostile messages at a live verify node: MESSAGES=1000000 is the real thing. ARGS="--keys 50" with keys.
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --messages $(or $(MESSAGES),100000) $(ARGS)
+
+# Hostile bytes at every decoder. With atheris where it is installed (`.venv/bin/pip install -e '.[fuzz]'`), else at random.
+fuzz-decoders: $(READY)
+	$(BIN)/python -m tests.fuzz.atheris_target -max_total_time=$(or $(SECONDS),600) -rss_limit_mb=4096 $(ARGS)
 
 # A whole system under random load and random faults; MINUTES=60 is the real thing. Ends by itself about two minutes later.
 soak: $(READY)

@@ -238,7 +238,9 @@ def bind_verify(
         # connection: what is sent to it must never reach another key's.
         zmq.ROUTER_HANDOVER: int(keys is None),
         zmq.SNDHWM: send_queue,
-        zmq.RCVHWM: max(8, min(1024, UNREAD_BYTES // max_message_bytes)),
+        # No limit: libzmq 4.3.5 aborts the process (`!_io_error`) when a connection whose queue is full is reset, at
+        # its next heartbeat or PING. Anybody can do that. What peers send is bounded by what they are barred for.
+        zmq.RCVHWM: 0,
         zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
         zmq.BACKLOG: 1024,
         **(server_options(keys.pair) if keys is not None else {}),

@@ -1,6 +1,7 @@
 """Real sockets on loopback, and the network in memory: who gets what, and who is told what did not arrive."""
 
 import asyncio
+import contextlib
 import select
 import socket
 import threading
@@ -15,7 +16,7 @@ import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, TransportError, WrongVersion
+from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, ProtocolError, TransportError, WrongVersion
 from goodspeed.messages import VERSION, Ack, Draft, Hello, Refusal, Verdict
 from goodspeed.transport import (
     Delivery,
@@ -604,3 +605,22 @@ def test_other_settings_that_cannot_work_are_refused() -> None:
     for identity in (b"", b"x" * 65):
         with pytest.raises(ConfigError, match="identity has 1 to 64 bytes"):
             connect_draft("tcp://127.0.0.1:5", identity=identity)
+
+
+@run_async
+async def test_a_peer_of_an_older_zeromq_protocol_fails_nobody() -> None:
+    """Such a peer has no metadata: neither its descriptor nor its key can be asked for."""
+    async with network("socket") as net:
+        host, _, port = net.verify.endpoint.removeprefix("tcp://").rpartition(":")
+        for words in (b"\x01\x00", b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x01\x05\x00\x00"):  # ZMTP 1, and 2
+            with socket.create_connection((host, int(port))) as old:
+                old.sendall(words + b"\x02\x00x" * 3 + b"\x01\x00" * 3)
+                old.settimeout(0.3)
+                with contextlib.suppress(TimeoutError):
+                    while old.recv(1000):  # until it hangs up, or has taken what was said
+                        pass
+                draft = net.draft(b"honest" + words[:1])
+                await draft.send(ack(1))
+                while not (received := await net.verify.receive()).peer.endswith(b"honest" + words[:1]):
+                    assert isinstance(received.message, ProtocolError)
+                assert received.message == ack(1)

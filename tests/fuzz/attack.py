@@ -32,14 +32,15 @@ RAW_EVERY = 400
 """Messages for each of them."""
 
 BURST = 25
-PATIENCE_MS = 1500
+PATIENCE_MS = 500
 """For the answer to a question."""
 
-MANY = 300
-"""Messages without an answer after which one must be barred: of so many something is always refused."""
+MANY = 60
+"""Messages without an answer, after which none is asked for: of so many something is always refused, and told to
+whoever is still talked to."""
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
-READY = b"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
 
 
 class Line:
@@ -52,8 +53,8 @@ class Line:
         self.is_deaf = random.random() < 0.1
         self.num_unanswered = 0  # messages since the last answer
         self.socket = attack.context.socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.LINGER, 3000)
-        self.socket.setsockopt(zmq.SNDTIMEO, 200)  # cut, or the verify node does not keep up
+        self.socket.setsockopt(zmq.LINGER, 2000)
+        self.socket.setsockopt(zmq.SNDTIMEO, 50)  # cut, or the verify node does not keep up
         self.socket.setsockopt(zmq.RECONNECT_IVL, -1)  # whoever is cut comes back as somebody else
         if attack.keys:
             self.me.name, public, secret = random.choice(attack.keys)
@@ -148,7 +149,7 @@ class Attack:
             try:
                 line.socket.send_multipart(frames)
             except zmq.Again:  # nobody reads it any more
-                line.left = 0
+                line.left, line.num_unanswered = 0, MANY
                 return
             self.kinds[kind] += 1
             line.left -= 1

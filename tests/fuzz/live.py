@@ -236,7 +236,7 @@ async def _run(
             await honest.write(quiet)
             gaps.quiet.append(quiet)
             share = num_messages * (part + 1) // parts - num_messages * part // parts
-            gaps.loud.append(await _loud(honest, attacker, share, memory))
+            gaps.loud.append(await _loud(verify, honest, attacker, share, memory))
             state = f"{memory.samples[-1][1] >> 20} MiB, {len(honest.wrong)} texts wrong"
             progress(f"{attacker.num_sent} messages, {state}, {time.monotonic() - started:.0f} s")
         metrics = await _settled(verify)
@@ -244,12 +244,15 @@ async def _run(
         return _report(honest, attacker, metrics, gaps, memory, time.monotonic() - started)
 
 
-async def _loud(honest: Honest, attacker: Attacker, num_messages: int, memory: Memory) -> list[float]:
+async def _loud(
+    verify: VerifyNode, honest: Honest, attacker: Attacker, num_messages: int, memory: Memory
+) -> list[float]:
     """Texts are written as long as the attack goes on, and memory is looked at."""
     gaps: list[float] = []
     attacking = asyncio.create_task(attacker.attack(num_messages))
     writing = asyncio.create_task(_write_on(honest, gaps, attacking))
     while not writing.done():
+        assert verify.is_running
         memory.look(attacker.num_sent)
         await asyncio.wait([writing], timeout=LOOK_S)
     await writing
@@ -281,13 +284,17 @@ def _report(
     refusals = {name.removeprefix(prefix).rstrip('"}'): int(value) for name, value in metrics.items()
                 if name.startswith(prefix) and value}  # fmt: skip
     received = int(metrics["messages_received_total"]) - honest.num_sent
+    ignored = int(metrics.get("messages_ignored_total", 0))
+    num_refused = sum(refusals.values()) - refusals.get("barred", 0)  # that is told beside the last one's reason
     return {
         **attacker.counts,
         "seconds": round(seconds, 1),
         "num_received": received,
-        "num_lost": attacker.num_sent - received,  # on connections that were cut
-        "num_refused": sum(refusals.values()),
-        "num_taken_or_ignored": received - sum(refusals.values()),
+        "num_refused": num_refused,
+        "num_ignored": ignored,  # of those that are barred
+        "num_taken": received - num_refused - ignored,  # with what needs no answer: heartbeats, say
+        "num_lost": attacker.num_sent - received,  # on connections that were cut, before anybody read them
+        "num_cut": int(metrics.get("connections_cut_total", 0)),
         "refusals": refusals,
         "memory": memory.summary(),
         "honest": {"num_exact": honest.num_exact, "wrong": honest.wrong[:5], "num_wrong": len(honest.wrong)},

@@ -1,0 +1,49 @@
+"""20,000 hostile messages at a real verify node while honest draft nodes write: it lives, counts them, stays flat."""
+
+from typing import get_args
+
+import pytest
+
+from goodspeed.messages import RefusalCode
+from tests.fuzz import live
+
+NUM_MESSAGES = 20_000
+
+SELDOM = {"not_enrolled", "wrong_name", "unsupported", "too_many_sessions", "draining", "failed", "stale_round",
+          "not_acknowledged", "proposal", "too_long", "too_large"}  # fmt: skip
+"""Reasons that need keys, luck or a node that goes down; each has a test of its own."""
+
+MAX_GROWTH_MIB = 64
+"""After the warm-up. Room for the pages of the pool that are used for the first time (24 KiB a token), the shapes that
+oneDNN remembers, and what is open at the time; each message kept whole, with its answer, would be more than that."""
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, object]:
+    return live.run(NUM_MESSAGES, parts=2)
+
+
+def test_honest_texts_are_the_targets_own(report) -> None:
+    assert report["honest"]["wrong"] == []
+    assert report["honest"]["num_exact"] >= 3 * live.NUM_CLIENTS * live.NUM_TEXTS
+
+
+def test_each_message_is_accounted_for(report) -> None:
+    """Sent = refused + taken + ignored + lost, and what is lost was on connections that were cut."""
+    assert report["num_sent"] >= NUM_MESSAGES
+    assert sum(report["kinds"].values()) == report["num_sent"]
+    parts = ("num_refused", "num_taken", "num_ignored", "num_lost")
+    assert sum(report[name] for name in parts) == report["num_sent"]
+    assert min(report[name] for name in parts) >= 0
+    assert report["num_cut"] > 0
+
+
+def test_refusals_are_counted_by_reason(report) -> None:
+    missing = set(get_args(RefusalCode)) - SELDOM - set(report["refusals"])
+    assert not missing
+    told = sum(number for code, number in report["answers"].items() if code in get_args(RefusalCode))
+    assert told <= report["num_refused"]
+
+
+def test_memory_does_not_grow_with_messages(report) -> None:
+    assert report["memory"]["growth_mib"] < MAX_GROWTH_MIB, report["memory"]
