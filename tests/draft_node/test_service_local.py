@@ -7,6 +7,7 @@ from functools import cache
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from draft_node.service import Ended, Service, Token, VerifyAway, Wanted
 from goodspeed.engine.runner import Runner
@@ -189,6 +190,26 @@ def test_a_stop_string_ends_a_local_text() -> None:
             assert written.ended.stop == stop
             assert written.ended.num_local == written.ended.num_tokens
             await here.until_free()
+
+    run(work())
+
+
+def test_a_text_beyond_the_target_s_context_is_complete_when_that_is_seen() -> None:
+    what = wanted(max_tokens=ENDLESS, ignore_eos=True)
+
+    async def work() -> None:
+        async with edge(connected=False, **LOCAL) as here:
+            register = here.verify.core.register
+            register.welcome = replace(register.welcome, context_len=len(what.prompt) + 20)
+            await here.daemon.ready.wait()
+            writing = asyncio.create_task(write(here.service, what))
+            await here.until(lambda: here.daemon.statistics.num_local > 20)
+            serving = asyncio.create_task(here.verify.serve())
+            written = await writing
+            assert (written.ended.reason, written.ended.num_local) == ("length", len(written.tokens))
+            assert 20 < len(written.tokens) < ENDLESS
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
 
     run(work())
 
