@@ -172,13 +172,13 @@ WORDS = {
 def _table(told: list[Row]) -> Iterator[str]:
     """Figures that were judged, and memory without files for comparison."""
     judged = {row.whose for row in told if row.is_flat is not None}
-    yield "| process | figure | slope per hour | its error | Theil-Sen | first | last quarter | minutes | flat |"
-    yield "|---|---|--:|--:|--:|--:|--:|--:|---|"
+    yield "| process | figure | slope per hour | its error | Theil-Sen | second half | first | last | minutes | flat |"
+    yield "|---|---|--:|--:|--:|--:|--:|--:|--:|---|"
     for row in told:
         if row.whose not in judged or (row.is_flat is None and row.figure != "anonymous_mb"):
             continue
         one, word = row.slope, {True: "yes", False: "**no**", None: ""}[row.is_flat]
-        numbers = (one.least_squares, one.error, one.theil_sen, one.first, one.last)
+        numbers = (one.least_squares, one.error, one.theil_sen, one.second_half, one.first, one.last)
         cells = " | ".join(f"{number:.2f}" for number in numbers)
         yield f"| {row.whose} | {row.figure} | {cells} | {one.span_s / 60:.0f} | {word} |"
 

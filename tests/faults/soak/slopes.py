@@ -21,17 +21,18 @@ class Slope:
     least_squares: float  # through the blocks' medians
     error: float  # one standard error of it
     theil_sen: float  # median of the slopes of all pairs of blocks
+    second_half: float  # Theil-Sen, of the later half of the blocks
     first: float  # medians of the first and the last quarter
     last: float
     span_s: float
     num_samples: int
 
     def is_flat(self, per_hour: float) -> bool:
-        """Not above so much per hour, or not to be told from zero (two standard errors), or a step and no slope.
+        """Not above so much per hour, or not to be told from zero (two standard errors), or over in the second half.
 
-        Of a step, a pool of threads that grows by one, say, least squares make a slope, and Theil-Sen makes none.
+        A step (a pool of threads that grows by one, a cache that is full) is no leak: what leaks goes on.
         """
-        return min(self.least_squares, self.theil_sen) <= per_hour or self.least_squares <= 2 * self.error
+        return min(self.least_squares, self.second_half) <= per_hour or self.least_squares <= 2 * self.error
 
 
 def slope(times_s: Sequence[float], values: Sequence[float]) -> Slope:
@@ -46,6 +47,7 @@ def slope(times_s: Sequence[float], values: Sequence[float]) -> Slope:
         least_squares=per_s * HOUR_S,
         error=error * HOUR_S,
         theil_sen=theil_sen(x, y) * HOUR_S,
+        second_half=theil_sen(x[len(x) // 2 :], y[len(x) // 2 :]) * HOUR_S,
         first=float(np.median(levels[:quarter])),
         last=float(np.median(levels[-quarter:])),
         span_s=float(times[-1] - times[0]),
@@ -72,6 +74,8 @@ def least_squares(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
 
 def theil_sen(x: np.ndarray, y: np.ndarray) -> float:
-    """Median of the slopes of all pairs: a few outliers change nothing."""
+    """Median of the slopes of all pairs: a few outliers change nothing. 0 for a single point."""
     first, second = np.triu_indices(len(x), 1)
+    if not len(first):
+        return 0.0
     return float(np.median((y[second] - y[first]) / (x[second] - x[first])))

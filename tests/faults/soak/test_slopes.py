@@ -51,13 +51,14 @@ def test_noise_is_flat_and_a_leak_in_it_is_not() -> None:
 
 
 def test_one_step_is_told_by_its_medians() -> None:
-    """A cache that fills once looks like growth in a line; four steps, one after the other, are growth."""
+    """A cache that fills once looks like growth in a line; steps that go on are growth."""
     times = np.arange(0.0, 2700.0, 5.0)
     told = slope(times, np.where(times < 1300.0, 400.0, 420.0))
     assert (told.first, told.last) == (400.0, 420.0)
     assert told.least_squares > 20.0
     assert told.is_flat(5.0)
-    assert not slope(times, 400.0 + 20.0 * (times // 540.0)).is_flat(5.0)
+    assert not slope(times, 400.0 + 5.0 * (times // 135.0)).is_flat(5.0)
+    assert not slope(times, 400.0 + np.maximum(0.0, times - 1800.0) / 36.0).is_flat(5.0), "it begins late, and goes on"
 
 
 @pytest.mark.parametrize("times", [[], [1.0, 2.0], [3.0, 3.0, 3.0]])
