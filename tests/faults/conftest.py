@@ -1,14 +1,20 @@
 """One verify node and five draft nodes, each behind a bad line of its own: faults of all kinds at the same time.
 
-They are started once for all tests that use them; each test leaves them whole and connected.
+They are started once for all tests that use them, and once more with keys for `make faults`; each test leaves them
+whole and connected.
 """
 
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
 
 import pytest
 
+from goodspeed import keys
+from goodspeed.authentication import new_pair
+from goodspeed.enrolled import Enrolled
 from tests.faults.nodes import DraftNode, VerifyNode
 from tests.faults.proxy import Proxy
 from tests.faults.texts import Stream, Wanted, ask, mixed
@@ -18,8 +24,9 @@ PATIENCE_S = 1.0
 """For so long the frail node waits for an absent verify node; the others wait for a minute."""
 
 NUM_TEXTS = 3  # at once, of each draft node
-NUM_TOKENS = {"far": 40}
-"""Of a text: a round trip of a second brings a few of them."""
+NUM_TOKENS = {"frail": 1500, "far": 40}
+"""Of a text, where it is not the test's own: one that is to break must not be over, and a round trip of a second brings
+but a few."""
 
 
 @dataclass
@@ -31,12 +38,16 @@ class Site:
     drafts: dict[str, DraftNode] = field(default_factory=dict)
 
     def ask(self, num_tokens: int, names: tuple[str, ...] = NAMES) -> dict[str, list[Stream]]:
-        """Texts of every kind, when all of them have begun."""
-        wanted = {name: _wanted(index, NUM_TOKENS.get(name, num_tokens)) for index, name in enumerate(names)}
-        streams = {name: [ask(self.drafts[name].url, one) for one in wanted[name]] for name in names}
-        for name in names:
-            for stream in streams[name]:
-                stream.wait_for(3)
+        """Texts of every kind, when all of them have begun and none is over."""
+        streams: dict[str, list[Stream]] = {}
+        for index, name in sorted(enumerate(names), key=lambda place: place[1] != "far"):  # that takes longest
+            wanted = _wanted(index, NUM_TOKENS.get(name, num_tokens))
+            streams[name] = [ask(self.drafts[name].url, one) for one in wanted]
+            for stream in streams[name] if name == "far" else ():
+                stream.wait_for(1)
+        for stream in chain(*streams.values()):
+            stream.wait_for(3)
+        assert not any(stream.is_over for stream in chain(*streams.values()))
         return streams
 
     def wait_until_ready(self) -> None:
@@ -50,16 +61,32 @@ def _wanted(index: int, num_tokens: int) -> list[Wanted]:
     return [texts[(index * NUM_TEXTS + n) % len(texts)] for n in range(NUM_TEXTS)]
 
 
-@pytest.fixture(scope="session")
-def site() -> Iterator[Site]:
+@pytest.fixture(scope="session", params=["open", pytest.param("keyed", marks=pytest.mark.slow_faults)])
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """`far` is always a second away, there and back, and `stopped` 300 ms."""
+    folder = make_keys(tmp_path_factory.mktemp("keys")) if request.param == "keyed" else None
     with ExitStack() as stack:
-        here = Site(stack.enter_context(VerifyNode()))
+        words = ("--key", f"{folder}/verify.key", "--enrolled", f"{folder}/enrolled") if folder else ()
+        here = Site(stack.enter_context(VerifyNode(*words)))
         for name in NAMES:
             line = here.lines[name] = stack.enter_context(Proxy(here.verify.endpoint))
-            options = ("--name", name, *(("--connect-timeout-s", str(PATIENCE_S)) if name == "frail" else ()))
-            here.drafts[name] = stack.enter_context(DraftNode(line.endpoint, *options))
+            options = ("--connect-timeout-s", str(PATIENCE_S)) if name == "frail" else ()
+            who = ("--key", f"{folder}/{name}.key", "--verify-key", f"{folder}/verify.pub") if folder else ()
+            here.drafts[name] = stack.enter_context(DraftNode(line.endpoint, *(who or ("--name", name)), *options))
         here.lines["far"].delay_s = 0.5
         here.lines["stopped"].delay_s = 0.15
         here.wait_until_ready()
         yield here
+
+
+def make_keys(folder: Path) -> Path:
+    """Of the verify node, and of every draft node, enrolled."""
+    pair = new_pair()
+    keys.write_secret(folder / "verify.key", pair)
+    keys.write_verify_key(folder / "verify.pub", pair.public_key)
+    (folder / "enrolled").mkdir()
+    for name in NAMES:
+        pair = new_pair(name)
+        keys.write_secret(folder / f"{name}.key", pair)
+        keys.write_enrolled(folder / "enrolled" / f"{name}.pub", Enrolled(name, pair.public_key))
+    return folder

@@ -17,15 +17,16 @@ PROMISE_S = 2 * TIMEOUT_S
 NUM_TOKENS = 150
 
 
-def seconds_to_notice(node: Process, line: str, since: float, after: int) -> float:
-    """By the node's log; `since` is of time.time()."""
-    found = node.wait_for_line(line, after=after)
-    return found.at - since
+def notices(node: Process, line: str, since: float, after: int) -> None:
+    """In time, by the node's own log; `since` is of `time.time`."""
+    seconds = node.wait_for_line(line, after=after).at - since
+    print(f"{line}: {seconds:.2f} s")
+    assert seconds <= PROMISE_S
 
 
 def all_exact(streams: Iterable[Stream]) -> None:
-    for stream in streams:
-        check(stream.wanted, stream.finish())
+    num_near_ties = sum(check(stream.wanted, stream.finish()) for stream in streams)
+    print(f"near-ties: {num_near_ties}")
 
 
 def breaks_by_name(stream: Stream, code: str) -> None:
@@ -49,8 +50,7 @@ def test_faults_of_draft_nodes_and_of_their_lines(site: Site) -> None:
         stream.breaks()
         check(stream.wanted, stream.tokens, is_complete=False)
     for name in ("frail", "stopped"):
-        noticed_s = seconds_to_notice(verify, f'message="a draft node was lost" client={name}', since, lines)
-        assert noticed_s <= PROMISE_S
+        notices(verify, f'message="a draft node was lost" client={name}', since, lines)
     metrics = verify.metrics()
     for name in ("frail", "stopped"):
         assert metrics.get(f'client_sessions{{client="{name}"}}', 0) == 0
@@ -64,6 +64,7 @@ def test_faults_of_draft_nodes_and_of_their_lines(site: Site) -> None:
     for name in NAMES[1:]:
         all_exact(streams[name])
     all_exact(again)
+    print(f"resets: {site.lines['reset'].num_resets}")
     assert site.lines["reset"].num_resets > 0
     site.lines["reset"].chunk_reset_share = 0.0
     site.wait_until_ready()
@@ -81,7 +82,7 @@ def test_the_verify_node_is_killed_and_comes_back(site: Site) -> None:
     since = time.time()
     site.verify.kill()
     for name, draft in site.drafts.items():
-        assert seconds_to_notice(draft, "the verify node is away", since, marks[name]) <= PROMISE_S
+        notices(draft, "the verify node is away", since, marks[name])
     for stream in streams["frail"]:
         breaks_by_name(stream, "verify_away")
     site.verify.restart()
@@ -98,7 +99,7 @@ def test_the_verify_node_is_stopped_for_ten_seconds(site: Site) -> None:
     site.verify.stop()
     try:
         for name, draft in site.drafts.items():
-            assert seconds_to_notice(draft, "the verify node is away", since, marks[name]) <= PROMISE_S
+            notices(draft, "the verify node is away", since, marks[name])
         for stream in streams["frail"]:
             breaks_by_name(stream, "verify_away")
         sleep_until(begun + 10)

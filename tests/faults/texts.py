@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import openai
@@ -35,6 +35,7 @@ from goodspeed.tiny import prompts
 NEAR_TIE = 1e-4
 GREEDY = Sampling(temperature=0.0)
 DEADLINE_S = 240.0  # of a wait in vain
+MAX_WRITING = 32  # texts that the target alone keeps in its memory, to write on
 
 
 @dataclass(frozen=True)
@@ -193,14 +194,14 @@ def check(wanted: Wanted, got: Sequence[str], *, is_complete: bool = True) -> in
 def _target() -> tuple[Checkpoint, Runner, TokenTexts]:
     torch.set_num_threads(1)
     target = checkpoints.load("tiny-target")
-    return target, Runner(target, num_pages=1024), TokenTexts(target.tokenizer)
+    return target, Runner(target, num_pages=4096), TokenTexts(target.tokenizer)
 
 
 def _ids(prompt: str) -> tuple[int, ...]:
     return tuple(encode_prompt(_target()[0].tokenizer, prompt))
 
 
-@cache
+@lru_cache(MAX_WRITING)
 def _writing(context: tuple[int, ...], sampling: Sampling) -> tuple[list[int], Iterator[int]]:
     """What is written so far, and what writes on: a longer text begins with the shorter one."""
     target, runner, _ = _target()

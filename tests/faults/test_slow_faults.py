@@ -1,0 +1,110 @@
+"""Faults that take minutes: each of them on all lines at once, and by itself. Only `make faults` runs these."""
+
+import time
+from collections.abc import Callable
+from itertools import chain, pairwise
+
+import pytest
+
+from tests.faults.conftest import NAMES, Site
+from tests.faults.nodes import DraftNode, VerifyNode
+from tests.faults.proxy import Proxy
+from tests.faults.test_together import all_exact, sleep_until
+from tests.faults.texts import Wanted, ask, mixed
+
+pytestmark = pytest.mark.slow_faults
+
+STEADY = NAMES[1:]
+NUM_TOKENS = 100
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1])
+def test_resets_by_the_message(site: Site, share: float) -> None:
+    """Each chunk of bytes, about a message, resets its connection instead of coming through with this chance."""
+    streams = site.ask(NUM_TOKENS, STEADY)
+    before = sum(line.num_resets for line in site.lines.values())
+    for name in STEADY:
+        site.lines[name].chunk_reset_share = share
+    try:
+        all_exact(chain(*streams.values()))
+    finally:
+        for line in site.lines.values():
+            line.chunk_reset_share = 0.0
+    num_resets = sum(line.num_resets for line in site.lines.values()) - before
+    print(f"resets: {num_resets}")
+    assert num_resets > 0
+    site.wait_until_ready()
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1])
+def test_resets_by_the_second(site: Site, share: float) -> None:
+    """Each second a connection is reset with this chance, while texts follow each other."""
+    before = sum(line.num_resets for line in site.lines.values())
+    for name in STEADY:
+        site.lines[name].reset_share = share
+    try:
+        begun = time.monotonic()
+        while time.monotonic() < begun + 60:
+            all_exact([ask(site.drafts[name].url, one) for name in STEADY[:-1] for one in mixed(NUM_TOKENS)[:2]])
+    finally:
+        for line in site.lines.values():
+            line.reset_share = 0.0
+    print(f"resets: {sum(line.num_resets for line in site.lines.values()) - before}")
+    site.wait_until_ready()
+
+
+@pytest.mark.parametrize("delay_s", [0.15, 0.5])
+def test_long_ways(site: Site, delay_s: float) -> None:
+    """300 ms and a second there and back for everybody, with jitter."""
+    before = {name: line.delay_s for name, line in site.lines.items()}
+    for line in site.lines.values():
+        line.delay_s, line.jitter_s = delay_s, delay_s / 5
+    try:
+        all_exact(chain(*site.ask(60, STEADY).values()))
+    finally:
+        for name, line in site.lines.items():
+            line.delay_s, line.jitter_s = before[name], 0.0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Proxy.cut, Proxy.blackhole, Proxy.half_open, lambda line: line.half_open("down")],
+    ids=["cut", "blackhole", "dead_up", "dead_down"],
+)
+def test_all_lines_at_once(site: Site, fault: Callable[[Proxy], None]) -> None:
+    streams = site.ask(NUM_TOKENS, STEADY)
+    begun = time.monotonic()
+    for name in STEADY:
+        fault(site.lines[name])
+    sleep_until(begun + 5)
+    for name in STEADY:
+        site.lines[name].heal()
+    all_exact(chain(*streams.values()))
+    site.wait_until_ready()
+
+
+def test_the_verify_node_is_killed_again_and_again(site: Site) -> None:
+    streams = site.ask(NUM_TOKENS, STEADY)
+    for _ in range(3):
+        before = site.verify.num_events
+        site.verify.restart()
+        site.verify.wait_for("ready", after=before)
+        site.verify.wait_for_metric("generation_tokens_total", lambda num: num >= 30)
+    all_exact(chain(*streams.values()))
+    site.wait_until_ready()
+
+
+def test_heartbeats_are_answered_during_a_long_forward_pass() -> None:
+    """Prompts that take longer than the timeout in one pass: nobody takes anybody for gone."""
+    words = " ".join(one.prompt for one in mixed(1))
+    prompts = [Wanted(f"{n} " + (words * 4)[: 3300 + n], 4) for n in range(24)]
+    options = ("--max-round-tokens", "65536", "--max-client-sessions", "64")
+    with VerifyNode(*options) as verify, DraftNode(verify.endpoint, "--max-sessions", "24") as draft:
+        draft.wait_until_ready()
+        all_exact([ask(draft.url, one) for one in prompts])
+        longest_s = max(after["heard_at"] - before["heard_at"] for before, after in pairwise(verify.events))
+        rounds = [event for event in verify.events if event["event"] == "round"]
+        print(f"longest round: {longest_s:.1f} s, {max(event['num_tokens'] for event in rounds)} tokens")
+        assert longest_s > 3.0
+        assert not any("is away" in line.text for line in draft.log)
+        assert not any("was lost" in line.text for line in verify.log)
