@@ -34,11 +34,13 @@ class Site:
     """Who takes part."""
 
     verify: VerifyNode
+    has_keys: bool
     lines: dict[str, Proxy] = field(default_factory=dict)
     drafts: dict[str, DraftNode] = field(default_factory=dict)
 
     def ask(self, num_tokens: int, names: tuple[str, ...] = NAMES) -> dict[str, list[Stream]]:
         """Texts of every kind, when all of them have begun and none is over."""
+        self.wait_until_ready()
         streams: dict[str, list[Stream]] = {}
         for index, name in sorted(enumerate(names), key=lambda place: place[1] != "far"):  # that takes longest
             wanted = _wanted(index, NUM_TOKENS.get(name, num_tokens))
@@ -67,7 +69,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = make_keys(tmp_path_factory.mktemp("keys")) if request.param == "keyed" else None
     with ExitStack() as stack:
         words = ("--key", f"{folder}/verify.key", "--enrolled", f"{folder}/enrolled") if folder else ()
-        here = Site(stack.enter_context(VerifyNode(*words)))
+        here = Site(stack.enter_context(VerifyNode(*words)), folder is not None)
         for name in NAMES:
             line = here.lines[name] = stack.enter_context(Proxy(here.verify.endpoint))
             options = ("--connect-timeout-s", str(PATIENCE_S)) if name == "frail" else ()

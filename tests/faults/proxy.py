@@ -47,6 +47,7 @@ class Proxy:
         self._target = (host, int(port))
         self._random = random.Random(seed)
         self._connections: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()  # one for each of them
         self._is_cut = False
         self._is_silent = False
         self._loop = asyncio.new_event_loop()
@@ -118,7 +119,7 @@ class Proxy:
         finally:
             server.close()
             self._reset_all()
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            tasks = list(self._tasks)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -162,8 +163,14 @@ class Proxy:
                 self.num_resets += 1
                 connection.reset()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A task of our own: asyncio complains about one of its own that is cancelled."""
         self.num_connections += 1
+        task = self._loop.create_task(self._connect(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection([writer])
         self._connections.add(connection)
         try:

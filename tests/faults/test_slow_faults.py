@@ -21,7 +21,9 @@ NUM_TOKENS = 100
 @pytest.mark.parametrize("share", [0.01, 0.1])
 def test_resets_by_the_message(site: Site, share: float) -> None:
     """Each chunk of bytes, about a message, resets its connection instead of coming through with this chance."""
-    streams = site.ask(NUM_TOKENS, STEADY)
+    if share == 0.1 and site.has_keys:
+        pytest.skip("an encrypted handshake and a Hello are twenty messages: hardly any connection would do any work")
+    streams = site.ask(NUM_TOKENS if share < 0.1 else 40, STEADY)
     before = sum(line.num_resets for line in site.lines.values())
     for name in STEADY:
         site.lines[name].chunk_reset_share = share
