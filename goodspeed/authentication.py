@@ -1,6 +1,6 @@
 """CURVE and ZAP: whom ZeroMQ lets in, by the key that a peer proved to have; and why a verify node let nobody in.
 
-The only file beside `transport.py` that imports zmq. Knows nothing about files, messages, or what a key may do.
+Only this file, `sockets.py` and `transport.py` import zmq. Knows nothing about files, messages, or what a key may do.
 """
 
 import asyncio
@@ -70,13 +70,12 @@ def _checked(pair: KeyPair) -> KeyPair:
     return pair
 
 
-def authenticated(frames: list[zmq.Frame]) -> list[bytes]:
-    """A ROUTER's frames with the sender's proven key between its name and the rest; empty where there is none."""
+def proven_key(frame: zmq.Frame) -> bytes:
+    """The key that a frame's sender proved to have; empty where there is none."""
     try:
-        key = str(frames[-1].get("User-Id")).encode()
+        return str(frame.get("User-Id")).encode()
     except zmq.ZMQError:
-        key = b""
-    return [frames[0].bytes, key, *[frame.bytes for frame in frames[1:]]]
+        return b""
 
 
 class Gate:

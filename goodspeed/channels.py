@@ -5,7 +5,7 @@ import these names from `transport.py`. Knows nothing about ZeroMQ, sessions, or
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -34,7 +34,16 @@ class Link(Protocol):
     endpoint: str
 
     def put(self, frames: list[bytes]) -> Delivery: ...
-    def take(self) -> list[bytes] | None: ...
+    def take(self) -> list[bytes] | None:
+        """The next message's frames; None where nothing waits, and no frames for one that nobody is to hear."""
+
+    def bar(self, names: Container[bytes]) -> None:
+        """Messages of these peers or keys are not taken any more, and their connections are cut; read every time."""
+
+    @property
+    def num_cut(self) -> int:
+        """Connections ended from this side."""
+
     async def readable(self) -> None:
         """Returns when `take` may have something; TransportError when the link is closed."""
 
@@ -55,9 +64,17 @@ class Traffic:
     num_sent: int = 0
     num_received: int = 0  # malformed ones too
     num_malformed: int = 0
-    num_undelivered: int = 0  # given to send, and told to the caller as BUSY or GONE
+    num_busy: int = 0  # given to send, not taken, and told so: the peer does not keep up
+    num_gone: int = 0  # the same, since there is no such peer
+    num_unheard: int = 0  # of peers that are barred: not decoded, and not among num_received
+    num_cut: int = 0  # connections ended from this side
     bytes_sent: int = 0
     bytes_received: int = 0
+
+    @property
+    def num_undelivered(self) -> int:
+        """Given to send, and told to the caller as not taken."""
+        return self.num_busy + self.num_gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +115,7 @@ class DraftChannel:
                 while self._link.put([data]) is not Delivery.SENT:
                     await self._link.writable()
         except TimeoutError:
-            self.traffic.num_undelivered += 1
+            self.traffic.num_busy += 1
             raise TransportError(
                 f"the verify node at {self.endpoint} has taken no message for {self._send_timeout_s:g} s; reconnect"
             ) from None
@@ -164,20 +181,33 @@ class VerifyChannel:
         if delivery is Delivery.SENT:
             self.traffic.num_sent += 1
             self.traffic.bytes_sent += len(data)
+        elif delivery is Delivery.BUSY:
+            self.traffic.num_busy += 1
         else:
-            self.traffic.num_undelivered += 1
+            self.traffic.num_gone += 1
         return delivery
 
     async def receive(self) -> Received:
         """The next message of any draft node, or the error that its bytes were."""
-        await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
-        while (frames := self._link.take()) is None:
-            await self._link.readable()
-        return self._open(frames)
+        while True:
+            await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
+            while (frames := self._link.take()) is None:
+                await self._link.readable()
+            if self._is_heard(frames):
+                return self._open(frames)
 
     def receive_ready(self) -> list[Received]:
         """Whatever else is there already, without waiting; bounded, so call it again next turn."""
-        return [self._open(frames) for frames in _pending(self._link)]
+        return [self._open(frames) for frames in _pending(self._link) if self._is_heard(frames)]
+
+    def bar(self, names: Container[bytes]) -> None:
+        """Nothing of these peers, or keys, is decoded any more, and their connections are cut; read every time."""
+        self._link.bar(names)
+
+    def _is_heard(self, frames: list[bytes]) -> bool:
+        self.traffic.num_cut = self._link.num_cut
+        self.traffic.num_unheard += not frames
+        return bool(frames)
 
     def _open(self, frames: list[bytes]) -> Received:
         principal = frames.pop(1).decode() if self._authenticated else None

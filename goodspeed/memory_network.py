@@ -8,7 +8,7 @@ ZeroMQ, time, or what a message means.
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from goodspeed.channels import Delivery, DraftChannel, VerifyChannel, peer_name
@@ -142,6 +142,7 @@ class _MemoryLink:
         self._peer = peer
         self._waiters: list[asyncio.Future[None]] = []
         self._closed = False
+        self._barred: Container[bytes] = ()
 
     def put(self, frames: list[bytes]) -> Delivery:
         self._check_open()
@@ -158,7 +159,16 @@ class _MemoryLink:
         if not self.queue:
             return None
         self._network.wake_senders()
-        return self.queue.popleft()
+        frames = self.queue.popleft()
+        return [] if frames[0] in self._barred else frames
+
+    def bar(self, names: Container[bytes]) -> None:
+        """At the verify node's end."""
+        self._barred = names
+
+    @property
+    def num_cut(self) -> int:
+        return 0
 
     async def readable(self) -> None:
         self._check_open()

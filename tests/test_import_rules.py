@@ -37,7 +37,7 @@ HTTP_ROOMS = (
     "verify_node/window",
 )
 ONLY = {  # library -> where it may be imported: files, or folders with all that is in them
-    "zmq": ("goodspeed/transport.py", "goodspeed/authentication.py"),
+    "zmq": ("goodspeed/transport.py", "goodspeed/sockets.py", "goodspeed/authentication.py"),
     "prometheus_client": ("goodspeed/metrics.py", "draft_node/metrics.py", "verify_node/metrics.py"),
 } | dict.fromkeys(HTTP, HTTP_ROOMS)
 PURE = [  # no tensors and no sockets, not even through what they import
@@ -63,6 +63,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "verify_node/answers.py",
     "verify_node/caps.py",
     "verify_node/checks.py",
+    "verify_node/conduct.py",
     "verify_node/core.py",
     "verify_node/counts.py",
     "verify_node/diary.py",
@@ -71,6 +72,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "verify_node/planner.py",
     "verify_node/present.py",
     "verify_node/register.py",
+    "verify_node/replies.py",
     "verify_node/scheduler.py",
     "verify_node/sessions.py",
     "verify_node/shown.py",
@@ -86,12 +88,14 @@ MACHINES = [
     "draft_node/rests.py",
     "draft_node/session.py",
     "verify_node/answers.py",
+    "verify_node/conduct.py",
     "verify_node/core.py",
     "verify_node/counts.py",
     "verify_node/diary.py",
     "verify_node/planner.py",
     "verify_node/present.py",
     "verify_node/register.py",
+    "verify_node/replies.py",
 ]  # events in, actions out
 CLOCKS_AND_IO = {"time", "datetime", "asyncio", "socket", "selectors", "threading", "subprocess"}
 HEAVY = ("torch", "transformers", "zmq")

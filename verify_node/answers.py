@@ -10,10 +10,14 @@ from msgspec.structs import replace
 
 from goodspeed.messages import Ack, Draft, Verdict, Welcome
 from verify_node import patience
-from verify_node.checks import Refused, check_ack, check_ahead, check_draft
+from verify_node.checks import NOT_ACKNOWLEDGED, Refused, check_ack, check_ahead, check_draft
 from verify_node.sessions import Session
 
 Answer: TypeAlias = Refused | Verdict | None
+
+MAX_REPEATS = 100
+"""Verdicts that are sent again without an acknowledgement of more. A draft node asks for one after 1, 2, 4 and then
+every 8 s, with two messages at most: on a line that lets nothing through that is more than six minutes."""
 
 
 def take_draft(session: Session, draft: Draft, welcome: Welcome, now: float) -> Answer:
@@ -64,11 +68,14 @@ def take_ack(session: Session, ack: Ack, round_s: float, now: float) -> Answer:
     return repeat(session, ack.base_len) if lacking else None
 
 
-def repeat(session: Session, base_len: int) -> Verdict | None:
+def repeat(session: Session, base_len: int) -> Answer:
     """Everything from base_len on that is not acknowledged, in one verdict; nothing when there is none yet."""
     last = session.last_verdict
     if last is None or base_len > len(session.tokens):
         return None
+    session.num_repeats += 1
+    if session.num_repeats > MAX_REPEATS:
+        return NOT_ACKNOWLEDGED
     session.sent.clear()  # which of the two an answer is to, cannot be told
     first = max(base_len, session.acked)  # a later word that came sooner acknowledged more
     return replace(last, base_len=first, tokens=tuple(session.tokens[first:]), logprobs=session.logprobs_from(first))

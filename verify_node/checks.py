@@ -59,6 +59,11 @@ NOT_DRAWN = Refused(
     "sessions go on under match, and its distributions are not read any more",
     "send exactly what is sampled from, or open sessions under match",
 )
+NOT_ACKNOWLEDGED = Refused(
+    "not_acknowledged",
+    "this session was sent the same tokens too often, or was waited for too long, without an acknowledgement of more",
+    "reopen it with what is committed",
+)
 NOT_OPEN = Refused("unknown_session", "this session is not open here", "reopen it with what is committed")
 
 

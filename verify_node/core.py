@@ -6,48 +6,31 @@ time and gives back what to send. The daemon feeds it from sockets and the real 
 class from a virtual one.
 
 Who is connected and which sessions are open is in `register.py`; what a draft or an Ack does to its session, in
-`answers.py`.
+`answers.py`; what is said to that, and who is put out, in `replies.py`.
 
 Between `plan` and `finish` a round is in flight: the target reads and writes key/value memory, so the pool is changed
 only when none is.
 """
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-
-from msgspec import Struct
 
 from goodspeed.codec import refusal_for
 from goodspeed.engine.pages import PagePool
 from goodspeed.enrolled import Enrolled
 from goodspeed.errors import ConfigError, ProtocolError
 from goodspeed.latency import Refined
-from goodspeed.messages import Ack, Close, DownMessage, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome
+from goodspeed.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome
 from verify_node import patience
 from verify_node.answers import Answer, repeat, take_ack, take_draft
-from verify_node.checks import (
-    CHANGED,
-    HELLO_FIRST,
-    NOT_DRAWN,
-    NOT_ENROLLED,
-    STOPPING,
-    AboutSession,
-    Refused,
-    target_failed,
-)
+from verify_node.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Refused, target_failed
+from verify_node.conduct import Conduct
 from verify_node.counts import Counts
-from verify_node.outcomes import Moved, Outcome
+from verify_node.outcomes import Moved, Outcome, Send
 from verify_node.planner import Entry, Limits, Planner, Round, plan
 from verify_node.register import Register
+from verify_node.replies import Replies
 from verify_node.scheduler import Scheduler
 from verify_node.sessions import SMOOTHING, Peer, Session
-
-
-class Send(Struct, frozen=True):
-    """The only kind of action: a message for a peer."""
-
-    peer_id: bytes
-    message: DownMessage
 
 
 class VerifyCore:
@@ -82,9 +65,11 @@ class VerifyCore:
         self.peers = self.register.peers
         self.sessions = self.register.sessions
         self.diary = self.register.diary
-        self.refusals: Counter[str] = Counter()
         self.counts = Counts()
         self.draining = False  # the node stops
+        self.conduct = Conduct(max_client_sessions)
+        self.replies = Replies(self.register, self.conduct, self.counts)
+        self.refusals = self.replies.refusals
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before
@@ -108,56 +93,59 @@ class VerifyCore:
 
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Send]:
         """Whose keys may take part from now on; the sessions of a key that is gone or was changed end at once."""
-        sends: list[Send] = []
-        for peer in self.register.enrol(enrolled, now):
-            refused = CHANGED if peer.principal in enrolled else NOT_ENROLLED
-            self.refusals[refused.code] += 1
-            self.diary.refused(peer.client.name, refused.code, now)
-            sends.append(Send(peer.peer_id, refused.to_message()))
-        return sends
+        return self.replies.revoke(self.register.enrol(enrolled, now), now)
 
     def receive(self, peer_id: bytes, message: UpMessage, now: float, principal: str | None = None) -> list[Send]:
         """A peer's message; everything but a Hello is for peers that said Hello.
 
         principal: the key that the sender proved to have, where there are keys; the name is only where it came from.
         """
+        num_tokens = len(message.prompt) + len(message.committed) if isinstance(message, OpenSession) else 0
+        if (instead := self.replies.listen(peer_id, now, principal, num_tokens)) is not None:
+            return instead
         if refused := self.register.check(peer_id, message, principal, now):
-            return self._refuse(peer_id, refused, now)
+            return self.replies.refuse(peer_id, refused, now, principal=principal)
         if self.draining and isinstance(message, Hello | OpenSession):
-            return self._refuse(peer_id, STOPPING, now, message if isinstance(message, OpenSession) else None)
+            about = message if isinstance(message, OpenSession) else None
+            return self.replies.refuse(peer_id, STOPPING, now, principal=principal, about=about)
         if isinstance(message, Hello):
             refused = self.register.hello(peer_id, message, now, principal)
-            return self._refuse(peer_id, refused, now) if refused else [Send(peer_id, self.welcome)]
+            if refused:
+                return self.replies.refuse(peer_id, refused, now, principal=principal)
+            return [Send(peer_id, self.welcome)]
         peer = self.peers.get(peer_id)
         if peer is None:
-            return self._refuse(peer_id, HELLO_FIRST, now)
+            return self.replies.refuse(peer_id, HELLO_FIRST, now, principal=principal)
         peer.last_seen = now
         match message:
             case OpenSession():
-                return self._reply(peer_id, self._open(peer, message, now), message, now)
+                return self.replies.answer(peer_id, self._open(peer, message, now), message, now)
             case Draft() | Ack():
-                return self._reply(peer_id, self._hear(peer, message, now), message, now)
+                return self.replies.answer(peer_id, self._hear(peer, message, now), message, now)
             case Close():
-                return self._reply(peer_id, self.register.close(peer, message), message, now)
+                return self.replies.answer(peer_id, self.register.close(peer, message), message, now)
             case Leave():
                 self.register.leave(peer, now)
                 return []
             case Heartbeat():
                 return []
 
-    def reject(self, peer_id: bytes, error: ProtocolError, now: float) -> list[Send]:
+    def reject(self, peer_id: bytes, error: ProtocolError, now: float, principal: str | None = None) -> list[Send]:
         """Bytes that were no acceptable message; whoever sent them is told, and nobody else notices."""
-        refusal = refusal_for(error)
-        self._note_refusal(peer_id, refusal.code, now)
-        return [Send(peer_id, refusal)]
+        if (instead := self.replies.listen(peer_id, now, principal)) is not None:
+            return instead
+        return self.replies.refuse(peer_id, refusal_for(error), now, principal=principal)
 
     def tick(self, now: float) -> list[Send]:
         """Drops peers whose lease ran out, sessions that nobody wants any more, and sends heartbeats when due."""
-        self.register.expire(now)
-        if now < self._heartbeat_at:
-            return []
-        self._heartbeat_at = now + self.welcome.heartbeat_s
-        return [Send(peer_id, Heartbeat(self.welcome.boot_id)) for peer_id in self.peers]
+        self.conduct.expire(now)
+        sends: list[Send] = []
+        for session in self.register.expire(now):
+            sends += self.replies.refuse(session.peer_id, NOT_ACKNOWLEDGED, now, about=session.opened)
+        if now >= self._heartbeat_at:
+            self._heartbeat_at = now + self.welcome.heartbeat_s
+            sends += [Send(peer_id, Heartbeat(self.welcome.boot_id)) for peer_id in self.peers]
+        return sends
 
     def plan(self, now: float) -> Round | None:
         """The next round if it may start now; else `wake_at` says when to ask again."""
@@ -209,7 +197,7 @@ class VerifyCore:
             session = self._taking_part[entry.session_id]
             if not self.register.has(session):
                 continue  # closed meanwhile, or opened again
-            session.ready_since = now
+            session.ready_since = session.moved_at = now
             if not entry.samples:
                 session.num_cached = entry.base_len
                 continue
@@ -218,9 +206,11 @@ class VerifyCore:
                 sends += self._give_up(session, outcome.failed, now)
             else:
                 moved.append(self._commit(session, entry, outcome))
+        sends += self.replies.disprove(moved, now)
+        moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
         self._observe(done, moved)
         self.counts.finished(done, moved, duration_s)
-        return sends + self._suspect(moved, now) + self._verdicts(done, moved, now)
+        return sends + self._verdicts(done, moved, now)
 
     def abort(self, why: str, now: float) -> list[Send]:
         """The round in flight failed as a whole (out of memory, say): nothing was revealed, so it is made again.
@@ -252,7 +242,7 @@ class VerifyCore:
 
     def _give_up(self, session: Session, why: str, now: float) -> list[Send]:
         self.register.drop(session)
-        return self._refuse(session.peer_id, target_failed(why), now, session.opened)
+        return self.replies.refuse(session.peer_id, target_failed(why), now, about=session.opened)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -270,14 +260,6 @@ class VerifyCore:
         if isinstance(message, Draft):
             return take_draft(session, message, self.welcome, now)
         return take_ack(session, message, self.round_s, now)
-
-    def _reply(self, peer_id: bytes, answer: Answer, about: AboutSession, now: float) -> list[Send]:
-        if isinstance(answer, Refused):
-            return self._refuse(peer_id, answer, now, about)
-        if answer is None:
-            return []
-        self.counts.num_repeated += 1
-        return [Send(peer_id, answer)]
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
@@ -322,14 +304,6 @@ class VerifyCore:
         self.scheduler.observe_shares(drafting, {*done.verified, *over_budget})
         self.scheduler.observe(done.number, [move.observation for move in moved])
 
-    def _suspect(self, moved: list[Moved], now: float) -> list[Send]:
-        """Who is found to have sent other distributions than it drew from is told, once; see `Session.verification`."""
-        sends: list[Send] = []
-        for move in moved:
-            if move.session.client.suspicion.observe(move.outcome.evidence):
-                sends += self._refuse(move.session.peer_id, NOT_DRAWN, now, move.answered)
-        return sends
-
     def _verdicts(self, done: Round, moved: list[Moved], now: float) -> list[Send]:
         participants = [move.session for move in moved if not move.session.finished]
         told = {session.session_id for session in participants}
@@ -348,18 +322,5 @@ class VerifyCore:
             session.sent.append((len(session.tokens), now))
             session.due_at = now + session.answer_s
             session.late_at = patience.late_at(session, now, is_warm=move.entry.draft_round is not None)
-            if move.outcome.invalid:
-                refused = Refused("proposal", move.outcome.invalid, "send exactly what was sampled from")
-                sends += self._refuse(session.peer_id, refused, now, move.answered)
-            sends.append(Send(session.peer_id, session.last_verdict))
+            sends.append(self.replies.tell(session.peer_id, session.last_verdict))
         return sends
-
-    def _refuse(self, peer_id: bytes, refused: Refused, now: float, about: AboutSession | None = None) -> list[Send]:
-        """Says no by name."""
-        self._note_refusal(peer_id, refused.code, now)
-        return [Send(peer_id, refused.to_message(about))]
-
-    def _note_refusal(self, peer_id: bytes, code: str, now: float) -> None:
-        peer = self.peers.get(peer_id)
-        self.refusals[code] += 1
-        self.diary.refused(peer.client.name if peer else "", code, now)

@@ -16,9 +16,9 @@ from goodspeed.events import EventLog
 from goodspeed.messages import Draft, OpenSession, Verdict
 from goodspeed.model_thread import ModelThread
 from goodspeed.transport import Delivery, Received, VerifyChannel
-from verify_node.core import Send, VerifyCore
+from verify_node.core import VerifyCore
 from verify_node.enrolment import Enrolment
-from verify_node.outcomes import Outcome
+from verify_node.outcomes import Outcome, Send
 from verify_node.planner import Round
 from verify_node.recorder import Recorder
 from verify_node.target import RoundResult, Target
@@ -64,6 +64,7 @@ class VerifyDaemon:
     _thread: ModelThread = field(default_factory=ModelThread)
 
     def __post_init__(self) -> None:
+        self.channel.bar(self.core.conduct.barred)
         if self.enrolment is not None:
             self.core.enrol(self.enrolment.enrolled, time.monotonic())
             self.enrolment.on_change = self._enrol
@@ -186,7 +187,7 @@ class VerifyDaemon:
         if isinstance(received.message, ProtocolError):
             extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
             logger.warning("refused a message", extra=extra)
-            return self.core.reject(received.peer, received.message, time.monotonic())
+            return self.core.reject(received.peer, received.message, time.monotonic(), received.principal)
         if isinstance(received.message, Draft):
             self.uplink_bytes += received.num_bytes
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""What happened to the clients lately, for those who watch: who joined, left or was lost, what was refused.
+"""What happened to the clients lately, for those who watch: who joined, left, was lost or barred, what was refused.
 
 Bounded, however many peers come and go and whatever they send: the newest are kept, and what is refused to one client
 for the same reason is one entry with a count. No I/O, no clock of its own; decides nothing.
@@ -12,7 +12,7 @@ from msgspec import Struct
 MAX_VISITS = 256
 MAX_REFUSALS = 64
 
-Kind = Literal["joined", "left", "lost", "refused"]
+Kind = Literal["joined", "left", "lost", "refused", "barred"]
 
 
 class Entry(Struct, frozen=True):
@@ -21,7 +21,7 @@ class Entry(Struct, frozen=True):
     at: float  # the node's own clock
     kind: Kind
     client: str
-    what: str  # the draft model, or the refusal's code
+    what: str  # the draft model, the refusal's code, or why it was barred
     num_times: int = 1
 
 
@@ -42,6 +42,10 @@ class Diary:
     def lost(self, client: str, draft_model: str, now: float) -> None:
         """Silent for longer than its lease."""
         self._visits.append(Entry(now, "lost", client, draft_model))
+
+    def barred(self, client: str, why: str, now: float) -> None:
+        """Put out for what it sent; nothing of it is heard for a while."""
+        self._visits.append(Entry(now, "barred", client, why))
 
     def refused(self, client: str, code: str, now: float) -> None:
         known = self._refusals.pop((client, code), None)

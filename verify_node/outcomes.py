@@ -1,12 +1,20 @@
-"""What a round came to: the target's decision for one entry, and the session that it moved. No tensors."""
+"""What crosses the core's border: messages to send, and what a round came to (the target's decision for one entry, and
+the session that it moved). No tensors."""
 
 from msgspec import Struct
 
-from goodspeed.messages import Draft, TokenLogprobs, Verdict
+from goodspeed.messages import DownMessage, Draft, TokenLogprobs, Verdict
 from goodspeed.policies.cycles import in_time, willing
 from verify_node.planner import Entry
 from verify_node.scheduler import Observation
 from verify_node.sessions import Session
+
+
+class Send(Struct, frozen=True):
+    """The core's only kind of action: a message for a peer."""
+
+    peer_id: bytes
+    message: DownMessage
 
 
 class Decisions(Struct, frozen=True):

@@ -30,6 +30,14 @@ FORGOTTEN_S = 30.0
 repeat themselves at least every 8 s; one that comes back later is told to reopen.)"""
 
 
+STUCK_S = 300.0
+"""A session that its draft node mentions and does not move for so long gives its memory back. On the worst of lines
+with something to be served a word gets through sooner: it is repeated every 8 s."""
+
+MAX_CLIENTS = 4096
+"""Clients remembered, where anybody may say a name; of more, only those that are there."""
+
+
 class Register:
     """Peers and sessions by their ids."""
 
@@ -76,6 +84,7 @@ class Register:
     def hello(self, peer_id: bytes, hello: Hello, now: float, principal: str | None = None) -> Refused | None:
         if refused := check_hello(hello, self.welcome):
             return refused
+        self._make_room(hello.name)
         client = self._scheduler.client(hello.name)
         if principal is not None and self.enrolled is not None:
             record = self.enrolled[principal]
@@ -92,6 +101,15 @@ class Register:
         self.peers[peer_id] = Peer(peer_id, hello.boot_id, client, hello.draft_model, since, now, principal)
         return None
 
+    def _make_room(self, name: str) -> None:
+        """What is known of clients outlives their connections, but not whatever names come."""
+        clients = self._scheduler.clients
+        if name not in clients and len(clients) >= MAX_CLIENTS:
+            there = {peer.client.name for peer in self.peers.values()}
+            there |= {session.client.name for session in self.sessions.values()}
+            for gone in clients.keys() - there:
+                del clients[gone]
+
     def _follow(self, peer_id: bytes, hello: Hello, principal: str) -> None:
         """With keys every connection has a name of its own: a process that connects again takes its sessions along."""
         for old in list(self.peers.values()):
@@ -101,13 +119,31 @@ class Register:
                     if session.peer_id == old.peer_id:
                         session.peer_id = peer_id
 
-    def expire(self, now: float) -> None:
-        """Drops peers whose lease ran out, and sessions that nobody wants any more."""
+    def expire(self, now: float) -> list[Session]:
+        """Drops peers whose lease ran out, and sessions that nobody wants any more; gives those that did not move."""
         for peer in [peer for peer in self.peers.values() if now - peer.last_seen > self.welcome.lease_s]:
             self._remove(peer, now)
         forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
         for session in [session for session in self.sessions.values() if now - session.heard_at > forgotten_s]:
             self.drop(session)
+        stuck = [
+            session for session in self.sessions.values() if session.is_held_up and now - session.moved_at > STUCK_S
+        ]
+        for session in stuck:
+            self.drop(session)
+        return stuck
+
+    def put_out(self, sender: bytes) -> list[bytes]:
+        """Ends a sender's connections and sessions, all of its key's where there are keys; gives the names."""
+        ended = [
+            peer
+            for peer in self.peers.values()
+            if sender == (peer.principal.encode() if peer.principal else peer.peer_id)
+        ]
+        for peer in ended:
+            del self.peers[peer.peer_id]
+            self._drop_sessions_of(peer)
+        return [peer.peer_id for peer in ended]
 
     def leave(self, peer: Peer, now: float) -> None:
         """It ends in good order: what it had is free at once."""
@@ -204,6 +240,7 @@ class Register:
             limit=min(len(message.prompt) + message.max_tokens, self.context_len),
             ready_since=now,
             heard_at=now,
+            moved_at=now,
         )
 
     def _replace(self, old: Session, new: Session, in_flight: bool) -> None:

@@ -115,6 +115,8 @@ class Session:
     finish_reason: FinishReason | None = None
     ready_since: float = 0.0
     heard_at: float = 0.0  # last time that its draft node mentioned it
+    moved_at: float = 0.0  # last time that it was opened, got tokens, or acknowledged some
+    num_repeats: int = 0  # verdicts sent again since it last acknowledged more
     zero_since: int | None = None  # verify round from which its wait for a probe counts; None while it has a length
     probe: Probe = Probe.NONE  # what its last draft was
     cannot_draft: bool = False  # its last draft was empty: nothing is assigned until the next probe
@@ -160,6 +162,11 @@ class Session:
     @property
     def is_drafting(self) -> bool:
         return not self.finished and bool(self.assigned)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether only its draft node can move it: by a draft, an Ack or a Close."""
+        return self.finished or self.awaits_draft or len(self.tokens) - self.acked >= WINDOW
 
     @property
     def may_stop_at(self) -> int:
@@ -247,6 +254,8 @@ class Session:
 
     def acknowledge(self, base_len: int, at: float) -> None:
         """Everything below base_len is applied; the newest verdict that ends there tells the round trip."""
+        if base_len > self.acked:
+            self.num_repeats, self.moved_at = 0, max(self.moved_at, at)
         self.acked = base_len
         del self.logprobs[: max(0, len(self.logprobs) - (len(self.tokens) - base_len))]
         sent_at = None

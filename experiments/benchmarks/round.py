@@ -34,7 +34,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.errors import ProtocolError
 from goodspeed.events import EventLog
 from goodspeed.messages import Sampling
-from verify_node.core import Send
+from verify_node.outcomes import Send
 
 NUM_CLIENTS = 8
 SETTINGS = {

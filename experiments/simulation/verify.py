@@ -18,8 +18,8 @@ from goodspeed.latency import Refined
 from goodspeed.messages import MAX_DRAFT, VERSION, OpenSession, UpMessage, Verdict, Welcome
 from goodspeed.policies import Policy
 from verify_node import planner
-from verify_node.core import Send, VerifyCore
-from verify_node.outcomes import Outcome
+from verify_node.core import VerifyCore
+from verify_node.outcomes import Outcome, Send
 from verify_node.planner import Limits, Round
 from verify_node.scheduler import Scheduler
 

@@ -15,7 +15,7 @@ from goodspeed.noise import Role, exponential, key
 from goodspeed.sampling import SamplingBatch, to_probs
 from goodspeed.tiny.models import path
 from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
-from verify_node.core import Send
+from verify_node.outcomes import Send
 from verify_node.planner import Round
 from verify_node.target import RoundResult
 

@@ -1,0 +1,159 @@
+"""TCP connections that a library accepted for us: looked at, and cut, by their descriptors.
+
+ZeroMQ ends no single connection of a socket, and keeps the parts of a message that never ends until memory does: nobody
+sees a message before it is whole. So a `Guard` compares what the kernel has received of each connection with whether
+anything of it was delivered. That needs Linux (/proc, TCP_INFO); elsewhere it sees no connections, and cuts none.
+
+A descriptor may be closed by its owner at any moment, and be another connection's. So the other end's address is
+compared as well; were it wrong in spite of that, somebody would have to connect again. Knows nothing about ZeroMQ or
+messages.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+Address: TypeAlias = tuple[str, int]
+
+OWN_DESCRIPTORS: Final = Path("/proc/self/fd")
+LOOK_S: Final = 0.25
+"""Between two looks at all connections. What comes in two of these may have to be kept, beside the bounds."""
+
+LAST_WORD_S: Final = 0.2
+"""From the decision to hang up until that is done."""
+
+RECEIVED_BYTES: Final = struct.Struct("=128xQ")
+"""tcpi_bytes_received, where struct tcp_info has it since Linux 4.1."""
+
+
+class Connection(NamedTuple):
+    """One that was accepted, at one moment."""
+
+    descriptor: int
+    peer: Address
+    received_bytes: int
+
+
+@contextmanager
+def _borrowed(descriptor: int) -> Iterator[socket.socket]:
+    """As a socket object, which does not close it; an OSError where it is no socket (any more)."""
+    own = socket.socket(fileno=descriptor)
+    try:
+        yield own
+    finally:
+        own.detach()
+
+
+def peer_of(descriptor: int) -> Address | None:
+    """The other end of a connection; None where there is none (any more)."""
+    try:
+        with _borrowed(descriptor) as own:
+            host, port, *_ = own.getpeername()
+            return host, port
+    except (OSError, ValueError):  # closed, no socket, or one without addresses
+        return None
+
+
+def cut(descriptor: int, peer: Address) -> bool:
+    """Ends the connection with this peer, if the descriptor still is that; its owner notices, and closes it."""
+    if peer_of(descriptor) != peer:
+        return False
+    try:
+        with _borrowed(descriptor) as own:
+            own.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return False  # it ended meanwhile
+    return True
+
+
+def accepted(port: int) -> list[Connection]:
+    """This process's connections to a port of its own."""
+    try:
+        descriptors = [int(entry.name) for entry in OWN_DESCRIPTORS.iterdir()]
+    except OSError:
+        return []
+    return [found for descriptor in descriptors if (found := _look_at(descriptor, port)) is not None]
+
+
+def _look_at(descriptor: int, port: int) -> Connection | None:
+    try:
+        with _borrowed(descriptor) as own:
+            if own.family not in (socket.AF_INET, socket.AF_INET6) or own.getsockname()[1] != port:
+                return None
+            host, peer_port, *_ = own.getpeername()  # an OSError for the socket that listens
+            info = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RECEIVED_BYTES.size)
+            return Connection(descriptor, (host, peer_port), RECEIVED_BYTES.unpack(info)[0])
+    except (OSError, ValueError, struct.error):  # closed, no socket, or a kernel that does not tell
+        return None
+
+
+@dataclass(slots=True)
+class _Seen:
+    delivered_bytes: int = 0  # all that had been received when something of it was last seen to be delivered
+    is_suspect: bool = False
+
+
+class Guard:
+    """Ends connections of one listening socket: of whoever is barred, and of whoever never comes to an end."""
+
+    def __init__(self, port: int, *, message_bytes: int, unread_bytes: int) -> None:
+        """message_bytes: the most that one message takes; unread_bytes: that whole messages may wait unread."""
+        self.num_cut = 0
+        self.is_drained = False  # since the last look there was a moment when no whole message waited
+        self._delivered: set[int] = set()  # descriptors of which a message was delivered since the last look
+        self._port = port
+        self._message_bytes = message_bytes
+        self._unread_bytes = unread_bytes
+        self._seen: dict[tuple[int, Address], _Seen] = {}
+        self._hanging_up: dict[int, asyncio.TimerHandle] = {}  # by descriptor
+        self._next_look: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        """Looks now and then from now on, in the running event loop. A second time changes nothing."""
+        if self._next_look is None:
+            self._next_look = asyncio.get_running_loop().call_later(LOOK_S, self._look_again)
+
+    def close(self) -> None:
+        for timer in (self._next_look, *self._hanging_up.values()):
+            if timer is not None:
+                timer.cancel()
+        self._hanging_up.clear()
+
+    def delivered(self, descriptor: int) -> None:
+        """A whole message came by this connection."""
+        self._delivered.add(descriptor)
+
+    def hang_up(self, descriptor: int) -> None:
+        """Ends this connection in a moment: a last word is still on its way."""
+        if descriptor not in self._hanging_up and (peer := peer_of(descriptor)) is not None:
+            loop = asyncio.get_running_loop()
+            self._hanging_up[descriptor] = loop.call_later(LAST_WORD_S, self._hang_up_now, descriptor, peer)
+
+    def look(self) -> None:
+        """Whoever is beyond the bound in two looks, with nothing delivered in between, is cut."""
+        before, self._seen = self._seen, {}
+        bound = self._message_bytes if self.is_drained else self._unread_bytes
+        for descriptor, peer, received_bytes in accepted(self._port):
+            seen = before.get((descriptor, peer)) or _Seen()
+            if descriptor in self._delivered:
+                seen = _Seen(received_bytes)
+            num_bytes = received_bytes - seen.delivered_bytes
+            if seen.is_suspect and num_bytes > bound:
+                self.num_cut += cut(descriptor, peer)
+            seen.is_suspect = num_bytes > self._message_bytes
+            self._seen[descriptor, peer] = seen
+        self._delivered.clear()
+        self.is_drained = False
+
+    def _look_again(self) -> None:
+        self._next_look = asyncio.get_running_loop().call_later(LOOK_S, self._look_again)
+        self.look()
+
+    def _hang_up_now(self, descriptor: int, peer: Address) -> None:
+        del self._hanging_up[descriptor]
+        self.num_cut += cut(descriptor, peer)
