@@ -16,8 +16,8 @@ HELLO_S = 1.0
 MAX_BACKOFF_S = 5.0
 MISSED_BEATS = 3
 FATAL = frozenset({"version", "tokenizer"})
-KEPT_OUT = frozenset({"not_enrolled", "wrong_name"})
-"""Refusals that somebody at the verify node can mend: asked again, ever more rarely."""
+KEPT_OUT = frozenset({"not_enrolled", "wrong_name", "barred"})
+"""Refusals that somebody at the verify node, or time, can mend: asked again, ever more rarely."""
 
 
 class Command(Enum):
@@ -44,6 +44,7 @@ class VerifyLink:
     _backoff_s: float = HELLO_S
     _beat_at: float = 0.0
     _must_rebuild: bool = False  # this socket will not connect
+    _barred: str | None = None  # why, as long as that is the newest that it said; then it takes no connection, either
 
     @classmethod
     def begin(cls, hello: Hello, timeout_s: float, now: float) -> "VerifyLink":
@@ -72,6 +73,7 @@ class VerifyLink:
                 raise RefusedError(message.code, message.what, message.what_to_do)
             if message.code in KEPT_OUT:
                 self.trouble = f"{message.what} ({message.code}); {message.what_to_do}"
+                self._barred = self.trouble if message.code == "barred" else None
             if message.code in KEPT_OUT | {"hello_first"} and self.connected:
                 return self._lost(now)
             if message.code == "draining" and self.connected:
@@ -100,7 +102,7 @@ class VerifyLink:
 
     def turned_away(self, why: str, now: float) -> list[Command]:
         """The connection was not taken. The next Hello goes out on another one, when it is time."""
-        self.trouble, self._must_rebuild = why, True
+        self.trouble, self._must_rebuild = self._barred or why, True
         if not self.connected:
             return []
         self._lost(now)
@@ -116,7 +118,7 @@ class VerifyLink:
             raise RefusedError("version", what, "run the same release of GoodSpeed on both nodes")
         known = self.connected and self.welcome is not None and self.welcome.boot_id == welcome.boot_id
         self.welcome = welcome
-        self.away_since = self.trouble = None
+        self.away_since = self.trouble = self._barred = None
         self._backoff_s = HELLO_S
         self._beat_at = now
         return [] if known else [Command.OPEN_SESSIONS]

@@ -116,8 +116,8 @@ class Gate:
         if key is not None and self._admitted(key):
             return [b"1.0", request[1], b"200", b"OK", key.encode(), b""]
         address = request[3].decode("ascii", "replace") if len(request) > 3 else "?"
-        logger.info("turned a key away that is not enrolled", extra={"key": key, "address": address})
-        return [b"1.0", request[1] if len(request) > 1 else b"", b"400", b"this key is not enrolled", b"", b""]
+        logger.info("turned a key away that is not enrolled, or barred", extra={"key": key, "address": address})
+        return [b"1.0", request[1] if len(request) > 1 else b"", b"400", b"this key may not connect", b"", b""]
 
     def _admitted(self, key: str) -> bool:
         """An error says no to this one, and must not leave the others without an answer."""
@@ -159,7 +159,7 @@ class Witness:
             name = self._keys.pair.name if self._keys is not None else None
             return (
                 f"it turned this draft node's key away (ZAP 400): copy {name or 'its'}.pub into the verify node's "
-                "--enrolled folder; this node keeps trying"
+                "--enrolled folder, if it is not there; this node keeps trying"
             )
         if self._keys is None:
             if event != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:

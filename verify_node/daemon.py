@@ -58,7 +58,6 @@ class VerifyDaemon:
     enrolment: Enrolment | None = None  # None: the wire has no keys
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of Draft messages
-    num_undelivered: int = 0
     _num_failures: int = 0  # of the target model, in a row
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _thread: ModelThread = field(default_factory=ModelThread)
@@ -67,6 +66,7 @@ class VerifyDaemon:
         self.channel.bar(self.core.conduct.barred)
         if self.enrolment is not None:
             self.core.enrol(self.enrolment.enrolled, time.monotonic())
+            self.enrolment.barred = self.core.conduct.barred
             self.enrolment.on_change = self._enrol
             self.enrolment.on_refused = self._turned_away
 
@@ -167,7 +167,6 @@ class VerifyDaemon:
                 logger.exception("a message was too large to send", extra={"peer": send.peer_id.hex()})
                 continue
             if delivery is not Delivery.SENT:
-                self.num_undelivered += 1
                 extra = {"peer": send.peer_id.hex(), "kind": type(send.message).__name__, "why": delivery.value}
                 logger.info("a message was not delivered", extra=extra)
             elif peer := self.core.peers.get(send.peer_id):

@@ -6,7 +6,7 @@ Knows nothing about ZeroMQ or sessions: whoever wants to know is called.
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import TypeAlias
 
@@ -33,6 +33,7 @@ class Enrolment:
         self.enrolled: dict[str, Enrolled] = {}
         self.on_change: Callable[[], None] = lambda: None
         self.on_refused: Callable[[], None] = lambda: None
+        self.barred: Container[bytes] = ()  # keys that may not connect for a while, though they are enrolled
         self._files: dict[str, tuple[State, Enrolled | None]] = {}  # by name; None: broken
         self._looked_at = 0.0
         try:
@@ -52,7 +53,7 @@ class Enrolment:
             self.look()
         if key not in self.enrolled:
             self.on_refused()
-        return key in self.enrolled
+        return key in self.enrolled and key.encode() not in self.barred
 
     def look(self) -> None:
         """Reads what changed, and tells when it matters. Who was enrolled before wins over a newcomer that clashes."""

@@ -187,7 +187,7 @@ class Pair:
         for peer in (PEER, b"nobody"):
             self.network.deliver(Packet("up", peer, b"\xc1"))
         self._seem_to_restart()
-        while self.draft.counts.num_connected < 2 or not self.verify.num_undelivered:
+        while self.draft.counts.num_connected < 2 or not self.verify.channel.traffic.num_undelivered:
             await asyncio.sleep(0.001)
         await self.write(1, SHORT)
 
