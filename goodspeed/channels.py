@@ -67,7 +67,6 @@ class Traffic:
     num_busy: int = 0  # given to send, not taken, and told so: the peer does not keep up
     num_gone: int = 0  # the same, since there is no such peer
     num_unheard: int = 0  # of peers that are barred: not decoded, and not among num_received
-    num_cut: int = 0  # connections ended from this side
     bytes_sent: int = 0
     bytes_received: int = 0
 
@@ -204,8 +203,12 @@ class VerifyChannel:
         """Nothing of these peers, or keys, is decoded any more, and their connections are cut; read every time."""
         self._link.bar(names)
 
+    @property
+    def num_cut(self) -> int:
+        """Connections ended from this side."""
+        return self._link.num_cut
+
     def _is_heard(self, frames: list[bytes]) -> bool:
-        self.traffic.num_cut = self._link.num_cut
         self.traffic.num_unheard += not frames
         return bool(frames)
 

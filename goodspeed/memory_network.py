@@ -143,6 +143,7 @@ class _MemoryLink:
         self._waiters: list[asyncio.Future[None]] = []
         self._closed = False
         self._barred: Container[bytes] = ()
+        self._cut: set[bytes] = set()
 
     def put(self, frames: list[bytes]) -> Delivery:
         self._check_open()
@@ -160,7 +161,10 @@ class _MemoryLink:
             return None
         self._network.wake_senders()
         frames = self.queue.popleft()
-        return [] if frames[0] in self._barred else frames
+        if frames[0] in self._barred:
+            self._cut.add(frames[0])
+            return []
+        return frames
 
     def bar(self, names: Container[bytes]) -> None:
         """At the verify node's end."""
@@ -168,7 +172,8 @@ class _MemoryLink:
 
     @property
     def num_cut(self) -> int:
-        return 0
+        """There are no connections here: those who would have lost theirs."""
+        return len(self._cut)
 
     async def readable(self) -> None:
         self._check_open()

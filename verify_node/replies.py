@@ -89,7 +89,7 @@ class Replies:
         return [Send(peer_id, answer)]
 
     def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:
-        """The proposals of a round that could not be used; and whose were not what was drawn from, once for a client."""
+        """Whose proposals of a round could not be used; and, once for a client, whose were not what it drew from."""
         sends = []
         for move in moved:
             if move.session.client.suspicion.observe(move.outcome.evidence):  # see `Session.verification`

@@ -183,12 +183,13 @@ class Pair:
             await anext(pieces)
 
     async def _lose_each_other(self) -> None:
-        """Bytes that are no message, from this draft node and from nobody; and a verify node that seems to restart."""
-        for peer in (PEER, b"nobody"):
+        """Bytes that are no message, from this draft node once, from nobody too often; and a seeming restart."""
+        for peer in (PEER, *(b"nobody",) * 200):
             self.network.deliver(Packet("up", peer, b"\xc1"))
         self._seem_to_restart()
         while self.draft.counts.num_connected < 2 or not self.verify.channel.traffic.num_undelivered:
             await asyncio.sleep(0.001)
+        self.network.deliver(Packet("up", b"nobody", b"\xc1"))  # barred by now
         await self.write(1, SHORT)
 
     async def _fail_to_draft(self) -> None:
