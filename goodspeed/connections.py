@@ -13,7 +13,7 @@ import asyncio
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import ioctl
@@ -111,10 +111,13 @@ class _Seen:
 class Guard:
     """Ends connections of one listening socket: of whoever is barred, and of whoever never comes to an end."""
 
-    def __init__(self, port: int, *, message_bytes: int, unread_bytes: int) -> None:
-        """message_bytes: the most that one message takes; unread_bytes: that whole messages may wait unread."""
+    def __init__(self, port: int, is_idle: Callable[[], bool], *, message_bytes: int, unread_bytes: int) -> None:
+        """is_idle: whether no whole message waits to be taken now.
+
+        message_bytes: what a message takes at most; unread_bytes: what whole ones that wait may take.
+        """
         self.num_cut = 0
-        self.is_drained = False  # since the last look there was a moment when no whole message waited
+        self._is_idle = is_idle
         self._delivered: set[int] = set()  # descriptors of which a message was delivered since the last look
         self._port = port
         self._message_bytes = message_bytes
@@ -147,7 +150,7 @@ class Guard:
     def look(self) -> bool:
         """Whoever is beyond the bound so often, with nothing delivered meanwhile, is cut; tells if anybody might be."""
         before, self._seen = self._seen, {}
-        bound = self._message_bytes if self.is_drained else self._unread_bytes
+        bound = self._message_bytes if self._is_idle() else self._unread_bytes
         for descriptor, peer, read_bytes in accepted(self._port):
             seen = before.get((descriptor, peer)) or _Seen()
             if descriptor in self._delivered:
@@ -158,7 +161,6 @@ class Guard:
                 self.num_cut += cut(descriptor, peer)
             self._seen[descriptor, peer] = seen
         self._delivered.clear()
-        self.is_drained = False
         return any(seen.num_beyond for seen in self._seen.values())
 
     def _look_again(self) -> None:

@@ -202,7 +202,7 @@ class RouterLink(_SocketLink):
         self._is_amid = False  # of a message of too many frames, the rest of which is thrown away
         super().__init__(address, options)
         port = int(self.endpoint.rpartition(":")[2])
-        self._guard = Guard(port, message_bytes=message_bytes, unread_bytes=unread_bytes)
+        self._guard = Guard(port, self._is_idle, message_bytes=message_bytes, unread_bytes=unread_bytes)
 
     def _attach(self) -> None:
         if self._keys is not None:
@@ -228,11 +228,10 @@ class RouterLink(_SocketLink):
     def num_cut(self) -> int:
         return self._guard.num_cut
 
-    def take(self) -> list[bytes] | None:
-        frames = super().take()
-        if frames is None:
-            self._guard.is_drained = True
-        return frames
+    def _is_idle(self) -> bool:
+        state = int(self._socket.getsockopt(zmq.EVENTS))
+        self._wake()
+        return not state & zmq.POLLIN
 
     def _receive(self) -> list[bytes]:
         """Nothing is copied, and no frames are given, where the sender is barred."""

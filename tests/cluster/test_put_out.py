@@ -1,0 +1,147 @@
+"""Who is put out by a real verify node, what it can make that node keep, and what a draft node does that is put out.
+
+Messages without an end are said by hand: no library sends a message before it is whole.
+"""
+
+import asyncio
+import socket
+from pathlib import Path
+
+from draft_node.actions import Finish
+from goodspeed.messages import Refusal
+from goodspeed.transport import Delivery
+from tests.cluster.cluster import Cluster, alone, make_request, prompt_ids
+from tests.cluster.conftest import ProcessCluster
+from tests.cluster.test_bad_peers import peer
+from tests.keys.test_nodes import Site, expected, site, text
+from tests.keys.wire import run_async, until
+from verify_node import conduct
+
+ENDLESS_BYTES = 300 << 20
+MORE_BYTES = 100 << 20
+"""A node may keep so much of that: what comes until it looks, and what the allocator does not give back."""
+
+
+def resident_bytes(process_id: int) -> int:
+    status = Path(f"/proc/{process_id}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) << 10
+
+
+def shake_hands(endpoint: str) -> socket.socket:
+    """ZMTP 3.1 without encryption, as a DEALER; what the verify node says to it is not read."""
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=30)
+    connection.sendall(b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32))
+    ready = b"\x05READY" + b"\x0bSocket-Type" + (6).to_bytes(4, "big") + b"DEALER"
+    connection.sendall(bytes([4, len(ready)]) + ready)
+    return connection
+
+
+def test_a_message_without_an_end_is_not_kept(process_cluster: ProcessCluster) -> None:
+    """Frames that promise another, of 64 KiB each; whoever is cut off connects again and goes on."""
+    frame = b"\x03" + (1 << 16).to_bytes(8, "big") + bytes(1 << 16)
+    before = resident_bytes(process_cluster.process.pid)
+    num_bytes = num_connections = most = 0
+    connection: socket.socket | None = None
+    while num_bytes < ENDLESS_BYTES:
+        if connection is None:
+            connection = shake_hands(process_cluster.endpoint)
+            num_connections += 1
+        try:
+            connection.sendall(frame)
+            num_bytes += len(frame)
+        except ConnectionError:
+            connection.close()
+            connection = None
+        if num_bytes % (1 << 20) < len(frame):
+            most = max(most, resident_bytes(process_cluster.process.pid))
+    if connection is not None:
+        connection.close()
+    print(f"{num_connections} connections, at most {(most - before) >> 20} MiB more")
+    assert num_connections > 1
+    assert most - before < MORE_BYTES
+    with peer(process_cluster) as honest:
+        assert honest.refusal(b"\xc1").code == "malformed"
+
+
+def test_a_peer_that_goes_on_is_told_and_cut_off(process_cluster: ProcessCluster) -> None:
+    with peer(process_cluster) as hostile:
+        answers = []
+        for _ in range(int(conduct.BARRED) + 1):
+            hostile.say(b"\xc1")
+        while not answers or answers[-1].code != "barred":
+            answers.append(hostile.hear(Refusal))
+        assert [answer.code for answer in answers] == ["malformed"] * int(conduct.ANSWERED) + ["barred"]
+        assert "30 s" in answers[-1].what_to_do
+        hostile.say(hostile.hello())
+        assert not hostile.socket.poll(300), "nobody listens"
+    with peer(process_cluster) as another:
+        assert another.refusal(b"\xc1").code == "malformed"
+
+
+@run_async
+async def test_a_key_that_is_put_out_is_told_why_and_comes_back(tmp_path: Path) -> None:
+    """Its connection is cut and the next ones are not taken; others write on; when it is over its text goes on."""
+    async with site(tmp_path) as here:
+        await put_out_and_come_back(here)
+
+
+async def put_out_and_come_back(here: Site) -> None:
+    for name in ("a", "b"):
+        here.key(name)
+        here.enrol(name)
+    verify = here.start_verify()
+    requests = {name: make_request(prompt_ids(n), 60, seed=n) for n, name in enumerate("ab")}
+    nodes = {name: here.start_draft(name, verify.channel.endpoint) for name in requests}
+    begun = asyncio.Event()
+    texts = {
+        name: asyncio.create_task(text(nodes[name], request, begun if name == "a" else None))
+        for name, request in requests.items()
+    }
+    await begun.wait()
+    for _ in range(int(conduct.BARRED) + 1):
+        nodes["a"].channel._link.put([b"\xc1"])
+    await until(lambda: nodes["a"].link.trouble)
+    assert "(barred)" in str(nodes["a"].link.trouble)
+    assert await texts["b"] == expected(requests["b"])
+    assert {one.client.name for one in verify.core.peers.values()} == {"b"}
+    await until(lambda: verify.channel.num_cut)
+    assert not texts["a"].done()
+    assert "(barred)" in str(nodes["a"].link.trouble), "and not that its key is not enrolled"
+    verify.core.conduct.expire(float("inf"))
+    assert await texts["a"] == expected(requests["a"])
+    assert nodes["a"].link.trouble is None
+
+
+def test_verdicts_that_find_no_room_are_asked_for_again() -> None:
+    """Every third verdict is told to be BUSY, at the verify node: the text is the target's own, and nothing is lost."""
+    requests = [make_request(prompt_ids(n), 24, temperature=1.0, seed=n) for n in range(3)]
+    cluster = BusyCluster({"max_sessions": 4}, {"a": {"model": "tiny-draft-s"}, "b": {"model": "tiny-draft-s"}})
+    served = cluster.serve({"a": requests[:2], "b": requests[2:]})
+    for request, one in zip(requests, [*served["a"], *served["b"]], strict=True):
+        assert isinstance(one.end, Finish)
+        assert one.tokens == alone(request.prompt, request.sampling, request.max_tokens)
+    assert cluster.num_busy > 3
+    assert cluster.verify.core.counts.num_repeated >= cluster.num_busy - 1
+
+
+class BusyCluster(Cluster):
+    num_busy = 0
+
+    def _start(self) -> None:
+        super()._start()
+        channel, link = self.verify.channel, self.verify.channel._link
+        num_verdicts = 0
+        put = link.put
+
+        def busy_now_and_then(frames: list[bytes]) -> Delivery:
+            nonlocal num_verdicts
+            if b"verdict" in frames[1][:12]:
+                num_verdicts += 1
+                if num_verdicts % 3 == 0:
+                    self.num_busy += 1
+                    return Delivery.BUSY
+            return put(frames)
+
+        link.put = busy_now_and_then  # type: ignore[method-assign]
+        assert channel.traffic.num_busy == 0

@@ -1,0 +1,185 @@
+"""Connections that the verify side ends, on real sockets: of those that are barred, and of messages without an end.
+
+And what it must not end, or lose: large messages, many of them, and peers that do not read.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from goodspeed.connections import accepted, cut, peer_of
+from goodspeed.errors import TransportError
+from goodspeed.messages import Draft, Refusal
+from goodspeed.transport import Delivery, peer_name
+from tests.keys.wire import keyed
+from tests.test_transport import LIMIT, SESSION, ack, hello, network, raw_socket, run_async, until, verdict
+
+LAST_WORD = Refusal("barred", "this draft node sent rubbish", "come back after 30 s")
+
+
+@contextmanager
+def disconnections(peer: "zmq.Socket[bytes]") -> "Iterator[zmq.Socket[bytes]]":
+    monitor = peer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    try:
+        yield monitor
+    finally:
+        peer.disable_monitor()
+        monitor.close(linger=0)
+
+
+def noticed(monitor: "zmq.Socket[bytes]") -> bool:
+    return bool(monitor.poll(0)) and recv_monitor_message(monitor)["event"] == zmq.EVENT_DISCONNECTED
+
+
+@run_async
+async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
+    """Whenever it comes back, as well; nothing of it is decoded, and an honest draft node is served meanwhile."""
+    barred: set[bytes] = set()
+    async with network("sockets") as net:
+        net.verify.bar(barred)
+        honest = net.draft(b"honest")
+        with (
+            raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"hostile") as peer,
+            disconnections(peer) as monitor,
+        ):
+            peer.send(b"\xc1")
+            await net.verify.receive()
+            barred.add(b"hostile")
+            assert net.verify.send(b"hostile", LAST_WORD) is Delivery.SENT
+            for num_cut in (1, 2):
+                for _ in range(100):
+                    peer.send(b"\xc1" * 100)
+                while net.verify.num_cut < num_cut:
+                    await honest.send(hello("honest"))
+                    assert (await net.verify.receive()).message == hello("honest")
+                await until(lambda: noticed(monitor))
+            assert msgspec.msgpack.decode(peer.recv(), type=Refusal) == LAST_WORD
+            assert net.verify.traffic.num_malformed == 1
+            assert net.verify.traffic.num_unheard >= 100
+            barred.clear()
+            peer.send(msgspec.msgpack.encode(ack(3)))
+            while (received := await net.verify.receive()).message != ack(3):
+                pass
+            assert received.peer == b"hostile"
+
+
+@run_async
+async def test_with_keys_it_is_the_key_that_is_barred() -> None:
+    barred: set[bytes] = set()
+    async with keyed() as net:
+        net.verify.bar(barred)
+        good, bad = (net.draft(net.enrol(name)) for name in ("good", "bad"))
+        await bad.send(hello("bad"))
+        received = await net.verify.receive()
+        assert received.principal is not None
+        barred.add(received.principal.encode())
+        await bad.send(hello("bad"))
+        await until_heard(net.verify, good, 1)
+        assert net.verify.num_cut == 1
+        assert net.verify.traffic.num_unheard >= 1
+
+
+async def until_heard(verify, good, num_cut):  # type: ignore[no-untyped-def]
+    while verify.num_cut < num_cut:
+        await good.send(hello("good"))
+        assert (await verify.receive()).message == hello("good")
+
+
+@run_async
+async def test_a_message_of_very_many_frames_is_refused_and_the_rest_of_it_thrown_away() -> None:
+    async with network("sockets") as net:
+        with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"hostile") as peer:
+            peer.send_multipart([b""] * 20_000)
+            peer.send(msgspec.msgpack.encode(ack(1)))
+            assert "4095 frames where one belongs" in str((await net.verify.receive()).message)
+            assert (await net.verify.receive()).message == ack(1)
+            assert net.verify.traffic.num_received == 2
+
+
+@run_async
+async def test_large_messages_without_pause_are_no_endless_one() -> None:
+    """Each as long as may be, more than the line holds, and a reader that is away now and then."""
+    async with network("sockets") as net:
+        draft = net.draft(b"large")
+        large = Draft(SESSION, 1, 1, 3, b"12345678", (1,), b"\0" * (LIMIT - 100))
+
+        async def write() -> None:
+            for _ in range(300):
+                await draft.send(large)
+
+        writing = asyncio.create_task(write())
+        for number in range(300):
+            if number % 60 == 0:
+                await asyncio.sleep(0.25)  # time passes, for those who look at connections
+            assert (await net.verify.receive()).message == large
+        await writing
+        assert net.verify.num_cut == 0
+
+
+@run_async
+async def test_what_is_sent_is_received_or_refused_downwards() -> None:
+    """A draft node that does not read: each verdict either arrives, in order, or was told to be BUSY."""
+    async with network("sockets", send_queue=16) as net:
+        draft = net.draft(b"stuck")
+        await draft.send(hello("stuck"))
+        await net.verify.receive()
+        sent = []
+        while net.verify.traffic.num_busy < 5:
+            sent.append((number := len(sent), net.verify.send(peer_name(b"stuck"), verdict(number, 10_000))))
+            await asyncio.sleep(0)
+        taken = [number for number, delivery in sent if delivery is Delivery.SENT]
+        assert [(await draft.receive()).base_len for _ in taken] == taken  # type: ignore[union-attr]
+        assert draft.receive_ready() == []
+        assert net.verify.traffic.num_sent == draft.traffic.num_received == len(taken)
+        assert net.verify.traffic.num_sent + net.verify.traffic.num_busy == len(sent)
+        assert net.verify.send(peer_name(b"nobody"), verdict(0)) is Delivery.GONE
+        assert (net.verify.traffic.num_busy, net.verify.traffic.num_gone) == (5, 1)
+
+
+@run_async
+async def test_what_is_sent_is_received_or_refused_upwards() -> None:
+    """A verify node that does not read: a draft node's word either arrives, or ends in an error."""
+    async with network("sockets") as net:
+        draft = net.draft(b"talks")
+        draft._send_timeout_s = 0.05
+        large = Draft(SESSION, 1, 1, 3, b"12345678", (1,), b"\0" * (LIMIT - 100))
+        num_refused = 0
+        while not num_refused:
+            try:
+                await draft.send(large)
+            except TransportError:
+                num_refused += 1
+        num_sent = draft.traffic.num_sent
+        assert num_sent > 100
+        for _ in range(num_sent):
+            assert (await net.verify.receive()).message == large
+        assert net.verify.receive_ready() == []
+        assert (draft.traffic.num_busy, net.verify.traffic.num_received) == (num_refused, num_sent)
+
+
+def test_connections_are_told_apart_by_both_their_ends() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as there:
+            here, _ = server.accept()
+            with here:
+                there.sendall(b"123")
+                peer = peer_of(here.fileno())
+                assert peer == there.getsockname()
+                [found] = accepted(port)
+                assert (found.descriptor, found.peer, found.read_bytes) == (here.fileno(), peer, 0)
+                here.recv(3)
+                assert accepted(port)[0].read_bytes == 3
+                assert not cut(here.fileno(), ("127.0.0.1", 1)), "another's"
+                there.sendall(b"4")
+                assert here.recv(1) == b"4"
+                assert cut(here.fileno(), there.getsockname())
+                assert there.recv(1) == b""
+        assert peer_of(server.fileno()) is None
+        assert peer_of(0x7FFF) is None
+        assert accepted(port) == []
