@@ -35,6 +35,8 @@ the bound was passed, has to be kept: as much as the line brings."""
 LAST_WORD_S: Final = 0.2
 """From the decision to hang up until that is done."""
 
+NO_LINGER: Final = struct.pack("ii", 1, 0)
+
 RECEIVED_BYTES: Final = struct.Struct("=128xQ")
 UNREAD_BYTES: Final = struct.Struct("i")
 """tcpi_bytes_received, where struct tcp_info has it since Linux 4.1; and what FIONREAD tells."""
@@ -74,6 +76,7 @@ def cut(descriptor: int, peer: Address) -> bool:
         return False
     try:
         with _borrowed(descriptor) as own:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)  # else what is unread may hold it half open
             own.shutdown(socket.SHUT_RDWR)
     except OSError:
         return False  # it ended meanwhile
