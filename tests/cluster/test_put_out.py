@@ -113,14 +113,14 @@ async def put_out_and_come_back(here: Site) -> None:
 
 
 def test_verdicts_that_find_no_room_are_asked_for_again() -> None:
-    """Every third verdict is told to be BUSY, at the verify node: the text is the target's own, and nothing is lost."""
-    requests = [make_request(prompt_ids(n), 24, temperature=1.0, seed=n) for n in range(3)]
+    """Every fifth verdict is told to be BUSY, at the verify node: the text is the target's own, and nothing is lost."""
+    requests = [make_request(prompt_ids(n), 20, temperature=1.0, seed=n) for n in range(3)]
     cluster = BusyCluster({"max_sessions": 4}, {"a": {"model": "tiny-draft-s"}, "b": {"model": "tiny-draft-s"}})
     served = cluster.serve({"a": requests[:2], "b": requests[2:]})
     for request, one in zip(requests, [*served["a"], *served["b"]], strict=True):
         assert isinstance(one.end, Finish)
         assert one.tokens == alone(request.prompt, request.sampling, request.max_tokens)
-    assert cluster.num_busy > 3
+    assert cluster.num_busy > 1
     assert cluster.verify.core.counts.num_repeated >= cluster.num_busy - 1
 
 
@@ -137,7 +137,7 @@ class BusyCluster(Cluster):
             nonlocal num_verdicts
             if b"verdict" in frames[1][:12]:
                 num_verdicts += 1
-                if num_verdicts % 3 == 0:
+                if num_verdicts % 5 == 0:
                     self.num_busy += 1
                     return Delivery.BUSY
             return put(frames)
