@@ -239,7 +239,7 @@ class RouterLink(_SocketLink):
         self._is_amid = frames[-1].more
         if is_rest:
             return []
-        descriptor = int(frames[-1].get(zmq.SRCFD))
+        descriptor = _descriptor_of(frames[-1])
         self._guard.delivered(descriptor)
         if self._gate is None:
             names = [frames[0].bytes]
@@ -269,3 +269,11 @@ class RouterLink(_SocketLink):
         self._guard.close()
         if self._gate is not None:
             self._gate.close()
+
+
+def _descriptor_of(frame: zmq.Frame) -> int:
+    """Of the connection that it came by; -1 for one of a ZMTP before 3, which does not tell."""
+    try:
+        return int(frame.get(zmq.SRCFD))
+    except zmq.ZMQError:
+        return -1

@@ -37,7 +37,7 @@ FRAME_MARGIN_BYTES: Final = 64 << 10
 """ZeroMQ cuts the connection over a frame beyond its limit: one slightly too large is still refused by name."""
 
 UNREAD_BYTES: Final = 64 << 20
-"""About what one peer may have waiting, unread, in the verify node."""
+"""What one peer may have waiting, unread and without an end, in a verify node that has no time to read (twice that)."""
 
 OPTIONS: Final[dict[int, int | bytes]] = {
     zmq.HEARTBEAT_IVL: 500,
