@@ -35,7 +35,11 @@ class Link(Protocol):
 
     def put(self, frames: list[bytes]) -> Delivery: ...
     def take(self) -> list[bytes] | None:
-        """The next message's frames; None where nothing waits, and no frames for one that nobody is to hear."""
+        """The next message's frames, None where nothing waits.
+
+        At the verify node they begin with the sender's name, and there is no more where nobody is to hear it; no frames
+        at all are the rest of a message that is thrown away.
+        """
 
     def bar(self, names: Container[bytes]) -> None:
         """Messages of these peers or keys are not taken any more, and their connections are cut; read every time."""
@@ -62,11 +66,11 @@ class Traffic:
     """What went through a channel since it was made."""
 
     num_sent: int = 0
-    num_received: int = 0  # malformed ones too
+    num_received: int = 0  # malformed ones and unheard ones too
     num_malformed: int = 0
     num_busy: int = 0  # given to send, not taken, and told so: the peer does not keep up
     num_gone: int = 0  # the same, since there is no such peer
-    num_unheard: int = 0  # of peers that are barred: not decoded, and not among num_received
+    num_unheard: int = 0  # of peers that are barred: not decoded
     bytes_sent: int = 0
     bytes_received: int = 0
 
@@ -209,8 +213,10 @@ class VerifyChannel:
         return self._link.num_cut
 
     def _is_heard(self, frames: list[bytes]) -> bool:
-        self.traffic.num_unheard += not frames
-        return bool(frames)
+        is_unheard = len(frames) == 1
+        self.traffic.num_received += is_unheard
+        self.traffic.num_unheard += is_unheard
+        return len(frames) > 1
 
     def _open(self, frames: list[bytes]) -> Received:
         principal = frames.pop(1).decode() if self._authenticated else None

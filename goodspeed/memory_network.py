@@ -163,7 +163,7 @@ class _MemoryLink:
         frames = self.queue.popleft()
         if frames[0] in self._barred:
             self._cut.add(frames[0])
-            return []
+            return frames[:1]
         return frames
 
     def bar(self, names: Container[bytes]) -> None:

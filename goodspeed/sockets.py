@@ -234,7 +234,7 @@ class RouterLink(_SocketLink):
         return not state & zmq.POLLIN
 
     def _receive(self) -> list[bytes]:
-        """Nothing is copied, and no frames are given, where the sender is barred."""
+        """Nothing of the message is copied where the sender is barred."""
         frames, is_rest = self._next_frames(), self._is_amid
         self._is_amid = frames[-1].more
         if is_rest:
@@ -247,7 +247,7 @@ class RouterLink(_SocketLink):
             names = [frames[0].bytes, proven_key(frames[-1])]
         if any(name in self._barred for name in names):
             self._guard.hang_up(descriptor)
-            return []
+            return names[:1]
         return names + [frame.bytes for frame in frames[1:]]
 
     def _next_frames(self) -> list[zmq.Frame]:

@@ -88,7 +88,7 @@ class VerifyCollector(Collector):
         core, traffic = self._core, self._daemon.channel.traffic
         refusals = dict.fromkeys(get_args(RefusalCode), 0) | core.refusals
         yield gauge("peers_connected", "Draft processes connected.", len(core.peers))
-        yield counter("messages_received", "Messages received, malformed ones too.", traffic.num_received)
+        yield counter("messages_received", "Messages received, malformed and ignored ones too.", traffic.num_received)
         yield counter("uplink_bytes", "Bytes of messages received.", traffic.bytes_received)
         yield counter("downlink_bytes", "Bytes of messages sent.", traffic.bytes_sent)
         yield counter(
