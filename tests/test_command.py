@@ -155,3 +155,19 @@ def test_what_ends_by_itself_was_not_interrupted() -> None:
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
     assert [signal.getsignal(number) for number in command.SIGNALS] == before
+
+
+def test_few_compiled_kernels_are_kept_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before torch is loaded, which is what the body does."""
+    kept, own = command.KERNELS
+    monkeypatch.setattr(sys, "argv", ["name"])
+    monkeypatch.delenv(kept, raising=False)
+    monkeypatch.setenv(own, "7")
+    seen: list[tuple[str | None, str | None]] = []
+
+    def body(_: argparse.Namespace) -> int:
+        seen.append((os.environ.get(kept), os.environ.get(own)))
+        return 0
+
+    assert command.run("name", argparse.ArgumentParser(), body) == 0
+    assert seen == [(command.KERNELS[kept], "7")]

@@ -5,8 +5,6 @@ weight. The library behind `torch.nn.functional.linear` lays it out anew in ever
 differ from the plain layer's by rounding alone. Knows nothing about models: any module's `nn.Linear` layers will do.
 """
 
-import os
-
 import torch
 from torch import Tensor, nn
 
@@ -15,14 +13,6 @@ SMALLEST = 1 << 17
 
 NARROWEST = 256
 """Inputs below which it is, too, however many outputs there are (measured: 128 x 4,096 takes longer packed)."""
-
-KEPT_KERNELS = 128
-"""oneDNN compiles a kernel for every number of rows that a weight meets, and keeps 1,024 of them, of up to 0.9 MB each:
-a node that runs for an hour then holds hundreds of megabytes of kernels for batches that seldom come again. With 32
-kept, rounds took as long as with 1,024 (measured)."""
-
-CACHE_OPTIONS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY")
-"""Where oneDNN reads how many, when it makes the first one."""
 
 ROUNDING = 1e-4
 """Largest relative difference from the plain layer that is taken for rounding, in the trial of each shape."""
@@ -45,7 +35,6 @@ def prepack(model: nn.Module) -> int:
     """
     if not _is_available():
         return 0
-    _keep_fewer_kernels()
     owners = _owners(model)
     chosen = [module for module in model.modules() if type(module) is nn.Linear and _gains(module)]
     right = {shape: _try(shape) for shape in {tuple(module.weight.shape) for module in chosen}}
@@ -57,12 +46,6 @@ def prepack(model: nn.Module) -> int:
 
 def _is_available() -> bool:
     return torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-def _keep_fewer_kernels() -> None:
-    """Unless the user has said how many."""
-    if not any(name in os.environ for name in CACHE_OPTIONS):
-        os.environ[CACHE_OPTIONS[0]] = str(KEPT_KERNELS)
 
 
 def _owners(model: nn.Module) -> dict[int, int]:

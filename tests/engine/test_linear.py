@@ -1,7 +1,6 @@
 """Prepacked linear layers: the same results up to rounding, wherever they gain, and nowhere else."""
 
 import copy
-import os
 
 import pytest
 import torch
@@ -73,14 +72,3 @@ def test_only_float32_is_packed(dtype):
 def test_a_library_that_multiplies_wrong_is_left_alone(monkeypatch):
     monkeypatch.setattr(linear, "_reorder", lambda weight: torch.ops.mkldnn._reorder_linear_weight(weight * 1.001))
     assert prepack(Model()) == 0
-
-
-def test_few_kernels_are_kept_unless_somebody_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in linear.CACHE_OPTIONS:
-        monkeypatch.delenv(name, raising=False)
-    prepack(Model())
-    assert os.environ[linear.CACHE_OPTIONS[0]] == str(linear.KEPT_KERNELS)
-    monkeypatch.delenv(linear.CACHE_OPTIONS[0])
-    monkeypatch.setenv(linear.CACHE_OPTIONS[1], "7")
-    prepack(Model())
-    assert linear.CACHE_OPTIONS[0] not in os.environ
