@@ -1,0 +1,53 @@
+"""A draft node whose draft model can be spoiled while it runs: `python -m tests.faults.sabotaged FILE SHARE ...`.
+
+The rest are options of `goodspeed-draft`. It is as patient as the product, times SHARE. What FILE says is done before each step of the draft model:
+
+    works           nothing
+    raises          an exception
+    slow SECONDS    sleeps
+    hangs           sleeps until FILE says something else
+    takes BYTES     allocates so much, for the time of the step
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from draft_node import cli, drafting, rests, session
+from draft_node.actions import Proposed
+from draft_node.drafter import Drafter
+
+_step = Drafter.step
+
+
+def main() -> int:
+    file, share = Path(sys.argv.pop(1)), float(sys.argv.pop(1))
+    drafting.PATIENCE_S = rests.PATIENCE_S = session.PATIENCE_S = share * session.PATIENCE_S
+    rests.REST_S, rests.MAX_REST_S = share * rests.REST_S, share * rests.MAX_REST_S
+
+    def spoiled(drafter: Drafter) -> list[Proposed]:
+        taken = _obey(file)
+        try:
+            return _step(drafter)
+        finally:
+            del taken
+
+    Drafter.step = spoiled  # type: ignore[method-assign]
+    return cli.main()
+
+
+def _obey(file: Path) -> torch.Tensor | None:
+    what, _, number = file.read_text().partition(" ")
+    if what == "raises":
+        raise RuntimeError("the draft model is spoiled")
+    if what == "slow":
+        time.sleep(float(number))
+    while what == "hangs" and file.read_text() == what:
+        time.sleep(0.02)
+    return torch.ones(int(number), dtype=torch.uint8) if what == "takes" else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
