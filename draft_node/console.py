@@ -177,7 +177,7 @@ class Console:
         text = answer.stream.push(delivered.tokens)
         self._print(answer, text)
         told = {"index": answer.index, "session": answer.session, "token_ids": delivered.tokens, "text": text}
-        self.events.write("tokens", **told, local=delivered.local)
+        self.events.write("tokens", **told, local=delivered.local, at=time.monotonic())
 
     def _finish(self, answer: _Answer, finish: Finish, statistics: Statistics) -> None:
         self._print(answer, answer.stream.end())

@@ -242,8 +242,18 @@ class DraftNode(Process):
     """With an HTTP face."""
 
     def __init__(self, verify: str, *words: str, module: tuple[str, ...] = ("draft_node",)) -> None:
-        """verify: the verify node's endpoint, or that of a proxy before it. module: of a stand-in, and its own words."""
-        defaults = (*module[1:], "--model", "tiny-draft-s", "--verify", verify, "--http", ANYWHERE, "--log-level", "info")
+        """verify: the verify node's endpoint, or a proxy's before it. module: of a stand-in, and its own words."""
+        defaults = (
+            *module[1:],
+            "--model",
+            "tiny-draft-s",
+            "--verify",
+            verify,
+            "--http",
+            ANYWHERE,
+            "--log-level",
+            "info",
+        )
         super().__init__(module[0], *defaults, *words, ports={"--http": "url"})
 
     def wait_until_ready(self, *, is_ready: bool = True) -> None:

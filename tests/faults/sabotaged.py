@@ -1,12 +1,12 @@
 """A draft node whose draft model can be spoiled while it runs: `python -m tests.faults.sabotaged FILE SHARE ...`.
 
-The rest are options of `goodspeed-draft`. It is as patient as the product, times SHARE. What FILE says is done before each step of the draft model:
+The rest are options of `goodspeed-draft`. It is as patient as the product, times SHARE. What FILE says is done before
+each step of the draft model:
 
     works           nothing
-    raises          an exception
     slow SECONDS    sleeps
     hangs           sleeps until FILE says something else
-    takes BYTES     allocates so much, for the time of the step
+    takes BYTES     allocates so much, for the time of the step, as a large model does
 """
 
 import sys
@@ -40,13 +40,11 @@ def main() -> int:
 
 def _obey(file: Path) -> torch.Tensor | None:
     what, _, number = file.read_text().partition(" ")
-    if what == "raises":
-        raise RuntimeError("the draft model is spoiled")
     if what == "slow":
         time.sleep(float(number))
     while what == "hangs" and file.read_text() == what:
         time.sleep(0.02)
-    return torch.ones(int(number), dtype=torch.uint8) if what == "takes" else None
+    return torch.empty(int(number), dtype=torch.uint8) if what == "takes" else None
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 """The draft model fails, hangs, or has no memory: the texts go on as plain decoding, exact, and are drafted again."""
 
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from draft_node.session import PATIENCE_S
 from tests.faults.nodes import DraftNode, VerifyNode
 from tests.faults.texts import Stream, ask, check, mixed
 
@@ -50,19 +54,64 @@ def go_on_plainly(verify: VerifyNode, streams: list[Stream]) -> None:
     assert not drafted(before)(verify)
 
 
-def test_it_raises_and_hangs_and_works_again(file: Path) -> None:
+@contextmanager
+def memory_limited(draft: DraftNode) -> Iterator[None]:
+    """The process gets hardly more than it has now, from the kernel."""
+    pid = draft.process.pid
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+    before = resource.prlimit(pid, resource.RLIMIT_AS)
+    resource.prlimit(pid, resource.RLIMIT_AS, (pages * resource.getpagesize() + (64 << 20), before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_AS, before)
+
+
+def test_no_memory_then_a_hanging_step_and_it_works_again(file: Path) -> None:
     wanted = mixed(600)[:2]
     with VerifyNode() as verify, start(verify, file, share=0.2) as draft:
         draft.wait_until_ready()
+        say(file, f"takes {256 << 20}")
         streams = [ask(draft.url, one) for one in wanted]
         verify.until(lambda: drafted(0)(verify), "a draft")
-        for what in ("raises", "hangs"):
-            say(file, what)
+        with memory_limited(draft):
+            draft.wait_for_line("can't allocate memory")
             go_on_plainly(verify, streams)
-            before = verify.num_events
-            say(file, "works")
-            verify.until(lambda after=before: drafted(after)(verify), "a draft, after the model works again")
+        works_again(verify)
+        say(file, "hangs")
+        go_on_plainly(verify, streams)
+        say(file, "works")
+        works_again(verify)
         assert not any(stream.is_over for stream in streams)
         for one, stream in zip(wanted, streams, strict=True):
             check(one, stream.finish())
         assert draft.metrics()["draft_failures_total"] >= 2
+
+        say(file, "hangs")
+        short = mixed(20)[0]
+        check(short, ask(draft.url, short).finish())
+        assert draft.terminate() == 0
+        draft_log = "\n".join(str(line) for line in draft.log)
+        assert "this node ends without it" in draft_log
+
+
+def works_again(verify: VerifyNode) -> None:
+    before = verify.num_events
+    verify.until(lambda: drafted(before)(verify), "a draft, after the model works again")
+
+
+@pytest.mark.slow_faults
+def test_every_step_takes_ten_seconds(file: Path) -> None:
+    """With the product's own patience: nobody waits for longer than that, and those who come later do not wait."""
+    wanted = mixed(1500)[:2]
+    with VerifyNode() as verify, start(verify, file) as draft:
+        draft.wait_until_ready()
+        streams = [ask(draft.url, wanted[0])]
+        verify.until(lambda: drafted(0)(verify), "a draft")
+        say(file, "slow 10")
+        go_on_plainly(verify, streams)
+        streams.append(ask(draft.url, wanted[1]))
+        for one, stream in zip(wanted, streams, strict=True):
+            check(one, stream.finish())
+            assert max(after - before for before, after in pairwise(stream.times)) < PATIENCE_S + 2.0
+        assert draft.metrics()["draft_failures_total"] >= 1

@@ -48,7 +48,7 @@ class Ready:
 
     def _ask(self) -> None:
         with Client(timeout=DEADLINE_S) as client:
-            while not self._ends.wait(0.01):
+            while not self._ends.wait(0.05):
                 try:
                     status = client.get(self._url).status_code
                 except TransportError:
@@ -59,58 +59,45 @@ class Ready:
 
 
 def test_the_verify_node_is_restarted_twice_under_load() -> None:
-    wanted = mixed(240)
+    wanted = mixed(160)[:6]
     with (
         VerifyNode("--lease-s", "600") as verify,
-        DraftNode(verify.endpoint, *PATIENT) as one,
-        DraftNode(verify.endpoint, *PATIENT, "--model", "tiny-draft-m") as two,
+        DraftNode(verify.endpoint, *PATIENT) as draft,
         Ready(verify.url) as verify_ready,
-        Ready(one.url) as one_ready,
-        Ready(two.url) as two_ready,
+        Ready(draft.url) as draft_ready,
     ):
-        for node in (one, two):
-            node.wait_until_ready()
-        streams = [ask((one, two)[n % 2].url, each) for n, each in enumerate(wanted)]
-        for num_tokens in (20, 100):
-            for stream in streams:
-                stream.wait_for(num_tokens)
-            begins = [len(ready.said) for ready in (verify_ready, one_ready, two_ready)]
+        draft.wait_until_ready()
+        streams = [ask(draft.url, each) for each in wanted]
+        for stream in streams:
+            stream.wait_for(1)
+        for num_tokens in (10, 40):
+            streams[-1].wait_for(num_tokens)
+            begins = len(verify_ready.said), len(draft_ready.said)
             assert verify.terminate() == 0
-            for ready, begin in zip((verify_ready, one_ready, two_ready), begins, strict=True):
-                away = AWAY if ready is verify_ready else 503
-                begin = ready.wait_for(away, after=begin)
-                ready.wait_for(away, after=begin + 3)
-                assert 200 not in ready.said[begin:]  # nor does it say so again before there is a verify node
-            assert not any(stream.is_over for stream in streams)
+            begins = verify_ready.wait_for(AWAY, after=begins[0]), draft_ready.wait_for(503, after=begins[1])
+            draft_ready.wait_for(503, after=begins[1] + 3)
+            assert set(draft_ready.said[begins[1] :]) == {503}  # until there is another verify node
+            assert set(verify_ready.said[begins[0] :]) == {AWAY}
+            assert not all(stream.is_over for stream in streams)
             before = verify.num_events
             verify.restart()
             verify.wait_for("ready", after=before)
-            for ready in (verify_ready, one_ready, two_ready):
+            for ready in (verify_ready, draft_ready):
                 ready.wait_for(200, after=len(ready.said))
         for each, stream in zip(wanted, streams, strict=True):
             check(each, stream.finish())
-        assert one.metrics()["reconnects_total"] == two.metrics()["reconnects_total"] == 2
-
-
-def test_what_a_draft_node_had_is_free_when_it_ends() -> None:
-    [wanted] = mixed(1000)[:1]
-    with VerifyNode("--lease-s", "3600") as verify, DraftNode(verify.endpoint, "--drain-timeout-s", "0") as draft:
-        draft.wait_until_ready()
-        stream = ask(draft.url, wanted)
-        stream.wait_for(20)
-        assert verify.metrics()["kv_cache_usage_perc"] > 0
-        assert draft.terminate() == 130  # its text was cut off
-        stream.breaks()
-        check(wanted, stream.tokens, is_complete=False)
-        assert verify.wait_for_metric("kv_cache_usage_perc", lambda share: share == 0)["peers_connected"] == 0
+        assert draft.metrics()["reconnects_total"] == 2
 
 
 def test_memory_for_two_sessions_and_sixteen_that_run() -> None:
-    """The verify node is stopped until all of them are there, so that they do not come one after another."""
-    wanted = [*mixed(48), *mixed(49)]
+    """The verify node is stopped until all of them are there, so that they do not come one after another.
+
+    Then the draft node leaves in the middle of a text: what it had is free, though the lease is far from over.
+    """
+    wanted = [*mixed(40), *mixed(41)]
     with (
-        VerifyNode("--lease-s", "600", "--kv-pages", "12", "--http", "127.0.0.1:0") as verify,
-        DraftNode(verify.endpoint, *PATIENT, "--max-sessions", "16") as draft,
+        VerifyNode("--lease-s", "600", "--kv-pages", "20") as verify,
+        DraftNode(verify.endpoint, *PATIENT, "--max-sessions", "16", "--drain-timeout-s", "0") as draft,
     ):
         draft.wait_until_ready()
         verify.stop()
@@ -119,6 +106,11 @@ def test_memory_for_two_sessions_and_sixteen_that_run() -> None:
         verify.go_on()
         for each, stream in zip(wanted, streams, strict=True):
             check(each, stream.finish())
-        told = verify.metrics()
-        assert told["num_preemptions_total"] > 0
-        assert told["kv_cache_usage_perc"] == 0
+        assert verify.metrics()["num_preemptions_total"] > 0
+
+        stream = ask(draft.url, mixed(200)[7])
+        stream.wait_for(1)
+        assert draft.terminate() == 130  # a text was cut off
+        stream.breaks()
+        check(stream.wanted, stream.tokens, is_complete=False)
+        assert verify.wait_for_metric("kv_cache_usage_perc", lambda share: share == 0)["peers_connected"] == 0

@@ -1,0 +1,225 @@
+"""What honest clients lose while another is slow, or hostile: the p95 of their gaps between verdicts, with and without.
+
+Real processes: a verify node with continuous rounds, honest draft nodes that write one text after another, and one that
+disturbs. A gap is the time between two verdicts of one session, by its own draft node's clock (`at` of its events).
+
+*slow*: another draft node, behind a proxy that makes the way there and back so long that its rounds take ten times as
+long as at full speed (that is measured first). It costs nobody CPU to be slow. The verify node does not weigh time
+(`--cost none`): with it, a far client would be decoded plainly, and would not be slow. *flood*: a process that sends
+so many messages a second which are all refused (`flood.py`).
+
+Calm and disturbed phases alternate, and in every second pair their order is turned round. For each pair the ratio of
+the p95s; the median of the pairs is what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.benchmarks.processes import START_S, command
+from experiments.proxy import DelayProxy
+from goodspeed import prompts
+from goodspeed.demo.commands import environment
+from goodspeed.demo.processes import Child, Event, Household
+from goodspeed.engine import checkpoints
+from goodspeed.prompts import Prompt
+from goodspeed.tiny.prompts import load
+
+SLOWER = 10.0
+WANTED = 1.10
+"""Times the p95 of a calm phase, at most."""
+
+NUM_TEXTS = 5000  # more than anybody writes
+MAX_TOKENS = 150
+
+
+@dataclass(frozen=True)
+class Plan:
+    num_honest: int
+    num_pairs: int
+    phase_s: float
+    settle_s: float  # of each phase, before its gaps count
+    rates: tuple[int, ...]  # messages a second
+
+
+FULL = Plan(4, 5, 20.0, 2.0, (200, 1000))
+QUICK = Plan(1, 1, 3.0, 0.5, (200,))
+
+
+@dataclass
+class Gaps:
+    """Of one draft node: (when it ended, how long it was), in order."""
+
+    gaps: list[tuple[float, float]] = field(default_factory=list)
+    _last: dict[str, float] = field(default_factory=dict)  # by session
+
+    def hear(self, event: Event) -> None:
+        if event["event"] == "fail":
+            raise RuntimeError(f"a text failed: {event['what']}")
+        if event["event"] == "tokens":
+            session, at = event["session"], event["at"]
+            if session in self._last:
+                self.gaps.append((at, at - self._last[session]))
+            self._last[session] = at
+        if event["event"] == "finish":
+            self._last.pop(event["session"], None)
+
+    def between(self, begin: float, end: float) -> list[float]:
+        """Those that lie within."""
+        return [gap for at, gap in self.gaps if begin <= at - gap and at <= end]
+
+
+@dataclass
+class Site:
+    """Who takes part."""
+
+    plan: Plan
+    say: Callable[[str], None]
+    honest: list[Gaps] = field(default_factory=list)
+    slow: Gaps = field(default_factory=Gaps)
+    proxy: DelayProxy | None = None
+    flood: Child | None = None
+    counts: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)  # of the flood
+
+    async def phase(self) -> tuple[float, float]:
+        """From when to when gaps count."""
+        await asyncio.sleep(self.plan.settle_s)
+        begin = time.monotonic()
+        await asyncio.sleep(self.plan.phase_s)
+        return begin, time.monotonic()
+
+    def honest_p95_s(self, phase: tuple[float, float]) -> float:
+        gaps = [gap for node in self.honest for gap in node.between(*phase)]
+        if not gaps:
+            raise RuntimeError("no honest client got two verdicts in a phase; this machine is too slow for it")
+        return float(np.percentile(gaps, 95))
+
+    async def pairs(self, what: str, disturb: Callable[[bool], Awaitable[Event]]) -> dict[str, Any]:
+        """Calm and disturbed in turn."""
+        pairs: list[dict[str, Any]] = []
+        for number in range(self.plan.num_pairs):
+            p95_s, notes = {}, {}
+            for disturbed in (False, True) if number % 2 == 0 else (True, False):
+                await disturb(disturbed)
+                phase = await self.phase()
+                p95_s[disturbed] = self.honest_p95_s(phase)
+                notes[disturbed] = await disturb(False) | {"slow_gap_s": median(self.slow.between(*phase))}
+            ratio = p95_s[True] / p95_s[False]
+            pairs.append({"calm_p95_s": p95_s[False], "disturbed_p95_s": p95_s[True], "ratio": ratio} | notes[True])
+            pairs[-1]["calm_slow_gap_s"] = notes[False]["slow_gap_s"]
+            self.say(f"{what:<12} {p95_s[False] * 1e3:>9.1f} {p95_s[True] * 1e3:>12.1f} {ratio:>7.3f}")
+        ratio = statistics.median(pair["ratio"] for pair in pairs)
+        self.say(f"{what}: median {ratio:.3f} (wanted: at most {WANTED:.2f})")
+        return {"what": what, "ratio": ratio, "reached": ratio <= WANTED, "pairs": pairs}
+
+    async def set_flood(self, rate: int, is_on: bool) -> Event:
+        """What it sent, and what was refused, since the last time."""
+        assert self.flood is not None
+        assert self.flood.process.stdin is not None
+        self.flood.process.stdin.write(f"{rate if is_on else 0}\n".encode())
+        return await asyncio.wait_for(self.counts.get(), START_S)
+
+    async def set_slow(self, delay_s: float, is_on: bool) -> Event:
+        assert self.proxy is not None
+        self.proxy.delay_s = delay_s if is_on else 0.0
+        return {}
+
+    async def delay_for(self, times: float) -> float:
+        """Each way, so that the slow client's gaps are so many times as long: a guess, corrected twice."""
+        fast = median(self.slow.between(*await self.phase())) or 0.01
+        delay = (times - 1) * fast / 2
+        for _ in range(2):
+            await self.set_slow(delay, True)
+            slowed = median(self.slow.between(*await self.phase())) or times * fast
+            delay *= (times - 1) * fast / max(slowed - fast, 0.1 * times * fast)
+        await self.set_slow(0.0, False)
+        self.say(f"the slow client: {fast * 1e3:.1f} ms between verdicts, {delay * 1e3:.0f} ms more each way")
+        return delay
+
+
+def median(gaps: list[float]) -> float:
+    return statistics.median(gaps) if gaps else 0.0
+
+
+async def run(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    site = Site(plan, say)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "prompts.jsonl"
+        texts = load()
+        lines = (prompts.to_json(Prompt(one.prompt, one.domain, one.seed)) for one in texts * (NUM_TEXTS // len(texts)))
+        file.write_text("\n".join(lines), "utf-8")
+        async with Household(environment()) as house:
+            verify = await house.start("the verify node", verify_command(), ignore)
+            endpoint = str((await verify.expect("ready", START_S))["endpoint"])
+            async with DelayProxy(int(endpoint.rpartition(":")[2]), 0.0) as site.proxy:
+                await start(house, site, endpoint, file)
+                say(f"{'disturbed by':<12} {'calm p95':>9} {'disturbed ms':>12} {'ratio':>7}")
+                results = [await site.pairs("slow", partial(site.set_slow, await site.delay_for(SLOWER)))]
+                for rate in plan.rates:
+                    results.append(await site.pairs(f"flood {rate}/s", partial(site.set_flood, rate)))
+    return results
+
+
+async def start(house: Household, site: Site, endpoint: str, file: Path) -> None:
+    """Everybody but the verify node."""
+    nodes: dict[str, Gaps] = defaultdict(Gaps, {"slow": site.slow})
+    children = []
+    for name in (*(f"honest-{number + 1}" for number in range(site.plan.num_honest)), "slow"):
+        address = endpoint if name != "slow" or site.proxy is None else f"tcp://127.0.0.1:{site.proxy.port}"
+        children.append(await house.start(name, draft_command(name, address, file), nodes[name].hear))
+    site.honest = [gaps for name, gaps in nodes.items() if name != "slow"]
+    words = [sys.executable, "-m", "experiments.benchmarks.flood", endpoint, "flood"]
+
+    def hear(event: Event) -> None:
+        if event["event"] == "counts":
+            site.counts.put_nowait(event)
+
+    site.flood = await house.start("flood", words, hear, takes_input=True)
+    assert site.flood.process.stdin is not None
+    site.flood.process.stdin.write(f"{checkpoints.load('tiny-target').fingerprint}\n".encode())
+    await asyncio.gather(site.flood.expect("ready", START_S), *(child.expect("tokens", START_S) for child in children))
+
+
+def ignore(event: Event) -> None:
+    """The verify node tells every round."""
+
+
+def verify_command() -> list[str]:
+    return command("verify_node", "--model=tiny-target", "--bind=tcp://127.0.0.1:0", "--cost=none")
+
+
+def draft_command(name: str, endpoint: str, file: Path) -> list[str]:
+    options = (f"--name={name}", f"--verify={endpoint}", f"--prompts={file}", "--max-sessions=1")
+    ahead = ("--no-draft-ahead",) if name == "slow" else ()  # so that a round of it is one way there and back
+    return command("draft_node", "--model=tiny-draft-s", f"--max-tokens={MAX_TOKENS}", *options, *ahead)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.disturbed", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one honest client, one short pair of each kind")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args()
+    plan = QUICK if options.quick else FULL
+    say = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
+    results = asyncio.run(run(plan, say))
+    if options.json:
+        print(json.dumps({"benchmark": "disturbed", "plan": asdict(plan), "wanted": WANTED, "results": results}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""A hostile draft node for `disturbed.py`: sends messages that are all refused, as many a second as it is told.
+
+It is let in like any other, under a name of its own, and then sends drafts, acknowledgements and sessions that the
+verify node has to look at before it can refuse them. Each line of its standard input is a rate; 0 is silence. To each
+it answers with an event: what it sent at the rate before, and how many refusals came back. Run as a process of its
+own: `python -m experiments.benchmarks.flood ENDPOINT NAME`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import sys
+import time
+from itertools import cycle
+
+from goodspeed.errors import ProtocolError, TransportError
+from goodspeed.messages import VERSION, Ack, Draft, Hello, OpenSession, Refusal, Sampling, UpMessage
+from goodspeed.transport import DraftChannel, connect_draft
+
+TURN_S = 0.01
+"""At high rates what is due goes out together, so often."""
+
+
+class Flood:
+    """One connection; `rate` may be changed at any moment."""
+
+    def __init__(self, channel: DraftChannel, hello: Hello) -> None:
+        self.rate = 0.0
+        self.num_sent = self.num_refused = self.num_undelivered = 0
+        self._channel = channel
+        self._hello = hello
+        self._messages = cycle(refused_messages())
+
+    async def send(self) -> None:
+        """For ever."""
+        await self._channel.send(self._hello)
+        last, due = time.monotonic(), 0.0
+        while True:
+            await asyncio.sleep(TURN_S)
+            now = time.monotonic()
+            due += (now - last) * self.rate
+            last = now
+            for _ in range(int(due)):
+                await self._send(next(self._messages))
+            due -= int(due)
+
+    async def _send(self, message: UpMessage) -> None:
+        try:
+            await self._channel.send(message)
+            self.num_sent += 1
+        except TransportError:  # the verify node takes no more of it: connected anew, as an attacker would
+            self.num_undelivered += 1
+            await self._channel.reconnect()
+            await self._channel.send(self._hello)
+
+    async def hear(self) -> None:
+        """For ever."""
+        while True:
+            try:
+                message = await self._channel.receive()
+            except ProtocolError:
+                continue
+            self.num_refused += isinstance(message, Refusal)
+
+    def take(self) -> dict[str, int]:
+        """Counts since the last time."""
+        counts = {"sent": self.num_sent, "refused": self.num_refused, "undelivered": self.num_undelivered}
+        self.num_sent = self.num_refused = self.num_undelivered = 0
+        return counts
+
+
+def refused_messages() -> list[UpMessage]:
+    """Of sessions that nobody opened, and one that nobody can open."""
+    session_id = secrets.token_bytes(16)
+    return [
+        Draft(session_id, 1, 1, 3, bytes(8), (1, 2, 3)),
+        Ack(session_id, 1, 3),
+        OpenSession(session_id, 1, (), (), Sampling(), max_tokens=9),
+        OpenSession(session_id, 1, ((1 << 31) - 1,) * 500, (), Sampling(), max_tokens=9),
+    ]
+
+
+async def work(endpoint: str, name: str) -> None:
+    """Until its standard input ends."""
+    boot_id, tokenizer = secrets.token_bytes(8), sys.stdin.readline().strip()
+    channel = connect_draft(endpoint, identity=boot_id, send_timeout_s=0.5)
+    flood = Flood(channel, Hello(VERSION, name, boot_id, tokenizer))
+    tasks = [asyncio.create_task(flood.send()), asyncio.create_task(flood.hear())]
+    print(json.dumps({"event": "ready"}), flush=True)
+    try:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            counts = flood.take()
+            flood.rate = float(line)
+            print(json.dumps({"event": "counts", **counts}), flush=True)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        channel.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(work(*sys.argv[1:]))
