@@ -13,7 +13,7 @@ from functools import partial
 
 from goodspeed.errors import MessageTooLarge, ProtocolError, TargetError
 from goodspeed.events import EventLog
-from goodspeed.messages import Draft, OpenSession, Verdict
+from goodspeed.messages import Draft, Leave, OpenSession, Verdict
 from goodspeed.model_thread import ModelThread
 from goodspeed.transport import Delivery, Received, VerifyChannel
 from verify_node.core import VerifyCore
@@ -187,6 +187,8 @@ class VerifyDaemon:
             extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
             logger.warning("refused a message", extra=extra)
             return self.core.reject(received.peer, received.message, time.monotonic(), received.principal)
+        if isinstance(received.message, Leave) and peer:
+            logger.info("a draft node left", extra={"client": peer.client.name})
         if isinstance(received.message, Draft):
             self.uplink_bytes += received.num_bytes
         now = time.monotonic()

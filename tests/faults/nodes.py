@@ -243,18 +243,9 @@ class DraftNode(Process):
 
     def __init__(self, verify: str, *words: str, module: tuple[str, ...] = ("draft_node",)) -> None:
         """verify: the verify node's endpoint, or a proxy's before it. module: of a stand-in, and its own words."""
-        defaults = (
-            *module[1:],
-            "--model",
-            "tiny-draft-s",
-            "--verify",
-            verify,
-            "--http",
-            ANYWHERE,
-            "--log-level",
-            "info",
-        )
-        super().__init__(module[0], *defaults, *words, ports={"--http": "url"})
+        defaults = (*module[1:], "--model", "tiny-draft-s", "--verify", verify)
+        face = ("--http", ANYWHERE, "--log-level", "info")
+        super().__init__(module[0], *defaults, *face, *words, ports={"--http": "url"})
 
     def wait_until_ready(self, *, is_ready: bool = True) -> None:
         """Until `/ready` says that texts are let in (or not): the verify node is there."""
