@@ -42,13 +42,11 @@ class Site:
         """Texts of every kind, when all of them have begun and none is over."""
         self.wait_until_ready()
         streams: dict[str, list[Stream]] = {}
-        for index, name in sorted(enumerate(names), key=lambda place: place[1] != "far"):  # that takes longest
-            wanted = _wanted(index, NUM_TOKENS.get(name, num_tokens))
+        for name in sorted(names, key=lambda name: -self.lines[name].delay_s):  # the far ones take longest to begin
+            wanted = _wanted(names.index(name), NUM_TOKENS.get(name, num_tokens))
             streams[name] = [ask(self.drafts[name].url, one) for one in wanted]
-            for stream in streams[name] if name == "far" else ():
-                stream.wait_for(1)
-        for stream in chain(*streams.values()):
-            stream.wait_for(3)
+            for stream in streams[name]:
+                stream.wait_for(2)
         assert not any(stream.is_over for stream in chain(*streams.values()))
         return streams
 
