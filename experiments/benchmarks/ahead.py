@@ -19,12 +19,12 @@ from functools import partial
 from typing import Any
 
 from experiments.benchmarks.processes import START_S, command
-from experiments.proxy import DelayProxy
 from goodspeed import prompts
 from goodspeed.demo.commands import environment
 from goodspeed.demo.processes import Child, Household
 from goodspeed.prompts import Prompt
 from goodspeed.tiny.prompts import load
+from tests.faults.proxy import Proxy
 
 DOMAINS = ("chat", "docs")
 WANTED = 1.2
@@ -99,7 +99,7 @@ async def measure(options: argparse.Namespace, size: Size) -> list[Row]:
     async with Household(environment()) as house:
         verify = await house.start("the verify node", verify_command(options), lambda event: None)
         endpoint = (await verify.expect("ready", START_S))["endpoint"]
-        async with DelayProxy(int(endpoint.rsplit(":", 1)[1]), 0.0) as proxy:
+        with Proxy(endpoint) as proxy:
             nodes = {ahead: DraftNode() for ahead in (False, True)}
             for ahead, node in nodes.items():
                 words = draft_command(options, size, proxy.port, ahead)
@@ -108,7 +108,7 @@ async def measure(options: argparse.Namespace, size: Size) -> list[Row]:
             return await run(nodes, proxy, size)
 
 
-async def run(nodes: dict[bool, DraftNode], proxy: DelayProxy, size: Size) -> list[Row]:
+async def run(nodes: dict[bool, DraftNode], proxy: Proxy, size: Size) -> list[Row]:
     rows: list[Row] = []
     for domain in DOMAINS:
         wanted = [Prompt(prompt.prompt, domain, prompt.seed) for prompt in load() if prompt.domain == domain]

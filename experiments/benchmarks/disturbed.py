@@ -32,13 +32,13 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks.processes import START_S, command
-from experiments.proxy import DelayProxy
 from goodspeed import prompts
 from goodspeed.demo.commands import environment
 from goodspeed.demo.processes import Child, Event, Household
 from goodspeed.engine import checkpoints
 from goodspeed.prompts import Prompt
 from goodspeed.tiny.prompts import load
+from tests.faults.proxy import Proxy
 
 SLOWER = 10.0
 WANTED = 1.10
@@ -93,7 +93,7 @@ class Site:
     say: Callable[[str], None]
     honest: list[Gaps] = field(default_factory=list)
     slow: Gaps = field(default_factory=Gaps)
-    proxy: DelayProxy | None = None
+    proxy: Proxy | None = None
     flood: Child | None = None
     counts: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)  # of the flood
 
@@ -170,7 +170,7 @@ async def run(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
         async with Household(environment()) as house:
             verify = await house.start("the verify node", verify_command(), ignore)
             endpoint = str((await verify.expect("ready", START_S))["endpoint"])
-            async with DelayProxy(int(endpoint.rpartition(":")[2]), 0.0) as site.proxy:
+            with Proxy(endpoint) as site.proxy:
                 await start(house, site, endpoint, file)
                 say(f"{'disturbed by':<12} {'calm p95':>9} {'disturbed ms':>12} {'ratio':>7}")
                 results = [await site.pairs("slow", partial(site.set_slow, await site.delay_for(SLOWER)))]
@@ -184,7 +184,7 @@ async def start(house: Household, site: Site, endpoint: str, file: Path) -> None
     nodes: dict[str, Gaps] = defaultdict(Gaps, {"slow": site.slow})
     children = []
     for name in (*(f"honest-{number + 1}" for number in range(site.plan.num_honest)), "slow"):
-        address = endpoint if name != "slow" or site.proxy is None else f"tcp://127.0.0.1:{site.proxy.port}"
+        address = endpoint if name != "slow" or site.proxy is None else site.proxy.endpoint
         children.append(await house.start(name, draft_command(name, address, file), nodes[name].hear))
     site.honest = [gaps for name, gaps in nodes.items() if name != "slow"]
     words = [sys.executable, "-m", "experiments.benchmarks.flood", endpoint, "flood"]
