@@ -5,6 +5,8 @@ Nothing here waits inside ZeroMQ: sockets are tried without blocking, and asynci
 """
 
 import asyncio
+import ctypes
+import secrets
 from collections.abc import Container
 from typing import ClassVar, Final
 
@@ -200,6 +202,7 @@ class RouterLink(_SocketLink):
         self._gate: Gate | None = None
         self._barred: Container[bytes] = ()
         self._is_amid = False  # of a message of too many frames, the rest of which is thrown away
+        _seed_names()
         super().__init__(address, options)
         port = int(self.endpoint.rpartition(":")[2])
         self._guard = Guard(port, self._is_idle, message_bytes=message_bytes, unread_bytes=unread_bytes)
@@ -269,6 +272,15 @@ class RouterLink(_SocketLink):
         self._guard.close()
         if self._gate is not None:
             self._gate.close()
+
+
+def _seed_names() -> None:
+    """Of the next ROUTER: whoever knows what name a nameless connection is given next can end the process.
+
+    libzmq counts them up from a number of the C library's rand(), which it never seeds, and aborts (`ok`,
+    socket_base.cpp) where another connection said that it had that name.
+    """
+    ctypes.CDLL(None).srand(secrets.randbits(32))
 
 
 def _descriptor_of(frame: zmq.Frame) -> int:

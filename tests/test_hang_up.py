@@ -4,6 +4,7 @@ And what it must not end, or lose: large messages, many of them, and peers that 
 """
 
 import asyncio
+import ctypes
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -175,3 +176,16 @@ def test_connections_are_told_apart_by_both_their_ends() -> None:
         assert peer_of(server.fileno()) is None
         assert peer_of(0x7FFF) is None
         assert accepted(port) == []
+
+
+@run_async
+async def test_nobody_can_tell_what_name_a_nameless_connection_is_given() -> None:
+    """libzmq aborts where somebody else has it; it would be the same in every process."""
+    names = set()
+    for _ in range(2):
+        ctypes.CDLL(None).srand(1)
+        async with network("sockets") as net:
+            with raw_socket(zmq.DEALER, net.verify.endpoint) as peer:
+                peer.send(msgspec.msgpack.encode(ack(1)))
+                names.add((await net.verify.receive()).peer)
+    assert len(names) == 2
