@@ -66,6 +66,7 @@ class Session:
     _local: Local | None = None  # what is written without the verify node
     _repeats: Repeats = field(default_factory=Repeats)
     _refused_in_a_row: int = 0
+    _lacking_at: int = -1  # length of the text at which it was said that something is missing
     _length: int = 0  # of the draft asked for
     _digest: TextDigest = field(default_factory=TextDigest)
 
@@ -90,6 +91,7 @@ class Session:
         self.epoch += 1
         self.round += 1
         self._draft = self._ahead.draft = None
+        self._lacking_at = -1
         self._repeats.begin()
         self._enter(State.OPENING, now)
         request = self.request
@@ -172,7 +174,7 @@ class Session:
     def _apply(self, verdict: Verdict, now: float) -> list[Action]:
         """Takes what is new of a verdict, once; asks again where something before it is missing."""
         if verdict.base_len > len(self.tokens):
-            return [Send(self._acknowledgement())]
+            return self._ask_for_what_is_missing()
         num_known = len(self.tokens) - verdict.base_len
         new, logprobs = verdict.tokens[num_known:], (verdict.logprobs or ())[num_known:]
         if not new and verdict.finish_reason is None:
@@ -181,6 +183,16 @@ class Session:
         self._count(verdict, len(new))
         actions: list[Action] = [Deliver(new, logprobs, self._accepted(verdict, len(new)))] if new else []
         return actions + self._go_on(verdict, now)
+
+    def _ask_for_what_is_missing(self) -> list[Action]:
+        """Once, and then after a silence: of a far line's verdicts hundreds may be behind the one that was lost.
+
+        Each Ack would be answered by all that is not acknowledged, and the verify node would take that for a flood.
+        """
+        if self._lacking_at == len(self.tokens):
+            return []
+        self._lacking_at = len(self.tokens)
+        return [Send(self._acknowledgement())]
 
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
         ahead = self._ahead.look_back(verdict, self.tokens, self._digest)

@@ -148,6 +148,19 @@ def test_a_gap_is_told(session):
     assert session.committed == (7,)
 
 
+def test_a_gap_is_told_once_however_many_verdicts_are_behind_it(session):
+    """A far line holds hundreds: each Ack would cost the whole rest again, and all of them look like a flood."""
+    session.receive(verdict(3, [7]), 1.0)
+    told = [session.receive(verdict(base_len, [9]), 1.0) for base_len in range(6, 200)]
+    assert [len(actions) for actions in told] == [1] + [0] * 193
+    assert sent(session.tick(1.0 + RESEND_S)) == Ack(ID, 1, 4)
+    session.receive(verdict(4, [8, 8]), 3.0)
+    assert session.receive(verdict(8, [9]), 3.0) == [Send(Ack(ID, 1, 6))], "the next gap"
+    session.disconnect()
+    session.connect(4.0)
+    assert session.receive(verdict(8, [9], epoch=2), 5.0) == [Send(Ack(ID, 2, 6))], "and one after a reopening"
+
+
 def test_a_draft_is_repeated_byte_for_byte_and_ever_more_rarely(waiting):
     draft = sent(waiting.tick(3.0))
     assert isinstance(draft, Draft)
