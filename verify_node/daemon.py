@@ -198,12 +198,17 @@ class VerifyDaemon:
         return sends
 
     def _record(self, recorder: Recorder, received: Received, now: float) -> None:
-        match received.message:
-            case Draft() as draft:
-                recorder.arrived(draft, received.num_bytes, now)
-            case OpenSession(session_id=session_id) if session_id in self.core.sessions:
-                draft_model = self.core.peers[received.peer].draft_model
-                recorder.opened(self.core.sessions[session_id], draft_model, self.core.num_rounds, now)
+        """Only what was taken: of what is refused there may be any amount, and from anybody."""
+        peer, message = self.core.peers.get(received.peer), received.message
+        if peer is None or not isinstance(message, Draft | OpenSession):
+            return
+        session = self.core.sessions.get(message.session_id)
+        if session is None or session.client is not peer.client:
+            return
+        if isinstance(message, OpenSession):
+            recorder.opened(session, peer.draft_model, self.core.num_rounds, now)
+        elif any(message.round == taken.round for taken in (session.draft, session.ahead) if taken is not None):
+            recorder.arrived(message, received.num_bytes, now)
 
     async def _heartbeat(self) -> None:
         while True:
