@@ -10,10 +10,12 @@ messages.
 """
 
 import asyncio
+import errno
+import resource
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import ioctl
@@ -86,9 +88,11 @@ def cut(descriptor: int, peer: Address) -> bool:
 def accepted(port: int) -> list[Connection]:
     """This process's connections to a port of its own."""
     try:
-        descriptors = [int(entry.name) for entry in OWN_DESCRIPTORS.iterdir()]
-    except OSError:
-        return []
+        descriptors: Iterable[int] = [int(entry.name) for entry in OWN_DESCRIPTORS.iterdir()]
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            return []
+        descriptors = range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # each is in use, none is left to look with
     return [found for descriptor in descriptors if (found := _look_at(descriptor, port)) is not None]
 
 
@@ -144,9 +148,13 @@ class Guard:
         """A whole message came by this connection."""
         self._delivered.add(descriptor)
 
-    def hang_up(self, descriptor: int) -> None:
-        """Ends this connection in a moment: a last word is still on its way."""
-        if descriptor not in self._hanging_up and (peer := peer_of(descriptor)) is not None:
+    def hang_up(self, descriptor: int, host: str) -> None:
+        """Ends this connection with a host in a moment: a last word is still on its way.
+
+        What it sent may be read after it ended, when the descriptor is a connection with somebody else.
+        """
+        peer = peer_of(descriptor)
+        if descriptor not in self._hanging_up and peer is not None and peer[0] == host:
             loop = asyncio.get_running_loop()
             self._hanging_up[descriptor] = loop.call_later(LAST_WORD_S, self._hang_up_now, descriptor, peer)
 

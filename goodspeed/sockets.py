@@ -249,7 +249,7 @@ class RouterLink(_SocketLink):
         else:
             names = [frames[0].bytes, proven_key(frames[-1])]
         if any(name in self._barred for name in names):
-            self._guard.hang_up(descriptor)
+            self._guard.hang_up(descriptor, _host_of(frames[-1]))
             return names[:1]
         return names + [frame.bytes for frame in frames[1:]]
 
@@ -272,6 +272,14 @@ class RouterLink(_SocketLink):
         self._guard.close()
         if self._gate is not None:
             self._gate.close()
+
+
+def _host_of(frame: zmq.Frame) -> str:
+    """That the connection it came by was with; empty where ZeroMQ does not tell."""
+    try:
+        return str(frame.get("Peer-Address"))
+    except zmq.ZMQError:
+        return ""
 
 
 def _seed_names() -> None:

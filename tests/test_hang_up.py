@@ -5,15 +5,17 @@ And what it must not end, or lose: large messages, many of them, and peers that 
 
 import asyncio
 import ctypes
+import os
+import resource
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from goodspeed.connections import accepted, cut, peer_of
+from goodspeed.connections import Guard, accepted, cut, peer_of
 from goodspeed.messages import Draft, Refusal
 from goodspeed.transport import Delivery, peer_name
 from tests.keys.wire import keyed
@@ -176,6 +178,35 @@ def test_connections_are_told_apart_by_both_their_ends() -> None:
         assert peer_of(server.fileno()) is None
         assert peer_of(0x7FFF) is None
         assert accepted(port) == []
+
+
+@run_async
+async def test_who_was_given_the_descriptor_of_one_that_is_barred_is_not_cut() -> None:
+    """What a barred peer sent is read after its connection ended; by then the descriptor may be another's."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        guard = Guard(port, lambda: True, message_bytes=100, unread_bytes=100)
+        with socket.create_connection(("127.0.0.1", port)), server.accept()[0] as here:
+            guard.hang_up(here.fileno(), "10.0.0.66")
+            guard.hang_up(here.fileno(), "")
+            assert not guard._hanging_up
+            guard.hang_up(here.fileno(), "127.0.0.1")
+            await until(lambda: guard.num_cut)
+        guard.close()
+
+
+def test_connections_are_found_when_no_descriptor_is_left() -> None:
+    """Else whoever takes them all would not be looked at any more."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)), server.accept()[0] as here, ExitStack() as taken:
+            taken.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(here.fileno(), 200) + 20, limits[1]))
+            with suppress(OSError):
+                while True:
+                    taken.callback(os.close, os.dup(here.fileno()))
+            assert here.fileno() in {found.descriptor for found in accepted(port)}
 
 
 @run_async
