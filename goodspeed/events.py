@@ -13,12 +13,39 @@ from typing import Any, TextIO
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
+BURST, LINES_PER_S = 20.0, 1.0
+"""Lines of one kind that are written at once, and then so often: what anybody can bring about must not fill a disk."""
+
+MAX_KINDS = 256
+
 
 def setup_logging(level: str) -> None:
-    """Log lines on standard error, for people and for programs."""
+    """Log lines on standard error, for people and for programs; all of them only where somebody debugs."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
+    if level != "debug":
+        handler.addFilter(Seldom())
     logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+class Seldom(logging.Filter):
+    """Leaves out what is said again and again, whatever its fields; the next line of that kind tells how many were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: dict[tuple[str, str], tuple[float, float, int]] = {}  # when it was said last, how often, left out
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind, now = (record.name, str(record.msg)[:200]), record.created
+        said_at, num_said, num_left_out = self._kinds.pop(kind, (now, 0.0, 0))
+        num_said = max(0.0, num_said - LINES_PER_S * (now - said_at))
+        is_written = num_said <= BURST - 1
+        if is_written and num_left_out:
+            vars(record)["num_left_out"] = num_left_out
+        self._kinds[kind] = (now, num_said + 1, 0) if is_written else (now, num_said, num_left_out + 1)
+        if len(self._kinds) > MAX_KINDS:
+            del self._kinds[next(iter(self._kinds))]
+        return is_written
 
 
 class LineFormatter(logging.Formatter):

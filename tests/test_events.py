@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.events import EventLog, LineFormatter
+from goodspeed.events import MAX_KINDS, EventLog, LineFormatter, Seldom
 
 
 def log_line(message: str, *arguments: object, extra: dict[str, Any] | None = None, error: bool = False) -> str:
@@ -49,3 +49,25 @@ def test_events_are_json_lines_when_wanted(enabled: bool) -> None:
     stream = io.StringIO()
     EventLog(enabled=enabled, stream=stream).write("tokens", text="a\nü", num=2)
     assert stream.getvalue() == ('{"event":"tokens","text":"a\\nü","num":2}\n' if enabled else "")
+
+
+def test_what_is_said_again_and_again_is_left_out_and_counted() -> None:
+    """A peer that sends what is refused, by ever new names, would fill the disk with it."""
+    seldom, logger = Seldom(), logging.getLogger("goodspeed.test")
+
+    def written(at: float, what: str, number: int = 0) -> logging.LogRecord | None:
+        extra = {"peer": f"peer-{number}"}
+        record = logger.makeRecord(logger.name, logging.WARNING, "file", 1, what, (), None, extra=extra)
+        record.created = at
+        return record if seldom.filter(record) else None
+
+    assert sum(written(100.0, "refused a message", number) is not None for number in range(1000)) == 20
+    assert written(100.0, "another") is not None
+    assert written(100.5, "refused a message") is None
+    later = written(101.1, "refused a message")
+    assert later is not None
+    assert LineFormatter().format(later).endswith("peer=peer-0 num_left_out=981")
+    assert sum(written(200.0, "refused a message") is not None for _ in range(30)) == 20
+    for number in range(2 * MAX_KINDS):
+        written(300.0, f"kind {number}")
+    assert len(seldom._kinds) == MAX_KINDS
