@@ -157,12 +157,12 @@ def check_draft(draft: Draft, session: Session, vocab_size: int) -> Refused | No
     if session.finished or not session.assigned or session.draft is not None:
         what = "no draft is expected from this session now"
         return Refused("not_assigned", what, "wait for a verdict with a length")
-    if len(draft.tokens) > session.assigned:
-        what = f"{len(draft.tokens)} tokens exceed the {session.assigned} assigned"
-        return Refused("too_long", what, "propose at most next_length tokens")
     if draft.base_len != len(session.tokens) or draft.base_digest != session.base_digest():
         what = f"the draft was made on {draft.base_len} tokens that are not the {len(session.tokens)} committed"
         return Refused("wrong_base", what, "reopen the session with what is committed")
+    if len(draft.tokens) > session.assigned:
+        what = f"{len(draft.tokens)} tokens exceed the {session.assigned} assigned"
+        return Refused("too_long", what, "propose at most next_length tokens")
     return _check_vocabulary(draft, vocab_size)
 
 

@@ -211,6 +211,20 @@ def test_a_session_that_waits_for_memory_is_not_at_fault():
     assert session_id(2) in desk.core.sessions
 
 
+def test_drafts_that_come_after_their_session_went_on_without_are_no_offence(desk):
+    """Held back by a line, and as long as was asked for then; by now one token is."""
+    late = desk.honest_draft()
+    desk.now = 100.0
+    desk.core.receive(b"b", Heartbeat(b"bootboot"), desk.now)
+    desk.up("a", Heartbeat(b"bootboot"))
+    session = desk.session()
+    assert len(late.tokens) > 1
+    desk.round()
+    assert len(session.tokens) > late.base_len
+    session.assigned = 1  # a probe
+    assert codes([answer for _ in range(101) for answer in desk.up("a", late)]) == ["wrong_base"] * 101
+
+
 # -- what others notice ------------------------------------------------------------------------------------------------
 
 
