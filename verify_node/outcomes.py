@@ -54,7 +54,9 @@ class Moved(Struct, frozen=True):
 
     @property
     def observation(self) -> Observation:
-        return Observation(self.session, self.outcome.agreement, self.entry.num_drafted, len(self.taken))
+        num_tokens = len(self.taken)
+        num_accepted = min(self.outcome.num_accepted, num_tokens + 1)
+        return Observation(self.session, self.outcome.agreement, self.entry.num_drafted, num_tokens, num_accepted)
 
     def hope(self, round_s: float) -> float:
         """How likely the next draft was made ahead of this verdict, if its draft node does such things."""

@@ -39,6 +39,14 @@ class Observation(Struct, frozen=True):
     agreement: float  # sum of Eq. (3)'s indicators over the drafted positions
     num_drafted: int
     num_tokens: int  # delivered
+    num_accepted: int | None = None  # before the text's end, and that; None: all that was delivered but the last
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """Drafted tokens accepted, and drafted; nothing after the text's end, which is itself not delivered."""
+        if self.num_accepted is None:
+            return max(0, self.num_tokens - 1), self.num_drafted
+        return self.num_accepted, min(self.num_drafted, self.num_tokens + 1)
 
 
 class Scheduler:
@@ -88,7 +96,7 @@ class Scheduler:
                 seen.session.acceptance.observe(seen.agreement, seen.num_drafted)
                 client.acceptance.observe(seen.agreement, seen.num_drafted)
                 for shown in (seen.session.shown, client.shown):
-                    shown.observe(max(0, seen.num_tokens - 1), seen.num_drafted)
+                    shown.observe(*seen.shown)
         for name, num_tokens in tokens.items():
             client = self.clients[name]
             client.goodput.observe(num_tokens, rounds=max(1, number - client.observed_round))

@@ -7,7 +7,7 @@ from experiments.simulation.world import World
 from goodspeed import policies
 from goodspeed.estimators import AcceptanceEstimator
 from goodspeed.messages import Ack
-from tests.fakes import Desk, make_open, session_id
+from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node.scheduler import (
     FIRST_LENGTH,
     INITIAL_ACCEPTANCE,
@@ -426,3 +426,19 @@ def test_that_drafting_can_be_quick_is_soon_believed():
     assert client.draft_s_per_token == pytest.approx(0.0055)
     client.observe_drafting(0.0310, 1)
     assert client.draft_s_per_token == pytest.approx(0.0065)  # a tenth of it
+
+
+def test_the_end_of_a_text_counts_as_accepted_where_it_was_drafted_rightly():
+    """It is not delivered. Else short texts of the best draft model would look as if a token in each were wrong."""
+    desk = Desk()
+    desk.hello()
+    for number in range(1, 30):
+        text = alone(request_of(make_open(number, max_tokens=6)))
+        desk.open(number=number, max_tokens=6, stop_ids=(text[3],))
+        while not desk.session(number).finished:
+            desk.round()
+            if desk.session(number).awaits_draft:
+                desk.draft(number=number)
+    shown = desk.core.scheduler.clients["a"].shown
+    assert shown.num_accepted == pytest.approx(shown.num_tried)
+    assert shown.num_tried > 50
