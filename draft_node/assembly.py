@@ -25,9 +25,7 @@ def assemble(config: DraftConfig) -> tuple[DraftDaemon, Checkpoint]:
     """Everything but running it; raises the named errors of whatever cannot be had."""
     torch.set_num_threads(config.threads or 1)
     boot_id = secrets.token_bytes(8)
-    channel = connect_draft(
-        config.verify, identity=boot_id, trusted_network=config.trusted_network, keys=read_keys(config)
-    )
+    channel = connect_draft(config.verify, trusted_network=config.trusted_network, keys=read_keys(config))
     if config.trusted_network:
         warn_trusted_network(config.verify)
     if config.fallback == "local":

@@ -69,9 +69,8 @@ def bind_verify(
     options: dict[int, int | bytes] = {
         **OPTIONS,
         zmq.ROUTER_MANDATORY: 1,  # else what cannot be delivered vanishes
-        # Without keys a draft node that connects again takes its own name over. With keys the name is of one
-        # connection: what is sent to it must never reach another key's.
-        zmq.ROUTER_HANDOVER: int(keys is None),
+        # ROUTER_HANDOVER stays off: a name is of one connection, so what is sent to it never reaches another's; and
+        # libzmq 4.3.5 aborts the process when somebody whose name was taken over goes on speaking, and then closes.
         zmq.SNDHWM: send_queue,
         # No limit: libzmq 4.3.5 aborts the process (`!_io_error`) when a connection whose queue is full is reset, at
         # its next heartbeat or PING. Anybody can do that. What peers send is bounded by what they are barred for.
@@ -88,7 +87,6 @@ def bind_verify(
 def connect_draft(
     endpoint: str,
     *,
-    identity: bytes,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     trusted_network: bool = False,
     send_queue: int = 256,
@@ -97,15 +95,14 @@ def connect_draft(
 ) -> DraftChannel:
     """Connects to a verify node, now or as soon as it is there; ConfigError for an endpoint that is not allowed.
 
-    `identity` (1 to 64 bytes) is the boot id of this process; a connection of the same identity replaces the last.
-    With `keys` each connection is named anew by the verify node, which knows the key.
+    Each connection is named anew by the verify node, also after it broke and ZeroMQ made another.
     """
     address = parse_endpoint(endpoint, trusted_network or keys is not None, "connecting")
     if address.port == 0:
         raise ConfigError(f"{endpoint}: a port to connect to is 1 to 65535")
     options: dict[int, int | bytes] = {
         **OPTIONS,
-        **({zmq.ROUTING_ID: peer_name(identity)} if keys is None else client_options(keys)),
+        **(client_options(keys) if keys is not None else {}),
         zmq.SNDHWM: send_queue,
         zmq.RCVHWM: 1024,
         zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,

@@ -129,10 +129,10 @@ async def test_what_is_sent_is_received_or_refused_downwards() -> None:
     async with network("sockets", send_queue=16) as net:
         draft = net.draft(b"stuck")
         await draft.send(hello("stuck"))
-        await net.verify.receive()
+        stuck = (await net.verify.receive()).peer
         sent = []
         while net.verify.traffic.num_busy < 5:
-            sent.append((number := len(sent), net.verify.send(peer_name(b"stuck"), verdict(number, 10_000))))
+            sent.append((number := len(sent), net.verify.send(stuck, verdict(number, 10_000))))
             await asyncio.sleep(0)
         taken = [number for number, delivery in sent if delivery is Delivery.SENT]
         assert [(await draft.receive()).base_len for _ in taken] == taken  # type: ignore[union-attr]

@@ -90,7 +90,7 @@ class Register:
             record = self.enrolled[principal]
             client.weight, client.max_sessions = record.weight, record.max_sessions
             client.max_round_tokens = record.max_round_tokens
-            self._follow(peer_id, hello, principal)
+        self._follow(peer_id, hello, principal)
         old = self.peers.get(peer_id)
         if old is not None and (old.client is not client or old.boot_id != hello.boot_id):
             self._drop_sessions_of(old)  # another process, or by another name: it knows nothing of them
@@ -110,8 +110,8 @@ class Register:
             for gone in clients.keys() - there:
                 del clients[gone]
 
-    def _follow(self, peer_id: bytes, hello: Hello, principal: str) -> None:
-        """With keys every connection has a name of its own: a process that connects again takes its sessions along."""
+    def _follow(self, peer_id: bytes, hello: Hello, principal: str | None) -> None:
+        """Every connection has a name of its own: a process that connects again takes its sessions along."""
         for old in list(self.peers.values()):
             if (old.principal, old.boot_id) == (principal, hello.boot_id) and old.peer_id != peer_id:
                 self.peers[peer_id] = self.peers.pop(old.peer_id)

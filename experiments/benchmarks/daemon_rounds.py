@@ -37,7 +37,7 @@ def make_daemon(checkpoint: Checkpoint, events: EventLog) -> VerifyDaemon:
 
 
 def connect(player: Client, endpoint: str) -> DraftChannel:
-    return connect_draft(endpoint, identity=player.hello.boot_id)
+    return connect_draft(endpoint)
 
 
 async def send_all(line: DraftChannel, messages: list[UpMessage]) -> int:

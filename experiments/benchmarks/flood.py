@@ -85,7 +85,7 @@ def refused_messages() -> list[UpMessage]:
 async def work(endpoint: str, name: str) -> None:
     """Until its standard input ends."""
     boot_id, tokenizer = secrets.token_bytes(8), sys.stdin.readline().strip()
-    channel = connect_draft(endpoint, identity=boot_id, send_timeout_s=0.5)
+    channel = connect_draft(endpoint, send_timeout_s=0.5)
     flood = Flood(channel, Hello(VERSION, name, boot_id, tokenizer))
     tasks = [asyncio.create_task(flood.send()), asyncio.create_task(flood.hear())]
     print(json.dumps({"event": "ready"}), flush=True)

@@ -114,7 +114,7 @@ class Cluster:
         for name, options in self.clients.items():
             draft = DraftConfig(name=name, verify=channel.endpoint, **options)
             boot_id = secrets.token_bytes(8)
-            line = connect_draft(draft.verify, identity=boot_id)
+            line = connect_draft(draft.verify)
             self.drafts[name] = draft_assembly.build(draft, load(draft.model), line, boot_id)
 
     @staticmethod

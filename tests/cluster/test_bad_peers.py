@@ -192,7 +192,7 @@ def test_an_honest_client_notices_nothing(process_cluster: ProcessCluster) -> No
     request = make_request(prompt_ids(2), 40, temperature=1.0, seed=7)
     config = DraftConfig(model="tiny-draft-s", verify=process_cluster.endpoint, name="honest")
     boot_id = secrets.token_bytes(8)
-    daemon = assembly.build(config, load(config.model), connect_draft(config.verify, identity=boot_id), boot_id)
+    daemon = assembly.build(config, load(config.model), connect_draft(config.verify), boot_id)
 
     async def live(hostile: Peer) -> Served:
         serving = asyncio.create_task(daemon.serve())

@@ -323,7 +323,7 @@ async def _honest(endpoint: str, site: Site, attacker: Attacker) -> Any:
     for options in site.honest:
         config = DraftConfig(model="tiny-draft-s", verify=endpoint, **options)  # type: ignore[arg-type]
         boot_id = secrets.token_bytes(8)
-        channel = connect_draft(config.verify, identity=boot_id, keys=assembly.read_keys(config))
+        channel = connect_draft(config.verify, keys=assembly.read_keys(config))
         _tap(channel, attacker.overhear)
         daemons.append(assembly.build(config, load(config.model), channel, boot_id))
     serving = [asyncio.create_task(daemon.serve()) for daemon in daemons]

@@ -83,7 +83,7 @@ class Site:
             **options,
         )
         boot_id = secrets.token_bytes(8)
-        line = connect_draft(config.verify, identity=boot_id, keys=draft_assembly.read_keys(config))
+        line = connect_draft(config.verify, keys=draft_assembly.read_keys(config))
         return draft_assembly.build(config, load(config.model), line, boot_id)
 
     def start_draft(self, name: str, endpoint: str) -> DraftDaemon:

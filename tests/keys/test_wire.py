@@ -212,7 +212,7 @@ def test_beyond_loopback_keys_are_asked_for_with_the_commands_that_make_them() -
     with pytest.raises(ConfigError, match=r"goodspeed keygen verify.*goodspeed keygen draft NAME.*--enrolled FOLDER"):
         bind_verify("tcp://0.0.0.0:0")
     with pytest.raises(ConfigError, match=r"goodspeed keygen draft NAME.*--key NAME\.key --verify-key verify\.pub"):
-        connect_draft("tcp://192.0.2.1:5555", identity=b"a")
+        connect_draft("tcp://192.0.2.1:5555")
 
 
 @run_async

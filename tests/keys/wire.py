@@ -63,7 +63,7 @@ class KeyedNet:
         self, pair: KeyPair | None, *, verify_key: str | None = None, endpoint: str | None = None
     ) -> DraftChannel:
         keys = ClientKeys(pair, verify_key or self.pair.public_key) if pair is not None else None
-        channel = connect_draft(endpoint or self.verify.endpoint, identity=b"identity", keys=keys)
+        channel = connect_draft(endpoint or self.verify.endpoint, keys=keys)
         self.channels.append(channel)
         return channel
 
