@@ -1,6 +1,7 @@
 """Runs resume exactly, from their state or from weights alone; a microscopic model stands for the family's."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -83,7 +84,8 @@ def test_schedule_rises_stays_and_falls() -> None:
 def test_time_budget_leaves_time_for_the_decay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock that gives every look one second."""
     clock = iter(range(10_000))
-    monkeypatch.setattr(run_module.time, "monotonic", lambda: float(next(clock)))
+    look = SimpleNamespace(monotonic=lambda: float(next(clock)))
+    monkeypatch.setattr(run_module, "time", look)  # not the module itself, at whose clock other threads look, too
     run, saves = microscopic(tmp_path), []
 
     def losses(step: int) -> list[Tensor]:
