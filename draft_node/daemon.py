@@ -193,6 +193,8 @@ class DraftDaemon:
                 level = logging.INFO if why == self.link.trouble else logging.WARNING
                 logger.log(level, "the verify node does not let us in", extra={"why": why, "at": self.channel.endpoint})
                 await self._obey(self.link.turned_away(why, now))
+            if self.channel.broke():
+                await self._obey(self.link.broke(now))
             await self._obey(self.link.tick(now))
             if self.link.away_s(now) > self.connect_timeout_s:
                 await self._do_without()

@@ -14,6 +14,10 @@ HELLO_S = 1.0
 """An unanswered Hello is repeated, at first after so long."""
 
 MAX_BACKOFF_S = 5.0
+REBUILD_S = 10.0
+"""A socket of which nothing was heard for so long is made anew. An encrypted handshake and a Hello are five ways there
+and back, and the socket itself begins again where a handshake takes longer than this."""
+
 MISSED_BEATS = 3
 FATAL = frozenset({"version", "tokenizer"})
 KEPT_OUT = frozenset({"not_enrolled", "wrong_name", "barred"})
@@ -43,12 +47,13 @@ class VerifyLink:
     _hello_at: float = 0.0
     _backoff_s: float = HELLO_S
     _beat_at: float = 0.0
+    _built_at: float = 0.0  # the socket
     _must_rebuild: bool = False  # this socket will not connect
     _barred: str | None = None  # why, as long as that is the newest that it said; then it takes no connection, either
 
     @classmethod
     def begin(cls, hello: Hello, timeout_s: float, now: float) -> "VerifyLink":
-        return cls(hello, timeout_s, away_since=now, _heard_at=now, _hello_at=now)
+        return cls(hello, timeout_s, away_since=now, _heard_at=now, _hello_at=now, _built_at=now)
 
     @property
     def _patience_s(self) -> float:
@@ -87,18 +92,18 @@ class VerifyLink:
         """Time passes: repeat a Hello that was not answered, notice silence, send heartbeats."""
         if self.connected:
             if now - self._heard_at > self._patience_s:
-                return [Command.RECONNECT, *self._lost(now)]
+                return self._rebuilt(self._lost(now), now)
             if now < self._beat_at:
                 return []
             self._beat_at = now + (self.welcome.heartbeat_s if self.welcome else HELLO_S)
             return [Command.BEAT]
         if now < self._hello_at:
             return []
-        again = self._must_rebuild or (self._backoff_s > HELLO_S and now - self._heard_at > self.timeout_s)
-        self._must_rebuild = False
         self._hello_at = now + self._backoff_s
         self._backoff_s = min(2 * self._backoff_s, MAX_BACKOFF_S)
-        return [Command.RECONNECT, Command.SAY_HELLO] if again else [Command.SAY_HELLO]
+        if self._must_rebuild or now - max(self._heard_at, self._built_at) > REBUILD_S:
+            return self._rebuilt([Command.SAY_HELLO], now)
+        return [Command.SAY_HELLO]
 
     def turned_away(self, why: str, now: float) -> list[Command]:
         """The connection was not taken. The next Hello goes out on another one, when it is time."""
@@ -108,9 +113,18 @@ class VerifyLink:
         self._lost(now)
         return [Command.DROP_SESSIONS]
 
+    def broke(self, now: float) -> list[Command]:
+        """The connection ended, and another is being made: the verify node does not know whose it is."""
+        return self._lost(now) if self.connected else []
+
     def failed(self, now: float) -> list[Command]:
         """A message could not be sent: the connection is of no use."""
-        return [Command.RECONNECT, *self._lost(now)]
+        return self._rebuilt(self._lost(now), now)
+
+    def _rebuilt(self, commands: list[Command], now: float) -> list[Command]:
+        """On another socket."""
+        self._built_at, self._must_rebuild = now, False
+        return [Command.RECONNECT, *commands]
 
     def _welcomed(self, welcome: Welcome, now: float) -> list[Command]:
         if welcome.version != VERSION:

@@ -38,6 +38,10 @@ __all__ = [
     "Wanted",
 ]
 
+MENDING_S = 5.0
+"""A verify node that was there so short a time ago is waited for, as running texts wait for it: a connection that broke
+is made anew in a tenth of a second nearby, and in five seconds where the other side is a second away."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
@@ -86,8 +90,14 @@ class Service:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a text that is asked for now is begun or put in the queue, if there is room."""
+        """Whether a text that is asked for now can begin at once, if there is room."""
         return (self._daemon.link.connected or self.is_local) and not self.draining
+
+    @property
+    def is_within_reach(self) -> bool:
+        """Whether the verify node is there, or was a moment ago."""
+        away_s = self._daemon.link.away_s(time.monotonic())
+        return self._daemon.link.welcome is not None and away_s <= min(MENDING_S, self._daemon.connect_timeout_s)
 
     @property
     def is_local(self) -> bool:
@@ -96,7 +106,7 @@ class Service:
 
     @property
     def context_len(self) -> int:
-        """Prompt and generated tokens together; 0 while not connected: it is the target's.
+        """Prompt and generated tokens together; 0 while the verify node is out of reach: it is the target's.
 
         While the draft model writes alone, it is the smaller one of both.
         """
@@ -104,11 +114,11 @@ class Service:
         if self.is_local:
             local = self._daemon.drafter.context_len
             return local if welcome is None else min(local, welcome.context_len)
-        return welcome.context_len if welcome is not None and self._daemon.link.connected else 0
+        return welcome.context_len if welcome is not None and self.is_within_reach else 0
 
     @property
     def max_chars(self) -> int:
-        """A text of more does not fit into the context, however it is cut into tokens; 0 while not connected."""
+        """A text of more does not fit into the context, however it is cut into tokens; 0 while that is not known."""
         return self.context_len * self._longest_token
 
     @property
@@ -161,7 +171,7 @@ class Service:
         if self.is_local and wanted.num_logprobs is not None:
             what = "the verify node is away, and log-probabilities are the target's own; ask without them, or later"
             raise VerifyAway("verify_away", what)
-        if not self._daemon.link.connected and not self.is_local:
+        if not self.is_within_reach and not self.is_local:
             raise VerifyAway("verify_away", "the verify node cannot be reached now; ask again later")
         if self._daemon.is_full and self.num_waiting >= self.max_waiting:
             raise Busy("busy", f"{self.num_running} texts are written and {self.num_waiting} wait; ask again later")

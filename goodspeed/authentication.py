@@ -23,6 +23,7 @@ ZAP_DOMAIN: Final = b"goodspeed"
 FAILURES: Final = (
     zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 )
+WATCHED: Final = FAILURES | zmq.EVENT_DISCONNECTED
 
 
 class ServerKeys(NamedTuple):
@@ -129,19 +130,33 @@ class Gate:
 
 
 class Witness:
-    """Watches a DEALER's connection attempts: what ZeroMQ tells of those that the other side does not take."""
+    """Watches a DEALER's connections: that one broke, and why the other side does not take one."""
 
     def __init__(self, dealer: "zmq.Socket[bytes]", keys: ClientKeys | None) -> None:
         self._dealer = dealer
         self._keys = keys
-        self._monitor = dealer.get_monitor_socket(FAILURES)
+        self._monitor = dealer.get_monitor_socket(WATCHED)
+        self._newest: str | None = None
+        self._broke = False
 
     def failure(self) -> str | None:
         """Why the newest attempt failed, and what to do, once; None when none failed since the last call."""
-        newest = None
-        while (event := self._next()) is not None:
-            newest = self._explain(event) or newest
+        self._look()
+        newest, self._newest = self._newest, None
         return newest
+
+    def broke(self) -> bool:
+        """Whether a connection, made or half made, has ended since the last call."""
+        self._look()
+        broke, self._broke = self._broke, False
+        return broke
+
+    def _look(self) -> None:
+        while (event := self._next()) is not None:
+            if event == zmq.EVENT_DISCONNECTED:
+                self._broke = True
+            else:
+                self._newest = self._explain(event) or self._newest
 
     def close(self) -> None:
         """Before the socket that is watched."""

@@ -57,6 +57,9 @@ class Link(Protocol):
     def failure(self) -> str | None:
         """Why the newest connection attempt was not taken, once; whoever is told rebuilds the link, later."""
 
+    def broke(self) -> bool:
+        """Whether the connection ended since the last call. The link makes another, and loses what was under way."""
+
     def rebuild(self) -> None: ...
     def close(self) -> None: ...
 
@@ -153,8 +156,12 @@ class DraftChannel:
         """Why the verify node takes no connection of ours, as far as the link tells; reconnect after a while."""
         return self._link.failure()
 
+    def broke(self) -> bool:
+        """Whether the connection ended since the last call; the next one is a stranger's until it says Hello."""
+        return self._link.broke()
+
     async def reconnect(self) -> None:
-        """Drops the connection with all that is queued in it, and connects anew under the same identity."""
+        """Drops the connection with all that is queued in it, and makes another, which has to say Hello."""
         self._link.rebuild()
 
     def close(self) -> None:

@@ -190,6 +190,9 @@ class _MemoryLink:
     def failure(self) -> str | None:
         return None
 
+    def broke(self) -> bool:
+        return False
+
     def rebuild(self) -> None:
         self._check_open()
         self.queue.clear()

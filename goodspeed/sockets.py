@@ -122,6 +122,10 @@ class _SocketLink(Link):
         self._check_open()
         return None
 
+    def broke(self) -> bool:
+        self._check_open()
+        return False
+
     def rebuild(self) -> None:
         self._check_open()
         self._release(None)
@@ -177,6 +181,10 @@ class DealerLink(_SocketLink):
             self._hung_up = True
             self._socket.disconnect(self.endpoint)  # else ZeroMQ tries at once, ten times a second, or never again
         return why
+
+    def broke(self) -> bool:
+        self._check_open()
+        return self._witness.broke()
 
     def _close_socket(self, linger: int | None = None) -> None:
         self._witness.close()

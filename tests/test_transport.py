@@ -28,6 +28,7 @@ from goodspeed.transport import (
     connect_draft,
     peer_name,
 )
+from tests.faults.proxy import Proxy
 
 SESSION = bytes(range(16))
 BOOT = b"bootboot"
@@ -183,6 +184,25 @@ async def test_a_draft_node_that_connects_again_is_heard_and_answered(kind: str)
         assert (received.peer == peer) == (kind == "memory")
         assert net.verify.send(received.peer, verdict(3)) is Delivery.SENT
         assert await waiting == verdict(3)  # who waited before the reconnect, waits on the new connection
+
+
+@run_async
+async def test_a_connection_that_ended_is_told_once_and_another_is_made() -> None:
+    async with network("sockets") as net:
+        with Proxy(net.verify.endpoint) as line:
+            net.channels.append(draft := connect_draft(line.endpoint, max_message_bytes=LIMIT))
+            await draft.send(hello("a"))
+            first = await net.verify.receive()
+            assert not draft.broke()
+            line.cut()
+            line.heal()
+            await until(draft.broke)
+            assert not draft.broke()
+            await draft.send(hello("again"))  # on the next one, by itself
+            second = await net.verify.receive()
+            assert second.message == hello("again")
+            assert second.peer != first.peer
+            assert not draft.broke()
 
 
 @run_async

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from draft_node.link import HELLO_S, MAX_BACKOFF_S, Command, VerifyLink
+from draft_node.link import HELLO_S, MAX_BACKOFF_S, REBUILD_S, Command, VerifyLink
 from goodspeed.errors import RefusedError
 from goodspeed.messages import Heartbeat, Refusal, Welcome
 from tests.fakes import make_hello, replace_message, session_id
@@ -32,15 +32,33 @@ def test_the_first_word_is_hello(link):
     assert link.tick(0.5 * HELLO_S) == []
 
 
-def test_an_unanswered_hello_is_repeated_ever_more_rarely_over_a_new_socket(link):
+def test_an_unanswered_hello_is_repeated_ever_more_rarely(link):
     said = {step / 10: commands for step in range(300) if (commands := link.tick(step / 10))}
     assert all(commands[-1] is Command.SAY_HELLO for commands in said.values())
-    times = list(said)
-    gaps = [round(after - before, 1) for before, after in pairwise(times)]
+    gaps = [round(after - before, 1) for before, after in pairwise(said)]
     assert gaps[:4] == [1.0, 2.0, 4.0, MAX_BACKOFF_S]
     assert max(gaps) == MAX_BACKOFF_S
-    assert said[times[-1]] == [Command.RECONNECT, Command.SAY_HELLO]
     assert link.away_s(30.0) == 30.0
+
+
+def test_a_socket_has_time_for_its_handshake_before_it_is_made_anew(link):
+    """A draft node with keys that is a second away needs five seconds."""
+    said = {step / 10: commands for step in range(600) if (commands := link.tick(step / 10))}
+    anew = [0.0, *(time for time, commands in said.items() if commands == [Command.RECONNECT, Command.SAY_HELLO])]
+    assert len(anew) > 3
+    assert all(after - before > REBUILD_S for before, after in pairwise(anew))
+
+
+def test_a_socket_has_that_time_too_after_silence(connected):
+    assert Command.RECONNECT in connected.tick(3.1)
+    assert not any(Command.RECONNECT in connected.tick(3.1 + step / 10) for step in range(100))
+
+
+def test_a_connection_that_ended_is_greeted_again_at_once(connected):
+    assert connected.broke(5.0) == [Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert not connected.connected
+    assert connected.broke(5.1) == []  # the next one, half made: that Hello waits for whichever comes to stand
+    assert connected.heard(WELCOME, 5.3) == [Command.OPEN_SESSIONS]
 
 
 def test_welcome_opens_the_sessions_once(connected):

@@ -297,6 +297,23 @@ def test_the_verify_node_goes_and_comes_back() -> None:
     run(work())
 
 
+def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async with edge() as here:
+            breaks = [True]
+            monkeypatch.setattr(here.daemon.channel, "broke", lambda: bool(breaks) and breaks.pop())
+            here.network.fate = lambda packet: ()
+            await here.until(lambda: not here.daemon.link.connected)
+            assert not here.service.is_ready
+            assert here.service.context_len == load("tiny-target").context_len
+            asked = asyncio.create_task(write(here.service, wanted()))
+            await here.until(lambda: here.service.num_running)
+            here.network.fate = lambda packet: (packet,)
+            assert (await asked).ids == alone(prompt_ids(0), GREEDY, 24)
+
+    run(work())
+
+
 def test_a_drain_lets_those_finish_who_are_in() -> None:
     async def work() -> None:
         async with edge(max_sessions=1) as here:
