@@ -7,6 +7,7 @@ of each message. Gaps are between two verdicts of one honest session, as its use
 
 import asyncio
 import json
+import os
 import resource
 import secrets
 import statistics
@@ -27,6 +28,7 @@ from draft_node.daemon import DraftDaemon
 from goodspeed import keys
 from goodspeed.authentication import new_pair
 from goodspeed.codec import MAX_MESSAGE_BYTES, encode
+from goodspeed.command import KERNELS
 from goodspeed.enrolled import Enrolled
 from goodspeed.messages import UpMessage
 from goodspeed.transport import DraftChannel, connect_draft
@@ -43,8 +45,9 @@ WARM_UP = 0.2
 KV_PAGES = 192
 """A pool so small that it has been in use as a whole before long: resident memory grows with each page used first."""
 
-FLAT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32"}
-"""oneDNN remembers the last 1,024 shapes of products, at about 150 KB each. That is bounded, and hides what is not."""
+FLAT = {name: os.environ.get(name, "32") for name in KERNELS}
+"""Compiled kernels that are kept come to a hundred megabytes by and by. That is bounded, and hides what is not: with 1 in
+the environment hardly any growth is left, but rounds are slow."""
 
 DEADLINE_S = 120.0
 LOOK_S = 0.25
