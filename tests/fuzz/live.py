@@ -46,8 +46,8 @@ KV_PAGES = 192
 """A pool so small that it has been in use as a whole before long: resident memory grows with each page used first."""
 
 FLAT = {name: os.environ.get(name, "32") for name in KERNELS}
-"""Compiled kernels that are kept come to a hundred megabytes by and by. That is bounded, and hides what is not: with 1 in
-the environment hardly any growth is left, but rounds are slow."""
+"""Compiled kernels that are kept come to a hundred megabytes by and by. That is bounded, and hides what is not: with 1
+in the environment hardly any growth is left, but rounds are slow."""
 
 DEADLINE_S = 120.0
 LOOK_S = 0.25
