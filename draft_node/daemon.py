@@ -167,12 +167,12 @@ class DraftDaemon:
             except ProtocolError as error:
                 messages = [error]
             for message in messages + self.channel.receive_ready():
-                if isinstance(message, ProtocolError):
-                    logger.warning("the verify node sent something unacceptable", extra={"why": message})
-                else:
-                    await self._handle(message)
+                await self._handle(message)
 
-    async def _handle(self, message: DownMessage) -> None:
+    async def _handle(self, message: DownMessage | ProtocolError) -> None:
+        if isinstance(message, ProtocolError):
+            logger.warning("the verify node sent something unacceptable", extra={"why": message})
+            return
         now = time.monotonic()
         if isinstance(message, Refusal):
             self.counts.refused(message.code)
@@ -194,6 +194,8 @@ class DraftDaemon:
                 logger.log(level, "the verify node does not let us in", extra={"why": why, "at": self.channel.endpoint})
                 await self._obey(self.link.turned_away(why, now))
             if self.channel.broke():
+                for message in self.channel.receive_ready():  # the last words on it
+                    await self._handle(message)
                 await self._obey(self.link.broke(now))
             await self._obey(self.link.tick(now))
             if self.link.away_s(now) > self.connect_timeout_s:

@@ -114,8 +114,11 @@ class VerifyLink:
         return [Command.DROP_SESSIONS]
 
     def broke(self, now: float) -> list[Command]:
-        """The connection ended, and another is being made: the verify node does not know whose it is."""
-        return self._lost(now) if self.connected else []
+        """The connection ended. Another socket, so that nothing that still waited goes before the Hello.
+
+        One that was half made ends by itself, and the next Hello is due as ever.
+        """
+        return self._rebuilt(self._lost(now), now) if self.connected else []
 
     def failed(self, now: float) -> list[Command]:
         """A message could not be sent: the connection is of no use."""

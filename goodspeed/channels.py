@@ -58,7 +58,7 @@ class Link(Protocol):
         """Why the newest connection attempt was not taken, once; whoever is told rebuilds the link, later."""
 
     def broke(self) -> bool:
-        """Whether the connection ended since the last call. The link makes another, and loses what was under way."""
+        """Whether the connection ended since the last call; the link makes another, and loses what was under way."""
 
     def rebuild(self) -> None: ...
     def close(self) -> None: ...
@@ -157,7 +157,7 @@ class DraftChannel:
         return self._link.failure()
 
     def broke(self) -> bool:
-        """Whether the connection ended since the last call; the next one is a stranger's until it says Hello."""
+        """Whether the connection ended since the last call; on the next one the verify node knows nobody yet."""
         return self._link.broke()
 
     async def reconnect(self) -> None:
