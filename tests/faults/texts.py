@@ -35,7 +35,7 @@ from goodspeed.tiny import prompts
 NEAR_TIE = 1e-4
 GREEDY = Sampling(temperature=0.0)
 DEADLINE_S = 600.0  # of a wait in vain
-MAX_WRITING = 32  # texts that the target alone keeps in its memory, to write on
+MAX_WRITING = 80  # texts that the target alone keeps in its memory, to write on
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class _Running:
         for failure in failures:
             if isinstance(failure, Exception):
                 raise failure
-        await asyncio.gather(*self._judging)
+        await self._judge_all()
         await site.end()
         self.outcome.statuses = dict(site.statuses)
         self.outcome.tracebacks += [f"{node.name}: {line}" for node in site.nodes.values() for line in node.tracebacks]
@@ -169,6 +169,13 @@ class _Running:
         self.outcome.verify_refusals = {
             name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix) and value
         }
+
+    async def _judge_all(self) -> None:
+        """Whatever is left; on a busy machine that may be much."""
+        while self._judging:
+            await asyncio.wait(self._judging, timeout=PROGRESS_S)
+            if self._judging:
+                print(f"{len(self._judging)} texts are still to be compared", file=sys.stderr, flush=True)
 
     async def _settle(self) -> None:
         """Until nothing is held, or for so long; what is held then is left over."""

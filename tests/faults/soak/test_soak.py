@@ -7,7 +7,10 @@ import sys
 import pytest
 
 from tests.faults.nodes import ENVIRONMENT, ROOT
+from tests.faults.soak import users
 from tests.faults.soak.__main__ import main
+from tests.faults.soak.plan import Plan
+from tests.faults.texts import MAX_WRITING
 
 OPTIONS = ("--minutes=0.5", "--nodes=4", "--texts=5", "--gap-s=1.5", "--seed=0", "--json")
 DEADLINE_S = 600.0  # of a wait in vain
@@ -24,6 +27,12 @@ def test_half_a_minute_of_faults_breaks_no_promise() -> None:
     assert result["faults"]["kill"] > 0
     assert result["faults"]["kill of the verify node"] == 1
     assert len(result["tokens_by_node"]) == 4
+
+
+def test_what_the_target_writes_alone_is_kept_for_every_text_of_a_soak() -> None:
+    """Or each comparison would write it anew, and end long after the soak."""
+    readers = sum(role.takes == "stdin" for role in Plan(60).cast)
+    assert users.NUM_WANTED + readers * users.NUM_OF_INPUT < MAX_WRITING
 
 
 def test_the_schedule_is_told(capsys: pytest.CaptureFixture[str]) -> None:
