@@ -218,10 +218,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one honest client, one short pair of each kind")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--honest", type=int, metavar="N", help="honest clients; default: 4, or 1 with --quick")
+    parser.add_argument("--phase-s", type=float, metavar="S", help="length of a phase; default: 20, or 3 with --quick")
     options = parser.parse_args()
     plan = QUICK if options.quick else FULL
     if options.honest is not None:
         plan = replace(plan, num_honest=max(1, options.honest))
+    if options.phase_s is not None:
+        plan = replace(plan, phase_s=max(1.0, options.phase_s))
     say = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
     results = asyncio.run(run(plan, say))
     if options.json:
