@@ -11,6 +11,7 @@ from draft_node import standard_input
 from draft_node.config import NAME, DraftConfig, default_name
 from goodspeed.command import add_common_options, run, until_signal
 from goodspeed.config import add_options, from_namespace
+from goodspeed.endpoints import parse_endpoint
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog, print_json
 from goodspeed.keys import read_draft_pair
@@ -43,6 +44,7 @@ def serve(namespace: argparse.Namespace) -> int:
     config = _named_by_key(from_namespace(DraftConfig, namespace))
     if not re.fullmatch(NAME, config.name):
         raise ConfigError(f"--name {config.name!r} must be 1 to 64 letters, digits, dots, dashes or underscores")
+    parse_endpoint(config.verify, config.trusted_network or config.key is not None, "connecting")
     events = EventLog(enabled=namespace.json)
     return _serve_http(config, events) if config.http is not None else _serve_prompts(config, events)
 

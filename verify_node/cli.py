@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from goodspeed.command import add_common_options, run, until_signal
 from goodspeed.config import add_options, from_namespace
+from goodspeed.endpoints import parse_endpoint
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog
 from verify_node.config import VerifyConfig
@@ -36,6 +37,7 @@ def serve(namespace: argparse.Namespace) -> int:
     config = from_namespace(VerifyConfig, namespace)
     if config.record and not namespace.json:
         raise ConfigError("--record adds to the events that --json prints; give both, or neither")
+    parse_endpoint(config.bind, config.trusted_network or config.key is not None, "binding")
     keys = http_keys(config)
     # After the options are checked: importing torch takes seconds that a wrong option should not cost.
     from verify_node.assembly import assemble

@@ -55,7 +55,7 @@ def draft(endpoint: str, *options: str) -> list[str]:
         (["--dtype", "int8"], 1, ["--dtype 'int8' is unknown"]),
         (["--model", "tiny-goose"], 1, ["tiny-goose", "tiny-target"]),
         (["--device", "tpu"], 1, ["tpu"]),
-        (["--bind", "tcp://0.0.0.0:0"], 1, ["--trusted-network"]),
+        (["--bind", "tcp://0.0.0.0:0", "--model", "no-such-model"], 1, ["--trusted-network"]),  # the model comes after
         (["--bind", "localhost"], 1, ["tcp://HOST:PORT"]),
         (["--speed", "max"], 2, ["unrecognized arguments: --speed max"]),
         (["--eta", "1.5"], 1, ["--eta 1.5 is too large"]),

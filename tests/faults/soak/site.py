@@ -23,6 +23,11 @@ from tests.faults.soak.weather import Weather
 STRANGER = "stranger"
 """Enrolled, and says nothing but nonsense."""
 
+VERIFY_PAGES = 72
+"""Of key/value memory. Untouched memory is not resident, so that with plenty of it a node grows for as long as more
+texts come together than ever before (8 MB within five minutes, measured, by a huge page for each layer). So few
+are all used within a minute; what grows after that is something else. Twelve texts want up to a hundred: some wait."""
+
 STDIN_TOKENS = 48
 STDIN_TEMPERATURE = 1.0
 GRACE_S = 45.0
@@ -184,6 +189,7 @@ class Site:
 
     def _start_verify(self) -> SoakedNode:
         words = ["--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--http", ANYWHERE, "--cost", "none"]
+        words += ["--kv-pages", str(VERIFY_PAGES)]
         words += ["--key", str(self._folder / "verify.key"), "--enrolled", str(self._enrolled)]
         ports = {"--bind": "endpoint", "--http": "url"}
         self.nodes[VERIFY] = SoakedNode(VERIFY, "verify_node", *words, ports=ports)
