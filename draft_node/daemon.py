@@ -191,7 +191,11 @@ class DraftDaemon:
             now = time.monotonic()
             if why := self.channel.failure():
                 level = logging.INFO if why == self.link.trouble else logging.WARNING
-                logger.log(level, "the verify node does not let us in", extra={"why": why, "at": self.channel.endpoint})
+                logger.log(
+                    level,
+                    "the verify node does not let us in, and is asked again",
+                    extra={"why": why, "at": self.channel.endpoint},
+                )
                 await self._obey(self.link.turned_away(why, now))
             if self.channel.broke():
                 for message in self.channel.receive_ready():  # the last words on it

@@ -174,7 +174,7 @@ class Witness:
             name = self._keys.pair.name if self._keys is not None else None
             return (
                 f"it turned this draft node's key away (ZAP 400): copy {name or 'its'}.pub into the verify node's "
-                "--enrolled folder, if it is not there; this node keeps trying"
+                "--enrolled folder, if it is not there"
             )
         if self._keys is None:
             if event != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
@@ -182,5 +182,5 @@ class Witness:
             return "it does not speak without encryption, or is no verify node: give --key and --verify-key"
         return (
             "the encrypted handshake failed: --verify-key is not that verify node's, or it was started without --key, "
-            "or something else listens there"
+            "or something else listens there, or the line broke"
         )

@@ -41,14 +41,14 @@ def assemble(config: VerifyConfig, events: EventLog) -> VerifyDaemon:
     profile = find_profile(config, runner)
     config = with_budget(config, profile)
     welcome = make_welcome(config, checkpoint)
+    if config.trusted_network:
+        warn_trusted_network(config.bind)
     channel = bind_verify(
         config.bind,
         max_message_bytes=welcome.max_message_bytes,
         trusted_network=config.trusted_network,
         keys=keys,
     )
-    if config.trusted_network:
-        warn_trusted_network(channel.endpoint)
     try:
         return build(config, runner, channel, welcome, events, make_cost(profile), enrolment)
     except BaseException:

@@ -1,9 +1,10 @@
 """A hostile draft node for `disturbed.py`: sends messages that are all refused, as many a second as it is told.
 
 It is let in like any other, under a name of its own, and then sends drafts, acknowledgements and sessions that the
-verify node has to look at before it can refuse them. Each line of its standard input is a rate; 0 is silence. To each
-it answers with an event: what it sent at the rate before, and how many refusals came back. Run as a process of its
-own: `python -m experiments.benchmarks.flood ENDPOINT NAME`.
+verify node has to look at before it can refuse them. When its connection is cut, for it is barred by and by, it makes
+another and says Hello again. Each line of its standard input is a rate; 0 is silence. To each it answers with an event:
+what it sent at the rate before, how often it was cut, and how many refusals came back, by code (of its offences only
+the first are answered). Run as a process of its own: `python -m experiments.benchmarks.flood ENDPOINT NAME`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import json
 import secrets
 import sys
 import time
+from collections import Counter
+from contextlib import suppress
 from itertools import cycle
 
 from goodspeed.errors import ProtocolError, TransportError
@@ -28,7 +31,8 @@ class Flood:
 
     def __init__(self, channel: DraftChannel, hello: Hello) -> None:
         self.rate = 0.0
-        self.num_sent = self.num_refused = self.num_undelivered = 0
+        self._counts: Counter[str] = Counter()
+        self._refusals: Counter[str] = Counter()
         self._channel = channel
         self._hello = hello
         self._messages = cycle(refused_messages())
@@ -39,6 +43,9 @@ class Flood:
         last, due = time.monotonic(), 0.0
         while True:
             await asyncio.sleep(TURN_S)
+            if self._channel.broke():  # ZeroMQ makes another, of which the verify node knows nothing
+                self._counts["cut"] += 1
+                await self._greet()
             now = time.monotonic()
             due += (now - last) * self.rate
             last = now
@@ -49,10 +56,14 @@ class Flood:
     async def _send(self, message: UpMessage) -> None:
         try:
             await self._channel.send(message)
-            self.num_sent += 1
+            self._counts["sent"] += 1
         except TransportError:  # the verify node takes no more of it: connected anew, as an attacker would
-            self.num_undelivered += 1
+            self._counts["undelivered"] += 1
             await self._channel.reconnect()
+            await self._greet()
+
+    async def _greet(self) -> None:
+        with suppress(TransportError):  # the next message will not get through either
             await self._channel.send(self._hello)
 
     async def hear(self) -> None:
@@ -62,13 +73,15 @@ class Flood:
                 message = await self._channel.receive()
             except ProtocolError:
                 continue
-            self.num_refused += isinstance(message, Refusal)
+            if isinstance(message, Refusal):
+                self._refusals[message.code] += 1
 
-    def take(self) -> dict[str, int]:
+    def take(self) -> dict[str, object]:
         """Counts since the last time."""
-        counts = {"sent": self.num_sent, "refused": self.num_refused, "undelivered": self.num_undelivered}
-        self.num_sent = self.num_refused = self.num_undelivered = 0
-        return counts
+        counts, refusals = dict(self._counts), dict(self._refusals)
+        self._counts.clear()
+        self._refusals.clear()
+        return counts | {"refusals": refusals}
 
 
 def refused_messages() -> list[UpMessage]:

@@ -80,9 +80,11 @@ def test_a_busy_port(run: Command) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        status, error = run(verify("--bind", f"tcp://127.0.0.1:{other.getsockname()[1]}"))
+        address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
+        status, error = run(verify("--bind", address, "--trusted-network"))
     assert status == 1
     assert "another program listens there" in error
+    assert f"--trusted-network: {address} is open to its network WITHOUT keys" in error
 
 
 @pytest.mark.parametrize(
@@ -103,6 +105,11 @@ def test_the_draft_node_refuses(arguments: list[str], status: int, said: list[st
     for words in said:
         assert words in error
     assert "Traceback" not in error
+
+
+def test_a_trusted_network_is_said_loudly(run: Command) -> None:
+    _, error = run(draft("tcp://192.0.2.1:5555", "--trusted-network", "--model", "tiny-goose"))
+    assert "--trusted-network: tcp://192.0.2.1:5555 is open to its network WITHOUT keys" in error
 
 
 def test_an_unreachable_verify_node(tmp_path: Path, run: Command) -> None:

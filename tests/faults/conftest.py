@@ -49,6 +49,8 @@ class Site:
             for stream in streams[name]:
                 stream.wait_for(2)
         print(f"over before the fault: {sum(stream.is_over for stream in chain(*streams.values()))}")
+        for name in names:
+            assert not all(stream.is_over for stream in streams[name]), f"no fault of {name} would strike a text"
         return streams
 
     def wait_until_ready(self) -> None:

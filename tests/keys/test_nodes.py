@@ -153,6 +153,19 @@ async def test_a_key_revoked_in_mid_stream_ends_its_sessions_and_no_others(tmp_p
 
 
 @run_async
+async def test_the_verify_node_looks_for_revoked_keys_by_itself(tmp_path: Path) -> None:
+    async with site(tmp_path) as here:
+        here.key("a")
+        here.enrol("a")
+        verify = here.start_verify()
+        node = here.start_draft("a", verify.channel.endpoint)
+        await until(lambda: verify.core.peers and node.link.connected)
+        here.revoke("a")
+        await until(lambda: not verify.core.peers)
+        await until(lambda: "(not_enrolled)" in str(node.link.trouble))
+
+
+@run_async
 async def test_a_cut_connection_is_made_anew_and_the_text_goes_on(tmp_path: Path) -> None:
     """The new connection has another name at the verify node; key and boot id tell whose it is."""
     async with site(tmp_path) as here:

@@ -17,6 +17,7 @@ from experiments.simulation.models import DraftModel
 from goodspeed.messages import Ack, Draft, Heartbeat, Refusal, Verdict, digest
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node import patience
+from verify_node.outcomes import Outcome
 from verify_node.planner import Round
 from verify_node.sessions import Session
 
@@ -209,6 +210,26 @@ def test_agreement_that_is_feigned_after_a_rejection_costs_no_more_than_an_hones
     check_bound(found.play(NUM_ROUNDS), beside_the_best())
     if place == 0:  # by now it is known to bring nothing
         check_bound(found.play(NUM_ROUNDS), alone_together())
+
+
+def test_distributions_that_are_none_cost_others_what_an_honest_client_does_that_is_never_right():
+    """They are found out in the round, so the draft has taken its place in it: it counts as rejected."""
+
+    def unreadable(planned: Round) -> list[Outcome]:
+        entries = {entry.session_id: entry for entry in planned.entries}
+        return [
+            Outcome(one.session_id, one.tokens[:1], 0, 0.0, "sums to 3")
+            if entries[one.session_id].num_drafted and desk.core.sessions[one.session_id].client.name == "a"
+            else one
+            for one in run(planned)
+        ]
+
+    desk = Neighbours(Independent(1.0))
+    run, desk.target.run = desk.target.run, unreadable
+    found = desk.play(NUM_ROUNDS)
+    assert found == Neighbours(Independent(0.0)).play(NUM_ROUNDS)
+    check_bound(found, beside_the_best())
+    assert desk.core.refusals["proposal"] > NUM_ROUNDS / 10
 
 
 @pytest.mark.parametrize("num_sessions", [4, 16])

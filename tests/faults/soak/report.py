@@ -85,6 +85,8 @@ def promises(outcome: Outcome, told: list[Row]) -> list[Promise]:
             not tally.num_broken,
             f"{tally.num_broken} broken of {sum(tally.verdicts.values())}",
         ),
+        Promise("every text is let in where nothing is wrong", not outcome.odd_refusals,
+                str(dict(outcome.odd_refusals) or "all")),
         Promise("every draft node writes texts", not silent, ", ".join(silent) or f"{tally.num_tokens} tokens in all"),
         Promise("no process ends by itself", not outcome.ended_by_themselves,
                 "; ".join(outcome.ended_by_themselves) or "none"),

@@ -69,6 +69,7 @@ class _Running:
         self.desk = Desk(self.clock, self._ended, self._refused)
         self._started_at = time.monotonic()
         self._judging: set[asyncio.Task[None]] = set()
+        self._not_judged: list[BaseException] = []  # why texts were not: a mistake of the judge's
         self._told_of: set[Life] = set()
 
     def clock(self) -> float:
@@ -93,10 +94,10 @@ class _Running:
             for task in (*tasks, striking):
                 task.cancel()
             failures = await asyncio.gather(*tasks, striking, return_exceptions=True)
-        for failure in failures:
+        await self._judge_all()
+        for failure in (*failures, *site.failures, *self._not_judged):
             if isinstance(failure, Exception):
                 raise failure
-        await self._judge_all()
         await site.end()
         self.outcome.statuses = dict(site.statuses)
         self.outcome.tracebacks += [f"{node.name}: {line}" for node in site.nodes.values() for line in node.tracebacks]
@@ -222,7 +223,12 @@ class _Running:
     def _ended(self, text: Text) -> None:
         task = asyncio.create_task(self._judge(text))
         self._judging.add(task)
-        task.add_done_callback(self._judging.discard)
+        task.add_done_callback(self._judged)
+
+    def _judged(self, task: "asyncio.Task[None]") -> None:
+        self._judging.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._not_judged.append(error)
 
     async def _judge(self, text: Text) -> None:
         """In a thread: what the target alone writes may still have to be computed."""

@@ -49,6 +49,7 @@ class Site:
         self._folder = folder
         self._clock = clock
         self._enrolled = folder / "enrolled"
+        self.failures: list[BaseException] = []  # of faults that could not be done, or undone
         self._busy: set[asyncio.Task[None]] = set()  # faults that go on
 
     async def __aenter__(self) -> "Site":
@@ -111,7 +112,12 @@ class Site:
         """Does it, and undoes it when its time is over."""
         task = asyncio.create_task(self._suffer(fault))
         self._busy.add(task)
-        task.add_done_callback(self._busy.discard)
+        task.add_done_callback(self._suffered)
+
+    def _suffered(self, task: "asyncio.Task[None]") -> None:
+        self._busy.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failures.append(error)
 
     async def rest(self) -> None:
         """Until every fault is over."""
@@ -120,7 +126,12 @@ class Site:
 
     async def _suffer(self, fault: Fault) -> None:
         episode = self.weather.begin(fault.kind, fault.whom, self._clock())
-        node = self.nodes[fault.whom]
+        try:
+            await self._do(fault, self.nodes[fault.whom])
+        finally:
+            episode.ended_at = self._clock()  # else it would excuse whatever comes after it
+
+    async def _do(self, fault: Fault, node: SoakedNode) -> None:
         if fault.kind == "kill":
             await asyncio.to_thread(node.kill)
             await asyncio.sleep(fault.duration_s)
@@ -136,7 +147,6 @@ class Site:
             await asyncio.to_thread(throw, self._targets(), self._folder, STRANGER, int(fault.strength), fault.at_s)
         else:
             await self._disturb_line(self.proxies[fault.whom], fault)
-        episode.ended_at = self._clock()
 
     async def _disturb_line(self, proxy: Proxy, fault: Fault) -> None:
         match fault.kind:

@@ -85,6 +85,7 @@ def test_each_promise_can_break() -> None:
     wrong = good()
     wrong.tally.verdicts["wrong"] = 1
     assert broken(wrong) == ["every text exact, complete, in time, or excused"]
+    assert broken(with_(odd_refusals={"edge-1: 503": 1})) == ["every text is let in where nothing is wrong"]
     silent = good()
     del silent.tokens_by_node["edge-2"]
     assert broken(silent) == ["every draft node writes texts"]

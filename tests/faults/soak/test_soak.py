@@ -1,8 +1,10 @@
 """The soak itself, for half a minute: real processes, a fault every two seconds, and every promise held."""
 
+import asyncio
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,9 @@ from tests.faults.nodes import ENVIRONMENT, ROOT
 from tests.faults.soak import users
 from tests.faults.soak.__main__ import main
 from tests.faults.soak.plan import Plan
+from tests.faults.soak.schedule import Fault
+from tests.faults.soak.site import Site
+from tests.faults.soak.weather import Weather
 from tests.faults.texts import MAX_WRITING
 
 OPTIONS = ("--minutes=0.5", "--nodes=4", "--texts=5", "--gap-s=1.5", "--seed=0", "--json")
@@ -38,3 +43,15 @@ def test_what_the_target_writes_alone_is_kept_for_every_text_of_a_soak() -> None
 def test_the_schedule_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--schedule", "--minutes=1"]) == 0
     assert "verify   kill for" in capsys.readouterr().err
+
+
+def test_a_fault_that_cannot_be_done_is_told_and_excuses_nothing_after_it(tmp_path: Path) -> None:
+    async def strike() -> None:
+        site.strike(Fault(at_s=1.0, kind="freeze", whom="nobody", duration_s=3.0))
+        await site.rest()
+
+    weather = Weather()
+    site = Site(tmp_path, [], weather, clock=lambda: 5.0)
+    asyncio.run(strike())
+    assert [type(failure) for failure in site.failures] == [KeyError]
+    assert weather.present() == []
