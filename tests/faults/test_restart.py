@@ -7,6 +7,7 @@ import threading
 import time
 from types import TracebackType
 
+import pytest
 from httpx2 import Client, TransportError
 
 from tests.faults.nodes import DEADLINE_S, DraftNode, VerifyNode
@@ -58,10 +59,12 @@ class Ready:
                     self._told.notify_all()
 
 
-def test_the_verify_node_is_restarted_twice_under_load() -> None:
+@pytest.mark.parametrize("cost", ["none", pytest.param("auto", marks=pytest.mark.slow_faults)])
+def test_the_verify_node_is_restarted_twice_under_load(cost: str) -> None:
+    """Everything else in this folder runs with `none`: where drafts do not pay, `auto` would have none to lose."""
     wanted = mixed(160)[:6]
     with (
-        VerifyNode("--lease-s", "600") as verify,
+        VerifyNode("--lease-s", "600", "--cost", cost) as verify,
         DraftNode(verify.endpoint, *PATIENT) as draft,
         Ready(verify.url) as verify_ready,
         Ready(draft.url) as draft_ready,

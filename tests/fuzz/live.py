@@ -42,6 +42,9 @@ NUM_TOKENS = 40
 WARM_UP = 0.2
 """Share of the messages after which memory has to stay flat: by then each kind came many times."""
 
+MAX_GROWTH_MIB = 16
+"""After that. Room for what is open at the time, and for records that are bounded and fill by and by."""
+
 KV_PAGES = 192
 """A pool so small that it has been in use as a whole before long: resident memory grows with each page used first."""
 
