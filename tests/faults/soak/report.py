@@ -164,7 +164,7 @@ WORDS = {
     "near_tie": "exact but for near-ties",
     "complete": "complete (ratio: length and end alone can be checked)",
     "left": "left by their users, exact as far as they came",
-    "excused": "ended by the kill of their draft node, or with the verify node away for longer than they wait; exact as far as they came",
+    "excused": "ended by the kill of their draft node or a very long absence of the verify node, exact until then",
     "wrong": "WRONG",
     "broken": "BROKEN without a cause",
     "late": "LATE",
