@@ -16,10 +16,22 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from goodspeed.connections import Guard, accepted, cut, peer_of
+from goodspeed.errors import TransportError
 from goodspeed.messages import Draft, Refusal
-from goodspeed.transport import Delivery, peer_name
+from goodspeed.transport import Delivery, bind_verify, connect_draft, peer_name
 from tests.keys.wire import keyed
-from tests.test_transport import LIMIT, SESSION, ack, hello, network, raw_socket, run_async, until, verdict
+from tests.test_transport import (
+    LIMIT,
+    SESSION,
+    ack,
+    hello,
+    network,
+    raw_socket,
+    run_async,
+    until,
+    unused_endpoint,
+    verdict,
+)
 
 LAST_WORD = Refusal("barred", "this draft node sent rubbish", "come back after 30 s")
 
@@ -155,6 +167,26 @@ async def test_what_is_sent_is_received_upwards() -> None:
             assert (await net.verify.receive()).message == large
         assert net.verify.receive_ready() == []
         assert (draft.traffic.num_sent, draft.traffic.num_busy, net.verify.traffic.num_received) == (400, 0, 400)
+
+
+@run_async
+async def test_what_is_sent_is_received_or_told_upwards() -> None:
+    """To a verify node that is not there yet: what was taken arrives, in order, when it is; the rest was an error."""
+    taken = []
+    with unused_endpoint() as endpoint:
+        draft = connect_draft(endpoint, send_queue=4, send_timeout_s=0.05)
+        while draft.traffic.num_busy < 3:
+            with suppress(TransportError):
+                await draft.send(ack(number := draft.traffic.num_sent))
+                taken.append(ack(number))
+    verify = bind_verify(endpoint)
+    try:
+        assert [(await verify.receive()).message for _ in taken] == taken
+        assert verify.receive_ready() == []
+        assert verify.traffic.num_received == draft.traffic.num_sent == len(taken) == 4
+    finally:
+        draft.close()
+        verify.close()
 
 
 def test_connections_are_told_apart_by_both_their_ends() -> None:
