@@ -6,8 +6,8 @@ disturbs. A gap is the time between two verdicts of one session, by its own draf
 *slow*: another draft node, behind a proxy that makes the way there and back so long that its rounds take ten times as
 long as at full speed (that is measured first). It costs nobody CPU to be slow. The verify node does not weigh time
 (`--cost none`): with it, a far client would be decoded plainly, and would not be slow. *flood*: a process that sends
-so many messages a second which are all refused (`flood.py`). It shares the machine's cores with everybody; what it
-takes of them is in the ratio, so take fewer honest clients (`--honest`) where the cores are few.
+so many messages a second which are all refused (`flood.py`). It runs at the lowest priority, as an attacker would have
+a machine of its own; where cores are few take fewer honest clients (`--honest`), or it has no time left to send.
 
 Calm and disturbed phases alternate, and in every second pair their order is turned round. For each pair the ratio of
 the p95s; the median of the pairs is what counts.

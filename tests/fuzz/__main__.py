@@ -13,7 +13,7 @@ import sys
 
 from tests.fuzz import live
 
-PART = 50_000
+PART = 20_000
 WANTED = 1.10
 """Of the p95 of honest gaps beside hostile messages, as a multiple of that without them."""
 
