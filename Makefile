@@ -64,7 +64,7 @@ fuzz: $(READY)
 fuzz-decoders: $(READY)
 	$(BIN)/python -m tests.fuzz.atheris_target -max_total_time=$(or $(SECONDS),600) -rss_limit_mb=4096 $(ARGS)
 
-# A whole system under random load and random faults; MINUTES=60 is the real thing. Ends by itself about two minutes later.
+# A whole system under random load and random faults; MINUTES=60 is the real thing. Ends by itself a minute later, on a busy machine two.
 soak: $(READY)
 	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) $(ARGS)
 

@@ -92,7 +92,7 @@ def test_with_keys_a_far_node_gets_in_at_its_first_attempt(tmp_path: Path) -> No
     ids=["cut", "blackhole", "dead_up", "dead_down"],
 )
 def test_all_lines_at_once(site: Site, fault: Callable[[Proxy], None]) -> None:
-    streams = site.ask(NUM_TOKENS, STEADY)
+    streams = site.ask_and_strike(NUM_TOKENS, STEADY)
     begun = time.monotonic()
     for name in STEADY:
         fault(site.lines[name])
@@ -104,7 +104,7 @@ def test_all_lines_at_once(site: Site, fault: Callable[[Proxy], None]) -> None:
 
 
 def test_the_verify_node_is_killed_again_and_again(site: Site) -> None:
-    streams = site.ask(NUM_TOKENS, STEADY)
+    streams = site.ask_and_strike(NUM_TOKENS, STEADY)
     for _ in range(3):
         before = site.verify.num_events
         site.verify.restart()

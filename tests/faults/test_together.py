@@ -39,7 +39,7 @@ def breaks_by_name(stream: Stream, code: str) -> None:
 
 def test_faults_of_draft_nodes_and_of_their_lines(site: Site) -> None:
     """kill -9, SIGSTOP for 10 s, half-open connections, a cut of 5 s, resets, a second there and back."""
-    streams = site.ask(NUM_TOKENS)
+    streams = site.ask_and_strike(NUM_TOKENS)
     frail, stopped, verify = site.drafts["frail"], site.drafts["stopped"], site.verify
     begun, since, lines = time.monotonic(), time.time(), len(verify.log)
     frail.kill()
@@ -77,7 +77,7 @@ def sleep_until(moment: float) -> None:
 
 def test_the_verify_node_is_killed_and_comes_back(site: Site) -> None:
     """Draft nodes keep their texts and go on with them; who does not wait that long is told."""
-    streams = site.ask(NUM_TOKENS)
+    streams = site.ask_and_strike(NUM_TOKENS)
     marks = {name: len(site.drafts[name].log) for name in NAMES}
     since = time.time()
     site.verify.kill()
@@ -93,7 +93,7 @@ def test_the_verify_node_is_killed_and_comes_back(site: Site) -> None:
 
 
 def test_the_verify_node_is_stopped_for_ten_seconds(site: Site) -> None:
-    streams = site.ask(NUM_TOKENS)
+    streams = site.ask_and_strike(NUM_TOKENS)
     marks = {name: len(site.drafts[name].log) for name in NAMES}
     begun, since = time.monotonic(), time.time()
     site.verify.stop()

@@ -4,7 +4,7 @@ Progress goes to standard error; the last line of standard output is one JSON ob
 became of it, by counters; resident memory of the verify node with its slope; honest texts, and their gaps with and
 without hostile traffic. With --keys so many hostile keys are enrolled, and everything is encrypted. Exits with 1 when
 an honest text was wrong or memory grew. What honest texts lose in time is told, with whether it is more than is wanted,
-and not judged: here the hostile ones take their own processor time from the same machine.
+and not judged: it depends on the machine, which they share with the hostile ones.
 """
 
 import argparse

@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60.0, help="of load; starting and ending take two more")
+    parser.add_argument("--minutes", type=float, default=60.0, help="of load; starting and ending take one more")
     parser.add_argument("--seed", type=int, default=0, help="of faults, texts and users")
     parser.add_argument("--nodes", type=int, default=8, help="draft nodes; from 4 on all kinds are there")
     parser.add_argument("--texts", type=int, default=12, help="users: texts that are written at a time, at most")

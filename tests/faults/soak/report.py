@@ -90,6 +90,8 @@ def promises(outcome: Outcome, told: list[Row]) -> list[Promise]:
         Promise("every draft node writes texts", not silent, ", ".join(silent) or f"{tally.num_tokens} tokens in all"),
         Promise("no process ends by itself", not outcome.ended_by_themselves,
                 "; ".join(outcome.ended_by_themselves) or "none"),
+        Promise("every fault is done, every text judged", not outcome.own_failures,
+                "; ".join(outcome.own_failures[:5]) or "all"),
         Promise("no traceback in a log", not outcome.tracebacks, "; ".join(outcome.tracebacks[:5]) or "none"),
         Promise("sessions and pages are given back", not outcome.left_over, str(outcome.left_over or "all")),
         Promise("memory, files, sockets, threads, sessions are flat", not growing,

@@ -45,6 +45,7 @@ class Outcome:
     odd_refusals: Counter[str] = field(default_factory=Counter)  # ... while nothing was
     ended_by_themselves: list[str] = field(default_factory=list)
     tracebacks: list[str] = field(default_factory=list)
+    own_failures: list[str] = field(default_factory=list)  # faults that could not be done, texts that were not judged
     left_over: dict[str, float] = field(default_factory=dict)  # what nodes hold when no text is left
     statuses: dict[str, int | None] = field(default_factory=dict)
     verify_refusals: dict[str, float] = field(default_factory=dict)  # messages, by reason, since its last start
@@ -94,10 +95,11 @@ class _Running:
             for task in (*tasks, striking):
                 task.cancel()
             failures = await asyncio.gather(*tasks, striking, return_exceptions=True)
-        await self._judge_all()
-        for failure in (*failures, *site.failures, *self._not_judged):
+        for failure in failures:
             if isinstance(failure, Exception):
                 raise failure
+        await self._judge_all()
+        self.outcome.own_failures += [repr(failure) for failure in (*site.failures, *self._not_judged)]
         await site.end()
         self.outcome.statuses = dict(site.statuses)
         self.outcome.tracebacks += [f"{node.name}: {line}" for node in site.nodes.values() for line in node.tracebacks]
@@ -240,7 +242,8 @@ class _Running:
             print(tally.broken[-1], file=sys.stderr, flush=True)
 
     def _refused(self, text: Text, why: str) -> None:
-        stormy = self.outcome.weather.is_stormy(text.node, text.started_at)
+        weather = self.outcome.weather
+        stormy = weather.is_stormy(text.node, text.started_at) or weather.is_stormy(text.node, self.clock())
         (self.outcome.refusals if stormy else self.outcome.odd_refusals)[why if stormy else f"{text.node}: {why}"] += 1
 
     async def _sleep_until(self, at_s: float) -> None:

@@ -25,8 +25,8 @@ STRANGER = "stranger"
 
 VERIFY_PAGES = 72
 """Of key/value memory. Untouched memory is not resident, so that with plenty of it a node grows for as long as more
-texts come together than ever before (8 MB within five minutes, measured, by a huge page for each layer). So few
-are all used within a minute; what grows after that is something else. Twelve texts want up to a hundred: some wait."""
+texts come together than ever before (by huge pages of 2 MB: 4 MB in a life of ten minutes, measured). So few are all
+used within a minute; what grows after that is something else. Twelve texts want up to a hundred: some wait."""
 
 STDIN_TOKENS = 48
 STDIN_TEMPERATURE = 1.0

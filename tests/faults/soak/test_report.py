@@ -86,6 +86,7 @@ def test_each_promise_can_break() -> None:
     wrong.tally.verdicts["wrong"] = 1
     assert broken(wrong) == ["every text exact, complete, in time, or excused"]
     assert broken(with_(odd_refusals={"edge-1: 503": 1})) == ["every text is let in where nothing is wrong"]
+    assert broken(with_(own_failures=["KeyError('nobody')"])) == ["every fault is done, every text judged"]
     silent = good()
     del silent.tokens_by_node["edge-2"]
     assert broken(silent) == ["every draft node writes texts"]
