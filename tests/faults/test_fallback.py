@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pytest
 from httpx2 import Client
 
 from goodspeed.engine import checkpoints
@@ -31,6 +32,7 @@ ENDLESS = 1500
 PROMPTS = [(one.prompt, Sampling(temperature=0.8, top_k=40, seed=21 + n)) for n, one in enumerate(prompts.demo()[:4])]
 
 
+@pytest.mark.slow_faults
 def test_away_beyond_the_limit(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text("".join(json.dumps({"prompt": text, "seed": how.seed}) + "\n" for text, how in PROMPTS))

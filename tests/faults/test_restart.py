@@ -92,6 +92,7 @@ def test_the_verify_node_is_restarted_twice_under_load(cost: str) -> None:
         assert draft.metrics()["reconnects_total"] == 2
 
 
+@pytest.mark.slow_faults
 def test_memory_for_two_sessions_and_sixteen_that_run() -> None:
     """The verify node is stopped until all of them are there, so that they do not come one after another.
 

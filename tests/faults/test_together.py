@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 
 import openai
+import pytest
 
 from tests.faults.conftest import NAMES, Site
 from tests.faults.nodes import Process
@@ -92,6 +93,7 @@ def test_the_verify_node_is_killed_and_comes_back(site: Site) -> None:
     all_exact([ask(site.drafts["frail"].url, one) for one in mixed(20)[:2]])
 
 
+@pytest.mark.slow_faults
 def test_the_verify_node_is_stopped_for_ten_seconds(site: Site) -> None:
     streams = site.ask_and_strike(NUM_TOKENS)
     marks = {name: len(site.drafts[name].log) for name in NAMES}
