@@ -43,7 +43,9 @@ def test_several_ids_may_end_a_text(save_checkpoint: Callable[..., Path]) -> Non
     assert checkpoints.load(str(folder)).eos_ids == (256, 3)
 
 
-@pytest.mark.parametrize("name", ["no-such-model", "./missing/folder", "/nowhere/at/all", "", "a/b/c", "../x"])
+@pytest.mark.parametrize(
+    "name", ["no-such-model", "./missing/folder", "/nowhere/at/all", "", "a/b/c", "../no-such-folder"]
+)
 def test_an_unknown_name_says_what_there_is(name: str) -> None:
     with pytest.raises(CheckpointError, match=r"(?s)not found.*tiny-target, tiny-draft-s, tiny-draft-m"):
         checkpoints.load(name)

@@ -17,6 +17,10 @@ NUM_PLAIN = 40
 """Tokens that each text gets while the draft model does not work."""
 
 
+TAKEN = 2 << 30
+"""Bytes that a step of the draft model takes, reserved and never touched; half of it is room for everything else."""
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     spoiled = tmp_path / "what"
@@ -72,13 +76,18 @@ def write_until_drafted(verify: VerifyNode, draft: DraftNode) -> None:
         finish([ask(draft.url, mixed(60)[3])])
 
 
+def address_space(draft: DraftNode) -> int:
+    """Bytes."""
+    pages = int(Path(f"/proc/{draft.process.pid}/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
+
+
 @contextmanager
-def memory_limited(draft: DraftNode) -> Iterator[None]:
-    """The process gets hardly more than it has now, from the kernel."""
+def memory_limited(draft: DraftNode, num_bytes: int) -> Iterator[None]:
+    """The process's address space, by the kernel."""
     pid = draft.process.pid
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
     before = resource.prlimit(pid, resource.RLIMIT_AS)
-    resource.prlimit(pid, resource.RLIMIT_AS, (pages * resource.getpagesize() + (64 << 20), before[1]))
+    resource.prlimit(pid, resource.RLIMIT_AS, (num_bytes, before[1]))
     try:
         yield
     finally:
@@ -89,9 +98,10 @@ def test_no_memory_then_a_hanging_step_and_it_works_again(file: Path) -> None:
     wanted = mixed(200)[:2]
     with VerifyNode() as verify, start(verify, file, share=0.2) as draft:
         draft.wait_until_ready()
-        say(file, f"takes {256 << 20}")
+        too_little = address_space(draft) + TAKEN // 2  # before any step takes it: later one may be under way
+        say(file, f"takes {TAKEN}")
         streams = begin(verify, draft, wanted)
-        with memory_limited(draft):
+        with memory_limited(draft, too_little):
             draft.wait_for_line("can't allocate memory")
             go_on_plainly(verify, streams)
         finish(streams)
