@@ -89,6 +89,11 @@ class VerifyCore:
         """The sessions of the newest round, in flight or done; some may be closed by now."""
         return self._taking_part.values()
 
+    @property
+    def num_unheeded(self) -> int:
+        """Messages so far that changed nothing but these counts, or a little more: refused, or not heard."""
+        return self.refusals.total() + self.replies.num_ignored
+
     # -- events ----------------------------------------------------------------------------------------------------
 
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Send]:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,9 +19,10 @@ from goodspeed.model_thread import ModelThread
 from goodspeed.transport import Delivery, Received, VerifyChannel
 from verify_node.core import VerifyCore
 from verify_node.enrolment import Enrolment
-from verify_node.outcomes import Outcome, Send
+from verify_node.outcomes import Send
 from verify_node.planner import Round
 from verify_node.recorder import Recorder
+from verify_node.round_events import round_event
 from verify_node.target import RoundResult, Target
 
 logger = logging.getLogger("goodspeed.verify")
@@ -30,6 +32,9 @@ LOOK_S = 1.0
 
 TICK_S = 0.25
 """How often leases are looked at, or with every heartbeat if that is more often: that soon a loss is noticed."""
+
+PAUSE_S = 0.02
+"""Between two looks at what arrives during a round, after one that brought nothing but what is refused."""
 
 MAX_FAILURES = 100
 """Rounds that the target model may fail on in a row before the node gives up: then it is not any session's fault."""
@@ -60,9 +65,11 @@ class VerifyDaemon:
     uplink_bytes: int = 0  # of Draft messages
     _num_failures: int = 0  # of the target model, in a row
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _between: asyncio.Event = field(default_factory=asyncio.Event)  # no round is in flight
     _thread: ModelThread = field(default_factory=ModelThread)
 
     def __post_init__(self) -> None:
+        self._between.set()
         self.channel.bar(self.core.conduct.barred)
         if self.enrolment is not None:
             self.core.enrol(self.enrolment.enrolled, time.monotonic())
@@ -101,16 +108,20 @@ class VerifyDaemon:
             result = await self._forward_and_verify(planned)
             if result is None:
                 continue
+            self._hear(self.channel.receive_ready())  # as if it had been read when it came
             sends = self._finish(result, started)
             finished = time.monotonic()
             self._reply(sends)
-            self._report(planned, result, sends)
+            verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
+            if self.events.enabled:
+                fields = round_event(planned, verdicts, self.core.sessions)
+                self.events.write("round", wall_s=vars(self.wall), uplink_bytes=self.uplink_bytes, **fields)
             if self.recorder is not None:
-                verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
                 self.recorder.finished(planned, result.outcomes, verdicts, self.core.sessions, started, finished)
 
     async def _forward_and_verify(self, planned: Round) -> RoundResult | None:
         """The round on the model thread; None when the model failed, which costs nobody but its cause anything."""
+        self._between.clear()
         try:
             result = await self._thread.run(partial(self.target.run, planned))
             self._num_failures = 0
@@ -123,6 +134,8 @@ class VerifyDaemon:
             self.target.recover()
             self._reply(self.core.abort(type(error).__name__, time.monotonic()))
             return None
+        finally:
+            self._between.set()
 
     async def _next_round(self) -> Round | None:
         """Waits until the planner has a round; None when the node stops."""
@@ -176,9 +189,28 @@ class VerifyDaemon:
     async def _collect(self) -> None:
         """Feeds the core with what arrives, also while a round is in flight."""
         while True:
-            for received in [await self.channel.receive(), *self.channel.receive_ready()]:
-                self._reply(self._handle(received))
-            self._woken.set()
+            if self._hear([await self.channel.receive(), *self.channel.receive_ready()]):
+                self._woken.set()
+            else:
+                await self._ignore()
+
+    def _hear(self, messages: Iterable[Received]) -> bool:
+        """Whether any of them changed anything; what is refused wakes nobody."""
+        changed, num_sessions = False, len(self.core.sessions)
+        for received in messages:
+            num_unheeded = self.core.num_unheeded
+            self._reply(self._handle(received))
+            changed |= self.core.num_unheeded == num_unheeded
+        return changed or len(self.core.sessions) != num_sessions
+
+    async def _ignore(self) -> None:
+        """After what was refused, while a round is in flight, others wait for a moment, or until it is done.
+
+        Nothing that they may say changes that round, and each look takes time from the forward pass.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PAUSE_S):
+                await self._between.wait()
 
     def _handle(self, received: Received) -> list[Send]:
         if peer := self.core.peers.get(received.peer):
@@ -235,37 +267,3 @@ class VerifyDaemon:
     def _turned_away(self) -> None:
         """A key that is not enrolled got no connection, so there is nobody to send a refusal to."""
         self.core.refusals["not_enrolled"] += 1
-
-    def _report(self, planned: Round, result: RoundResult, sends: list[Send]) -> None:
-        """One event per round, for those who watch."""
-        if not self.events.enabled:
-            return
-        verdicts = {send.message.session_id: send.message for send in sends if isinstance(send.message, Verdict)}
-        self.events.write(
-            "round",
-            number=planned.number,
-            num_drafted=planned.num_drafted,
-            num_tokens=planned.num_tokens,
-            deferred=len(planned.deferred),
-            preempted=len(planned.preempted),
-            wall_s=vars(self.wall),
-            uplink_bytes=self.uplink_bytes,
-            sessions=[self._row(outcome, verdicts) for outcome in result.outcomes if outcome.session_id in verdicts],
-        )
-
-    def _row(self, outcome: Outcome, verdicts: dict[bytes, Verdict]) -> dict[str, object]:
-        verdict = verdicts[outcome.session_id]
-        session = self.core.sessions[outcome.session_id]
-        return {
-            "client": session.client.name,
-            "session": outcome.session_id.hex(),
-            "num_verified": verdict.num_verified,
-            "num_accepted": verdict.num_accepted,
-            "num_tokens": len(verdict.tokens),
-            "next_length": verdict.next_length,
-            "acceptance_rate": round(session.acceptance.value, 4),
-            "goodput": round(session.client.goodput.value, 4),
-            "draft_s_per_token": round(session.client.draft_s_per_token, 6),
-            "round_trip_s": round(session.round_trip_s, 6),
-            "ahead": round(session.ahead_share, 4),
-        }

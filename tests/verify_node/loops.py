@@ -1,0 +1,79 @@
+"""The verify node as a loop over an in-memory network, with a target whose rounds can be held. No sockets, no torch."""
+
+import asyncio
+import threading
+from typing import Any
+
+from goodspeed.events import EventLog
+from goodspeed.messages import DownMessage, Heartbeat, UpMessage
+from goodspeed.transport import DraftChannel, MemoryNetwork
+from tests.fakes import TellingTarget, make_core
+from verify_node.core import VerifyCore
+from verify_node.daemon import VerifyDaemon
+from verify_node.planner import Round
+from verify_node.recorder import Recorder
+from verify_node.target import RoundResult
+
+PATIENCE_S = 30.0
+
+
+class HeldTarget:
+    """The fake target, which can hold rounds until they are let go, as a long forward pass does."""
+
+    def __init__(self, core: VerifyCore) -> None:
+        self.planned: list[Round] = []
+        self._entered, self._go_on = threading.Semaphore(0), threading.Event()
+        self._target = TellingTarget(core.pool, core.limits, core.context_len)
+        self._go_on.set()
+
+    def hold(self) -> None:
+        """Every round from now on."""
+        self._go_on.clear()
+
+    def let_go(self) -> None:
+        self._go_on.set()
+
+    async def entered(self) -> None:
+        """Returns once for each round that began, when it did."""
+        assert await asyncio.to_thread(self._entered.acquire, timeout=PATIENCE_S)
+
+    def run(self, planned: Round) -> RoundResult:
+        self.planned.append(planned)
+        self._entered.release()
+        assert self._go_on.wait(PATIENCE_S)
+        return RoundResult(self._target.run(planned), 0.0, 0.0)
+
+
+class Loop:
+    """A verify node that serves, until its block ends."""
+
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        self.core, self._network = make_core(), MemoryNetwork()
+        self.target = HeldTarget(self.core)
+        target: Any = self.target
+        silent = EventLog(enabled=False)
+        self.daemon = VerifyDaemon(self.core, target, self._network.bind_verify(), silent, recorder)
+
+    async def __aenter__(self) -> "Loop":
+        self.serving = asyncio.create_task(self.daemon.serve())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.target.let_go()
+        self.serving.cancel()
+        await asyncio.wait([self.serving])
+
+    def connect(self, identity: bytes) -> DraftChannel:
+        return self._network.connect_draft(identity)
+
+
+async def ask(channel: DraftChannel, message: UpMessage) -> DownMessage:
+    await channel.send(message)
+    return await hear(channel)
+
+
+async def hear(channel: DraftChannel) -> DownMessage:
+    """The next word that is no mere sign of life."""
+    while isinstance(heard := await channel.receive(), Heartbeat):
+        pass
+    return heard

@@ -1,0 +1,103 @@
+"""The verify node as a loop, beside somebody whose messages are all refused: they wake nobody, and others are heard."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from goodspeed.messages import Ack, Draft, Refusal, Welcome
+from goodspeed.transport import DraftChannel
+from tests.fakes import make_hello, make_open, session_id
+from tests.verify_node.loops import Loop, ask, hear
+from verify_node import daemon
+from verify_node.core import VerifyCore
+
+A, B = b"aaaaaaaa", b"bbbbbbbb"
+
+
+async def connect(loop: Loop) -> tuple[DraftChannel, DraftChannel]:
+    """An honest draft node and another, both let in."""
+    honest, hostile = loop.connect(A), loop.connect(B)
+    assert isinstance(await ask(honest, make_hello("a", boot_id=A)), Welcome)
+    assert isinstance(await ask(hostile, make_hello("b", boot_id=B)), Welcome)
+    return honest, hostile
+
+
+async def disturb(hostile: DraftChannel) -> None:
+    """About a session that nobody opened."""
+    assert isinstance(await ask(hostile, Ack(session_id(9), 1, 3)), Refusal)
+
+
+def watch(core: VerifyCore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the core is asked from now on, and which messages it gets."""
+    asked: list[str] = []
+
+    def tell(name: str) -> None:
+        ask_core = getattr(core, name)
+
+        def told(*arguments: Any) -> Any:
+            asked.append(type(arguments[1]).__name__ if name == "receive" else name)
+            return ask_core(*arguments)
+
+        monkeypatch.setattr(core, name, told)
+
+    for name in ("plan", "tick", "receive", "finish"):
+        tell(name)
+    return asked
+
+
+def test_what_is_refused_asks_for_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with Loop() as loop:
+            honest, hostile = await connect(loop)
+            asked = watch(loop.core, monkeypatch)
+            for _ in range(100):
+                await disturb(hostile)
+            assert asked.count("Ack") == 100
+            assert asked.count("plan") <= 2 * asked.count("tick") + 2  # with every tick, and if that is waited for
+            await honest.send(make_open(1))
+            await loop.target.entered()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_whoever_spoke_in_a_pause_is_heard_before_the_round_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "PAUSE_S", 3600.0)
+
+    async def story() -> None:
+        async with Loop() as loop:
+            honest, hostile = await connect(loop)
+            loop.target.hold()
+            await honest.send(make_open(1))
+            await loop.target.entered()
+            await disturb(hostile)  # from now on nothing is read, for an hour or until the round is done
+            asked = watch(loop.core, monkeypatch)
+            await honest.send(make_open(2))
+            await hostile.send(Draft(session_id(9), 1, 1, 3, bytes(8), (1, 2, 3)))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert set(asked) <= {"tick"}
+
+            loop.target.let_go()
+            await loop.target.entered()
+            assert [name for name in asked if name not in ("tick", "plan")][:3] == ["OpenSession", "Draft", "finish"]
+            assert isinstance(await hear(hostile), Refusal)
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_pause_ends_during_a_long_round() -> None:
+    async def story() -> None:
+        async with Loop() as loop:
+            honest, hostile = await connect(loop)
+            loop.target.hold()
+            await honest.send(make_open(1))
+            await loop.target.entered()
+            for _ in range(5):
+                await disturb(hostile)  # answered, though the round goes on
+            await honest.send(make_open(2))
+            while session_id(2) not in loop.core.sessions:
+                await asyncio.sleep(0.001)
+            assert len(loop.target.planned) == 1
+
+    asyncio.run(asyncio.wait_for(story(), 60))
