@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+WORKERS ?= 2
 
 .PHONY: demo test check format bench experiments experiments-quick notebooks screenshots simulate-faults faults fuzz fuzz-decoders soak audit gpu clean
 .DEFAULT_GOAL := test
@@ -19,8 +20,10 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/goodspeed demo $(ARGS)
 
+# Twice, and the second time one by one; for a few tests say `.venv/bin/python -m pytest tests/engine`.
 test: $(READY)
-	$(BIN)/python -m pytest -m "not gpu and not slow_faults" $(ARGS)
+	$(BIN)/python -m pytest -m "not gpu and not slow_faults and not alone" --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not gpu and not slow_faults and alone" $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

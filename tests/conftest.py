@@ -1,13 +1,29 @@
 """For all tests: one CPU thread, here and in the processes they start, and no failure because a machine is slow.
 
-Small matrices gain nothing from more threads, and lose much when the machine has other things to do.
+Small matrices gain nothing from more threads, and lose much when the machine has other things to do. Tests that start
+nodes or watch the clock are marked `alone`: `make test` runs them one by one, after all others have run side by side.
 """
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, which is after this
 
 settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+ALONE = {
+    *("cluster", "demo", "faults", "fuzz", "http", "keys", "window"),
+    *("simulation/test_twin.py", "test_hang_up.py", "test_transport.py", "test_web_patience.py"),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """By folder, or file."""
+    for item in items:
+        place = item.path.relative_to(Path(__file__).parent)
+        if not ALONE.isdisjoint(map(Path.as_posix, (place, *place.parents))):
+            item.add_marker("alone")
