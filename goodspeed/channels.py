@@ -175,6 +175,7 @@ class VerifyChannel:
     def __init__(self, link: Link, *, max_message_bytes: int, authenticated: bool = False) -> None:
         """`authenticated`: the link puts the sender's key behind its name."""
         self.traffic = Traffic()
+        self.emptied = False  # by the last `receive_ready`: it took something, heard or not, and left nothing
         self.max_message_bytes = max_message_bytes
         self._link = link
         self._authenticated = authenticated
@@ -197,18 +198,25 @@ class VerifyChannel:
             self.traffic.num_gone += 1
         return delivery
 
+    async def readable(self) -> None:
+        """Returns when there is something; all of it may be of whoever is barred."""
+        await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
+        await self._link.readable()
+
     async def receive(self) -> Received:
         """The next message of any draft node, or the error that its bytes were."""
         while True:
-            await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
+            await asyncio.sleep(0)  # as above
             while (frames := self._link.take()) is None:
                 await self._link.readable()
             if self._is_heard(frames):
                 return self._open(frames)
 
     def receive_ready(self) -> list[Received]:
-        """Whatever else is there already, without waiting; bounded, so call it again next turn."""
-        return [self._open(frames) for frames in _pending(self._link) if self._is_heard(frames)]
+        """Whatever is there already, without waiting; bounded, so call it again next turn unless that `emptied` it."""
+        taken = list(_pending(self._link))
+        self.emptied = 0 < len(taken) < READY_MESSAGES and sum(map(_size, taken)) < READY_BYTES
+        return [self._open(frames) for frames in taken if self._is_heard(frames)]
 
     def bar(self, names: Container[bytes]) -> None:
         """Nothing of these peers, or keys, is decoded any more, and their connections are cut; read every time."""

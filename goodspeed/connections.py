@@ -119,7 +119,7 @@ class Guard:
     """Ends connections of one listening socket: of whoever is barred, and of whoever never comes to an end."""
 
     def __init__(self, port: int, is_idle: Callable[[], bool], *, message_bytes: int, unread_bytes: int) -> None:
-        """is_idle: whether no whole message waits to be taken now.
+        """is_idle: whether no whole message waits to be taken, now or at some moment since it was asked last.
 
         message_bytes: what a message takes at most; unread_bytes: what whole ones that wait may take.
         """
@@ -153,8 +153,10 @@ class Guard:
 
         What it sent may be read after it ended, when the descriptor is a connection with somebody else.
         """
+        if descriptor in self._hanging_up:
+            return
         peer = peer_of(descriptor)
-        if descriptor not in self._hanging_up and peer is not None and peer[0] == host:
+        if peer is not None and peer[0] == host:
             loop = asyncio.get_running_loop()
             self._hanging_up[descriptor] = loop.call_later(LAST_WORD_S, self._hang_up_now, descriptor, peer)
 

@@ -209,6 +209,7 @@ class RouterLink(_SocketLink):
         self._keys = keys
         self._gate: Gate | None = None
         self._barred: Container[bytes] = ()
+        self._was_emptied = False
         self._is_amid = False  # of a message of too many frames, the rest of which is thrown away
         _seed_names()
         super().__init__(address, options)
@@ -239,10 +240,17 @@ class RouterLink(_SocketLink):
     def num_cut(self) -> int:
         return self._guard.num_cut
 
+    def take(self) -> list[bytes] | None:
+        frames = super().take()
+        self._was_emptied |= frames is None
+        return frames
+
     def _is_idle(self) -> bool:
+        """Whether every whole message was taken, at some moment since the last time that this was asked."""
+        was_emptied, self._was_emptied = self._was_emptied, False
         state = int(self._socket.getsockopt(zmq.EVENTS))
         self._wake()
-        return not state & zmq.POLLIN
+        return was_emptied or not state & zmq.POLLIN
 
     def _receive(self) -> list[bytes]:
         """Nothing of the message is copied where the sender is barred."""

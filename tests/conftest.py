@@ -17,13 +17,17 @@ settings.load_profile("unhurried")
 
 ALONE = {
     *("cluster", "demo", "faults", "fuzz", "http", "keys", "window"),
-    *("simulation/test_twin.py", "test_hang_up.py", "test_transport.py", "test_web_patience.py"),
+    *("draft_node/test_service.py", "draft_node/test_service_local.py", "simulation/test_twin.py"),
+    *("test_hang_up.py", "test_transport.py", "test_web_patience.py"),
 }
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """By folder, or file."""
+    tests = Path(__file__).parent
+    if missing := [place for place in ALONE if not (tests / place).exists()]:
+        raise pytest.UsageError(f"tests/conftest.py, ALONE: not found: {', '.join(missing)}")
     for item in items:
-        place = item.path.relative_to(Path(__file__).parent)
+        place = item.path.relative_to(tests)
         if not ALONE.isdisjoint(map(Path.as_posix, (place, *place.parents))):
             item.add_marker("alone")

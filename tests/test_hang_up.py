@@ -10,6 +10,7 @@ import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 import msgspec
 import zmq
@@ -153,6 +154,25 @@ async def test_what_is_sent_is_received_or_refused_downwards() -> None:
         assert net.verify.traffic.num_sent + net.verify.traffic.num_busy == len(sent)
         assert net.verify.send(peer_name(b"nobody"), verdict(0)) is Delivery.GONE
         assert (net.verify.traffic.num_busy, net.verify.traffic.num_gone) == (5, 1)
+
+
+@run_async
+async def test_whoever_has_read_all_a_moment_ago_is_idle() -> None:
+    """Else a few messages, left unread for a moment whenever it is looked at, would let endless ones grow."""
+    async with network("sockets") as net:
+        link: Any = net.verify._link
+        link._guard.open()
+        link._guard.close()  # so that only we ask
+        draft = net.draft(b"a")
+        assert link._is_idle()
+        await draft.send(ack(1))
+        await net.verify.readable()
+        assert not link._is_idle()
+        assert len(net.verify.receive_ready()) == 1
+        await draft.send(ack(2))
+        await net.verify.readable()
+        assert link._is_idle()
+        assert not link._is_idle()
 
 
 @run_async

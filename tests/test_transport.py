@@ -230,9 +230,15 @@ async def test_all_that_is_pending_comes_in_one_go(kind: str) -> None:
         while len(received) < 300:
             ready = net.verify.receive_ready()
             assert len(ready) <= 256
+            assert not (net.verify.emptied and len(ready) == 256)
             received += ready or [await net.verify.receive()]
         assert [entry.message for entry in received] == [ack(number) for number in range(300)]
         assert net.verify.receive_ready() == []
+        assert not net.verify.emptied  # there was nothing
+        await draft.send(ack(300))
+        await net.verify.readable()
+        assert len(net.verify.receive_ready()) == 1
+        assert net.verify.emptied
         for number in range(3):
             net.verify.send(received[0].peer, verdict(number))
         answers: list[object] = [await draft.receive()]

@@ -91,7 +91,7 @@ class VerifyCore:
 
     @property
     def num_unheeded(self) -> int:
-        """Messages so far that changed nothing but these counts, or a little more: refused, or not heard."""
+        """Grows, perhaps by two, with a message that is refused or not heard, and with none that is taken."""
         return self.refusals.total() + self.replies.num_ignored
 
     # -- events ----------------------------------------------------------------------------------------------------

@@ -108,8 +108,9 @@ class VerifyDaemon:
             result = await self._forward_and_verify(planned)
             if result is None:
                 continue
-            self._hear(self.channel.receive_ready())  # as if it had been read when it came
-            sends = self._finish(result, started)
+            duration_s = time.monotonic() - started
+            self._hear(self.channel.receive_ready())  # what waited, so that this round's verdicts know of it
+            sends = self._finish(result, duration_s)
             finished = time.monotonic()
             self._reply(sends)
             verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
@@ -159,12 +160,12 @@ class VerifyDaemon:
         except TimeoutError:
             pass
 
-    def _finish(self, result: RoundResult, started: float) -> list[Send]:
+    def _finish(self, result: RoundResult, duration_s: float) -> list[Send]:
         """The round's duration, hand-over between threads included, is what the cost of the next ones is told from."""
         self.wall.forward += result.forward_s
         self.wall.verify += result.verify_s
         now, scheduling = time.monotonic(), time.perf_counter()
-        verdicts = self.core.finish(result.outcomes, now - started, now)
+        verdicts = self.core.finish(result.outcomes, duration_s, now)
         self.wall.schedule += time.perf_counter() - scheduling
         return verdicts
 
@@ -189,13 +190,14 @@ class VerifyDaemon:
     async def _collect(self) -> None:
         """Feeds the core with what arrives, also while a round is in flight."""
         while True:
-            if self._hear([await self.channel.receive(), *self.channel.receive_ready()]):
+            await self.channel.readable()
+            if self._hear(self.channel.receive_ready()):
                 self._woken.set()
-            else:
+            elif self.channel.emptied:
                 await self._ignore()
 
     def _hear(self, messages: Iterable[Received]) -> bool:
-        """Whether any of them changed anything; what is refused wakes nobody."""
+        """Whether any of them was taken, or ended a session; what is refused wakes nobody."""
         changed, num_sessions = False, len(self.core.sessions)
         for received in messages:
             num_unheeded = self.core.num_unheeded
@@ -204,9 +206,9 @@ class VerifyDaemon:
         return changed or len(self.core.sessions) != num_sessions
 
     async def _ignore(self) -> None:
-        """After what was refused, while a round is in flight, others wait for a moment, or until it is done.
+        """After what was refused, while a round is in flight, nothing is read for a moment, or until it is done.
 
-        Nothing that they may say changes that round, and each look takes time from the forward pass.
+        Nothing that comes is of use before that, and each look takes time from the forward pass.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(PAUSE_S):

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 from goodspeed.events import EventLog
@@ -47,8 +48,9 @@ class HeldTarget:
 class Loop:
     """A verify node that serves, until its block ends."""
 
-    def __init__(self, recorder: Recorder | None = None) -> None:
-        self.core, self._network = make_core(), MemoryNetwork()
+    def __init__(self, recorder: Recorder | None = None, **options: Any) -> None:
+        """options: of the core."""
+        self.core, self._network = make_core(**options), MemoryNetwork()
         self.target = HeldTarget(self.core)
         target: Any = self.target
         silent = EventLog(enabled=False)
@@ -61,7 +63,8 @@ class Loop:
     async def __aexit__(self, *_: object) -> None:
         self.target.let_go()
         self.serving.cancel()
-        await asyncio.wait([self.serving])
+        with suppress(asyncio.CancelledError):
+            await self.serving
 
     def connect(self, identity: bytes) -> DraftChannel:
         return self._network.connect_draft(identity)

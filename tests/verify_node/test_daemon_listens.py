@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from goodspeed.messages import Ack, Draft, Refusal, Welcome
+from goodspeed.messages import Ack, Draft, Refusal, Welcome, digest
 from goodspeed.transport import DraftChannel
 from tests.fakes import make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear
-from verify_node import daemon
+from verify_node import conduct, daemon
 from verify_node.core import VerifyCore
 
 A, B = b"aaaaaaaa", b"bbbbbbbb"
@@ -47,6 +47,8 @@ def watch(core: VerifyCore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_what_is_refused_asks_for_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "PAUSE_S", 3600.0)  # which is for rounds in flight
+
     async def story() -> None:
         async with Loop() as loop:
             honest, hostile = await connect(loop)
@@ -54,9 +56,38 @@ def test_what_is_refused_asks_for_no_round(monkeypatch: pytest.MonkeyPatch) -> N
             for _ in range(100):
                 await disturb(hostile)
             assert asked.count("Ack") == 100
-            assert asked.count("plan") <= 2 * asked.count("tick") + 2  # with every tick, and if that is waited for
+            assert asked.count("plan") < 50  # with every tick, and while one is overdue
             await honest.send(make_open(1))
             await loop.target.entered()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_round_that_waited_for_somebody_who_is_put_out_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with Loop(rounds="barrier") as loop:
+            honest, hostile = await connect(loop)
+            loop.target.hold()
+            for number, channel in enumerate((honest, hostile), start=1):
+                await channel.send(make_open(number))
+            while len(loop.core.sessions) < 2:
+                await asyncio.sleep(0.001)
+            loop.target.let_go()
+            while not all(session.assigned for session in loop.core.sessions.values()):
+                await asyncio.sleep(0.001)
+            one = loop.core.sessions[session_id(1)]
+            await honest.send(Draft(session_id(1), 1, 9, len(one.tokens), digest(one.tokens), (1,)))
+            while one.draft is None:
+                await asyncio.sleep(0.001)
+
+            asked, num_rounds = watch(loop.core, monkeypatch), len(loop.target.planned)
+            for _ in range(int(conduct.BARRED) + 1):
+                await hostile.send(make_open(3, prompt=(1 << 30,)))
+            while len(loop.target.planned) == num_rounds:
+                await asyncio.sleep(0.001)
+            assert session_id(2) not in loop.core.sessions
+            last_word = len(asked) - 1 - asked[::-1].index("OpenSession")
+            assert asked[last_word + 1] == "plan"  # at once, and not with the next tick
 
     asyncio.run(asyncio.wait_for(story(), 60))
 
