@@ -1,5 +1,6 @@
-"""Hypothesis strategies for the wire: every message that this protocol has, read from the types in `messages.py`."""
+"""Hypothesis strategies: every message that this protocol has, read from the types in `messages.py`; and plain text."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -55,3 +56,10 @@ def aligned(values: dict[str, Any]) -> dict[str, Any]:
 
 def ours(message: Any) -> Any:
     return msgspec.structs.replace(message, version=VERSION) if isinstance(message, Hello | Welcome) else message
+
+
+def plain_text(tokenizer: Callable[[], Any], max_size: int) -> st.SearchStrategy[str]:
+    """Without special tokens, which stand for no text; Hypothesis finds their names in our source."""
+    return st.text(max_size=max_size).filter(
+        lambda text: not any(name in text for name in tokenizer().all_special_tokens)
+    )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.text import decode
 from goodspeed.text_stream import MAX_OPEN, MAX_WINDOW, TextStream
+from tests.strategies import plain_text
 
 
 @cache
@@ -31,12 +32,7 @@ def test_any_tokens_give_the_text_of_all_of_them(ids: list[int], at_once: int) -
     assert "".join([*pieces, stream.end()]) == decode(tokenizer(), ids)
 
 
-def is_plain(text: str) -> bool:
-    """Without words that are single tokens of their own kind, as the end of a text is: they are not decoded."""
-    return not any(word in text for word in tokenizer().all_special_tokens)
-
-
-@given(st.text(max_size=30).filter(is_plain))
+@given(plain_text(tokenizer, 30))
 @example("日本語 😀😀 naïve")
 def test_a_text_is_never_cut_within_a_character_nor_held_back(text: str) -> None:
     stream, ids, given_out = TextStream(tokenizer()), ids_of(text), ""

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from draft_node.token_text import TokenTexts
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.text import decode
+from tests.strategies import plain_text
 
 LLAMA_2 = decoders.Sequence(
     [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
@@ -57,7 +58,7 @@ def joined(tokenizer: Any, ids: list[int]) -> bytes:
     return b"".join(texts_of(tokenizer)[token_id].raw for token_id in ids)
 
 
-@given(st.text(max_size=40))
+@given(plain_text(embedded, 40))
 def test_the_bytes_of_a_texts_tokens_are_the_text(text: str) -> None:
     ids = list(embedded()(text)["input_ids"]) if text else []
     assert joined(embedded(), ids) == text.encode()
