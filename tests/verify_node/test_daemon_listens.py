@@ -23,6 +23,13 @@ async def connect(loop: Loop) -> tuple[DraftChannel, DraftChannel]:
     return honest, hostile
 
 
+async def hold_a_round(loop: Loop, honest: DraftChannel) -> None:
+    """Of session 1; it is in flight until it is let go."""
+    loop.target.hold()
+    await honest.send(make_open(1))
+    await loop.target.entered()
+
+
 async def disturb(hostile: DraftChannel) -> None:
     """About a session that nobody opened."""
     assert isinstance(await ask(hostile, Ack(session_id(9), 1, 3)), Refusal)
@@ -98,9 +105,7 @@ def test_whoever_spoke_in_a_pause_is_heard_before_the_round_ends(monkeypatch: py
     async def story() -> None:
         async with Loop() as loop:
             honest, hostile = await connect(loop)
-            loop.target.hold()
-            await honest.send(make_open(1))
-            await loop.target.entered()
+            await hold_a_round(loop, honest)
             await disturb(hostile)  # from now on nothing is read, for an hour or until the round is done
             asked = watch(loop.core, monkeypatch)
             await honest.send(make_open(2))
@@ -121,9 +126,7 @@ def test_a_pause_ends_during_a_long_round() -> None:
     async def story() -> None:
         async with Loop() as loop:
             honest, hostile = await connect(loop)
-            loop.target.hold()
-            await honest.send(make_open(1))
-            await loop.target.entered()
+            await hold_a_round(loop, honest)
             for _ in range(5):
                 await disturb(hostile)  # answered, though the round goes on
             await honest.send(make_open(2))
