@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,15 @@ def test_a_second_signal_does_not_wait_for_the_model(number: signal.Signals) -> 
         assert process.wait(timeout=30) == -number
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """As in a terminal: a shell may start what runs in the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_what_ends_by_itself_was_not_interrupted() -> None:
     before = [signal.getsignal(number) for number in command.SIGNALS]
 
