@@ -12,11 +12,10 @@ EVERYWHERE := not gpu and not slow_faults
 # `make .venv` builds the environment; it does nothing when nothing changed.
 .venv: $(READY)
 
-# Nothing is compiled beforehand: of 18,000 files few are ever imported, and all of them take two minutes on a slow machine.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "GoodSpeed needs Python 3.11 or newer; try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(READY)
 
 demo: $(READY)
