@@ -89,11 +89,6 @@ class VerifyCore:
         """The sessions of the newest round, in flight or done; some may be closed by now."""
         return self._taking_part.values()
 
-    @property
-    def num_unheeded(self) -> int:
-        """Grows, perhaps by two, with a message that is refused or not heard, and with none that is taken."""
-        return self.refusals.total() + self.replies.num_ignored
-
     # -- events ----------------------------------------------------------------------------------------------------
 
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Send]:

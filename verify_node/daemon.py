@@ -200,9 +200,9 @@ class VerifyDaemon:
         """Whether any of them was taken, or ended a session; what is refused wakes nobody."""
         changed, num_sessions = False, len(self.core.sessions)
         for received in messages:
-            num_unheeded = self.core.num_unheeded
+            num_unheeded = self.core.replies.num_unheeded
             self._reply(self._handle(received))
-            changed |= self.core.num_unheeded == num_unheeded
+            changed |= self.core.replies.num_unheeded == num_unheeded
         return changed or len(self.core.sessions) != num_sessions
 
     async def _ignore(self) -> None:

@@ -33,6 +33,11 @@ class Replies:
         self._register = register
         self._counts = counts
 
+    @property
+    def num_unheeded(self) -> int:
+        """Grows, perhaps by two, with a message that is refused or not heard, and with none that is taken."""
+        return self.refusals.total() + self.num_ignored
+
     def listen(
         self, peer_id: bytes, now: float, principal: str | None = None, num_tokens: int = 0
     ) -> list[Send] | None:
