@@ -23,7 +23,7 @@ demo: $(READY)
 
 # Twice, and the second time one by one; ARGS may leave nothing for one of the two (5 is pytest's word for that).
 test: $(READY)
-	@set -x; $(BIN)/python -m pytest -m "$(EVERYWHERE) and not alone" --numprocesses $(WORKERS) --dist loadfile $(ARGS); \
+	@set -x; $(BIN)/python -m pytest -m "$(EVERYWHERE) and not alone" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS); \
 	beside=$$?; $(BIN)/python -m pytest -m "$(EVERYWHERE) and alone" $(ARGS); alone=$$?; \
 	case "$$beside $$alone" in "0 0" | "0 5" | "5 0") ;; *) exit 1 ;; esac
 
