@@ -39,7 +39,9 @@ def test_a_near_tie_is_counted_and_what_follows_it_compared(
     assert compare(wanted, [*got[:-1], "?!"]).verdict == "wrong"
 
 
+@pytest.mark.slow_faults
 def test_processes_are_signalled_restarted_and_gone() -> None:
+    """For `make faults`: whoever works on the harness looks here first, and every scenario uses what this tests."""
     wanted = mixed(24)
     with VerifyNode() as verify, Proxy(verify.endpoint) as proxy, DraftNode(proxy.endpoint, "--name", "one") as draft:
         draft.wait_until_ready()
