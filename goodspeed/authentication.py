@@ -1,6 +1,7 @@
 """CURVE and ZAP: whom ZeroMQ lets in, by the key that a peer proved to have; and why a verify node let nobody in.
 
-Only this file, `sockets.py` and `transport.py` import zmq. Knows nothing about files, messages, or what a key may do.
+Only this file, `sockets.py`, `router.py` and `transport.py` import zmq. Knows nothing about files, messages, or what a
+key may do.
 """
 
 import asyncio

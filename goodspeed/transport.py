@@ -1,8 +1,8 @@
 """ZeroMQ: the draft side's DEALER socket and the verify side's ROUTER socket, behind the channels of `channels.py`.
 
 Says how the sockets are set up, whom they connect to or listen for, and under which conditions. Only this file,
-`sockets.py` and `authentication.py` import zmq. Knows nothing about sessions, or what a message means. Every name that
-users of channels need can be imported from here.
+`sockets.py`, `router.py` and `authentication.py` import zmq. Knows nothing about sessions, or what a message means.
+Every name that users of channels need can be imported from here.
 """
 
 from typing import Final
@@ -15,7 +15,8 @@ from goodspeed.codec import MAX_MESSAGE_BYTES
 from goodspeed.endpoints import parse_endpoint
 from goodspeed.errors import ConfigError
 from goodspeed.memory_network import Faults, MemoryNetwork, Packet
-from goodspeed.sockets import DealerLink, RouterLink
+from goodspeed.router import RouterLink
+from goodspeed.sockets import DealerLink
 
 __all__ = [
     "ClientKeys",

@@ -37,7 +37,7 @@ HTTP_ROOMS = (
     "verify_node/window",
 )
 ONLY = {  # library -> where it may be imported: files, or folders with all that is in them
-    "zmq": ("goodspeed/transport.py", "goodspeed/sockets.py", "goodspeed/authentication.py"),
+    "zmq": tuple(f"goodspeed/{name}.py" for name in ("transport", "sockets", "router", "authentication")),
     "prometheus_client": ("goodspeed/metrics.py", "draft_node/metrics.py", "verify_node/metrics.py"),
 } | dict.fromkeys(HTTP, HTTP_ROOMS)
 PURE = [  # no tensors and no sockets, not even through what they import
