@@ -75,6 +75,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "verify_node/replies.py",
     "verify_node/scheduler.py",
     "verify_node/sessions.py",
+    "verify_node/settlement.py",
     "verify_node/shown.py",
     "verify_node/suspicion.py",
     *(f"goodspeed/policies/{file.name}" for file in sorted((ROOT / "goodspeed/policies").glob("*.py"))),

@@ -6,7 +6,7 @@ time and gives back what to send. The daemon feeds it from sockets and the real 
 class from a virtual one.
 
 Who is connected and which sessions are open is in `register.py`; what a draft or an Ack does to its session, in
-`answers.py`; what is said to that, and who is put out, in `replies.py`.
+`answers.py`; what a finished round does to it, in `settlement.py`; what is said, and who is put out, in `replies.py`.
 
 Between `plan` and `finish` a round is in flight: the target reads and writes key/value memory, so the pool is changed
 only when none is.
@@ -26,11 +26,12 @@ from verify_node.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Refused,
 from verify_node.conduct import Conduct
 from verify_node.counts import Counts
 from verify_node.outcomes import Moved, Outcome, Send
-from verify_node.planner import Entry, Limits, Planner, Round, plan
+from verify_node.planner import Limits, Planner, Round, plan
 from verify_node.register import Register
 from verify_node.replies import Replies
 from verify_node.scheduler import Scheduler
 from verify_node.sessions import SMOOTHING, Peer, Session
+from verify_node.settlement import allocate, commit, observe, settle
 
 
 class VerifyCore:
@@ -205,12 +206,16 @@ class VerifyCore:
             if outcome.failed:
                 sends += self._give_up(session, outcome.failed, now)
             else:
-                moved.append(self._commit(session, entry, outcome))
+                moved.append(commit(session, entry, outcome, self.pool))
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
-        self._observe(done, moved)
+        observe(done, moved, self.sessions, self.scheduler)
         self.counts.finished(done, moved, duration_s)
-        return sends + self._verdicts(done, moved, now)
+        lengths = allocate(done, moved, self.sessions, self.scheduler, self.round_s)
+        for move in moved:
+            length = lengths.get(move.session.session_id, 0)
+            sends.append(self.replies.tell(move.session.peer_id, settle(move, length, self.round_s, now)))
+        return sends
 
     def abort(self, why: str, now: float) -> list[Send]:
         """The round in flight failed as a whole (out of memory, say): nothing was revealed, so it is made again.
@@ -284,43 +289,3 @@ class VerifyCore:
                 if planned.entries:
                     return planned
         return plan(number, sessions, ready, self.limits, self.pool)
-
-    def _commit(self, session: Session, entry: Entry, outcome: Outcome) -> Moved:
-        base_len, answered = len(session.tokens), session.draft
-        taken = session.extend(outcome.tokens, outcome.logprobs)
-        session.num_cached = entry.base_len + outcome.num_accepted
-        self.pool.truncate(session.session_id, session.num_cached)
-        if entry.draft_round is not None:
-            session.last_round = entry.draft_round
-            session.draft = None
-        if session.finished:
-            self.pool.free(session.session_id)
-            session.num_cached = 0
-        return Moved(session, entry, outcome, base_len, taken, answered)
-
-    def _observe(self, done: Round, moved: list[Moved]) -> None:
-        drafting = [session for session in self.sessions.values() if session.is_drafting]
-        over_budget = [key for key in done.deferred if key in self.sessions and self.sessions[key].num_cached]
-        self.scheduler.observe_shares(drafting, {*done.verified, *over_budget})
-        self.scheduler.observe(done.number, [move.observation for move in moved])
-
-    def _verdicts(self, done: Round, moved: list[Moved], now: float) -> list[Send]:
-        participants = [move.session for move in moved if not move.session.finished]
-        told = {session.session_id for session in participants}
-        active = [
-            session
-            for session in self.sessions.values()
-            if not session.finished and (session.assigned is not None or session.session_id in told)
-        ]
-        lengths = self.scheduler.allocate(done.number, active, participants, self.round_s)
-        sends: list[Send] = []
-        for move in moved:
-            session = move.session
-            session.hope = move.hope(self.round_s)
-            dropped = session.settle_ahead()
-            session.last_verdict = move.verdict(lengths.get(session.session_id, 0), dropped)
-            session.sent.append((len(session.tokens), now))
-            session.due_at = now + session.answer_s
-            session.late_at = patience.late_at(session, now, is_warm=move.entry.draft_round is not None)
-            sends.append(self.replies.tell(session.peer_id, session.last_verdict))
-        return sends
