@@ -29,10 +29,10 @@ from tests.test_transport import (
     network,
     raw_socket,
     run_async,
-    until,
     unused_endpoint,
     verdict,
 )
+from tests.waiting import until
 
 LAST_WORD = Refusal("barred", "this draft node sent rubbish", "come back after 30 s")
 

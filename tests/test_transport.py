@@ -29,6 +29,7 @@ from goodspeed.transport import (
     peer_name,
 )
 from tests.faults.proxy import Proxy
+from tests.waiting import until
 
 SESSION = bytes(range(16))
 BOOT = b"bootboot"
@@ -97,12 +98,6 @@ def raw_socket(kind: int, endpoint: str, **options: Any) -> Iterator[zmq.Socket[
             setattr(peer, option, value)
         peer.connect(endpoint)
         yield peer
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Lets everything else run until that holds; what never does ends the test by its timeout."""
-    while not holds():
-        await asyncio.sleep(0)
 
 
 def waits(channel: DraftChannel | VerifyChannel) -> bool:

@@ -28,6 +28,7 @@ from goodspeed.messages import DownMessage, Draft, Heartbeat, Sampling, UpMessag
 from goodspeed.metrics import Registry, exposition
 from goodspeed.transport import MemoryNetwork, Packet, peer_name
 from tests.cluster.cluster import load, prompt_ids
+from tests.waiting import until
 from verify_node import assembly as verify_assembly
 from verify_node import metrics as verify_metrics
 from verify_node.config import VerifyConfig
@@ -187,8 +188,7 @@ class Pair:
         for peer in (PEER, *(b"nobody",) * 200):
             self.network.deliver(Packet("up", peer, b"\xc1"))
         self._seem_to_restart()
-        while self.draft.counts.num_connected < 2 or not self.verify.channel.traffic.num_undelivered:
-            await asyncio.sleep(0.001)
+        await until(lambda: self.draft.counts.num_connected >= 2 and self.verify.channel.traffic.num_undelivered)
         self.network.deliver(Packet("up", b"nobody", b"\xc1"))  # barred by now
         await self.write(1, SHORT)
 
@@ -212,8 +212,7 @@ class Pair:
         fate, self.network.fate = self.network.fate, lambda packet: ()
         self.draft.connect_timeout_s = 0.0
         self._seem_to_restart()
-        while not self.draft.is_local:
-            await asyncio.sleep(0.001)
+        await until(lambda: self.draft.is_local)
         assert (await self.write(1, SHORT)).num_local == SHORT
         self.network.fate = fate
         await self.draft.connected.wait()

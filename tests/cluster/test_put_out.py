@@ -14,7 +14,8 @@ from tests.cluster.cluster import Cluster, alone, make_request, prompt_ids
 from tests.cluster.conftest import ProcessCluster
 from tests.cluster.test_bad_peers import peer
 from tests.keys.test_nodes import Site, expected, site, text
-from tests.keys.wire import run_async, until
+from tests.keys.wire import run_async
+from tests.waiting import until
 from verify_node import conduct
 
 ENDLESS_BYTES = 300 << 20

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from goodspeed.latency import Refined
 from goodspeed.memory_network import MemoryNetwork
 from goodspeed.messages import Sampling
 from tests.cluster.cluster import alone, load, prompt_ids
+from tests.waiting import until
 from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
@@ -36,16 +37,11 @@ class Edge:
     network: MemoryNetwork
     verify: VerifyDaemon
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        """A wait for what must come; `run` bounds it."""
-        while not condition():
-            await asyncio.sleep(0.001)
-
     async def until_free(self) -> None:
         """Until no session and no page of memory is left in use at either node."""
         pools = (self.verify.core.pool, self.daemon.drafter.runner.pool)
-        await self.until(lambda: not self.verify.core.sessions and not self.daemon.num_running)
-        await self.until(lambda: all(pool.num_free == pool.num_pages for pool in pools))
+        await until(lambda: not self.verify.core.sessions and not self.daemon.num_running)
+        await until(lambda: all(pool.num_free == pool.num_pages for pool in pools))
 
 
 def build_verify(network: MemoryNetwork) -> VerifyDaemon:
@@ -183,7 +179,7 @@ def test_who_leaves_frees_both_nodes() -> None:
                 assert len(here.verify.core.sessions) == here.service.num_running == 1
             await here.until_free()
             cancelled = asyncio.create_task(write(here.service, wanted(max_tokens=1000, ignore_eos=True)))
-            await here.until(lambda: here.verify.core.sessions)
+            await until(lambda: here.verify.core.sessions)
             cancelled.cancel()
             await asyncio.gather(cancelled, return_exceptions=True)
             await here.until_free()
@@ -210,7 +206,7 @@ def test_cancelled_at_any_point_nothing_is_lost() -> None:
             assert here.service.num_waiting == 0
             texts = [write(here.service, wanted(i)) for i in range(4)]
             everybody = asyncio.gather(*texts)
-            await here.until(lambda: here.service.num_running == 2 and here.service.num_waiting == 2)
+            await until(lambda: here.service.num_running == 2 and here.service.num_waiting == 2)
             assert [written.ids for written in await everybody] == [alone(prompt_ids(i), GREEDY, 24) for i in range(4)]
 
     run(work())
@@ -222,7 +218,7 @@ def test_cancelled_again_while_the_line_is_busy() -> None:
     async def work() -> None:
         async with edge(max_sessions=1) as here:
             user = asyncio.create_task(write(here.service, wanted(max_tokens=1000, ignore_eos=True)))
-            await here.until(lambda: here.verify.core.sessions)
+            await until(lambda: here.verify.core.sessions)
             room, here.network._max_queued = here.network._max_queued, 0
             user.cancel()
             for _ in range(5):
@@ -248,11 +244,11 @@ def test_few_wait_and_the_first_is_served_first() -> None:
                     order.extend([number async for piece in pieces if isinstance(piece, Ended)])
 
             first, second, third = (asyncio.create_task(user(number)) for number in range(3))
-            await here.until(lambda: here.service.num_waiting == 2)
+            await until(lambda: here.service.num_waiting == 2)
             with pytest.raises(Busy, match="1 texts are written and 2 wait"):
                 await user(3)
             second.cancel()
-            await here.until(lambda: here.service.num_waiting == 1)
+            await until(lambda: here.service.num_waiting == 1)
             fourth = asyncio.create_task(user(4))
             await asyncio.gather(first, third, fourth)
             assert order == [0, 2, 4]
@@ -285,7 +281,7 @@ def test_the_verify_node_goes_and_comes_back() -> None:
     async def work() -> None:
         async with edge(max_sessions=1, verify_timeout_s=0.1, connect_timeout_s=0.2) as here:
             texts = [asyncio.create_task(write(here.service, wanted(max_tokens=1000, ignore_eos=True))) for _ in "ab"]
-            await here.until(lambda: here.service.num_waiting)
+            await until(lambda: here.service.num_waiting)
             here.network.fate = lambda packet: ()
             failures = await asyncio.gather(*texts, return_exceptions=True)
             assert [type(failure) for failure in failures] == [VerifyAway, VerifyAway]
@@ -303,11 +299,11 @@ def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_waits(monk
             breaks = [True]
             monkeypatch.setattr(here.daemon.channel, "broke", lambda: bool(breaks) and breaks.pop())
             here.network.fate = lambda packet: ()
-            await here.until(lambda: not here.daemon.link.connected)
+            await until(lambda: not here.daemon.link.connected)
             assert not here.service.is_ready
             assert here.service.context_len == load("tiny-target").context_len
             asked = asyncio.create_task(write(here.service, wanted()))
-            await here.until(lambda: here.service.num_running)
+            await until(lambda: here.service.num_running)
             here.network.fate = lambda packet: (packet,)
             assert (await asked).ids == alone(prompt_ids(0), GREEDY, 24)
 
@@ -318,9 +314,9 @@ def test_a_drain_lets_those_finish_who_are_in() -> None:
     async def work() -> None:
         async with edge(max_sessions=1) as here:
             texts = [asyncio.create_task(write(here.service, wanted())) for _ in range(2)]
-            await here.until(lambda: here.service.num_waiting)
+            await until(lambda: here.service.num_waiting)
             draining = asyncio.create_task(here.service.drain(30.0))
-            await here.until(lambda: here.service.draining)
+            await until(lambda: here.service.draining)
             assert not here.service.is_ready
             with pytest.raises(Draining):
                 await write(here.service, wanted())
@@ -334,7 +330,7 @@ def test_a_drain_ends_what_is_not_finished_in_time() -> None:
     async def work() -> None:
         async with edge(max_sessions=1) as here:
             texts = [asyncio.create_task(write(here.service, wanted(max_tokens=1000, ignore_eos=True))) for _ in "ab"]
-            await here.until(lambda: here.verify.core.sessions)
+            await until(lambda: here.verify.core.sessions)
             assert not await here.service.drain(0.0)
             failures = await asyncio.gather(*texts, return_exceptions=True)
             assert [type(failure) for failure in failures] == [Draining, Draining]
@@ -349,7 +345,7 @@ def test_a_drain_frees_the_verify_node_of_texts_that_nobody_reads_on() -> None:
         async with edge() as here, aclosing(here.service.write(wanted(max_tokens=1000, ignore_eos=True))) as pieces:
             await anext(pieces)
             assert not await here.service.drain(0.0)
-            await here.until(lambda: not here.verify.core.sessions)
+            await until(lambda: not here.verify.core.sessions)
             with pytest.raises(Draining):
                 [piece async for piece in pieces]
             assert here.daemon.statistics.num_tokens < 900

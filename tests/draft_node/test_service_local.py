@@ -15,6 +15,7 @@ from goodspeed.generation import generate
 from goodspeed.messages import Sampling
 from tests.cluster.cluster import load, prompt_ids
 from tests.draft_node.test_service import GREEDY, Edge, edge, run, wanted, write
+from tests.waiting import until
 
 DRAFT, TARGET = "tiny-draft-s", "tiny-target"
 SEEDED = Sampling(temperature=0.9, top_k=50, seed=6)
@@ -203,7 +204,7 @@ def test_a_text_beyond_the_target_s_context_is_complete_when_that_is_seen() -> N
             register.welcome = replace(register.welcome, context_len=len(what.prompt) + 20)
             await here.daemon.ready.wait()
             writing = asyncio.create_task(write(here.service, what))
-            await here.until(lambda: here.daemon.statistics.num_local > 20)
+            await until(lambda: here.daemon.statistics.num_local > 20)
             serving = asyncio.create_task(here.verify.serve())
             written = await writing
             assert (written.ended.reason, written.ended.num_local) == ("length", len(written.tokens))

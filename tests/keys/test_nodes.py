@@ -22,7 +22,8 @@ from goodspeed.events import EventLog
 from goodspeed.latency import Refined
 from goodspeed.transport import bind_verify, connect_draft
 from tests.cluster.cluster import alone, load, make_request, prompt_ids
-from tests.keys.wire import Tape, run_async, until
+from tests.keys.wire import Tape, run_async
+from tests.waiting import until
 from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon

@@ -7,7 +7,8 @@ from goodspeed.authentication import new_pair
 from goodspeed.errors import ConfigError
 from goodspeed.messages import Refusal
 from goodspeed.transport import Delivery, ServerKeys, bind_verify, connect_draft, peer_name
-from tests.keys.wire import KeyedNet, Tape, curve, hello, keyed, raw_socket, run_async, until
+from tests.keys.wire import KeyedNet, Tape, curve, hello, keyed, raw_socket, run_async
+from tests.waiting import until
 
 
 async def honest(net: KeyedNet) -> None:

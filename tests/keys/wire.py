@@ -25,13 +25,6 @@ def run_async(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
     return run
 
 
-async def until(holds: Callable[[], Any]) -> Any:
-    """What it gives as soon as it is something; what never is ends the test by its timeout."""
-    while not (found := holds()):
-        await asyncio.sleep(0.001)
-    return found
-
-
 def hello(name: str) -> Hello:
     return Hello(VERSION, name, b"bootboot", "t")
 

@@ -9,6 +9,7 @@ from goodspeed.messages import Ack, Draft, Refusal, Welcome, digest
 from goodspeed.transport import DraftChannel
 from tests.fakes import make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear
+from tests.waiting import until
 from verify_node import conduct, daemon
 from verify_node.core import VerifyCore
 
@@ -77,21 +78,17 @@ def test_a_round_that_waited_for_somebody_who_is_put_out_begins(monkeypatch: pyt
             loop.target.hold()
             for number, channel in enumerate((honest, hostile), start=1):
                 await channel.send(make_open(number))
-            while len(loop.core.sessions) < 2:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(loop.core.sessions) == 2)
             loop.target.let_go()
-            while not all(session.assigned for session in loop.core.sessions.values()):
-                await asyncio.sleep(0.001)
+            await until(lambda: all(session.assigned for session in loop.core.sessions.values()))
             one = loop.core.sessions[session_id(1)]
             await honest.send(Draft(session_id(1), 1, 9, len(one.tokens), digest(one.tokens), (1,)))
-            while one.draft is None:
-                await asyncio.sleep(0.001)
+            await until(lambda: one.draft)
 
             asked, num_rounds = watch(loop.core, monkeypatch), len(loop.target.planned)
             for _ in range(int(conduct.BARRED) + 1):
                 await hostile.send(make_open(3, prompt=(1 << 30,)))
-            while len(loop.target.planned) == num_rounds:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(loop.target.planned) > num_rounds)
             assert session_id(2) not in loop.core.sessions
             last_word = len(asked) - 1 - asked[::-1].index("OpenSession")
             assert asked[last_word + 1] == "plan"  # at once, and not with the next tick
@@ -130,8 +127,7 @@ def test_a_pause_ends_during_a_long_round() -> None:
             for _ in range(5):
                 await disturb(hostile)  # answered, though the round goes on
             await honest.send(make_open(2))
-            while session_id(2) not in loop.core.sessions:
-                await asyncio.sleep(0.001)
+            await until(lambda: session_id(2) in loop.core.sessions)
             assert len(loop.target.planned) == 1
 
     asyncio.run(asyncio.wait_for(story(), 60))
