@@ -113,12 +113,7 @@ class VerifyDaemon:
             sends = self._finish(result, duration_s)
             finished = time.monotonic()
             self._reply(sends)
-            verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
-            if self.events.enabled:
-                fields = round_event(planned, verdicts, self.core.sessions)
-                self.events.write("round", wall_s=vars(self.wall), uplink_bytes=self.uplink_bytes, **fields)
-            if self.recorder is not None:
-                self.recorder.finished(planned, result.outcomes, verdicts, self.core.sessions, started, finished)
+            self._report(planned, result, sends, started, finished)
 
     async def _forward_and_verify(self, planned: Round) -> RoundResult | None:
         """The round on the model thread; None when the model failed, which costs nobody but its cause anything."""
@@ -168,6 +163,15 @@ class VerifyDaemon:
         verdicts = self.core.finish(result.outcomes, duration_s, now)
         self.wall.schedule += time.perf_counter() - scheduling
         return verdicts
+
+    def _report(self, done: Round, result: RoundResult, sends: Iterable[Send], started: float, finished: float) -> None:
+        """To those who watch (`--json`), and to the recording."""
+        verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
+        if self.events.enabled:
+            fields = round_event(done, verdicts, self.core.sessions)
+            self.events.write("round", wall_s=vars(self.wall), uplink_bytes=self.uplink_bytes, **fields)
+        if self.recorder is not None:
+            self.recorder.finished(done, result.outcomes, verdicts, self.core.sessions, started, finished)
 
     def _reply(self, sends: Iterable[Send]) -> None:
         """Gives messages to the channel; what cannot be delivered is asked for again by its receiver."""
