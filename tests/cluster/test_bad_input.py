@@ -10,7 +10,7 @@ import pytest
 
 from draft_node import cli as draft_cli
 from goodspeed.tiny.models import path
-from tests.cluster.conftest import ProcessCluster
+from tests.nodes import VerifyNode
 from verify_node import cli as verify_cli
 
 Command = Callable[[list[str]], tuple[int, str]]
@@ -124,7 +124,7 @@ def test_an_unreachable_verify_node(tmp_path: Path, run: Command) -> None:
     assert "Traceback" not in error
 
 
-def test_a_draft_model_of_another_family(tmp_path: Path, run: Command, process_cluster: ProcessCluster) -> None:
+def test_a_draft_model_of_another_family(tmp_path: Path, run: Command, verify: VerifyNode) -> None:
     """The same weights with a tokenizer in which two tokens changed places."""
     other = tmp_path / "other"
     other.mkdir()
@@ -137,17 +137,17 @@ def test_a_draft_model_of_another_family(tmp_path: Path, run: Command, process_c
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"prompt": "hello"}')
-    status, error = run(draft(process_cluster.endpoint, "--model", str(other), "--prompts", str(prompts)))
+    status, error = run(draft(verify.endpoint, "--model", str(other), "--prompts", str(prompts)))
     assert status == 1
     assert "(tokenizer)" in error
     assert "choose a draft model of the target's family" in error
 
 
-def test_bad_prompts_fail_alone(tmp_path: Path, run: Command, process_cluster: ProcessCluster) -> None:
+def test_bad_prompts_fail_alone(tmp_path: Path, run: Command, verify: VerifyNode) -> None:
     prompts = tmp_path / "prompts.jsonl"
     long = "word " * 5000
     prompts.write_text("\n".join(json.dumps({"prompt": text, "seed": 1}) for text in ("The first", long, "The last")))
-    status, error = run(draft(process_cluster.endpoint, "--prompts", str(prompts), "--max-tokens", "8"))
+    status, error = run(draft(verify.endpoint, "--prompts", str(prompts), "--max-tokens", "8"))
     assert status == 1
     assert "prompt 2 failed" in error
     assert "leave no room in the target's context of 2048" in error

@@ -30,7 +30,7 @@ from goodspeed.messages import (
 )
 from goodspeed.transport import connect_draft
 from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
-from tests.cluster.conftest import ProcessCluster
+from tests.nodes import VerifyNode
 
 PATIENCE_MS = 30_000
 
@@ -68,7 +68,7 @@ class Peer:
 
 
 @contextmanager
-def peer(cluster: ProcessCluster, *, welcome: bool = True) -> Iterator[Peer]:
+def peer(cluster: VerifyNode, *, welcome: bool = True) -> Iterator[Peer]:
     with zmq.Context() as context:
         hostile = Peer(cluster.endpoint, context)
         try:
@@ -116,15 +116,15 @@ def opened_session(hostile: Peer, **fields: object) -> tuple[OpenSession, Verdic
     return opened, verdict
 
 
-def test_every_handshake_that_cannot_be(process_cluster: ProcessCluster) -> None:
-    with peer(process_cluster, welcome=False) as hostile:
+def test_every_handshake_that_cannot_be(verify: VerifyNode) -> None:
+    with peer(verify, welcome=False) as hostile:
         assert hostile.refusal(open_message()).code == "hello_first"
         assert hostile.refusal(hostile.hello(tokenizer="another")).code == "tokenizer"
         assert hostile.refusal(msgspec.msgpack.encode(["hello", VERSION + 1, "from the future"])).code == "version"
 
 
-def test_malformed_and_oversized_bytes(process_cluster: ProcessCluster) -> None:
-    with peer(process_cluster) as hostile:
+def test_malformed_and_oversized_bytes(verify: VerifyNode) -> None:
+    with peer(verify) as hostile:
         for data in (b"", b"\xc1", b"\x91" * 5000, b"\xdf\xff\xff\xff\xff", msgspec.msgpack.encode({"draft": 1})):
             assert hostile.refusal(data).code == "malformed"
         hostile.say(hostile.hello())
@@ -133,15 +133,15 @@ def test_malformed_and_oversized_bytes(process_cluster: ProcessCluster) -> None:
         assert hostile.refusal(b"\xc4" * (welcome.max_message_bytes + 1)).code == "too_large"
 
 
-def test_prompts_that_cannot_be_served(process_cluster: ProcessCluster) -> None:
-    with peer(process_cluster) as hostile:
+def test_prompts_that_cannot_be_served(verify: VerifyNode) -> None:
+    with peer(verify) as hostile:
         assert hostile.refusal(open_message(prompt=())).code == "prompt"
         assert hostile.refusal(open_message(prompt=(1,) * 2048)).code == "prompt"
         assert hostile.refusal(open_message(prompt=(1, 1 << 20))).code == "vocabulary"
 
 
-def test_drafts_that_cannot_be_verified(process_cluster: ProcessCluster) -> None:
-    with peer(process_cluster) as hostile:
+def test_drafts_that_cannot_be_verified(verify: VerifyNode) -> None:
+    with peer(verify) as hostile:
         opened, verdict = opened_session(hostile)
         too_long = (5,) * (verdict.next_length + 1)
         wrong: dict[str, Draft] = {
@@ -164,13 +164,13 @@ def test_drafts_that_cannot_be_verified(process_cluster: ProcessCluster) -> None
         hostile.say(Close(opened.session_id, opened.epoch))
 
 
-def test_probabilities_that_do_not_add_up(process_cluster: ProcessCluster) -> None:
+def test_probabilities_that_do_not_add_up(verify: VerifyNode) -> None:
     """Such a draft costs its session the draft: it is refused by name, and the session goes on by one token."""
     half = b"\x00\x00\x00\x3f"  # 0.5 in fp32
     header = b"\x01" + (2).to_bytes(4, "little")  # dense fp32, two entries
     two = b"\x00\x00\x00\x40"
     wrong = {"ends after 0 of 1": None, "sum to 2.5": header + half + two, "takes? 13": header + half * 3}
-    with peer(process_cluster) as hostile:
+    with peer(verify) as hostile:
         opened, verdict = opened_session(hostile, verification="ratio")
         text = [*opened.prompt, *verdict.tokens]
         for number, (what, proposal) in enumerate(wrong.items(), 1):
@@ -187,10 +187,10 @@ def test_probabilities_that_do_not_add_up(process_cluster: ProcessCluster) -> No
         hostile.say(Close(opened.session_id, opened.epoch))
 
 
-def test_an_honest_client_notices_nothing(process_cluster: ProcessCluster) -> None:
+def test_an_honest_client_notices_nothing(verify: VerifyNode) -> None:
     """An honest session runs while a hostile peer sends rubbish without pause; its text is the target's own."""
     request = make_request(prompt_ids(2), 40, temperature=1.0, seed=7)
-    config = DraftConfig(model="tiny-draft-s", verify=process_cluster.endpoint, name="honest")
+    config = DraftConfig(model="tiny-draft-s", verify=verify.endpoint, name="honest")
     boot_id = secrets.token_bytes(8)
     daemon = assembly.build(config, load(config.model), connect_draft(config.verify), boot_id)
 
@@ -208,7 +208,7 @@ def test_an_honest_client_notices_nothing(process_cluster: ProcessCluster) -> No
         await asyncio.gather(serving, return_exceptions=True)
         return using.result()
 
-    with peer(process_cluster) as hostile:
+    with peer(verify) as hostile:
         served = asyncio.run(asyncio.wait_for(live(hostile), timeout=60))
         codes = {hostile.refusal(b"\xc1").code for _ in range(2)}
     assert codes == {"malformed", "unknown_session"}  # to the first burst

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import ProcessCluster
+from tests.nodes import VerifyNode
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -36,8 +36,8 @@ def prompts(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_before_the_end(number: signal.Signals, prompts: Path, process_cluster: ProcessCluster) -> None:
-    with start(process_cluster.endpoint, prompts, "--max-sessions", "1", "--max-tokens", "2000") as process:
+def test_interrupted_before_the_end(number: signal.Signals, prompts: Path, verify: VerifyNode) -> None:
+    with start(verify.endpoint, prompts, "--max-sessions", "1", "--max-tokens", "2000") as process:
         assert process.stdout is not None
         while json.loads(process.stdout.readline())["event"] != "tokens":
             pass
@@ -50,8 +50,8 @@ def test_interrupted_before_the_end(number: signal.Signals, prompts: Path, proce
     assert [row["prompt"] for row in result["prompts"]] == ["one", "two", "three"]
 
 
-def test_interrupted_when_nothing_is_unfinished(process_cluster: ProcessCluster) -> None:
-    words = ["--model", "tiny-draft-s", "--verify", process_cluster.endpoint, "--max-tokens", "4"]
+def test_interrupted_when_nothing_is_unfinished(verify: VerifyNode) -> None:
+    words = ["--model", "tiny-draft-s", "--verify", verify.endpoint, "--max-tokens", "4"]
     with subprocess.Popen(
         [sys.executable, "-m", "draft_node", *words, "--json"],
         cwd=ROOT,

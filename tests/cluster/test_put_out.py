@@ -11,10 +11,10 @@ from draft_node.actions import Finish
 from goodspeed.messages import Refusal
 from goodspeed.transport import Delivery
 from tests.cluster.cluster import Cluster, alone, make_request, prompt_ids
-from tests.cluster.conftest import ProcessCluster
 from tests.cluster.test_bad_peers import peer
 from tests.keys.test_nodes import Site, expected, site, text
 from tests.keys.wire import run_async
+from tests.nodes import VerifyNode
 from tests.waiting import until
 from verify_node import conduct
 
@@ -38,15 +38,15 @@ def shake_hands(endpoint: str) -> socket.socket:
     return connection
 
 
-def test_a_message_without_an_end_is_not_kept(process_cluster: ProcessCluster) -> None:
+def test_a_message_without_an_end_is_not_kept(verify: VerifyNode) -> None:
     """Frames that promise another, of 64 KiB each; whoever is cut off connects again and goes on."""
     frame = b"\x03" + (1 << 16).to_bytes(8, "big") + bytes(1 << 16)
-    before = resident_bytes(process_cluster.process.pid)
+    before = resident_bytes(verify.process.pid)
     num_bytes = num_connections = most = 0
     connection: socket.socket | None = None
     while num_bytes < ENDLESS_BYTES:
         if connection is None:
-            connection = shake_hands(process_cluster.endpoint)
+            connection = shake_hands(verify.endpoint)
             num_connections += 1
         try:
             connection.sendall(frame)
@@ -55,17 +55,17 @@ def test_a_message_without_an_end_is_not_kept(process_cluster: ProcessCluster) -
             connection.close()
             connection = None
         if num_bytes % (1 << 20) < len(frame):
-            most = max(most, resident_bytes(process_cluster.process.pid))
+            most = max(most, resident_bytes(verify.process.pid))
     if connection is not None:
         connection.close()
     assert num_connections > 1
     assert most - before < MORE_BYTES
-    with peer(process_cluster) as honest:
+    with peer(verify) as honest:
         assert honest.refusal(b"\xc1").code == "malformed"
 
 
-def test_a_peer_that_goes_on_is_told_and_cut_off(process_cluster: ProcessCluster) -> None:
-    with peer(process_cluster) as hostile:
+def test_a_peer_that_goes_on_is_told_and_cut_off(verify: VerifyNode) -> None:
+    with peer(verify) as hostile:
         answers = []
         for _ in range(int(conduct.BARRED) + 1):
             hostile.say(b"\xc1")
@@ -75,7 +75,7 @@ def test_a_peer_that_goes_on_is_told_and_cut_off(process_cluster: ProcessCluster
         assert "30 s" in answers[-1].what_to_do
         hostile.say(hostile.hello())
         assert not hostile.socket.poll(300), "nobody listens"
-    with peer(process_cluster) as another:
+    with peer(verify) as another:
         assert another.refusal(b"\xc1").code == "malformed"
 
 

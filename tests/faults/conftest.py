@@ -15,9 +15,9 @@ import pytest
 from goodspeed import keys
 from goodspeed.authentication import new_pair
 from goodspeed.enrolled import Enrolled
-from tests.faults.nodes import DraftNode, VerifyNode
 from tests.faults.proxy import Proxy
 from tests.faults.texts import Stream, Wanted, ask, mixed
+from tests.nodes import DraftNode, VerifyNode
 
 NAMES = ("frail", "stopped", "cut", "reset", "far")
 PATIENCE_S = {"frail": 1.0}

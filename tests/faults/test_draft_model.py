@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from draft_node.session import PATIENCE_S
-from tests.faults.nodes import DEADLINE_S, DraftNode, VerifyNode
 from tests.faults.texts import Stream, Wanted, ask, check, mixed
+from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
 NUM_PLAIN = 40
 """Tokens that each text gets while the draft model does not work."""

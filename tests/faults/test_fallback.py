@@ -22,7 +22,7 @@ from goodspeed.generation import generate
 from goodspeed.messages import Sampling
 from goodspeed.tiny import prompts
 from tests.faults import texts
-from tests.faults.nodes import DraftNode, Process, VerifyNode
+from tests.nodes import DraftNode, Process, VerifyNode
 
 DRAFT, TARGET = "tiny-draft-s", "tiny-target"
 LOCAL = ("--connect-timeout-s", "1", "--fallback", "local")

@@ -6,9 +6,9 @@ import pytest
 
 from goodspeed.messages import Sampling
 from tests.faults import texts
-from tests.faults.nodes import DraftNode, VerifyNode
 from tests.faults.proxy import Proxy
 from tests.faults.texts import ask, check, compare, expected, mixed
+from tests.nodes import DraftNode, VerifyNode
 
 
 def test_what_is_wrong_is_called_wrong() -> None:

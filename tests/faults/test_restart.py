@@ -10,8 +10,8 @@ from types import TracebackType
 import pytest
 from httpx2 import Client, TransportError
 
-from tests.faults.nodes import DEADLINE_S, DraftNode, VerifyNode
 from tests.faults.texts import ask, check, mixed
+from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
 PATIENT = ("--verify-timeout-s", "600", "--connect-timeout-s", "600")
 AWAY = 0

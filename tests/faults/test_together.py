@@ -10,8 +10,8 @@ import openai
 import pytest
 
 from tests.faults.conftest import NAMES, Site
-from tests.faults.nodes import Process
 from tests.faults.texts import Stream, ask, check, mixed
+from tests.nodes import Process
 
 TIMEOUT_S = 3.0  # the default of --lease-s and --verify-timeout-s
 PROMISE_S = 2 * TIMEOUT_S

@@ -34,7 +34,7 @@ from goodspeed.messages import UpMessage
 from goodspeed.transport import DraftChannel, connect_draft
 from tests.cluster.cluster import alone, load, make_request, prompt_ids
 from tests.faults import nodes
-from tests.faults.nodes import ROOT, VerifyNode
+from tests.nodes import ROOT, VerifyNode
 
 NUM_CLIENTS = 2
 NUM_TEXTS = 2  # of each client, at once

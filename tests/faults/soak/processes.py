@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from tests.faults.nodes import ENVIRONMENT, ROOT, Event, Process
+from tests.nodes import ENVIRONMENT, ROOT, Event, Process
 
 KEPT_EVENTS = ("ready", "connected", "stopped")
 KEPT_LINES = 200
@@ -67,9 +67,9 @@ class SoakedNode(Process):
             thread.start()
         return process
 
-    def _end(self) -> int:
+    def end(self) -> int:
         try:
-            return super()._end()
+            return super().end()
         finally:
             if self.process.stdin is not None:
                 with suppress(BrokenPipeError):

@@ -12,13 +12,13 @@ from pathlib import Path
 from goodspeed import keys
 from goodspeed.authentication import new_pair
 from goodspeed.enrolled import Enrolled
-from tests.faults.nodes import ANYWHERE, Event
 from tests.faults.proxy import Proxy
 from tests.faults.soak.garbage import throw
 from tests.faults.soak.plan import Role
 from tests.faults.soak.processes import SoakedNode
 from tests.faults.soak.schedule import VERIFY, Fault
 from tests.faults.soak.weather import Weather
+from tests.nodes import ANYWHERE, Event
 
 STRANGER = "stranger"
 """Enrolled, and says nothing but nonsense."""

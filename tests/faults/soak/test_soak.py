@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.nodes import ENVIRONMENT, ROOT
 from tests.faults.soak import users
 from tests.faults.soak.__main__ import main
 from tests.faults.soak.plan import Plan
@@ -16,6 +15,7 @@ from tests.faults.soak.schedule import Fault
 from tests.faults.soak.site import Site
 from tests.faults.soak.weather import Weather
 from tests.faults.texts import MAX_WRITING
+from tests.nodes import ENVIRONMENT, ROOT
 
 OPTIONS = ("--minutes=0.5", "--nodes=4", "--texts=5", "--gap-s=1.5", "--seed=0", "--json")
 DEADLINE_S = 600.0  # of a wait in vain

@@ -19,11 +19,11 @@ from draft_node.token_text import TokenTexts
 from goodspeed.engine import checkpoints
 from goodspeed.messages import Sampling
 from goodspeed.tiny import prompts
-from tests.faults.nodes import Event
 from tests.faults.soak.judging import Text
 from tests.faults.soak.plan import Role
 from tests.faults.soak.site import STDIN_TEMPERATURE, STDIN_TOKENS
 from tests.faults.texts import Wanted
+from tests.nodes import Event
 
 NUM_WANTED = 40
 NUM_OF_INPUT = 8

@@ -27,7 +27,7 @@ from httpx2 import Client, ConnectError
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 DEADLINE_S = 600.0
 """Of a wait in vain: a busy machine takes long to start a process, and nothing waits for this unless it is broken."""
@@ -93,12 +93,23 @@ class Process:
     def kill(self) -> None:
         """SIGKILL; what it told before is there when this returns."""
         self.process.kill()
-        self._end()
+        self.end()
 
     def terminate(self) -> int:
         """SIGTERM; its exit status when it has ended."""
         self.process.terminate()
-        return self._end()
+        return self.end()
+
+    def end(self) -> int:
+        """Its exit status when it has ended, for whatever reason; what it told last is there."""
+        self._was_ended = True
+        try:
+            return self.process.wait(DEADLINE_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            for thread in self._threads:
+                thread.join(DEADLINE_S)
 
     def stop(self) -> None:
         """SIGSTOP: it does nothing any more, until `go_on`; its sockets stay."""
@@ -125,16 +136,6 @@ class Process:
             thread.start()
             self._threads.append(thread)
         return process
-
-    def _end(self) -> int:
-        self._was_ended = True
-        try:
-            return self.process.wait(DEADLINE_S)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            for thread in self._threads:
-                thread.join(DEADLINE_S)
 
     # -- what it tells ---------------------------------------------------------------------------------------------
 
