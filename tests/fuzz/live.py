@@ -32,8 +32,8 @@ from goodspeed.command import KERNELS
 from goodspeed.enrolled import Enrolled
 from goodspeed.messages import UpMessage
 from goodspeed.transport import DraftChannel, connect_draft
+from tests import nodes
 from tests.cluster.cluster import alone, load, make_request, prompt_ids
-from tests.faults import nodes
 from tests.nodes import ROOT, VerifyNode
 
 NUM_CLIENTS = 2
