@@ -47,14 +47,5 @@ def _draft(index: int, name: str, endpoint: str, folder: Path) -> Process:
     line = json.dumps({"prompt": all_prompts[index % len(all_prompts)].prompt})
     file.write_text(f"{line}\n" * 1000, "utf-8")
     who = ("--model", MODELS[index % len(MODELS)], "--verify", endpoint, "--name", name)
-    texts = (
-        "--prompts",
-        str(file),
-        "--max-tokens",
-        str(MAX_TOKENS),
-        "--max-sessions",
-        str(1 + index % 2),
-        "--seed",
-        "7",
-    )
+    texts = ("--prompts", str(file), *f"--max-tokens {MAX_TOKENS} --max-sessions {1 + index % 2} --seed 7".split())
     return Process("draft_node", *who, *texts, ports={})
