@@ -41,18 +41,17 @@ class Link(Protocol):
         at all are the rest of a message that is thrown away.
         """
 
-    def bar(self, names: Container[bytes]) -> None:
-        """Messages of these peers or keys are not taken any more, and their connections are cut; read every time."""
-
-    @property
-    def num_cut(self) -> int:
-        """Connections ended from this side."""
-
     async def readable(self) -> None:
         """Returns when `take` may have something; TransportError when the link is closed."""
 
     async def writable(self) -> None:
         """Returns when `put` may work again; TransportError when the link is closed."""
+
+    def close(self) -> None: ...
+
+
+class DraftEnd(Link, Protocol):
+    """A draft node's, with one connection."""
 
     def failure(self) -> str | None:
         """Why the newest connection attempt was not taken, once; whoever is told rebuilds the link, later."""
@@ -61,7 +60,17 @@ class Link(Protocol):
         """Whether the connection ended since the last call; the link makes another, and loses what was under way."""
 
     def rebuild(self) -> None: ...
-    def close(self) -> None: ...
+
+
+class VerifyEnd(Link, Protocol):
+    """The verify node's, which tells peers apart."""
+
+    def bar(self, names: Container[bytes]) -> None:
+        """Messages of these peers or keys are not taken any more, and their connections are cut; read every time."""
+
+    @property
+    def num_cut(self) -> int:
+        """Connections ended from this side."""
 
 
 @dataclass
@@ -96,7 +105,7 @@ class Received:
 class DraftChannel:
     """A draft node's line to the verify node."""
 
-    def __init__(self, link: Link, *, max_message_bytes: int, send_timeout_s: float = 3.0) -> None:
+    def __init__(self, link: DraftEnd, *, max_message_bytes: int, send_timeout_s: float = 3.0) -> None:
         self.traffic = Traffic()
         self.max_send_bytes = max_message_bytes  # lower it to what Welcome says
         self._max_receive_bytes = max_message_bytes
@@ -172,7 +181,7 @@ class DraftChannel:
 class VerifyChannel:
     """The verify node's lines to all draft nodes."""
 
-    def __init__(self, link: Link, *, max_message_bytes: int, authenticated: bool = False) -> None:
+    def __init__(self, link: VerifyEnd, *, max_message_bytes: int, authenticated: bool = False) -> None:
         """`authenticated`: the link puts the sender's key behind its name."""
         self.traffic = Traffic()
         self.emptied = False  # by the last `receive_ready`: it took something, heard or not, and left nothing

@@ -5,7 +5,7 @@ Nothing here waits inside ZeroMQ: sockets are tried without blocking, and asynci
 """
 
 import asyncio
-from collections.abc import Container
+from abc import abstractmethod
 from typing import ClassVar
 
 import zmq
@@ -46,9 +46,9 @@ class SocketLink(Link):
         self._attach()
         self._descriptor = int(self._socket.getsockopt(zmq.FD))
 
+    @abstractmethod
     def _attach(self) -> None:
         """Binds or connects the socket, and whatever watches it."""
-        raise NotImplementedError
 
     def _receive(self) -> list[bytes]:
         """The next message's frames; zmq.Again where there is none."""
@@ -105,27 +105,6 @@ class SocketLink(Link):
                 if state & events and not waiter.done():
                     waiter.set_result(None)
 
-    @property
-    def num_cut(self) -> int:
-        return 0
-
-    def bar(self, names: Container[bytes]) -> None:
-        raise NotImplementedError("only the verify node's link tells peers apart")
-
-    def failure(self) -> str | None:
-        self._check_open()
-        return None
-
-    def broke(self) -> bool:
-        self._check_open()
-        return False
-
-    def rebuild(self) -> None:
-        self._check_open()
-        self._release(None)
-        self._close_socket(linger=0)
-        self._open()
-
     def _close_socket(self, linger: int | None = None) -> None:
         self._socket.close(linger=linger)
 
@@ -179,6 +158,12 @@ class DealerLink(SocketLink):
     def broke(self) -> bool:
         self._check_open()
         return self._witness.broke()
+
+    def rebuild(self) -> None:
+        self._check_open()
+        self._release(None)
+        self._close_socket(linger=0)
+        self._open()
 
     def _close_socket(self, linger: int | None = None) -> None:
         self._witness.close()
