@@ -11,7 +11,7 @@ from PIL import Image
 from selenium.webdriver import Chrome
 
 from tests.window.browser import browser, prefer, resize
-from tests.window.nodes import running
+from tests.window.run import running
 
 DOCS = Path(__file__).parents[2] / "docs"
 WATCHED_S = 45

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from goodspeed import web
 from tests.window.browser import browser, need_browser, prefer, resize
-from tests.window.nodes import Run, running
+from tests.window.run import Run, running
 from tests.window.snapshots import make_app
 
 PATIENCE_S = 60
