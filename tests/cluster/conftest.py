@@ -14,5 +14,6 @@ from tests.nodes import VerifyNode
 def verify() -> Iterator[VerifyNode]:
     """One `goodspeed-verify` for all tests that need real processes."""
     with VerifyNode("--lease-s", "60") as node:
+        node.wait_for("ready")
         yield node
     assert node.events[-1]["event"] == "stopped"
