@@ -17,7 +17,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-VERSION = 1
+VERSION = 2
 """Version of this protocol; a peer of another version is refused at the handshake."""
 
 MAX_CONTEXT = 1 << 20
@@ -42,6 +42,8 @@ BootId: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=16)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+\Z")]
 Label: TypeAlias = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]  # fit for a terminal
 Text: TypeAlias = Annotated[str, Meta(max_length=2048)]
+Capabilities: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=64)]
+StopString: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 Verification: TypeAlias = Literal["match", "ratio"]
 FinishReason: TypeAlias = Literal["stop", "length"]
 NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
@@ -106,6 +108,20 @@ class Hello(Message, frozen=True, tag="hello"):
     boot_id: BootId  # of this process
     tokenizer: Label  # fingerprint
     draft_model: Label = ""
+    draft_fingerprint: Label = ""  # of the draft model's weights and precision
+    capabilities: Capabilities = ()  # what this peer understands beyond the version; unknown names are ignored
+
+
+class Defaults(Message, frozen=True):
+    """How a target's makers want it sampled, where a request does not say; None is the API's own default.
+
+    Read from the target's `generation_config.json` (and, for chats, `chat_generation_config.json`).
+    """
+
+    temperature: Annotated[float, Meta(ge=0.0, le=100.0)] | None = None
+    top_k: Annotated[int, Meta(ge=0, lt=1 << 31)] | None = None
+    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+    stop: Annotated[tuple[StopString, ...], Meta(max_length=8)] = ()  # strings that end a text, beside the user's own
 
 
 class Welcome(Message, frozen=True, tag="welcome"):
@@ -122,6 +138,11 @@ class Welcome(Message, frozen=True, tag="welcome"):
     lease_s: Seconds
     verifications: tuple[Verification, ...] = ("match", "ratio")
     eos_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()  # what the target ends a text with
+    target: Label = ""  # the target model's name
+    target_fingerprint: Label = ""  # of its weights, precision and revision: a text is continued by this target only
+    defaults: Defaults = Defaults()  # of plain completions
+    chat_defaults: Defaults = Defaults()
+    capabilities: Capabilities = ()  # as in Hello
 
 
 class OpenSession(Message, frozen=True, tag="open"):

@@ -24,8 +24,10 @@ def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
             return st.integers(low, below - 1 if below is not None else high)
         case inspect.FloatType(gt=above, ge=low, le=high):
             return st.floats(above if low is None else low, high, exclude_min=low is None)
-        case inspect.StrType(pattern=pattern, max_length=longest):
-            return st.from_regex(pattern).map(lambda s: s[:longest]) if pattern else st.text(max_size=min(longest, 50))
+        case inspect.StrType(pattern=str(pattern), max_length=longest):
+            return st.from_regex(pattern).map(lambda s: s[:longest])
+        case inspect.StrType(min_length=shortest, max_length=longest):
+            return st.text(min_size=shortest or 0, max_size=min(longest, 50))
         case inspect.BytesType(min_length=shortest, max_length=longest):
             return st.binary(min_size=shortest or 0, max_size=longest or 100)
         case inspect.VarTupleType(item_type=item, max_length=longest):
