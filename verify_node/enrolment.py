@@ -35,6 +35,7 @@ class Enrolment:
         self.on_refused: Callable[[], None] = lambda: None
         self.barred: Container[bytes] = ()  # keys that may not connect for a while, though they are enrolled
         self._files: dict[str, tuple[State, Enrolled | None]] = {}  # by name; None: broken
+        self._refused: dict[str, State] = {}  # by name: files that clashed with another, as they were then
         self._looked_at = 0.0
         try:
             self._read(self._states())
@@ -56,7 +57,10 @@ class Enrolment:
         return key in self.enrolled and key.encode() not in self.barred
 
     def look(self) -> None:
-        """Reads what changed, and tells when it matters. Who was enrolled before wins over a newcomer that clashes."""
+        """Reads what changed, and tells when it matters. Who was enrolled before wins over a newcomer that clashes.
+
+        The newcomer stays refused until its file changes: revoking a key must not hand its name to another.
+        """
         try:
             states = self._states()
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -70,7 +74,8 @@ class Enrolment:
         self._read(states)
         enrolled, clashes = self._sort_out()
         for clash in clashes:
-            logger.error("a file enrols nobody", extra={"folder": self.folder, "why": clash})
+            what_to_do = "it stays refused until it is changed: give it a name and a key of its own, or remove it"
+            logger.error("a file enrols nobody", extra={"folder": self.folder, "why": clash, "what_to_do": what_to_do})
         if enrolled != self.enrolled:
             self.enrolled = enrolled
             logger.info("the enrolment changed", extra={"num_enrolled": len(enrolled)})
@@ -111,8 +116,12 @@ class Enrolment:
             return None
 
     def _sort_out(self) -> tuple[dict[str, Enrolled], list[str]]:
-        """Whom the files enrol, and which of them have a key or a name that another has."""
-        files = {name: one for name, (_, one) in self._files.items() if one is not None}
+        """Whom the files enrol, and which of them are refused now, since another has their key or their name."""
+        files = {
+            name: one
+            for name, (state, one) in self._files.items()
+            if one is not None and self._refused.get(name) != state
+        }
         newcomers_last = sorted(
             files, key=lambda name: (self.enrolled.get(files[name].public_key) != files[name], name)
         )
@@ -129,4 +138,6 @@ class Enrolment:
             else:
                 keys[one.public_key] = names[one.name] = name
                 enrolled[one.public_key] = one
+                continue
+            self._refused[name] = self._files[name][0]
         return enrolled, clashes

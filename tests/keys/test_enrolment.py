@@ -104,9 +104,39 @@ def test_a_newcomer_that_clashes_takes_nothing_from_who_is_there(
     why = [str(vars(record).get("why")) for record in caplog.records]
     assert "a-comes-first.pub has the same name 'b' as b.pub" in why
     assert "c.pub has the same key as b.pub" in why
-    (tmp_path / "b.pub").unlink()
+
+
+def test_a_refused_file_stays_refused_when_the_owner_is_revoked_and_comes_back(tmp_path: Path) -> None:
+    b = enrol(tmp_path, "b")
+    found, _ = watched(tmp_path)
+    rival = enrol(tmp_path, "b", file="rival")
+    enrol(tmp_path, "c", key=b.public_key)
     found.look()
-    assert told == [{"b", "c"}], "whoever clashed is enrolled once the other is gone"
+    (tmp_path / "b.pub").rename(tmp_path / ".b.pub")
+    found.look()
+    assert found.enrolled == {}, "revoking a key must not enrol another by its name"
+    (tmp_path / ".b.pub").rename(tmp_path / "b.pub")
+    found.look()
+    assert found.enrolled == {b.public_key: b}, "the owner comes back"
+    (tmp_path / "b.pub").unlink()
+    (tmp_path / "c.pub").unlink()
+    enrol(tmp_path, "b", file="rival", key=rival.public_key)
+    found.look()
+    assert found.enrolled == {rival.public_key: rival}, "a file that was written anew is a file like any other"
+
+
+def test_a_refused_file_stays_refused_when_the_whole_folder_was_away(tmp_path: Path) -> None:
+    folder = tmp_path / "enrolled"
+    folder.mkdir()
+    b = enrol(folder, "b")
+    found, _ = watched(folder)
+    enrol(folder, "b", file="a-comes-first")
+    found.look()
+    folder.rename(tmp_path / "elsewhere")
+    found.look()
+    (tmp_path / "elsewhere").rename(folder)
+    found.look()
+    assert found.enrolled == {b.public_key: b}
 
 
 def test_a_folder_that_is_gone_enrols_nobody(tmp_path: Path) -> None:
