@@ -13,6 +13,7 @@ from draft_node.link import VerifyLink
 from goodspeed.command import warn_trusted_network
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.identity import public_name
 from goodspeed.engine.runner import Runner
 from goodspeed.keys import read_draft_pair, read_verify_key
 from goodspeed.messages import VERSION, Hello
@@ -50,7 +51,9 @@ def read_keys(config: DraftConfig) -> ClientKeys | None:
 def build(config: DraftConfig, checkpoint: Checkpoint, channel: DraftChannel, boot_id: bytes) -> DraftDaemon:
     """A draft node around a model and a channel that are already there."""
     runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
-    hello = Hello(VERSION, config.name, boot_id, checkpoint.fingerprint, config.model[:256])
+    hello = Hello(
+        VERSION, config.name, boot_id, checkpoint.fingerprint, public_name(config.model), checkpoint.model_fingerprint
+    )
     drafter = Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k, min_odds=config.min_odds)
     link = VerifyLink.begin(hello, config.verify_timeout_s, time.monotonic())
     return DraftDaemon(

@@ -14,7 +14,7 @@ from goodspeed.messages import FinishReason, RefusalCode
 OTHER = "other"
 """A reason of a later release: names that come from the network are not kept."""
 
-OWN = ("busy", "verify_away", "closed", "internal")
+OWN = ("busy", "verify_away", "target_changed", "closed", "internal")
 """Failures that no verify node names."""
 
 KNOWN = (*get_args(RefusalCode), *OWN)

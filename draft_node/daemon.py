@@ -284,7 +284,8 @@ class DraftDaemon:
             what = f"{num_tokens} tokens leave no room in the target's context of {context_len}; shorten the prompt"
             generation.outbox.put_nowait(Fail("prompt", what))
             return
-        await self._act(generation, generation.session.connect(time.monotonic()))
+        target = self.link.welcome.target_fingerprint if self.link.welcome else ""
+        await self._act(generation, generation.session.connect(time.monotonic(), target))
 
     async def _act(self, generation: _Generation, actions: Iterable[Action]) -> None:
         for action in actions:

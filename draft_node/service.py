@@ -8,6 +8,7 @@ What becomes of each text is counted in `service.texts` (`counts.py`), for those
 """
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from goodspeed.messages import MAX_DRAFT, FinishReason, Sampling, Verification
 
 __all__ = [
     "Alternative",
+    "Begun",
     "Busy",
     "Draining",
     "Ended",
@@ -37,6 +39,8 @@ __all__ = [
     "VerifyAway",
     "Wanted",
 ]
+
+logger = logging.getLogger("goodspeed.draft")
 
 MENDING_S = 5.0
 """A verify node that was there so short a time ago is waited for, as running texts wait for it: a connection that broke
@@ -56,6 +60,22 @@ class Wanted:
     num_logprobs: int | None = None  # alternatives besides the token itself; None: no log-probabilities
     max_draft: int = MAX_DRAFT  # 0: no speculation
     verification: Verification = "match"
+    restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The target model, as the verify node names it; None where that is out of reach."""
+
+    name: str | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The text begins, or begins anew: what came before is void."""
+
+    target_fingerprint: str | None  # of the target that writes it; None where the draft model begins alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +137,23 @@ class Service:
         return welcome.context_len if welcome is not None and self.is_within_reach else 0
 
     @property
+    def target(self) -> Target:
+        """The target that writes texts now."""
+        welcome = self._daemon.link.welcome
+        if welcome is None or not self.is_within_reach:
+            return Target()
+        return Target(welcome.target, welcome.target_fingerprint)
+
+    @property
+    def draft_fingerprint(self) -> str:
+        return self._checkpoint.model_fingerprint
+
+    @property
+    def draft_model(self) -> str:
+        """The draft model's name, as others may see it."""
+        return self._daemon.link.hello.draft_model
+
+    @property
     def max_chars(self) -> int:
         """A text of more does not fit into the context, however it is cut into tokens; 0 while that is not known."""
         return self.context_len * self._longest_token
@@ -136,33 +173,51 @@ class Service:
 
     # -- texts -----------------------------------------------------------------------------------------------------
 
-    async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
-        """Pieces of text as they are certain, then Ended. Waits its turn, first come first served.
+    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        """Begun, pieces of text as they are certain, then Ended. Waits its turn, first come first served.
 
-        Tokens that the draft model wrote alone are marked.
+        Tokens that the draft model wrote alone are marked. When the verify node comes back with another target, a text
+        that `restarts` begins anew (Begun a second time), and any other one fails with the code `target_changed`.
 
         Raises at the first step Busy, Draining or VerifyAway, and at any later one VerifyAway (it went and did not
         come back in time), Draining (no time is left) or Refused. Leaving the iteration early (`aclosing`, or a
         cancelled task) closes the session at both nodes.
         """
-        request = self._request(wanted)
-        answer = Answer(self._checkpoint.tokenizer, self._token_texts, wanted.stop, wanted.min_tokens)
         with self._counted(wanted) as text:
             self._let_in(wanted)
-            async with aclosing(self._daemon.generate(request)) as items:
-                async for item in items:
-                    statistics = self._daemon.session(request.session_id).statistics
-                    if isinstance(item, Fail):
-                        raise _error(item)
-                    piece = answer.take(item)
-                    text.delivered(len(piece.tokens), time.monotonic())
-                    if answer.is_complete:
-                        text.finished(answer.reason, time.monotonic())
-                        break
-                    yield piece
+            while True:
+                try:
+                    async with aclosing(self._attempt(wanted, text)) as items:
+                        async for item in items:
+                            yield item
+                    return
+                except Refused as error:
+                    if error.code != "target_changed" or not wanted.restarts:
+                        raise
+                    logger.info("a text begins anew: the verify node has another target")
+
+    async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        """The text by one target, in one session."""
+        request = self._request(wanted)
+        answer = Answer(self._checkpoint.tokenizer, self._token_texts, wanted.stop, wanted.min_tokens)
+        is_begun = False
+        async with aclosing(self._daemon.generate(request)) as items:
+            async for item in items:
+                session = self._daemon.session(request.session_id)
+                if isinstance(item, Fail):
+                    raise _error(item)
+                if not is_begun:
+                    is_begun = True
+                    yield Begun(session.target)
+                piece = answer.take(item)
+                text.delivered(len(piece.tokens), time.monotonic())
+                if answer.is_complete:
+                    text.finished(answer.reason, time.monotonic())
+                    break
+                yield piece
         if piece.text or piece.tokens:
             yield piece
-        yield Ended(answer.reason, answer.stop, answer.num_tokens, statistics, answer.num_local)
+        yield Ended(answer.reason, answer.stop, answer.num_tokens, session.statistics, answer.num_local)
 
     def _let_in(self, wanted: Wanted) -> None:
         """Raises why not."""

@@ -30,6 +30,8 @@ MAX_REFUSALS = 20
 """Refusals in a row, without a token in between, after which the session is given up; on a bad line a few are no
 one's fault."""
 
+TARGET_CHANGED = "the verify node has another target model now, and a text is not continued by another; ask again"
+
 FATAL = frozenset({"prompt", "vocabulary", "unsupported", "not_owner", "malformed", "too_large", "failed"})
 IGNORED = frozenset({"stale_round", "stale_epoch", "proposal"})
 LATER = frozenset({"too_many_sessions", "draining"})
@@ -59,6 +61,7 @@ class Session:
     epoch: int = 0
     round: int = -1  # of the last proposal asked for
     tokens: list[int] = field(default_factory=list)  # prompt and committed
+    target: str | None = None  # fingerprint of the target that its text is of; None until there was one
     statistics: Statistics = field(default_factory=Statistics)
     resend_at: float = 0.0  # when `tick` has something to do
     _draft: Draft | None = None  # in flight; repeated byte for byte
@@ -84,10 +87,21 @@ class Session:
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def connect(self, now: float) -> list[Action]:
-        """The verify node is there (again): open the session with what is committed, and warm the draft's cache."""
+    def connect(self, now: float, target: str = "") -> list[Action]:
+        """The verify node is there (again), with the target model of this fingerprint.
+
+        A text is one target's: when another one has written a part of it, it fails instead of being continued.
+        """
         if self.done:
             return []
+        if self.target not in (None, target) and self.committed:
+            self.state = State.DONE
+            return [Fail("target_changed", TARGET_CHANGED)]
+        self.target = target
+        return self._open(now)
+
+    def _open(self, now: float) -> list[Action]:
+        """Opens the session with what is committed, and warms the draft model's cache."""
         self.epoch += 1
         self.round += 1
         self._draft = self._ahead.draft = None
@@ -155,7 +169,7 @@ class Session:
         if self.state is State.PROPOSING:
             return self._send_draft(Proposed(self.request.session_id, self.epoch, self.round, ()), now)
         if self.state is State.POSTPONED:
-            return self.connect(now)
+            return self._open(now)
         if self.state is State.LOCAL and self._local is not None:
             return self._ask_again(self._local, now)
         self.resend_at = now + self._repeats.again()
@@ -301,7 +315,7 @@ class Session:
             self.state = State.DONE
             closed = Close(self.request.session_id, self.epoch)
             return [Send(closed), Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}")]
-        return self.connect(now)
+        return self._open(now)
 
     # -- small things ----------------------------------------------------------------------------------------------
 

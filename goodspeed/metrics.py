@@ -74,6 +74,13 @@ def histogram(name: str, what: str, values: Histogram) -> HistogramMetricFamily:
     return HistogramMetricFamily(PREFIX + name, what, buckets=buckets, sum_value=values.total)
 
 
+def target_info(name: str, fingerprint: str) -> GaugeMetricFamily:
+    """Which target model writes the texts; the value is always 1."""
+    family = GaugeMetricFamily(PREFIX + "target_info", "The target model.", labels=["target", "fingerprint"])
+    family.add_metric([name, fingerprint], 1)
+    return family
+
+
 def build_info(node: str, model: str) -> GaugeMetricFamily:
     """Which release this is, of which node, with which model; the value is always 1."""
     family = GaugeMetricFamily(PREFIX + "build_info", "Release and model.", labels=["node", "version", "model"])

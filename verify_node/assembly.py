@@ -11,6 +11,7 @@ from goodspeed.codec import max_message_bytes
 from goodspeed.command import warn_trusted_network
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.identity import public_name
 from goodspeed.engine.runner import Runner
 from goodspeed.events import EventLog
 from goodspeed.keys import read_verify_pair
@@ -129,4 +130,6 @@ def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
         heartbeat_s=config.heartbeat_s,
         lease_s=config.lease_s,
         eos_ids=checkpoint.eos_ids,
+        target=public_name(config.model),
+        target_fingerprint=checkpoint.model_fingerprint,
     )

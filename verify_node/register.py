@@ -23,7 +23,7 @@ from verify_node.checks import (
 )
 from verify_node.diary import Diary
 from verify_node.scheduler import Scheduler
-from verify_node.sessions import Peer, Session
+from verify_node.sessions import Client, Peer, Session
 
 FORGOTTEN_S = 30.0
 """A session that its draft node has not mentioned for so long was given up there: its Close was lost. (Draft nodes
@@ -86,19 +86,23 @@ class Register:
             return refused
         self._make_room(hello.name)
         client = self._scheduler.client(hello.name)
+        if all(peer.client is not client for peer in self.peers.values()):
+            self._scheduler.drafts_by(client, hello.draft_fingerprint)
         if principal is not None and self.enrolled is not None:
             record = self.enrolled[principal]
             client.weight, client.max_sessions = record.weight, record.max_sessions
             client.max_round_tokens = record.max_round_tokens
         self._follow(peer_id, hello, principal)
         old = self.peers.get(peer_id)
-        if old is not None and (old.client is not client or old.boot_id != hello.boot_id):
-            self._drop_sessions_of(old)  # another process, or by another name: it knows nothing of them
+        if old is not None and not _is_same_process(old, client, hello):
+            self._drop_sessions_of(old)  # it knows nothing of them
             old = None
         if old is None:
             self.diary.joined(client.name, hello.draft_model, now)
         since = now if old is None else old.since
-        self.peers[peer_id] = Peer(peer_id, hello.boot_id, client, hello.draft_model, since, now, principal)
+        self.peers[peer_id] = Peer(
+            peer_id, hello.boot_id, client, hello.draft_model, hello.draft_fingerprint, since, now, principal
+        )
         return None
 
     def _make_room(self, name: str) -> None:
@@ -257,6 +261,12 @@ class Register:
     def _drop_sessions_of(self, peer: Peer) -> None:
         for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:
             self.drop(session)
+
+
+def _is_same_process(peer: Peer, client: Client, hello: Hello) -> bool:
+    """Whether a Hello is of the process that the peer was, by the same name and with the same draft model."""
+    known = (peer.boot_id, peer.draft_fingerprint)
+    return peer.client is client and known == (hello.boot_id, hello.draft_fingerprint)
 
 
 def _record(enrolled: Mapping[str, Enrolled], peer: Peer) -> Enrolled | None:

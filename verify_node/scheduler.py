@@ -77,9 +77,20 @@ class Scheduler:
     def client(self, name: str) -> Client:
         """The client of that name; its estimates outlive its connections."""
         if name not in self.clients:
-            acceptance = AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
-            self.clients[name] = Client(name, acceptance, GoodputEstimator(self.beta, INITIAL_GOODPUT))
+            self.clients[name] = Client(name, self._unknown_acceptance(), GoodputEstimator(self.beta, INITIAL_GOODPUT))
         return self.clients[name]
+
+    def drafts_by(self, client: Client, draft_fingerprint: str) -> None:
+        """Which model drafts for a client from now on; what was estimated of another one is forgotten.
+
+        The bound of what its drafts have brought stays (`shown`): else a new name for its model would lift it.
+        """
+        if client.draft_fingerprint not in (None, draft_fingerprint):
+            client.acceptance, client.draft_s_per_token = self._unknown_acceptance(), 0.0
+        client.draft_fingerprint = draft_fingerprint
+
+    def _unknown_acceptance(self) -> AcceptanceEstimator:
+        return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
 
     def session_acceptance(self, client: Client) -> AcceptanceEstimator:
         """A new session starts from what its client's sessions have shown."""

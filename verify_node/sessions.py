@@ -61,6 +61,7 @@ class Client:
     num_probes: int = 0  # in a row, the last time; 0 since it drafts as the policy says
     ahead_share: float = INITIAL_AHEAD  # as its sessions have it; new ones begin with it
     round_trip_s: float = 0.0  # as its last session to answer has it; new ones begin with it
+    draft_fingerprint: str | None = None  # of the draft model that its estimates are of
     num_tokens: int = 0  # delivered since this node started, as all that follows
     num_drafted: int = 0  # and verified
     num_accepted: int = 0
@@ -88,6 +89,7 @@ class Peer:
     boot_id: bytes
     client: Client
     draft_model: str
+    draft_fingerprint: str
     since: float  # connected without a break
     last_seen: float
     principal: str | None = None  # the key it proved to have; None where there are no keys

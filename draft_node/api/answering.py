@@ -27,7 +27,7 @@ from draft_node.api.schemas import Generation, StreamOptions
 from draft_node.api.stream import EventStream, begun
 from draft_node.api.wanted import Wish
 from draft_node.config import DraftConfig
-from draft_node.service import Ended, Piece, Service, Token
+from draft_node.service import Begun, Ended, Piece, Service, Token
 
 Chunk = ChatChunk | Completion
 
@@ -39,18 +39,22 @@ class Choice:
     text: str = ""
     tokens: list[Token] = field(default_factory=list)
     ended: Ended | None = None
+    target_fingerprint: str | None = None
 
     @property
     def num_local(self) -> int:
         """Tokens so far that the draft model wrote alone."""
         return self.ended.num_local if self.ended else sum(token.local for token in self.tokens)
 
-    def take(self, item: Piece | Ended) -> None:
-        if isinstance(item, Piece):
-            self.text += item.text
-            self.tokens += item.tokens
-        else:
-            self.ended = item
+    def take(self, item: Begun | Piece | Ended) -> None:
+        match item:
+            case Begun():
+                self.text, self.tokens, self.target_fingerprint = "", [], item.target_fingerprint
+            case Piece():
+                self.text += item.text
+                self.tokens += item.tokens
+            case Ended():
+                self.ended = item
 
 
 class Shape(Protocol):
@@ -72,12 +76,16 @@ async def answer(
     mark_accepted = body.goodspeed is not None and bool(body.goodspeed.mark_accepted)
     if mark_accepted and not body.stream:
         raise ApiError(400, "goodspeed.mark_accepted: only with stream", param="goodspeed.mark_accepted")
+    if body.stream and body.goodspeed is not None and body.goodspeed.on_target_change == "restart":
+        what = "goodspeed.on_target_change: a stream cannot take back what it has sent; use fail, or leave out stream"
+        raise ApiError(400, what, param="goodspeed.on_target_change")
     texts.check_room(service, config, len(wish.texts))
     if body.stream:
         chunks = _chunks(service, wish, shape, body.stream_options or StreamOptions(), mark_accepted=mark_accepted)
         return EventStream(await begun(request.receive, chunks))
     choices = await texts.unless_gone(request.receive, _collect(service, wish))
     whole = shape.whole(choices, _usage(wish, choices))
+    whole.system_fingerprint = _system_fingerprint(wish, choices, service)
     told: Sequence[ChatChoice | CompletionChoice] = whole.choices
     for each, choice in zip(told, choices, strict=True):
         marks.on_whole(each, choice.ended)
@@ -100,12 +108,15 @@ async def _chunks(
     async with aclosing(texts.write(service, wish.texts)) as items:
         async for index, item in items:
             choices[index].take(item)
+            if isinstance(item, Begun):
+                continue
             new = [] if begun else list(shape.beginnings())
             begun = True
             chunk = shape.piece(index, item) if isinstance(item, Piece) else shape.ending(index, item)
             if chunk is not None:
                 marks.on_chunk(chunk.choices[0], item, spans=mark_accepted)
             for each in [*new, *([chunk] if chunk else [])]:
+                each.system_fingerprint = _system_fingerprint(wish, [choices[index]], service)
                 if options.continuous_usage_stats:
                     each.usage = _usage(wish, choices)
                 elif options.include_usage:
@@ -114,7 +125,20 @@ async def _chunks(
     if options.include_usage:
         last = shape.last()
         last.usage = _usage(wish, choices)
+        last.system_fingerprint = _system_fingerprint(wish, choices, service)
         yield last
+
+
+def _system_fingerprint(wish: Wish, choices: Sequence[Choice], service: Service) -> str | None:
+    """Which models the text depends on: the target, and under the ratio rule the draft model too.
+
+    None where not all of it is from one target: some of it the draft model wrote alone, or choices differ.
+    """
+    targets = {choice.target_fingerprint for choice in choices}
+    if len(targets) != 1 or None in targets or any(choice.num_local for choice in choices):
+        return None
+    parts = [*targets, *([service.draft_fingerprint] if wish.texts[0].verification == "ratio" else [])]
+    return "_".join(["fp", *map(str, parts)])
 
 
 def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:

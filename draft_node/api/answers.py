@@ -68,6 +68,7 @@ class Completion(BaseModel):
     object: Literal["text_completion"]
     created: int
     model: str
+    system_fingerprint: str | None = None
     choices: list[CompletionChoice]
     usage: Usage | None = None
 
@@ -106,6 +107,7 @@ class ChatCompletion(BaseModel):
     object: Literal["chat.completion"]
     created: int
     model: str
+    system_fingerprint: str | None = None
     choices: list[ChatChoice]
     usage: Usage
 
@@ -128,8 +130,18 @@ class ChatChunk(BaseModel):
     object: Literal["chat.completion.chunk"]
     created: int
     model: str
+    system_fingerprint: str | None = None
     choices: list[ChatChunkChoice]
     usage: Usage | None = None
+
+
+class Models(BaseModel):
+    """The models behind the served name; the target is null while the verify node is out of reach."""
+
+    target: str | None
+    target_fingerprint: str | None
+    draft: str
+    draft_fingerprint: str
 
 
 class Model(BaseModel):
@@ -138,6 +150,7 @@ class Model(BaseModel):
     created: int
     owned_by: str
     max_model_len: int
+    goodspeed: Models
 
 
 class ModelList(BaseModel):
@@ -147,6 +160,13 @@ class ModelList(BaseModel):
 
 class Status(BaseModel):
     status: str
+
+
+class Ready(Status):
+    """The target is null while the verify node is out of reach, and the draft model writes alone."""
+
+    target: str | None
+    target_fingerprint: str | None
 
 
 class Version(BaseModel):

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 import goodspeed
 from draft_node.api.answering import now
-from draft_node.api.answers import Model, ModelList, Status, Version
+from draft_node.api.answers import Model, ModelList, Models, Ready, Status, Version
 from draft_node.api.document import READ
 from draft_node.api.errors import ApiError, declared
 from draft_node.config import DraftConfig
@@ -30,13 +30,18 @@ def router(service: Service, config: DraftConfig, exposition: Exposition) -> API
         return Status(status="ok")
 
     @routes.get("/ready", responses={**READ, **declared(503)})
-    async def ready() -> Status:
+    async def ready() -> Ready:
         """The model is loaded, the verify node is there, and texts are let in.
 
         With `--fallback local` the verify node may be away; the status then says so.
         """
         if service.is_ready:
-            return Status(status=LOCAL if service.is_local else "ready")
+            target = service.target
+            return Ready(
+                status=LOCAL if service.is_local else "ready",
+                target=target.name,
+                target_fingerprint=target.fingerprint,
+            )
         what = "shutting down" if service.draining else "the verify node is away"
         raise ApiError(503, f"not ready: {what}", code="draining" if service.draining else "verify_away")
 
@@ -65,12 +70,19 @@ def router(service: Service, config: DraftConfig, exposition: Exposition) -> API
 
 
 def _model(service: Service, config: DraftConfig, started: int) -> Model:
+    target = service.target
     return Model(
         id=config.served_model_name,
         object="model",
         created=started,
         owned_by="goodspeed",
         max_model_len=service.context_len,
+        goodspeed=Models(
+            target=target.name,
+            target_fingerprint=target.fingerprint,
+            draft=service.draft_model,
+            draft_fingerprint=service.draft_fingerprint,
+        ),
     )
 
 

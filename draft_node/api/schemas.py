@@ -92,6 +92,11 @@ class Extension(Strict):
     mark_accepted: bool | None = Field(
         default=None, description="with stream: each choice of a chunk tells which text came from accepted drafts"
     )
+    on_target_change: Literal["fail", "restart"] | None = Field(
+        default=None,
+        description="when the verify node comes back with another target model: fail (the default) ends the text with "
+        "`target_changed`, restart begins it anew; not with stream",
+    )
     slo: None = Field(default=None, description="reserved")
 
 

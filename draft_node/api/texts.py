@@ -9,7 +9,7 @@ from starlette.types import Receive
 
 from draft_node.api.errors import ApiError, ClientGone
 from draft_node.config import DraftConfig
-from draft_node.service import Ended, Piece, Service, Wanted
+from draft_node.service import Begun, Ended, Piece, Service, Wanted
 from goodspeed.errors import Busy
 
 T = TypeVar("T")
@@ -24,12 +24,12 @@ def check_room(service: Service, config: DraftConfig, num_texts: int) -> None:
         raise Busy("busy", f"{service.num_running} texts are written and {service.num_waiting} wait; ask again later")
 
 
-async def write(service: Service, texts: Sequence[Wanted]) -> AsyncGenerator[tuple[int, Piece | Ended], None]:
+async def write(service: Service, texts: Sequence[Wanted]) -> AsyncGenerator[tuple[int, Begun | Piece | Ended], None]:
     """Everybody's pieces as they come, with the text's number. When one fails, all end.
 
     Leaving the iteration early closes all sessions.
     """
-    arrived: asyncio.Queue[tuple[int, Piece | Ended | Exception]] = asyncio.Queue()
+    arrived: asyncio.Queue[tuple[int, Begun | Piece | Ended | Exception]] = asyncio.Queue()
 
     async def run(index: int, wanted: Wanted) -> None:
         try:

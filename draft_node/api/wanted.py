@@ -166,6 +166,7 @@ def _wanted(
             num_logprobs=num_logprobs,
             max_draft=_max_draft(request.goodspeed, config),
             verification="ratio" if config.verification == "ratio" else "match",
+            restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
         )
         for prompt, most in zip(ids, max_tokens, strict=True)
         for choice in range(request.n or 1)

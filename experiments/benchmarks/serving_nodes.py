@@ -169,7 +169,7 @@ async def write_all(service: Any, texts: Sequence[Text]) -> Direct:
 
 
 async def _write(service: Any, text: Text) -> tuple[str, int]:
-    from draft_node.service import Piece, Wanted
+    from draft_node.service import Ended, Piece, Wanted
     from goodspeed.messages import MAX_DRAFT, Sampling
 
     wanted = Wanted(
@@ -184,7 +184,7 @@ async def _write(service: Any, text: Text) -> tuple[str, int]:
         async for item in items:
             if isinstance(item, Piece):
                 written += item.text
-            else:
+            elif isinstance(item, Ended):
                 num_tokens = item.num_tokens
     return written, num_tokens
 

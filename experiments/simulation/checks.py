@@ -96,12 +96,13 @@ def _generations(world: World) -> Iterator[Generation]:
 
 
 def _compare(generation: Generation, world: World, found: Findings) -> None:
-    """A user who went away, or whose session the target failed on, has got the beginning."""
+    """A user who went away, or whose session could not go on, has got the beginning; and each text is one target's."""
     found.num_sessions += 1
     settings, request = world.settings, generation.session.request
     delivered = tuple(generation.delivered)
-    expected = alone(request, min(settings.context_len, settings.num_pages * settings.page_size))
-    if generation.fail is not None and request.session_id not in world.verify.failures.given_up:
+    target = int(generation.session.target or 0)
+    expected = alone(request, min(settings.context_len, settings.num_pages * settings.page_size), target)
+    if generation.fail is not None and not _had_reason(generation, world):
         found.what.append(f"a session failed for no reason: {generation.fail}")
     elif generation.fail is not None or generation.cancelled:
         expected = expected[: len(delivered)]
@@ -113,6 +114,13 @@ def _compare(generation: Generation, world: World, found: Findings) -> None:
             found.num_lost += last - first
             found.num_duplicated += end - begin
     found.what.append(f"{list(delivered)} was delivered and not {list(expected)}")
+
+
+def _had_reason(generation: Generation, world: World) -> bool:
+    """Whether this session might fail: the target failed on it, or another target came and its text was begun."""
+    if generation.fail is not None and generation.fail.code == "target_changed":
+        return bool(generation.delivered) and generation.session.target != str(world.verify.num_targets - 1)
+    return generation.session.request.session_id in world.verify.failures.given_up
 
 
 def _is_earned(code: str, settings: Settings) -> bool:

@@ -122,13 +122,17 @@ class DraftNode:
                 generation.cancel_after = self._random.randrange(request.max_tokens)
             self.generations[request.session_id] = generation
             if self.link.connected:
-                self._act(generation, generation.session.connect(self._watch.now))
+                self._act(generation, generation.session.connect(self._watch.now, self._target))
 
     def _acceptance(self, number: int) -> Acceptance:
         settings = self.world.settings
         if settings.acceptance is not None:
             return settings.acceptance(self.index, number)
         return Independent(of_client(settings.alpha, self.index))
+
+    @property
+    def _target(self) -> str:
+        return self.link.welcome.target_fingerprint if self.link.welcome else ""
 
     # events; a frozen process finds them waiting when it goes on
 
@@ -176,7 +180,7 @@ class DraftNode:
                     self._send(Heartbeat(self.link.hello.boot_id))
                 case Command.OPEN_SESSIONS:
                     for generation in list(self.generations.values()):
-                        self._act(generation, generation.session.connect(self._watch.now))
+                        self._act(generation, generation.session.connect(self._watch.now, self._target))
                 case Command.DROP_SESSIONS:
                     for generation in self.generations.values():
                         generation.session.disconnect()

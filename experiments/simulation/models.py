@@ -23,7 +23,9 @@ class BrokenRule(AssertionError):
 class Target:
     """Runs rounds; raises BrokenRule when one breaks a limit or feeds what does not fit its cache."""
 
-    def __init__(self, pool: PagePool, limits: Limits, context_len: int = 1 << 30) -> None:
+    def __init__(self, pool: PagePool, limits: Limits, context_len: int = 1 << 30, number: int = 0) -> None:
+        """number: which target it is, among those that a world has in turn."""
+        self.number = number
         self.pool = pool
         self.limits = limits
         self.context_len = context_len
@@ -60,7 +62,7 @@ class Target:
         self.pool.extend(entry.session_id, len(entry.tokens))  # PoolExhausted would be the planner's fault
         states = self._states.setdefault(entry.session_id, [])
         del states[entry.start :]
-        state = states[-1] if states else start(entry.sampling.seed)
+        state = states[-1] if states else start(entry.sampling.seed, self.number)
         for token in entry.tokens:
             state = feed(state, token)
             states.append(state)

@@ -29,6 +29,7 @@ class Faults:
     jitter_s: float = 0.0  # delays are spread so far: messages overtake each other
     restart_every_s: float = 0.0  # of the verify node, on average
     down_s: float = 0.5  # how long it is away then
+    retarget: float = 0.0  # per restart of the verify node: it comes back with another target
     cut_every_s: float = 0.0  # of one draft node's line, both ways
     freeze_every_s: float = 0.0  # of one draft node's process
     pause_s: float = 4.0  # how long a cut or a freeze lasts, on average

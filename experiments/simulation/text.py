@@ -25,9 +25,9 @@ def feed_all(state: int, tokens: Iterable[int]) -> int:
     return state
 
 
-def start(seed: int) -> int:
-    """The state before the first token."""
-    return (seed * 0x9E3779B97F4A7C15) & _MASK
+def start(seed: int, target: int = 0) -> int:
+    """The state before the first token; another target says something else from here on."""
+    return ((seed + target) * 0x9E3779B97F4A7C15) & _MASK
 
 
 def draw(state: int) -> tuple[int, float]:
@@ -46,10 +46,10 @@ def next_token(seed: int, tokens: Iterable[int]) -> int:
     return draw(feed_all(start(seed), tokens))[0]
 
 
-def alone(request: Request, context_len: int = 1 << 30) -> tuple[int, ...]:
-    """What the target writes by itself."""
+def alone(request: Request, context_len: int = 1 << 30, target: int = 0) -> tuple[int, ...]:
+    """What this target writes by itself."""
     length = len(request.prompt)
-    state = feed_all(start(request.sampling.seed), request.prompt)
+    state = feed_all(start(request.sampling.seed, target), request.prompt)
     tokens: list[int] = []
     for _ in range(min(request.max_tokens, context_len - length)):
         token, _ = draw(state)

@@ -42,8 +42,8 @@ class Finished:
     send_s: float = 0.0  # what they take on the verify node's line; the wait for the next round begins with it
 
 
-def make_core(settings: Settings, boot_id: bytes = b"verify-0") -> VerifyCore:
-    """The state machine as the daemon would build it."""
+def make_core(settings: Settings, boot_id: bytes = b"verify-0", target: int = 0) -> VerifyCore:
+    """The state machine as the daemon would build it, for the target of this number."""
     cost = Refined(settings.round_cost if settings.known_cost else None)
     return VerifyCore(
         welcome=Welcome(
@@ -56,6 +56,7 @@ def make_core(settings: Settings, boot_id: bytes = b"verify-0") -> VerifyCore:
             max_message_bytes=MAX_BYTES,
             heartbeat_s=HEARTBEAT_S,
             lease_s=LEASE_S,
+            target_fingerprint=str(target),
         ),
         limits=Limits(settings.budget, settings.max_round_tokens, settings.linger_s),
         planner=planner.create(settings.rounds),
@@ -88,6 +89,7 @@ class VerifyNode:
     def __init__(self, world: World, random: Random) -> None:
         self.world = world
         self.num_boots = 0
+        self.num_targets = 1
         self.last_round: float = float("inf")  # the world stops when it begins
         self.num_rounds = 0  # of all its lives
         self.booted_at = 0.0
@@ -104,8 +106,12 @@ class VerifyNode:
         settings = self.world.settings
         self.num_boots += 1
         self.booted_at = self.world.now
-        self.core = make_core(settings, self.num_boots.to_bytes(8, "big"))
-        self.target = Target(self.core.pool, self.core.limits, self.core.context_len)
+        retarget = settings.faults.retarget
+        if retarget and self.num_boots > 1 and self._random.random() < retarget:
+            self.num_targets += 1
+        number = self.num_targets - 1
+        self.core = make_core(settings, self.num_boots.to_bytes(8, "big"), number)
+        self.target = Target(self.core.pool, self.core.limits, self.core.context_len, number)
         self._wake_at = float("inf")
         self._idle_since = self.world.now
         self._tick(self.core)

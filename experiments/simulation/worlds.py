@@ -54,7 +54,10 @@ def some_settings(seed: int) -> Settings:
     if rng.random() < 0.3:
         lines = tuple(rng.choice([inf, *NARROW]) for _ in range(3))
         settings = replace(settings, bytes_per_s=lines, drafted_bytes=rng.choice(WIDE_DRAFTS))
-    return settings
+    retarget = random.Random(f"retarget {seed}").choice(
+        [0.0, 0.0, 0.5]
+    )  # from its own chance: the worlds stay the same
+    return with_faults(settings, retarget=retarget)
 
 
 def _some_policy(rng: random.Random, seed: int) -> str | Callable[[], Policy]:

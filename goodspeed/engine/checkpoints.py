@@ -14,6 +14,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
+from goodspeed.engine import identity
 from goodspeed.engine.folders import find_folder
 from goodspeed.engine.support import refuse_config
 from goodspeed.engine.text import fingerprint, num_tokens
@@ -38,6 +39,7 @@ class Checkpoint:
     context_len: int  # prompt and generated tokens together
     device: torch.device
     dtype: torch.dtype
+    model_fingerprint: str = ""  # of the weights, their precision and revision
 
 
 def load(name: str, *, device: str = "cpu", dtype: str = "float32") -> Checkpoint:
@@ -68,6 +70,7 @@ def load(name: str, *, device: str = "cpu", dtype: str = "float32") -> Checkpoin
         context_len=_context_len(name, config),
         device=torch_device,
         dtype=torch_dtype,
+        model_fingerprint=identity.fingerprint(model, folder, torch_dtype),
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
-from draft_node.service import Busy, Draining, Ended, Piece, Refused, Service, Token, VerifyAway, Wanted
+from draft_node.service import Begun, Busy, Draining, Ended, Piece, Refused, Service, Token, VerifyAway, Wanted
 from goodspeed.engine.text import decode, encode_prompt
 from goodspeed.events import EventLog
 from goodspeed.latency import Refined
@@ -96,7 +96,8 @@ class Written:
 
 async def write(service: Service, what: Wanted) -> Written:
     async with aclosing(service.write(what)) as items:
-        *pieces, ended = [item async for item in items]
+        begun, *pieces, ended = [item async for item in items]
+    assert isinstance(begun, Begun)
     assert isinstance(ended, Ended)
     assert all(isinstance(piece, Piece) for piece in pieces)
     text = "".join(piece.text for piece in pieces)
@@ -175,6 +176,7 @@ def test_who_leaves_frees_both_nodes() -> None:
     async def work() -> Edge:
         async with edge(max_sessions=1) as here:
             async with aclosing(here.service.write(wanted(max_tokens=1000, ignore_eos=True))) as pieces:
+                assert isinstance(await anext(pieces), Begun)
                 assert isinstance(await anext(pieces), Piece)
                 assert len(here.verify.core.sessions) == here.service.num_running == 1
             await here.until_free()

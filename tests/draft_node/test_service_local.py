@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from draft_node.service import Ended, Service, Token, VerifyAway, Wanted
+from draft_node.service import Begun, Ended, Service, Token, VerifyAway, Wanted
 from goodspeed.engine.runner import Runner
 from goodspeed.generation import generate
 from goodspeed.messages import Sampling
@@ -77,6 +77,8 @@ class Reader:
             async for item in items:
                 if isinstance(item, Ended):
                     return
+                if isinstance(item, Begun):
+                    continue
                 self.tokens += item.tokens
                 self.text += item.text
                 self.local_text += "".join(span.text for span in item.spans if span.local)

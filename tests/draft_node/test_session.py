@@ -292,3 +292,28 @@ def test_a_token_in_between_forgives_refusals(session):
         session.receive(refusal("unknown_session", session.epoch), 1.0)
         session.receive(verdict(3 + step, [7], epoch=session.epoch), 1.0)
     assert not session.done
+
+
+# -- another target ----------------------------------------------------------------------------------------------------
+
+
+def test_a_text_is_not_continued_by_another_target():
+    session = Session(REQUEST)
+    session.connect(0.0, "one")
+    session.receive(verdict(3, [7], next_length=2), 1.0)
+    session.disconnect()
+    [failed] = session.connect(2.0, "another")
+    assert (failed.code, session.state, session.target) == ("target_changed", State.DONE, "one")
+    assert session.committed == (7,)
+    assert session.connect(3.0, "one") == session.cancel() == []
+
+
+def test_a_text_goes_on_with_the_same_target_and_begins_with_any():
+    session = Session(REQUEST)
+    session.connect(0.0, "one")
+    session.disconnect()
+    assert isinstance(session.connect(1.0, "another")[0], Send), "nothing was written yet"
+    session.receive(verdict(3, [7], next_length=2, epoch=2), 2.0)
+    session.disconnect()
+    [opened, _] = session.connect(3.0, "another")
+    assert opened.message.committed == (7,)

@@ -136,6 +136,26 @@ def test_only_sessions_that_the_target_cannot_compute_fail_and_no_other():
             assert tuple(generation.delivered) == alone(generation.session.request)
 
 
+RETARGETED = replace(with_faults(CALM, restart_every_s=1.0, retarget=1.0), num_sessions=6)
+
+
+def test_a_text_is_never_continued_by_another_target():
+    ended = []
+    for seed in range(5):
+        world, found = play(seed, RETARGETED)
+        assert found.what == []
+        ended += [generation for draft in world.drafts for generation in draft.done]
+    changed = [generation for generation in ended if generation.fail]
+    assert {generation.fail.code for generation in changed} == {"target_changed"}
+    assert len({generation.session.target for generation in ended}) > 3
+    assert len(changed) < len(ended)
+
+
+def test_a_text_that_two_targets_wrote_is_found(monkeypatch):
+    monkeypatch.setattr(Session, "connect", lambda session, now, target="": session._open(now))
+    assert sum(play(seed, RETARGETED)[1].num_wrong for seed in range(5)) > 0
+
+
 def test_rounds_that_fail_as_a_whole_cost_time_only():
     world, found = play(3, replace(with_faults(CALM, abort=0.2), num_sessions=6))
     assert found.what == []

@@ -3,7 +3,7 @@
 import pytest
 
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge
-from goodspeed.messages import Ack, Close, Draft, Heartbeat, Refusal, Sampling, Verdict, Welcome
+from goodspeed.messages import VERSION, Ack, Close, Draft, Heartbeat, Leave, Refusal, Sampling, Verdict, Welcome
 from tests.fakes import (
     STOP,
     VOCAB,
@@ -20,6 +20,7 @@ from tests.fakes import (
 )
 from verify_node.outcomes import Outcome
 from verify_node.register import FORGOTTEN_S
+from verify_node.scheduler import INITIAL_ACCEPTANCE
 
 
 @pytest.fixture
@@ -178,7 +179,9 @@ def test_hello_comes_first():
     assert not desk.core.sessions
 
 
-@pytest.mark.parametrize(("changes", "code"), [({"version": 2}, "version"), ({"tokenizer": "another"}, "tokenizer")])
+@pytest.mark.parametrize(
+    ("changes", "code"), [({"version": VERSION + 1}, "version"), ({"tokenizer": "another"}, "tokenizer")]
+)
 def test_a_foreign_hello(changes, code):
     desk = Desk()
     refusal([desk.hello(**changes)], code)
@@ -603,3 +606,26 @@ def test_a_wrong_draft_never_changes_the_text(desk):
         if desk.session().assigned == 0:
             desk.up("a", Ack(session_id(1), 1, len(desk.session().tokens)))
     assert desk.text() == expected()
+
+
+# -- another draft model -----------------------------------------------------------------------------------------------
+
+
+def test_what_was_learned_of_a_draft_model_is_not_believed_of_another(drafting):
+    for _ in range(5):
+        drafting.draft(alpha=0.0)
+        drafting.round()
+    client = drafting.core.scheduler.clients["a"]
+    learned, most = client.acceptance.value, client.shown.most
+    assert learned < INITIAL_ACCEPTANCE
+    drafting.hello("a", draft_fingerprint="")  # the same process says Hello again
+    assert client.acceptance.value == learned
+    drafting.up("a", Leave())
+    drafting.hello("a", draft_fingerprint="other", boot_id=b"bootboot")
+    assert client.acceptance.value == INITIAL_ACCEPTANCE
+    assert client.shown.most == most, "what its drafts have brought still bounds what is believed"
+
+
+def test_a_process_with_another_draft_model_has_no_sessions_of_the_one_before(drafting):
+    drafting.hello("a", draft_fingerprint="other")
+    assert not drafting.core.sessions

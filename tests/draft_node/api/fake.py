@@ -10,9 +10,9 @@ from draft_node.actions import Statistics
 from draft_node.answer import Alternative, Piece, Token
 from draft_node.api import create_app
 from draft_node.config import DraftConfig
-from draft_node.service import Ended, Wanted
+from draft_node.service import Begun, Ended, Target, Wanted
 from draft_node.spans import Span
-from goodspeed.errors import PromptError, ServiceError
+from goodspeed.errors import PromptError, Refused, ServiceError
 from goodspeed.web import Keys
 
 CONTEXT_LEN = 1000
@@ -32,9 +32,19 @@ class FakeService:
         self.error: Exception | None = None
         self.fails_after = 0  # tokens
         self.local_from: int | None = None  # from this token on the draft model writes alone
+        self.target = Target("big-model", "b1")
+        self.draft_model, self.draft_fingerprint = "small-model", "d1"
+        self.retargets_after: int | None = None  # after this token another target begins anew, or the text fails
 
-    async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
+    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
         self.wanted.append(wanted)
+        yield Begun(self.target.fingerprint)
+        if self.retargets_after is not None:
+            for _ in range(self.retargets_after):
+                yield Piece("?", (self.token("?", wanted.num_logprobs),), (Span("?", False, False),))
+            if not wanted.restarts:
+                raise Refused("target_changed", "another target")
+            yield Begun("b2")
         for index in range(wanted.max_tokens):
             if self.error is not None and index >= self.fails_after:
                 raise self.error

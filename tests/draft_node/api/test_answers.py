@@ -37,6 +37,7 @@ def test_a_completion(api: Api) -> None:
     assert answer == {
         "object": "text_completion",
         "model": "goodspeed",
+        "system_fingerprint": "fp_b1",
         "choices": [{"index": 0, "text": "abc", "logprobs": None, "finish_reason": "length"}],
         "usage": {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8, "goodspeed": SPECULATION},
     }

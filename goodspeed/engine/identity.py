@@ -1,0 +1,55 @@
+"""Which model this is: a fingerprint of its weights, precision and revision. Knows nothing of tokenizers or the wire.
+
+Two nodes that load the same checkpoint in the same precision get the same fingerprint, on every device; another
+checkpoint, another precision or a fine-tuned copy gets another one. It costs milliseconds, because it samples the
+weights instead of reading all of them: it tells models apart by accident, and does not prove anything against somebody
+who makes weights to deceive it.
+"""
+
+import json
+from hashlib import blake2b
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+NUM_SAMPLES = 64
+"""Elements that are read of each weight tensor. Training moves nearly all of them, so far fewer would do."""
+
+VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
+"""Keys of config.json that do not change what the model computes; the precision that is used is hashed by itself."""
+
+
+def fingerprint(model: nn.Module, folder: Path, dtype: torch.dtype) -> str:
+    """32 hexadecimal digits for a loaded model; `folder` is where its config.json lies.
+
+    Call it before the weights are laid out anew for serving, which changes how they are stored.
+    """
+    digest = blake2b(digest_size=16)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    kept = {key: value for key, value in config.items() if key not in VOLATILE}
+    parts = [kept, str(dtype), revision(folder)]
+    digest.update(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name}{tuple(tensor.shape)}".encode())
+        digest.update(_sampled(tensor))
+    return digest.hexdigest()
+
+
+def public_name(name: str) -> str:
+    """A model's name as others see it: of a folder the last part only, since its path is nobody else's business."""
+    shown = Path(name).resolve().name if Path(name).is_dir() else name
+    return "".join(character for character in shown if character.isprintable())[:256]
+
+
+def revision(folder: Path) -> str:
+    """The commit that a hub snapshot is of; empty for any other folder."""
+    return folder.name if folder.parent.name == "snapshots" else ""
+
+
+def _sampled(tensor: Tensor) -> bytes:
+    """Elements from the first to the last, evenly spaced, as they are stored."""
+    flat = tensor.detach().reshape(-1)
+    num_samples = min(NUM_SAMPLES, flat.numel())
+    positions = torch.arange(num_samples) * (flat.numel() - 1) // max(num_samples - 1, 1)
+    return flat[positions.to(flat.device)].cpu().contiguous().view(torch.uint8).numpy().tobytes()

@@ -1,0 +1,85 @@
+"""The verify node is killed and comes back with another target: no text is written by two of them."""
+
+import json
+import threading
+from typing import Any
+
+import pytest
+from httpx2 import Client
+
+from goodspeed.engine import checkpoints
+from goodspeed.engine.runner import Runner
+from goodspeed.engine.text import decode, encode_prompt
+from goodspeed.generation import generate
+from tests.faults.texts import GREEDY, ask, check, mixed
+from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
+
+PATIENT = ("--connect-timeout-s", "600")
+PROMPT = "def read_lines(path):"
+NUM_TOKENS = 300
+
+
+def fingerprint(draft: DraftNode, client: Client) -> str:
+    """Of the target, as the draft node names it to its users."""
+    return str(client.get(f"{draft.url}/v1/models").json()["data"][0]["goodspeed"]["target_fingerprint"])
+
+
+class Whole:
+    """A text that is answered as a whole, and may begin anew; asked for by a thread."""
+
+    def __init__(self, url: str) -> None:
+        body = {"prompt": PROMPT, "max_tokens": NUM_TOKENS, "temperature": 0, "ignore_eos": True}
+        self._body = json.dumps({**body, "goodspeed": {"on_target_change": "restart"}})
+        self._url = url
+        self._thread = threading.Thread(target=self._ask)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        with Client(timeout=DEADLINE_S, headers={"Content-Type": "application/json"}) as client:
+            self._answer = client.post(f"{self._url}/v1/completions", content=self._body)
+
+    def answer(self) -> Any:
+        self._thread.join(DEADLINE_S)
+        assert self._answer.status_code == 200, self._answer.text
+        return self._answer.json()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [("--model", "tiny-draft-m"), pytest.param(("--dtype", "bfloat16"), marks=pytest.mark.slow_faults)],
+    ids=["model", "dtype"],
+)
+def test_a_verify_node_that_comes_back_with_another_target_continues_no_text(other: tuple[str, str]) -> None:
+    wanted = mixed(1200)
+    with (
+        VerifyNode("--lease-s", "600") as verify,
+        DraftNode(verify.endpoint, *PATIENT) as draft,
+        Client(timeout=DEADLINE_S) as client,
+    ):
+        draft.wait_until_ready()
+        before = fingerprint(draft, client)
+        streams = [ask(draft.url, each) for each in wanted]
+        whole = Whole(draft.url)
+        for stream in streams:
+            stream.wait_for(5)
+        draft.wait_for_metric("num_requests_running", lambda num: num == len(streams) + 1)
+        verify.words += other
+        verify.restart()
+        for each, stream in zip(wanted, streams, strict=True):
+            assert "target_changed" in str(stream.breaks().body)
+            check(each, stream.tokens, is_complete=False)
+        assert fingerprint(draft, client) != before
+        answer = whole.answer()
+        assert answer["system_fingerprint"] == f"fp_{fingerprint(draft, client)}"
+        if other[0] == "--model":  # two runs in 16 bits need not agree
+            assert answer["choices"][0]["text"] == alone(other[1])
+        metrics = draft.metrics()
+        assert metrics['request_failures_total{code="target_changed"}'] == len(streams)
+        assert any(name.startswith("target_info{") and answer["system_fingerprint"][3:] in name for name in metrics)
+
+
+def alone(model: str) -> str:
+    """What this model writes by itself."""
+    target = checkpoints.load(model)
+    prompt = encode_prompt(target.tokenizer, PROMPT)
+    return decode(target.tokenizer, list(generate(target, Runner(target, num_pages=64), prompt, GREEDY, NUM_TOKENS)))
