@@ -28,8 +28,7 @@ class DraftCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """One family after another."""
         yield metrics.build_info("draft", self._daemon.drafter.checkpoint.name)
-        if (welcome := self._daemon.link.welcome) is not None:
-            yield metrics.target_info(welcome.target, welcome.target_fingerprint)
+        yield metrics.target_info(self._daemon.link.welcome)
         yield from self._requests()
         yield from self._times()
         yield from self._tokens()

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from goodspeed import __version__
 from goodspeed.counts import Answers, Histogram
+from goodspeed.messages import Welcome
 
 Registry: TypeAlias = CollectorRegistry
 
@@ -74,10 +75,11 @@ def histogram(name: str, what: str, values: Histogram) -> HistogramMetricFamily:
     return HistogramMetricFamily(PREFIX + name, what, buckets=buckets, sum_value=values.total)
 
 
-def target_info(name: str, fingerprint: str) -> GaugeMetricFamily:
-    """Which target model writes the texts; the value is always 1."""
+def target_info(welcome: Welcome | None) -> GaugeMetricFamily:
+    """Which target model writes the texts; the value is always 1. No sample while it is not known."""
     family = GaugeMetricFamily(PREFIX + "target_info", "The target model.", labels=["target", "fingerprint"])
-    family.add_metric([name, fingerprint], 1)
+    if welcome is not None:
+        family.add_metric([welcome.target, welcome.target_fingerprint], 1)
     return family
 
 

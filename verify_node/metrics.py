@@ -49,7 +49,7 @@ class VerifyCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """One family after another."""
         yield metrics.build_info("verify", self._daemon.target.checkpoint.name)
-        yield metrics.target_info(self._core.welcome.target, self._core.welcome.target_fingerprint)
+        yield metrics.target_info(self._core.welcome)
         yield from self._sessions()
         yield from self._tokens()
         yield from self._rounds()
