@@ -16,7 +16,7 @@ settings.register_profile("unhurried", settings(), deadline=None, suppress_healt
 settings.load_profile("unhurried")
 
 ALONE = {
-    *("demo", "faults", "fuzz", "http", "keys", "window"),
+    *("demo", "docs", "faults", "fuzz", "http", "keys", "window"),
     *(f"cluster/test_{name}.py" for name in ("bad_input", "bad_peers", "ends", "put_out")),
     *("draft_node/test_service.py", "draft_node/test_service_local.py", "simulation/test_twin.py"),
     *("test_hang_up.py", "test_transport.py", "test_web_patience.py"),
