@@ -32,6 +32,11 @@ class Present:
         return sum(session.assigned or 0 for session in self.unfinished)
 
     @property
+    def moved_at(self) -> float | None:
+        """When one of its unfinished sessions last moved; None without any."""
+        return max((session.moved_at for session in self.unfinished), default=None)
+
+    @property
     def log_utility(self) -> float:
         """Its term of the utility: weight x ln(goodput)."""
         return self.client.weight * math.log(self.client.goodput.value)

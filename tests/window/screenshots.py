@@ -11,7 +11,7 @@ from PIL import Image
 from selenium.webdriver import Chrome
 
 from tests.window.browser import browser, prefer, resize
-from tests.window.run import running
+from tests.window.run import idle, running
 
 DOCS = Path(__file__).parents[2] / "docs"
 WATCHED_S = 45
@@ -24,7 +24,12 @@ NUM_COLORS = 256
 def main() -> int:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS
     options = ("--lease-s", "3", "--heartbeat-s", "0.5", "--kv-pages", "192")
-    with tempfile.TemporaryDirectory() as scratch, running(5, Path(scratch), *options) as run, browser() as driver:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        running(5, Path(scratch), *options) as run,
+        idle("client-6", run),
+        browser() as driver,
+    ):
         prefer(driver, "dark")
         driver.get(run.url)
         time.sleep(WATCHED_S)

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from verify_node.window.app import create_app
 from verify_node.window.feed import Feed
 from verify_node.window.recent import Rates
-from verify_node.window.snapshot import Node, Pool, Snapshot
+from verify_node.window.snapshot import ClientRow, Node, Pool, Snapshot
 
 EMPTY = Snapshot(
     at=0.0,
@@ -16,12 +16,29 @@ EMPTY = Snapshot(
     num_rounds=0,
     num_tokens=0,
     utility=None,
-    rates=Rates(0.0, 0.0, 0.0, dict.fromkeys(("receive", "forward", "verify", "schedule", "send"), 0.0)),
+    rates=Rates(0.0, 0.0, 0.0, 0.0, dict.fromkeys(("receive", "forward", "verify", "schedule", "send"), 0.0)),
     pool=Pool(64, 0, 16),
     refusals={},
     num_clients=0,
     clients=(),
     events=(),
+)
+
+WRITES = ClientRow(
+    name="client-1",
+    state="connected",
+    since=0.0,
+    draft_models=("tiny-draft-s",),
+    num_sessions=2,
+    activity="writing",
+    moved=0.0,
+    assigned=7,
+    drafted_per_round=4.2,
+    acceptance_rate=0.53,
+    goodput=1.42,
+    weight=1.0,
+    num_tokens=1094,
+    share=0.13,
 )
 
 

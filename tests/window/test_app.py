@@ -24,7 +24,7 @@ from verify_node.window.feed import MAX_VIEWERS, Feed
 from verify_node.window.snapshot import Snapshot
 
 KEYS = web.Keys(["first-key"])
-OURS = ("index.html", "window.css", "window.js", "charts.js", "elements.js", "icon.svg")
+OURS = ("index.html", "window.css", "window.js", "charts.js", "elements.js", "terms.js", "icon.svg")
 
 
 def read(name: str) -> str:
@@ -92,7 +92,7 @@ def test_every_route_but_health_and_ready_needs_the_key() -> None:
 
 def test_the_page_asks_nobody_else_and_what_it_asks_for_is_served() -> None:
     wanted = set(re.findall(r'(?:src|href)="([^"]+)"', read("index.html")))
-    imported = set(re.findall(r'from "\./([^"]+)"', read("window.js") + read("charts.js")))
+    imported = set(re.findall(r'from "\./([^"]+)"', "".join(map(read, OURS))))
     assert {f"/{name}" for name in wanted | imported} <= {*paths()}
     for name in OURS:
         assert not re.search(r"(https?:)?//(?!www\.w3\.org/2000/svg)[\w.]+\.\w", _without_comments(read(name))), name

@@ -1,10 +1,7 @@
 """The page in a real browser, with a real run going on."""
 
-import asyncio
 import re
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,11 +9,11 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
-from starlette.types import ASGIApp
 
 from goodspeed import web
 from tests.window.browser import browser, need_browser, prefer, resize
 from tests.window.run import Run, running
+from tests.window.serving import served
 from tests.window.snapshots import make_app
 
 PATIENCE_S = 60
@@ -147,23 +144,3 @@ def test_the_browser_asks_for_the_key_once(page: Page) -> None:
     with served(guarded) as url:
         page.driver.get(url.replace("://", "://anybody:first-key@"))
         page.wait(lambda: page.text("#line") == "live")
-
-
-@contextmanager
-def served(app: ASGIApp, address: str = "127.0.0.1:0") -> Iterator[str]:
-    """An application on a thread of its own."""
-    loop, listener = asyncio.new_event_loop(), web.listen(web.parse_address(address), None)
-    serving = loop.create_task(web.serve(app, listener))
-
-    async def serve_to_the_end() -> None:
-        await asyncio.gather(serving, return_exceptions=True)
-        await asyncio.sleep(0)  # connections that were cut off close in the next turn
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve_to_the_end()))
-    thread.start()
-    try:
-        yield web.url(listener)
-    finally:
-        loop.call_soon_threadsafe(serving.cancel)
-        thread.join()
-        loop.close()

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes import Desk
 from verify_node.daemon import WallTime
 from verify_node.window.recent import WINDOW_S
-from verify_node.window.snapshot import LOST_SHOWN_S, ClientRow, Node, Snapshot, Watch
+from verify_node.window.snapshot import LOST_SHOWN_S, STALLED_S, ClientRow, Node, Snapshot, Watch
 
 NODE = Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 8)
 EPOCH_S = 1e9
@@ -72,6 +72,43 @@ def test_a_client_that_writes(scene: Scene) -> None:
     assert seen.rates.over_s == pytest.approx(scene.desk.now)
     assert seen.rates.tokens_per_s == pytest.approx(seen.num_tokens / scene.desk.now)
     assert seen.rates.rounds_per_s == pytest.approx(5 / scene.desk.now)
+
+
+def test_what_clients_drafted_per_round_sums_to_the_whole(scene: Scene) -> None:
+    """And stays within the budget, also while what they may draft does not."""
+    scene.look()
+    for number, name in enumerate("abc", 1):
+        scene.write(name, number)
+    seen = scene.look(after_s=1.0)
+    core = scene.desk.core
+    assert seen.rates.drafted_per_round == pytest.approx(core.counts.num_drafted / core.num_rounds)
+    assert sum(row.drafted_per_round for row in seen.clients) == pytest.approx(seen.rates.drafted_per_round)
+    assert 0 < seen.rates.drafted_per_round <= core.limits.budget < sum(row.assigned for row in seen.clients)
+    assert min(row.drafted_per_round for row in seen.clients) > 0
+
+
+def test_no_round_no_drafts_per_round(scene: Scene) -> None:
+    scene.write("a", 1)
+    scene.look()
+    seen = scene.look(after_s=1.0)
+    assert (seen.rates.drafted_per_round, seen.clients[0].drafted_per_round) == (0.0, 0.0)
+
+
+def test_a_client_writes_makes_no_progress_and_is_idle(scene: Scene) -> None:
+    scene.desk.hello("a")
+    [row] = scene.look().clients
+    assert (row.activity, row.moved, row.num_sessions) == ("idle", None, 0)
+    scene.write("a", 1)
+    moved = EPOCH_S + scene.desk.now
+    [row] = scene.look(after_s=1.0).clients
+    assert (row.activity, row.moved) == ("writing", moved)
+    scene.desk.now += STALLED_S
+    scene.desk.hello("a")  # it lives
+    [row] = scene.look().clients
+    assert (row.state, row.activity, row.moved) == ("connected", "stalled", moved)
+    scene.desk.open("a", 2)  # one that is not stuck is enough
+    [row] = scene.look().clients
+    assert (row.activity, row.num_sessions) == ("writing", 2)
 
 
 def test_shares_are_of_the_last_seconds(scene: Scene) -> None:

@@ -18,6 +18,7 @@ class Rates(Struct, frozen=True):
     over_s: float
     rounds_per_s: float
     tokens_per_s: float
+    drafted_per_round: float  # tokens verified; never more than the budget
     wall_s: dict[str, float]  # of the rounds in that time, by phase
 
 
@@ -25,10 +26,12 @@ class _Mark(Struct, frozen=True):
     """The counters at one moment."""
 
     at: float
-    num_rounds: int
+    num_rounds: int  # that are done
     num_tokens: int
+    num_drafted: int
     wall_s: dict[str, float]
     client_tokens: dict[str, int]
+    client_drafted: dict[str, int]
 
 
 class Recent:
@@ -39,9 +42,17 @@ class Recent:
 
     def look(self, daemon: VerifyDaemon, now: float) -> None:
         """Remembers the counters as they are."""
-        core = daemon.core
-        tokens = {name: client.num_tokens for name, client in core.scheduler.clients.items()}
-        self._marks.append(_Mark(now, core.num_rounds, core.counts.num_tokens, dict(vars(daemon.wall)), tokens))
+        counts, clients = daemon.core.counts, daemon.core.scheduler.clients.items()
+        mark = _Mark(
+            at=now,
+            num_rounds=counts.round_s.num_values,
+            num_tokens=counts.num_tokens,
+            num_drafted=counts.num_drafted,
+            wall_s=dict(vars(daemon.wall)),
+            client_tokens={name: client.num_tokens for name, client in clients},
+            client_drafted={name: client.num_drafted for name, client in clients},
+        )
+        self._marks.append(mark)
         while now - self._marks[0].at > WINDOW_S:
             self._marks.popleft()
 
@@ -55,7 +66,11 @@ class Recent:
         busy_s = sum(wall_s.values()) - wall_s["receive"]
         wall_s["receive"] = min(wall_s["receive"], max(0.0, elapsed_s - busy_s))
         return Rates(
-            elapsed_s, (new.num_rounds - old.num_rounds) * per_s, (new.num_tokens - old.num_tokens) * per_s, wall_s
+            over_s=elapsed_s,
+            rounds_per_s=self._num_rounds * per_s,
+            tokens_per_s=(new.num_tokens - old.num_tokens) * per_s,
+            drafted_per_round=self._per_round(new.num_drafted - old.num_drafted),
+            wall_s=wall_s,
         )
 
     def share(self, client: str) -> float:
@@ -64,3 +79,15 @@ class Recent:
         num_tokens = new.num_tokens - old.num_tokens
         own = new.client_tokens.get(client, 0) - old.client_tokens.get(client, 0)
         return own / num_tokens if num_tokens else 0.0
+
+    def drafted_per_round(self, client: str) -> float:
+        """The client's part of `Rates.drafted_per_round`; the parts of all clients sum to it."""
+        old, new = self._marks[0], self._marks[-1]
+        return self._per_round(new.client_drafted.get(client, 0) - old.client_drafted.get(client, 0))
+
+    @property
+    def _num_rounds(self) -> int:
+        return self._marks[-1].num_rounds - self._marks[0].num_rounds
+
+    def _per_round(self, number: int) -> float:
+        return number / self._num_rounds if self._num_rounds else 0.0

@@ -19,10 +19,14 @@ LOST_SHOWN_S = 300.0
 SILENT_HEARTBEATS = 2.5
 """A client from which nothing came for so many heartbeats is silent: its lease has not run out yet."""
 
+STALLED_S = 5.0
+"""A client of which no session has moved for so long makes no progress: what was estimated of it is old."""
+
 MAX_EVENTS = 40
 MAX_MODELS = 4
 
 State = Literal["connected", "silent", "lost"]
+Activity = Literal["writing", "stalled", "idle"]
 
 
 class Node(Struct, frozen=True):
@@ -37,14 +41,20 @@ class Node(Struct, frozen=True):
 
 
 class ClientRow(Struct, frozen=True):
-    """One client; `since` is when it connected, or was lost."""
+    """One client; `since` is when it connected, or was lost.
+
+    The estimates of a client that is not writing are those of its last text.
+    """
 
     name: str
     state: State
     since: float
     draft_models: tuple[str, ...]
     num_sessions: int  # that go on
-    assigned: int  # S, summed over its sessions
+    activity: Activity  # idle without a session that goes on, stalled where none of them moves
+    moved: float | None  # when a session of it last moved; None without a session that goes on
+    assigned: int  # S, summed over its sessions: what it may draft next
+    drafted_per_round: float  # tokens of it verified lately
     acceptance_rate: float  # Eq. (3)
     goodput: float  # Eq. (4), tokens per round
     weight: float
@@ -123,25 +133,29 @@ class Watch:
                 state: State = (
                     "silent" if silent_s > SILENT_HEARTBEATS * self._core.welcome.heartbeat_s else "connected"
                 )
-                yield self._row(one, state, min(peer.since for peer in one.peers))
+                yield self._row(one, state, min(peer.since for peer in one.peers), now)
 
     def _lost(self, present: list[Present], now: float) -> Iterator[ClientRow]:
         """Those that have not come back, the newest losses last."""
         connected = {one.client.name for one in present if one.peers}
         for loss in self._core.diary.losses_since(now - LOST_SHOWN_S):
             if loss.client not in connected:
-                yield self._row(Present(self._core.scheduler.client(loss.client)), "lost", loss.at, (loss.what,))
+                client = Present(self._core.scheduler.client(loss.client))
+                yield self._row(client, "lost", loss.at, now, (loss.what,))
 
-    def _row(self, one: Present, state: State, since: float, draft_models: Iterable[str] = ()) -> ClientRow:
+    def _row(self, one: Present, state: State, since: float, now: float, draft_models: Iterable[str] = ()) -> ClientRow:
         models = draft_models or dict.fromkeys(peer.draft_model for peer in one.peers)
-        client = one.client
+        client, moved_at = one.client, one.moved_at
         return ClientRow(
             name=client.name,
             state=state,
             since=self._epoch_s + since,
             draft_models=tuple(model for model in models if model)[:MAX_MODELS],
             num_sessions=len(one.unfinished),
+            activity=_activity(moved_at, now),
+            moved=None if moved_at is None else self._epoch_s + moved_at,
             assigned=one.assigned,
+            drafted_per_round=self._recent.drafted_per_round(client.name),
             acceptance_rate=client.acceptance.value,
             goodput=client.goodput.value,
             weight=client.weight,
@@ -152,3 +166,9 @@ class Watch:
     def _events(self) -> Iterator[Event]:
         for entry in self._core.diary.entries()[:MAX_EVENTS]:
             yield Event(self._epoch_s + entry.at, entry.kind, entry.client, entry.what, entry.num_times)
+
+
+def _activity(moved_at: float | None, now: float) -> Activity:
+    if moved_at is None:
+        return "idle"
+    return "stalled" if now - moved_at > STALLED_S else "writing"

@@ -18,7 +18,7 @@ export function record(snapshot) {
   times.push(snapshot.at);
   utility.push(snapshot.utility);
   assignColors(snapshot.clients);
-  const goodputs = new Map(snapshot.clients.filter((row) => row.state !== "lost" && row.num_sessions).map((row) => [row.name, row.goodput]));
+  const goodputs = new Map(snapshot.clients.filter((row) => row.activity === "writing").map((row) => [row.name, row.goodput]));
   for (const slot of slots) slot.values.push(goodputs.get(slot.name) ?? null);
   forget(snapshot.at - KEPT_S);
 }

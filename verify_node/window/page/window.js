@@ -1,6 +1,7 @@
 // The live page: listens to snapshots, shows the newest, and says so when there are none.
 import { byId, clockTime, count, duration, element, fixed, keep, percent, setText } from "./elements.js";
 import { colorOf, draw, interrupt, record } from "./charts.js";
+import { term } from "./terms.js";
 
 const PHASES = { receive: "waiting for drafts", forward: "forward pass", verify: "verification", schedule: "scheduling", send: "sending" };
 const PATIENCE_MS = 5000; // without news for so long, we ask anew
@@ -53,10 +54,14 @@ function sayAway() {
 
 function show(snapshot) {
   const { node, rates } = snapshot;
-  setText(byId("about"), `${node.model} · ${node.policy} policy · ${node.rounds} rounds · version ${node.version}`);
+  setText(byId("model"), node.model);
+  setText(byId("policy"), `${node.policy} policy`);
+  setText(byId("rounds"), `${node.rounds} rounds`);
+  setText(byId("version"), `version ${node.version}`);
   setText(byId("num-clients"), count(snapshot.num_clients));
   setText(byId("tokens-per-s"), fixed(rates.tokens_per_s, 1));
   setText(byId("rounds-per-s"), fixed(rates.rounds_per_s, 1));
+  setText(byId("drafted-per-round"), fixed(rates.drafted_per_round, 1));
   setText(byId("utility"), snapshot.utility === null ? "–" : fixed(snapshot.utility, 2));
   setText(byId("budget"), count(node.budget));
   setText(byId("num-tokens"), count(snapshot.num_tokens));
@@ -68,9 +73,11 @@ function show(snapshot) {
 }
 
 function showClients(snapshot) {
-  const most = Math.max(1, ...snapshot.clients.map((row) => row.goodput));
+  const most = Math.max(1, ...snapshot.clients.filter((row) => row.activity === "writing").map((row) => row.goodput));
   const context = { at: snapshot.at, budget: snapshot.node.budget, most };
   keep(byId("clients").tBodies[0], snapshot.clients, (row) => row.name, makeRow, (tr, row) => showRow(tr, row, context));
+  const firstLabel = (tr, i) => tr.querySelectorAll(".label").forEach((label) => (label.tabIndex = i ? -1 : 0)); // one stop for each column
+  [...byId("clients").tBodies[0].rows].forEach(firstLabel);
   byId("nobody").hidden = snapshot.clients.length > 0;
   const hidden = snapshot.num_clients - snapshot.clients.filter((row) => row.state !== "lost").length;
   byId("more").hidden = hidden <= 0;
@@ -78,48 +85,55 @@ function showClients(snapshot) {
 }
 
 function makeRow(row) {
-  const cell = (label, classes, ...content) => {
-    const td = element("td", classes, ...content);
-    if (label) td.dataset.label = label;
-    return td;
-  };
+  const cell = (label, word, classes, ...content) => element("td", classes, term(label, word, "label"), ...content);
   const bar = () => element("div", "bar", element("span"), element("b", "", element("i")));
   return element(
     "tr", "",
-    cell("", "name", element("span", "swatch"), row.name, element("small")),
-    cell("", "state"),
-    cell("Sessions", "number sessions"),
-    cell("Length S", "length", bar()),
-    cell("Acceptance", "acceptance", bar()),
-    cell("Goodput", "goodput", bar()),
-    cell("Share", "share", bar()),
-    cell("Tokens", "number tokens"),
-    cell("Weight", "number weight"),
+    element("td", "name", element("span", "swatch"), row.name, element("small")),
+    element("td", "state", element("span"), element("small")),
+    cell("Drafted / round", "drafted", "drafted", bar()),
+    cell("Next draft", "next-draft", "number length", element("span")),
+    cell("Acceptance", "acceptance", "acceptance", bar()),
+    cell("Goodput", "goodput", "goodput", bar()),
+    cell("Share", "share", "share", bar()),
+    cell("Tokens", "tokens", "number tokens", element("span")),
+    cell("Weight", "weight", "number weight", element("span")),
   );
 }
 
 function showRow(tr, row, { at, budget, most }) {
   const lost = row.state === "lost";
-  tr.classList.toggle("lost", lost);
+  const writes = !lost && row.activity === "writing"; // else the estimates are those of its last text
+  tr.className = lost ? "lost" : row.activity;
   tr.querySelector(".swatch").style.background = (!lost && colorOf(row.name)) || "";
   setText(tr.querySelector("small"), row.draft_models.join(", "));
   const state = tr.querySelector(".state");
   state.className = `state ${row.state}`;
-  setText(state, row.state === "silent" ? "silent" : `${row.state} ${duration(at - row.since)}${lost ? " ago" : ""}`);
-  setText(tr.querySelector(".sessions"), count(row.num_sessions));
-  showBar(tr, ".length", lost ? "–" : count(row.assigned), lost ? 0 : row.assigned / budget);
-  showBar(tr, ".acceptance", fixed(row.acceptance_rate, 2), row.acceptance_rate);
-  showBar(tr, ".goodput", fixed(row.goodput, 2), row.goodput / most);
-  showBar(tr, ".share", percent(row.share), row.share);
-  setText(tr.querySelector(".tokens"), count(row.num_tokens));
-  setText(tr.querySelector(".weight"), String(row.weight));
+  setText(state.querySelector("span"), row.state === "silent" ? "silent" : `${row.state} ${duration(at - row.since)}${lost ? " ago" : ""}`);
+  setText(state.querySelector("small"), lost ? "" : activity(row, at));
+  showBar(tr, ".drafted", fixed(row.drafted_per_round, 1), row.drafted_per_round / budget, writes);
+  showNumber(tr, ".length", writes ? `≤ ${count(row.assigned)}` : "–");
+  showBar(tr, ".acceptance", fixed(row.acceptance_rate, 2), row.acceptance_rate, writes);
+  showBar(tr, ".goodput", fixed(row.goodput, 2), row.goodput / most, writes);
+  showBar(tr, ".share", percent(row.share), row.share, writes);
+  showNumber(tr, ".tokens", count(row.num_tokens));
+  showNumber(tr, ".weight", String(row.weight));
   tr.querySelector(".weight").classList.toggle("usual", row.weight === 1);
 }
 
-function showBar(tr, name, text, share) {
-  const cell = tr.querySelector(name);
-  setText(cell.querySelector("span"), text);
-  cell.querySelector("i").style.width = `${Math.min(100, 100 * share)}%`;
+function activity(row, at) {
+  if (row.activity === "idle") return "idle";
+  if (row.activity === "stalled") return `no progress for ${duration(at - row.moved)}`;
+  return `writing ${count(row.num_sessions)} ${row.num_sessions === 1 ? "text" : "texts"}`;
+}
+
+function showNumber(tr, name, text) {
+  setText(tr.querySelector(name).querySelector("span"), text);
+}
+
+function showBar(tr, name, text, share, isKnown) {
+  showNumber(tr, name, isKnown ? text : "–");
+  tr.querySelector(name).querySelector("i").style.width = `${isKnown ? Math.min(100, 100 * share) : 0}%`;
 }
 
 function showSplit({ wall_s, over_s, rounds_per_s }) {
@@ -130,7 +144,7 @@ function showSplit({ wall_s, over_s, rounds_per_s }) {
   keep(byId("split"), parts, key, (part) => element("span", part.phase), (span, part) => {
     span.style.width = `${100 * part.share}%`;
   });
-  const entry = (part) => element("li", "", element("span", `swatch ${part.phase}`), `${part.what} `, element("b"));
+  const entry = (part) => element("li", "", element("span", `swatch ${part.phase}`), term(part.what, part.phase), " ", element("b"));
   keep(byId("split-legend"), parts, key, entry, (li, part) => setText(li.querySelector("b"), percent(part.share)));
 }
 
