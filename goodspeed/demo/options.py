@@ -29,7 +29,10 @@ class DemoConfig(Settings):
         help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random",
     )
     cost: str = option(
-        "none", choices=("auto", "none"), help="what a round's time costs the policy; none is plain Eq. (5)"
+        "none",
+        choices=("auto", "none"),
+        help="gradient: none is the paper's Eq. (5), which spends the whole "
+        "budget; auto weighs time too, as the daemons do, and drafts little where all nodes share a few cores",
     )
     rounds: str = option("continuous", choices=("barrier", "continuous"), help="wait for everybody, or for nobody long")
     verification: str = option("match", choices=("match", "ratio"), help="how drafts are verified")
@@ -59,6 +62,9 @@ class DemoConfig(Settings):
     )
     http: bool = option(
         False, help="serve the verify node's live page and each draft node's OpenAI API, until Ctrl-C; prompts go there"
+    )
+    open_page: bool = option(
+        True, help="--http: open the page in a browser, where standard output is a terminal and there is a display"
     )
     png: str = option("goodspeed-demo.png", help="picture of goodput and utility over rounds", metavar="PATH")
 

@@ -50,7 +50,7 @@ class Child:
             return seen.result()
         if self._ended.done():
             raise self.failure()
-        raise ProcessError(f"{self.name} was not {kind} within {timeout_s:g} s{self._last_words()}")
+        raise self._error(f"was not {kind} within {timeout_s:g} s")
 
     def give(self, line: str) -> None:
         """One line on its standard input, and no more."""
@@ -82,8 +82,15 @@ class Child:
 
     def failure(self) -> ProcessError:
         status = self.process.returncode
+        if status == -signal.SIGKILL:
+            return self._error(f"was killed by signal {-status}, perhaps for want of memory")
         how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
-        return ProcessError(f"{self.name} {how}{self._last_words()}")
+        return self._error(how)
+
+    @property
+    def last_said(self) -> str:
+        """The last line of its standard error; empty without any."""
+        return self._tail[-1] if self._tail else ""
 
     async def _listen(self) -> int:
         await asyncio.gather(self._hear(), self._keep_tail())
@@ -110,8 +117,12 @@ class Child:
             self._seen[kind] = asyncio.get_running_loop().create_future()
         return self._seen[kind]
 
-    def _last_words(self) -> str:
-        return (": " if len(self._tail) == 1 else ":\n  ") + "\n  ".join(self._tail) if self._tail else ""
+    def _error(self, how: str) -> ProcessError:
+        """With its last word in the message, and what it said before that as a note."""
+        error = ProcessError(": ".join(filter(None, [f"{self.name} {how}", self.last_said])))
+        if len(self._tail) > 1:
+            error.add_note("\n  ".join([f"{self.name} said:", *list(self._tail)[:-1]]))
+        return error
 
 
 class Household:

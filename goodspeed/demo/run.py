@@ -4,20 +4,20 @@ import asyncio
 import signal
 import time
 from contextlib import aclosing
-from functools import partial
 
 from goodspeed import prompts, recording
 from goodspeed.demo import users
-from goodspeed.demo.commands import draft_command, environment, verify_command
+from goodspeed.demo.commands import environment
 from goodspeed.demo.options import Client, DemoConfig
 from goodspeed.demo.processes import GRACE_S, Child, Event, Household, wait_for_ends
 from goodspeed.demo.recorder import Recorder
+from goodspeed.demo.start import START_S, start_drafts, start_verify, wait_for_verify
 from goodspeed.demo.state import DemoState
 from goodspeed.demo.view import View
 from goodspeed.errors import ProcessError
 
-START_S = 300.0
-"""How long a node may take to get ready: many of them import their libraries at once."""
+ALL_TOLD = ("debug", "info")
+"""Log levels at which what the nodes say is passed on as it comes."""
 
 
 async def run(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> DemoState:
@@ -34,13 +34,18 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
             state.apply_verify(event)
             recorder.apply_verify(event)
 
-    async with Household(environment(), echo=log_level in ("debug", "info")) as house:
+    def listen_to_draft(name: str, event: Event) -> None:
+        state.apply_draft(name, event, time.monotonic())
+
+    started = time.monotonic()
+    async with Household(environment(), echo=log_level in ALL_TOLD) as house:
         try:
             async with asyncio.TaskGroup() as tasks:
-                view.say(f"starting the verify node with {config.model}")
-                verify = await house.start("the verify node", verify_command(config, log_level), listen)
+                verify = await start_verify(config, house, listen, log_level, view)
                 guard = tasks.create_task(verify.must_go_on())
-                drafts = await _start_drafts(config, clients, house, verify, state, log_level, view)
+                endpoint = await wait_for_verify(config, verify, view)
+                drafts = await start_drafts(config, clients, endpoint, house, listen_to_draft, log_level, view)
+                view.say(f"all nodes are ready after {time.monotonic() - started:.1f} s")
                 watching = tasks.create_task(view.watch(config, state))
                 state.start(time.monotonic())
                 if config.http:
@@ -50,7 +55,7 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
                 guard.cancel()
                 watching.cancel()
         except* ProcessError as failed:
-            raise failed.exceptions[0] from None
+            raise _explained(failed.exceptions[0], log_level, view) from None
         if config.http:
             listening = False  # what others ask for from now on is not part of this run
             await _stay(verify, view)
@@ -60,41 +65,12 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
     return state
 
 
-async def _start_drafts(
-    config: DemoConfig,
-    clients: list[Client],
-    house: Household,
-    verify: Child,
-    state: DemoState,
-    log_level: str,
-    view: View,
-) -> list[Child]:
-    """All of them at once, as soon as the verify node has said where it is; returns when all are connected."""
-    started = time.monotonic()
-    ready = await verify.expect("ready", START_S)
-    endpoint = ready["endpoint"]
-    view.say(f"the verify node is ready at {endpoint}; starting {len(clients)} draft nodes")
-    if config.http:
-        view.say(f"the verify node's live page: {ready['url']}")
-
-    def listen(name: str, event: Event) -> None:
-        state.apply_draft(name, event, time.monotonic())
-
-    drafts = [
-        await house.start(
-            client.name,
-            draft_command(config, client, endpoint, log_level),
-            partial(listen, client.name),
-            takes_input=not config.http,
-        )
-        for client in clients
-    ]
-    await asyncio.gather(*(draft.expect("connected", START_S) for draft in drafts))
-    if config.http:
-        for client, draft in zip(clients, drafts, strict=True):
-            view.say(f"{client.name} serves the OpenAI API at {(await draft.expect('ready', START_S))['url']}/v1")
-    view.say(f"all nodes are ready after {time.monotonic() - started:.1f} s")
-    return drafts
+def _explained(error: BaseException, log_level: str, view: View) -> ProcessError:
+    """The same with what to do; what the node said before its last word is said first."""
+    for note in getattr(error, "__notes__", ()):
+        view.say(note)
+    advice = "" if log_level in ALL_TOLD else ". To see all that the nodes say, add --log-level info"
+    return ProcessError(f"{error}{advice}")
 
 
 async def _give_prompts(clients: list[Client], drafts: list[Child]) -> None:

@@ -10,6 +10,8 @@ from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress import Progress as Bar
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -19,8 +21,14 @@ from goodspeed.demo.summary import printable
 
 REFRESH_S = 0.125
 REPORT_S = 5.0
-FIXED_WIDTH = 80
+FIXED_WIDTH = 85
 """Columns of the table without the text."""
+
+CAPTION = (
+    "next draft: most tokens that the client may propose next (not all take part in each round, so these may sum to "
+    "more than the budget). acceptance: share of its drafted tokens that the target agreed with. "
+    "goodput: tokens per round."
+)
 
 
 class View(Protocol):
@@ -28,6 +36,14 @@ class View(Protocol):
 
     def say(self, text: str) -> None:
         """A line about what happens."""
+        ...
+
+    def doing(self, text: str, for_s: float = 0.0) -> None:
+        """What goes on, and for how long already, until the next call of this or of `done`."""
+        ...
+
+    def done(self) -> None:
+        """It does not go on any more; so it is when nothing was begun."""
         ...
 
     async def watch(self, config: DemoConfig, state: DemoState) -> None:
@@ -45,6 +61,12 @@ class PlainView:
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
+
+    def doing(self, text: str, for_s: float = 0.0) -> None:
+        self.say(f"{text} ({for_s:.0f} s so far)" if for_s else text)
+
+    def done(self) -> None:
+        pass
 
     async def watch(self, config: DemoConfig, state: DemoState) -> None:
         told: set[str] = set()
@@ -73,9 +95,24 @@ class LiveView:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._bar: Bar | None = None
 
     def say(self, text: str) -> None:
         self._console.print(Text(text))
+
+    def doing(self, text: str, for_s: float = 0.0) -> None:
+        """One line that changes in place, with a clock of its own."""
+        if self._bar is None:
+            columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+            self._bar = Bar(*columns, console=self._console, transient=True, refresh_per_second=4)
+            self._bar.add_task(text, total=None)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], description=text)
+
+    def done(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
 
     async def watch(self, config: DemoConfig, state: DemoState) -> None:
         with Live(console=self._console, auto_refresh=False) as live:
@@ -95,11 +132,12 @@ def headline(config: DemoConfig, state: DemoState) -> str:
 
 
 def table(config: DemoConfig, state: DemoState, width: int) -> Table:
-    """One line for each client; S is its next draft length."""
+    """One line for each client, and below what the columns are."""
     shown = Table(title=Text(headline(config, state)), title_justify="left", expand=True)
+    shown.caption, shown.caption_justify = Text(CAPTION), "left"
     for name in ("client", "domain", "draft model"):
         shown.add_column(name, no_wrap=True)
-    for name in ("S", "accept", "goodput", "tokens/s"):
+    for name in ("next\ndraft", "acceptance", "goodput", "tokens/s"):
         shown.add_column(name, justify="right", no_wrap=True, min_width=4)
     shown.add_column("text", ratio=1, no_wrap=True)
     for one in state.progress.values():

@@ -101,6 +101,13 @@ def test_the_text_is_the_target_s_own(demo: Ended) -> None:
 def test_the_picture_is_there_and_progress_is_on_standard_error(demo: Ended) -> None:
     assert demo.result["png"] == str(demo.png)
     assert demo.png.read_bytes().startswith(b"\x89PNG")
+    assert demo.err.startswith("starting one verify node and 2 draft nodes; with the embedded models")
+    for line in (
+        "the verify node is loading tiny-target",
+        "1 of 2 draft nodes are ready",
+        "2 of 2 draft nodes are ready",
+    ):
+        assert f"{line}\n" in demo.err
     assert "all nodes are ready" in demo.err
     assert "client-2 (docs): " in demo.err
 
@@ -175,6 +182,7 @@ def test_a_node_that_cannot_start_is_named(mark: str, tmp_path: Path) -> None:
     assert ended.stdout == ""
     last = ended.stderr.splitlines()[-1]
     assert last.startswith("goodspeed: the verify node ended with status 1: goodspeed-verify: model 'no-such-model'")
+    assert last.endswith("To see all that the nodes say, add --log-level info")
     assert marked(mark) == []
 
 

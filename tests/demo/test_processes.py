@@ -59,6 +59,20 @@ def test_an_early_end_is_told_with_its_last_words() -> None:
     run(work())
 
 
+def test_what_it_said_before_its_last_word_is_kept_beside_the_message() -> None:
+    async def work() -> None:
+        async with Household(dict(os.environ)) as house:
+            text = "sys.stderr.write('one\\ntwo\\n')\nsys.exit('no luck today')"
+            child = await house.start("client-3", program(text), lambda event: None)
+            with pytest.raises(ProcessError) as told:
+                await child.expect("ready", TIMEOUT_S)
+            assert str(told.value) == "client-3 ended with status 1: no luck today"
+            assert told.value.__notes__ == ["client-3 said:\n  one\n  two"]
+            assert child.last_said == "no luck today"
+
+    run(work())
+
+
 def test_a_kill_is_named() -> None:
     async def work() -> None:
         async with Household(dict(os.environ)) as house:

@@ -33,6 +33,8 @@ def test_the_table_shows_every_client(state: DemoState) -> None:
     console.print(view.table(DemoConfig(), state, 140))
     shown = console.export_text()
     assert "gradient policy, continuous rounds, budget 24: round 8, 24 tokens" in shown
+    for column in ("next draft", "acceptance", "goodput"):  # each is explained below
+        assert f"{column}: " in " ".join(shown.split("└")[1].split())
     first, second = (line for line in shown.splitlines() if "client-" in line)
     assert [cell.strip() for cell in first.split("│")][1:8] == ["client-1", "math", "small", "7", "0.50", "1.50", "4.0"]
     assert "done" in second
@@ -52,6 +54,32 @@ def test_without_a_terminal_every_end_is_told_once(state: DemoState, capsys: pyt
     asyncio.run(work())
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["client-2 ([b]sql[/b]): 12 tokens in 3.0 s", "client-1 (math): 12 tokens in 3.0 s"]
+
+
+def test_what_goes_on_is_a_line_each_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = view.PlainView()
+    plain.doing("1 of 2 draft nodes are ready")
+    plain.doing("1 of 2 draft nodes are ready", for_s=10.04)
+    plain.done()
+    assert capsys.readouterr().err.splitlines() == [
+        "1 of 2 draft nodes are ready",
+        "1 of 2 draft nodes are ready (10 s so far)",
+    ]
+
+
+def test_what_goes_on_is_one_line_that_changes_on_a_terminal() -> None:
+    out = io.StringIO()
+    live = view.LiveView(Console(file=out, force_terminal=True, width=100))
+    live.doing("1 of 2 [b]nodes[/b]")
+    live.doing("2 of 2 [b]nodes[/b]")
+    live.done()
+    live.done()
+    live.say("all are ready")
+    told = out.getvalue()
+    assert "1 of 2 [b]nodes[/b]" in told.partition("2 of 2 [b]nodes[/b]")[0]
+    assert told.count("\n") == 2, told  # where the changing line began, and after what was said
+    hide, show = "\x1b[?25l", "\x1b[?25h"
+    assert told.count(hide) == told.count(show) == 1  # the cursor is back
 
 
 def test_only_a_terminal_gets_a_table() -> None:
