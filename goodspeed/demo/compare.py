@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from goodspeed.demo import summary
+from goodspeed.demo import summary, words
 from goodspeed.demo.options import Client, DemoConfig
 from goodspeed.demo.run import run
 from goodspeed.demo.state import DemoState
@@ -16,7 +16,8 @@ POLICIES = ("gradient", "fixed", "random")
 async def run_all(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> dict[str, DemoState]:
     """A run for each policy, with processes of its own."""
     states: dict[str, DemoState] = {}
-    for policy in POLICIES:
+    for number, policy in enumerate(POLICIES, 1):
+        view.say(f"run {number} of {len(POLICIES)}: the {policy} policy")
         states[policy] = await run(replace(config, policy=policy), clients, view, log_level)
     return states
 
@@ -40,4 +41,5 @@ def to_text(result: dict[str, Any]) -> str:
         rows.append((label, [f"{one['clients'][index]['goodput']:.2f}" for one in results.values()]))
     rows += [("", []), ("texts identical", ["yes" if result["texts_identical"] else "no"])]
     lines = (f"{label:<28}" + "".join(f"{cell:>12}" for cell in cells) for label, cells in rows)
-    return "\n".join(line.rstrip() for line in lines)
+    notes = [words.policy(one["policy"], one["cost"]) for one in results.values() if one["policy"] == "gradient"]
+    return "\n".join([*(line.rstrip() for line in lines), *notes])

@@ -8,14 +8,23 @@ from matplotlib.figure import Figure
 
 from goodspeed.demo.state import INITIAL_GOODPUT, DemoState
 
+COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#000000", "#56b4e9", "#8c510a")
+"""Told apart also by those who do not see all colours: Okabe and Ito's, but brown for their yellow, which is faint."""
+
+STYLES = ("-", "--", ":", "-.")
+"""Eight clients have eight colours, the next eight the same dashed, and so on."""
+
+MAX_NAMED = len(COLORS) * len(STYLES)
+ROUNDS = "number of the verify round"
+
 
 def save(states: Mapping[str, DemoState], path: str) -> None:
     """One row of pictures for each run, by the name of its policy."""
-    figure = Figure(figsize=(11, 0.6 + 3.4 * len(states)), layout="constrained")
-    axes = figure.subplots(len(states), 2, squeeze=False, sharey="col")
+    figure = Figure(figsize=(12.5, 0.9 + 3.4 * len(states)), layout="constrained")
+    axes = figure.subplots(len(states), 2, squeeze=False, sharey="col", width_ratios=(1.35, 1))
     for row, (policy, state) in zip(axes, states.items(), strict=True):
-        _draw_goodput(row[0], state, f"{policy}: goodput of each client")
-        _draw_utility(row[1], state, f"{policy}: log-utility")
+        draw_goodput(row[0], state, f"{policy} policy: goodput of each client (a dot is the end of its text)")
+        draw_utility(row[1], state, f"{policy} policy: log-utility (fast and fair is high)")
     figure.savefig(path, dpi=120, format="png")
 
 
@@ -37,14 +46,24 @@ def utility_series(state: DemoState) -> tuple[list[int], list[float]]:
     return numbers, utilities
 
 
-def _draw_goodput(axes: Axes, state: DemoState, title: str) -> None:
-    for name, one in state.progress.items():
-        axes.plot(*goodput_series(state, name), linewidth=1.2, label=one.client.domain or name)
-    axes.set(title=title, xlabel="verify round", ylabel="tokens per round, smoothed")
-    if len(state.progress) <= 16:
-        axes.legend(fontsize="small", ncols=2)
+def draw_goodput(axes: Axes, state: DemoState, title: str) -> None:
+    """A curve for each client, with its name beside the curves, where it hides none of them."""
+    for index, (name, one) in enumerate(state.progress.items()):
+        color, style = COLORS[index % len(COLORS)], STYLES[index // len(COLORS) % len(STYLES)]
+        numbers, goodputs = goodput_series(state, name)
+        label = f"{name} {one.client.domain}".rstrip()
+        axes.plot(numbers, goodputs, linewidth=1.5, color=color, linestyle=style, label=label)
+        if one.finish_reason:
+            axes.plot(numbers[-1:], goodputs[-1:], "o", markersize=4.5, color=color)
+    axes.set_title(title, loc="left", fontsize="medium")
+    axes.set(xlabel=ROUNDS, ylabel="tokens per round, smoothed")
+    axes.grid(alpha=0.25)
+    if len(state.progress) <= MAX_NAMED:
+        axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
-def _draw_utility(axes: Axes, state: DemoState, title: str) -> None:
-    axes.plot(*utility_series(state), color="black", linewidth=1.2)
-    axes.set(title=title, xlabel="verify round", ylabel="sum of log goodput")
+def draw_utility(axes: Axes, state: DemoState, title: str) -> None:
+    axes.plot(*utility_series(state), color="black", linewidth=1.5)
+    axes.set_title(title, loc="left", fontsize="medium")
+    axes.set(xlabel=ROUNDS, ylabel="sum of ln(tokens per round) over the clients")
+    axes.grid(alpha=0.25)

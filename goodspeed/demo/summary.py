@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from goodspeed import __version__
+from goodspeed.demo import words
 from goodspeed.demo.options import DemoConfig
 from goodspeed.demo.state import DemoState, Progress
 
@@ -43,6 +44,7 @@ def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
         "uplink_bytes_per_token": state.uplink_bytes / num_drafted if num_drafted else 0.0,
         "wall_s": {part: state.wall_s.get(part, 0.0) for part in WALL},
         "clients": [_client(one, config) for one in clients],
+        "cost": config.cost,
         "model": config.model,
         "verification": config.verification,
         "num_tokens": state.num_tokens,
@@ -78,9 +80,10 @@ def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
 
 def to_text(result: dict[str, Any]) -> str:
     """For people."""
+    policy = words.policy(result["policy"], result["cost"])
     lines = [
-        f"{result['policy']} policy, {result['rounds']} rounds, {result['verification']} verification, "
-        f"budget {result['budget']}, target {result['model']}",
+        f"{policy}, {result['rounds']} rounds, {result['verification']} verification, budget {result['budget']}, "
+        f"target {result['model']}",
         "",
         f"{'client':<11} {'domain':<9} {'draft model':<14} {'tokens':>6} {'rounds':>6} {'acceptance':>10} "
         f"{'goodput':>8} {'tokens/s':>8}",

@@ -33,25 +33,29 @@ def run(namespace: argparse.Namespace) -> int:
         raise ConfigError("--http stays with one run, and --compare makes three; leave one of them out")
     roster = clients(config)
     # After the options are checked: what draws and asks for versions is slow to import.
-    from goodspeed.demo import compare, summary, view
+    from goodspeed.demo import compare, summary, view, words
     from goodspeed.demo.interrupt import run_interruptible
     from goodspeed.demo.run import run as run_once
 
     watcher = view.create()
     if namespace.compare:
         states = run_interruptible(compare.run_all(config, roster, watcher, namespace.log_level))
-        result, to_text = compare.summarize(config, states), compare.to_text
+        result, to_text, meaning = compare.summarize(config, states), compare.to_text, words.OF_FIGURES
         if config.verification == "match" and not result["texts_identical"]:
             print("the texts differ between policies; under the match rule they must not", file=sys.stderr)
     else:
         state = run_interruptible(run_once(config, roster, watcher, namespace.log_level))
         states = {config.policy: state}
-        result, to_text = summary.summarize(config, state), summary.to_text
-    result["png"] = save_picture(states, config.png)
+        result, to_text, meaning = summary.summarize(config, state), summary.to_text, words.OF_ONE_RUN
+    watcher.doing("drawing the picture")
+    try:
+        result["png"] = save_picture(states, config.png)
+    finally:
+        watcher.done()
     if namespace.json:
         print_json(result)
     else:
-        print(f"{to_text(result)}\n{'picture':<28} {result['png']}")
+        print(f"{to_text(result)}\n{'picture':<28} {result['png']}\n\n{meaning}")
     return 0
 
 

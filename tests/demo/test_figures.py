@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
-from goodspeed.demo import compare, plot, summary
+from goodspeed.demo import compare, plot, summary, words
 from goodspeed.demo.options import Client, DemoConfig
 from goodspeed.demo.state import DemoState
 from goodspeed.prompts import Prompt
+from verify_node.config import VerifyConfig
 
 ZERO = {"receive": 0.0, "forward": 0.0, "verify": 0.0, "schedule": 0.0, "send": 0.0}
 
@@ -127,6 +129,46 @@ def test_the_text_names_every_client_and_figure(state: DemoState) -> None:
     assert "a           math      small               8      3       0.62     1.60      2.0" in text
     assert re.search(r"^log-utility +0\.470$", text, re.MULTILINE)
     assert "forward 53%" in text
+
+
+def test_the_first_line_says_where_the_demo_differs_from_the_daemons(state: DemoState) -> None:
+    def first_line(**changes: str) -> str:
+        return summary.to_text(summary.summarize(DemoConfig(**changes), state)).splitlines()[0]  # type: ignore[arg-type]
+
+    assert VerifyConfig(model="m").cost == "auto" != DemoConfig().cost
+    assert first_line().startswith("gradient policy (the paper's Eq. 5; the daemons weigh time too: --cost auto), ")
+    assert first_line(cost="auto").startswith("gradient policy (it weighs time, as the daemons do), continuous rounds")
+    assert first_line(policy="fixed").startswith("fixed policy, continuous rounds")
+    assert summary.summarize(DemoConfig(), state)["cost"] == "none"
+    compared = compare.to_text(compare.summarize(DemoConfig(), {"gradient": state, "fixed": state})).splitlines()
+    assert compared[-1] == "gradient policy (the paper's Eq. 5; the daemons weigh time too: --cost auto)"
+
+
+def test_every_figure_is_explained(state: DemoState) -> None:
+    text = summary.to_text(summary.summarize(DemoConfig(clients=2), state))
+    for name in ("rounds", "acceptance", "goodput", "log-utility", "Jain index", "uplink bytes", "verify node's time"):
+        assert name in text
+        assert f"\n{name}: " in f"\n{words.OF_ONE_RUN}"
+    assert all(f" {part} " in f" {words.OF_ONE_RUN} ".replace("\n", " ") for part in summary.WALL)
+
+
+def test_curves_are_told_apart_and_their_names_hide_none() -> None:
+    many = DemoState.of([Client(f"client-{i}", "small", Prompt("", "math", 1)) for i in range(plot.MAX_NAMED)])
+    for number in (1, 2):
+        rows = [row(name, 0, 0, 1) for name in many.progress]
+        many.apply_verify(round_event(number, 0, 0.0, *rows))
+    axes = Figure().subplots()
+    plot.draw_goodput(axes, many, "")
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}
+    assert len(looks) == plot.MAX_NAMED
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()][:2] == ["client-0 math", "client-1 math"]
+    axes.figure.draw_without_rendering()
+    assert legend.get_window_extent().x0 >= axes.get_window_extent().x1
+    plot.draw_utility(axes, many, "")
+    assert "tokens per round" in axes.get_ylabel()
+    assert "round" in axes.get_xlabel()
 
 
 def test_texts_are_compared_between_policies(state: DemoState) -> None:

@@ -1,0 +1,23 @@
+"""What the demo's figures mean, for somebody who sees them for the first time. Computes nothing."""
+
+OF_FIGURES = """\
+goodput: tokens per round, over all rounds from a client's first to its last
+log-utility: sum of ln(goodput) over the clients; it is higher when they are faster, and when none is left behind
+Jain index: 1 when all clients have the same goodput, 1/n when one of n has everything
+uplink bytes: what the draft nodes send for each token that they draft"""
+
+OF_ONE_RUN = f"""\
+rounds: in all; for a client those that checked its text and gave it tokens
+acceptance: share of a client's drafted tokens that the target agreed with
+{OF_FIGURES}
+verify node's time: receive is waiting for drafts, forward the target's pass, verify comparing the drafts with it,
+  schedule sharing out the next budget, send sending the results"""
+
+
+def policy(name: str, cost: str) -> str:
+    """The policy, and with `gradient` whether it is the daemons' own form of it."""
+    if name != "gradient":
+        return f"{name} policy"
+    if cost == "auto":
+        return "gradient policy (it weighs time, as the daemons do)"
+    return "gradient policy (the paper's Eq. 5; the daemons weigh time too: --cost auto)"
