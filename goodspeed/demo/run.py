@@ -96,7 +96,8 @@ async def _ask_over_http(
 
 async def _stay(verify: Child, view: View) -> None:
     """Until a signal, which is a good end here; ProcessError when the verify node ends before."""
-    view.say("all texts are written; the addresses above go on being served until Ctrl-C")
+    url = (await verify.expect("ready", START_S))["url"]
+    view.say(f"all texts are written; the window at {url} and the addresses above are served until Ctrl-C")
     try:
         await verify.must_go_on()
     except asyncio.CancelledError:

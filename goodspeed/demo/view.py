@@ -21,12 +21,15 @@ from goodspeed.demo.summary import printable
 
 REFRESH_S = 0.125
 REPORT_S = 5.0
-FIXED_WIDTH = 85
-"""Columns of the table without the text."""
+FIXED_WIDTH, MODEL_WIDTH = 65, 15
+"""Columns of the table without the text and the draft models; and those of the draft models."""
+
+MIN_TEXT = 20
+"""Columns of text below which the draft models are left out."""
 
 CAPTION = (
     "next draft: most tokens that the client may propose next (not all take part in each round, so these may sum to "
-    "more than the budget). acceptance: share of its drafted tokens that the target agreed with. "
+    "more than the budget). accepted: share of its drafted tokens that the target agreed with. "
     "goodput: tokens per round."
 )
 
@@ -135,25 +138,27 @@ def table(config: DemoConfig, state: DemoState, width: int) -> Table:
     """One line for each client, and below what the columns are."""
     shown = Table(title=Text(headline(config, state)), title_justify="left", expand=True)
     shown.caption, shown.caption_justify = Text(CAPTION), "left"
-    for name in ("client", "domain", "draft model"):
+    has_models = width >= FIXED_WIDTH + MODEL_WIDTH + MIN_TEXT
+    for name in ("client", "domain", *(["draft model"] if has_models else [])):
         shown.add_column(name, no_wrap=True)
-    for name in ("next\ndraft", "acceptance", "goodput", "tokens/s"):
+    for name in ("next\ndraft", "accepted", "goodput", "tokens\nper s"):
         shown.add_column(name, justify="right", no_wrap=True, min_width=4)
     shown.add_column("text", ratio=1, no_wrap=True)
     for one in state.progress.values():
-        shown.add_row(*_cells(one, max(20, width - FIXED_WIDTH)), style="dim" if one.finish_reason else None)
+        shown.add_row(*_cells(one, width, has_models), style="dim" if one.finish_reason else None)
     return shown
 
 
-def _cells(one: Progress, width: int) -> list[Text]:
+def _cells(one: Progress, width: int, has_models: bool) -> list[Text]:
+    text_width = max(1, width - FIXED_WIDTH - MODEL_WIDTH * has_models)
     cells = [
         one.client.name,
         one.client.domain,
-        one.client.draft_model,
+        *([one.client.draft_model] if has_models else []),
         "done" if one.finish_reason else str(one.length),
         f"{one.acceptance_rate:.2f}",
         f"{one.goodput:.2f}",
         f"{one.tokens_per_s:.1f}",
-        one.text[-width:],
+        one.text[-text_width:],
     ]
     return [Text(printable(cell)) for cell in cells]

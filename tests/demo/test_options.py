@@ -1,10 +1,12 @@
 """Who takes part in a demo: prompts, seeds and draft models dealt out."""
 
+import argparse
 import json
 from pathlib import Path
 
 import pytest
 
+from goodspeed.config import add_options
 from goodspeed.demo.options import DemoConfig, clients
 from goodspeed.errors import ConfigError
 from goodspeed.tiny import domains, prompts
@@ -27,6 +29,19 @@ def test_lines_come_again_and_their_seeds_go_before_ours(tmp_path: Path, capsys:
     assert [(client.prompt.text, client.seed) for client in dealt] == [("one", 0), ("two", 9), ("one", 0)]
     assert {client.draft_model for client in dealt} == {"m"}
     assert "3 clients share 2 prompts" in capsys.readouterr().err
+
+
+def test_the_help_tells_where_the_demo_differs_from_the_daemons_and_how_to_keep_browsers_shut() -> None:
+    told = {action.dest: str(action.help) for action in _options()}
+    assert "Eq. (5)" in told["cost"]
+    assert "auto weighs time too, as the daemons do" in told["cost"]
+    assert "browser" in told["open_page"]
+
+
+def _options() -> list[argparse.Action]:
+    parser = argparse.ArgumentParser()
+    add_options(parser, DemoConfig)
+    return parser._actions
 
 
 def test_over_http_temperatures_end_at_2() -> None:

@@ -33,7 +33,7 @@ def test_the_table_shows_every_client(state: DemoState) -> None:
     console.print(view.table(DemoConfig(), state, 140))
     shown = console.export_text()
     assert "gradient policy, continuous rounds, budget 24: round 8, 24 tokens" in shown
-    for column in ("next draft", "acceptance", "goodput"):  # each is explained below
+    for column in ("next draft", "accepted", "goodput"):  # each is explained below
         assert f"{column}: " in " ".join(shown.split("└")[1].split())
     first, second = (line for line in shown.splitlines() if "client-" in line)
     assert [cell.strip() for cell in first.split("│")][1:8] == ["client-1", "math", "small", "7", "0.50", "1.50", "4.0"]
@@ -41,6 +41,17 @@ def test_the_table_shows_every_client(state: DemoState) -> None:
     assert "[b]sql[/b]" in second  # text is not markup
     assert "xx the [31mend" in first  # nothing that a terminal would obey
     assert max(map(len, shown.splitlines())) <= 140
+
+
+def test_a_narrow_terminal_shows_every_column_but_the_draft_models_and_some_text(state: DemoState) -> None:
+    console = Console(file=io.StringIO(), width=80, record=True)
+    console.print(view.table(DemoConfig(), state, 80))
+    shown = console.export_text()
+    heads = " ".join(" ".join(line.split("┃")) for line in shown.splitlines()[2:4]).split()
+    assert heads == "next tokens client domain draft accepted goodput per s text".split()
+    [line] = [line for line in shown.splitlines() if "client-1" in line]
+    assert line.split("│")[-2].strip().endswith("end")  # the newest of the text
+    assert "…" not in shown
 
 
 def test_without_a_terminal_every_end_is_told_once(state: DemoState, capsys: pytest.CaptureFixture[str]) -> None:
