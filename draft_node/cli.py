@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from draft_node import standard_input
 from draft_node.config import NAME, DraftConfig, default_name
+from goodspeed import descriptors
 from goodspeed.command import add_common_options, run, until_signal
 from goodspeed.config import add_options, from_namespace
 from goodspeed.endpoints import parse_endpoint
@@ -45,6 +46,7 @@ def serve(namespace: argparse.Namespace) -> int:
     if not re.fullmatch(NAME, config.name):
         raise ConfigError(f"--name {config.name!r} must be 1 to 64 letters, digits, dots, dashes or underscores")
     parse_endpoint(config.verify, config.trusted_network or config.key is not None, "connecting")
+    descriptors.check_limit()
     events = EventLog(enabled=namespace.json)
     return _serve_http(config, events) if config.http is not None else _serve_prompts(config, events)
 

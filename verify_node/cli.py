@@ -5,6 +5,7 @@ import asyncio
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from goodspeed import descriptors
 from goodspeed.command import add_common_options, run, until_signal
 from goodspeed.config import add_options, from_namespace
 from goodspeed.endpoints import parse_endpoint
@@ -38,6 +39,7 @@ def serve(namespace: argparse.Namespace) -> int:
     if config.record and not namespace.json:
         raise ConfigError("--record adds to the events that --json prints; give both, or neither")
     parse_endpoint(config.bind, config.trusted_network or config.key is not None, "binding")
+    descriptors.check_limit()
     keys = http_keys(config)
     # After the options are checked: importing torch takes seconds that a wrong option should not cost.
     from verify_node.assembly import assemble

@@ -16,6 +16,11 @@ OPEN_PATHS = ("/health", "/ready")
 """Served without a key: what asks whether a node lives has none."""
 
 
+LET_IN = "goodspeed.let_in"
+"""An ASGI extension of our server: an application calls its `tell` once it knows that a request may be served. The
+connection then keeps its place while others are sent away."""
+
+
 def error_body(message: str, *, type: str, param: str | None = None, code: str | None = None) -> dict[str, object]:
     """An error as clients of the OpenAI API read it."""
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
@@ -33,7 +38,11 @@ class KeyCheck:
         self._challenge = "Bearer" if realm is None else f'Basic realm="{realm}", charset="UTF-8"'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in OPEN_PATHS or self._keys.know(_credential(Headers(scope=scope))):
+        if scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        if self._keys.know(_credential(Headers(scope=scope))):
+            _tell_let_in(scope)
             await self._app(scope, receive, send)
             return
         body = error_body(
@@ -42,6 +51,13 @@ class KeyCheck:
             code="invalid_api_key",
         )
         await JSONResponse(body, 401, {"WWW-Authenticate": self._challenge})(scope, receive, send)
+
+
+def _tell_let_in(scope: Scope) -> None:
+    """Tells the connection; nothing where another server than ours has it."""
+    extension = (scope.get("extensions") or {}).get(LET_IN)
+    if extension is not None:
+        extension["tell"]()
 
 
 def _credential(headers: Headers) -> bytes:
@@ -67,6 +83,8 @@ class LocalHost:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = Headers(scope=scope).get("host", "")
         if scope["path"] in OPEN_PATHS or _is_local(host):
+            if scope["path"] not in OPEN_PATHS:
+                _tell_let_in(scope)
             await self._app(scope, receive, send)
             return
         message = (

@@ -5,14 +5,17 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from goodspeed import descriptors
+from goodspeed.errors import ConfigError
+from goodspeed.web.accepting import Acceptor
 from goodspeed.web.guards import error_body
-from goodspeed.web.patience import PatientProtocol
+from goodspeed.web.patience import PatientProtocol, prepare
+from goodspeed.web.places import Places
 
 logger = logging.getLogger("goodspeed.http")
 
@@ -21,6 +24,15 @@ GRACE_S = 2
 
 MAX_CONNECTIONS = 512
 """Well below the 1,024 descriptors that a process usually may have."""
+
+MIN_CONNECTIONS = 4
+"""With fewer places nothing is served."""
+
+KEPT = 16
+"""Descriptors that are left for the wire and for files, or a quarter of those that are free, if that is more."""
+
+LOOK_S = 1.0
+"""How often connections are looked at for answers that nobody takes."""
 
 
 class _Guard:
@@ -49,18 +61,63 @@ class _Guard:
 
 
 class _Server(uvicorn.Server):
-    """Signals belong to the daemon around it."""
+    """Signals belong to the daemon around it, and connections are accepted our way."""
+
+    def __init__(self, config: uvicorn.Config, places: "Places[PatientProtocol]") -> None:
+        super().__init__(config)
+        self._places = places
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.servers = [Acceptor(listener, self._create_protocol, prepare) for listener in sockets or []]  # type: ignore[misc]
+        self.started = True
+
+    def _create_protocol(self) -> PatientProtocol:
+        return PatientProtocol(config=self.config, server_state=self.server_state, app_state={}, places=self._places)
+
+    async def look(self) -> None:
+        """At all connections, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, PatientProtocol):
+                    connection.look(loop.time())
+
+
+def num_places(wanted: int) -> int:
+    """How many HTTP connections there may be: as many as are wanted, or fewer where descriptors are scarce.
+
+    ConfigError where that is next to none.
+    """
+    free = descriptors.num_free()
+    if free is None:
+        return wanted
+    places = min(wanted, free - max(KEPT, free // 4))
+    if places < min(wanted, MIN_CONNECTIONS):
+        raise ConfigError(
+            f"--http: only {free} more files and sockets may be open in this process, too few to serve HTTP; allow it "
+            f"at least {KEPT + MIN_CONNECTIONS - free} more (ulimit -n), or {KEPT + wanted} for {wanted} connections"
+        )
+    if places < wanted:
+        logger.warning(
+            "fewer HTTP connections than usual are served; allow this process more descriptors (ulimit -n)",
+            extra={"num_places": places, "wanted": wanted},
+        )
+    return places
+
 
 async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int = MAX_CONNECTIONS) -> None:
-    """Until cancelled, in this event loop; then accepts nobody, and running answers have GRACE_S to end."""
+    """Until cancelled, in this event loop; then accepts nobody, and running answers have GRACE_S to end.
+
+    ConfigError where this process may not have enough sockets.
+    """
     config = uvicorn.Config(
         _Guard(app),
-        http=partial(PatientProtocol, max_connections=max_connections),  # type: ignore[arg-type]
+        http=PatientProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -70,10 +127,12 @@ async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int =
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
     )
-    server = _Server(config)
+    server = _Server(config, Places(num_places(max_connections)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
+    looking = asyncio.create_task(server.look())
     try:
         await asyncio.shield(serving)
     finally:
+        looking.cancel()
         server.should_exit = True
         await serving

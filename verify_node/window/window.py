@@ -1,7 +1,6 @@
 """The window as part of a verify node's process: its address, and its life beside the daemon's."""
 
 import asyncio
-import socket
 import time
 from functools import partial
 
@@ -15,9 +14,6 @@ from verify_node.window.snapshot import Node, Watch
 
 REALM = "GoodSpeed verify node"
 
-PATIENCE_S = 20
-"""A viewer that takes nothing for so long is cut off."""
-
 
 class Window:
     """Listens from the beginning, serves beside the daemon."""
@@ -28,8 +24,6 @@ class Window:
         self._daemon = daemon
         self._keys = keys
         self._listener = web.listen(web.parse_address(config.http or ""), keys)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections inherit it
-            self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PATIENCE_S * 1000)
 
     @property
     def url(self) -> str:

@@ -1,0 +1,41 @@
+"""How many files and sockets this process may still open. Knows nothing about what they are for."""
+
+import resource
+from pathlib import Path
+
+from goodspeed.errors import ConfigError
+
+LEAST = 64
+"""Of the limit (`ulimit -n`), below which no daemon starts: one takes 20 to 30 before its first connection."""
+
+ASSUMED = 32
+"""Open descriptors where the system does not tell how many there are."""
+
+
+def limit() -> int | None:
+    """The most that this process may have open at once; None for no limit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def num_free() -> int | None:
+    """How many more may be opened; None for no limit."""
+    most = limit()
+    return None if most is None else max(0, most - _num_open())
+
+
+def check_limit() -> None:
+    """ConfigError where a daemon could not even start."""
+    most = limit()
+    if most is not None and most < LEAST:
+        raise ConfigError(
+            f"this process may have {most} files and sockets open at once, too few for a node; "
+            f"allow at least {LEAST} (ulimit -n {LEAST}), and more for many connections"
+        )
+
+
+def _num_open() -> int:
+    try:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+    except OSError:
+        return ASSUMED

@@ -1,0 +1,97 @@
+"""What happens where no descriptor is left: one line, little work, and connections again as soon as there is one."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from goodspeed import descriptors
+from goodspeed.errors import ConfigError
+from goodspeed.web import accepting, listen, parse_address, server
+from goodspeed.web.accepting import Acceptor
+from tests.waiting import until
+
+SCARCE, AGAIN = "no HTTP connection can be accepted now", "HTTP connections are accepted again"
+
+
+class Greeting(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(b"hello")
+        transport.close()
+
+
+@contextlib.contextmanager
+def at_most(num_files: int) -> Iterator[None]:
+    """So many open files for this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (num_files, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def highest() -> int:
+    """One more than the highest descriptor in use: a limit so low leaves none."""
+    with Path(os.devnull).open() as file:
+        return file.fileno()
+
+
+def test_without_descriptors_one_line_and_hardly_any_work(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_tries = 0
+    rest = Acceptor._rest
+
+    def counted(self: Acceptor, error: OSError) -> None:
+        nonlocal num_tries
+        num_tries += 1
+        rest(self, error)
+
+    monkeypatch.setattr(Acceptor, "_rest", counted)
+    monkeypatch.setattr(accepting, "REST_S", 0.05)
+
+    async def body() -> bytes:
+        with listen(parse_address("127.0.0.1:0"), None) as listener, socket.socket() as client:
+            acceptor = Acceptor(listener, Greeting, lambda _: None)
+            with at_most(highest()):
+                client.connect(listener.getsockname())
+                client.setblocking(False)
+                await until(lambda: num_tries >= 3)
+            greeting = await asyncio.get_running_loop().sock_recv(client, 100)
+            acceptor.close()
+            return greeting
+
+    with caplog.at_level(logging.INFO):
+        assert asyncio.run(asyncio.wait_for(body(), 30)) == b"hello"
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.split(";")[0] for line in said] == [SCARCE, AGAIN]
+
+
+def test_fewer_places_where_descriptors_are_scarce(caplog: pytest.LogCaptureFixture) -> None:
+    num_open = descriptors.limit() or 0
+    num_open -= descriptors.num_free() or 0
+    for free, wanted, places in ((1000, 512, 512), (200, 512, 150), (40, 512, 24), (20, 512, 4), (20, 3, 3)):
+        with at_most(num_open + free):
+            assert server.num_places(wanted) == places
+    assert "fewer HTTP connections" in caplog.text
+    with at_most(num_open + 19), pytest.raises(ConfigError, match=r"at least 1 more \(ulimit -n\)"):
+        server.num_places(512)
+
+
+@pytest.mark.parametrize("command", ["draft_node", "verify_node"])
+def test_a_limit_that_is_too_low_is_said_at_the_start(command: str) -> None:
+    line = f"ulimit -n {descriptors.LEAST - 1}; exec {sys.executable} -m {command} --model tiny-target"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert f"ulimit -n {descriptors.LEAST}" in done.stderr
+    assert "Traceback" not in done.stderr

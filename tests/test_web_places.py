@@ -1,0 +1,121 @@
+"""Who holds a place for a connection, and who makes room: small cases by hand, then laws over random ones."""
+
+import random
+
+import pytest
+
+from goodspeed.web.places import Places, host_of
+
+
+def full(*hosts: str, num_places: int | None = None) -> Places[str]:
+    """Connections `a0`, `a1`, `b2`... of these hosts, which came at 0, 1, 2 s and fill all places."""
+    places: Places[str] = Places(num_places or len(hosts))
+    for moment, host in enumerate(hosts):
+        assert places.enter(f"{host}{moment}", host, moment) is None
+    return places
+
+
+def test_there_is_room_for_so_many() -> None:
+    places = full("a", "b", "c")
+    assert places.num_taken == 3
+    places.leave("a0")
+    assert places.enter("new", "d", 9) is None
+
+
+def test_who_was_idle_for_longest_makes_room() -> None:
+    places = full("a", "b", "a", "a")
+    places.busy("a0")
+    places.idle("a0", 8)
+    assert places.enter("new", "c", 9) == "a2"
+
+
+def test_idle_begins_when_a_request_ends_and_not_again() -> None:
+    places = full("a", "a", "b")
+    places.busy("a0")
+    places.idle("a0", 0.5)
+    places.idle("a0", 7)
+    assert places.enter("new", "c", 9) == "a0"
+
+
+def test_the_host_with_most_connections_makes_room() -> None:
+    places = full("b", "a", "a", "c")
+    assert places.enter("new", "d", 9) == "a1"
+
+
+def test_who_has_most_gives_up_its_own() -> None:
+    assert full("b", "a", "a", "c").enter("new", "a", 9) == "a1"
+
+
+def test_no_host_takes_all_places() -> None:
+    places: Places[int] = Places(16)
+    assert [places.enter(number, "a", number) for number in range(16)] == [None] * 14 + [0, 1]
+    assert places.enter(16, "b", 16) is None
+
+
+def test_busy_connections_are_never_sent_away() -> None:
+    places = full("a", "a", "b")
+    places.busy("a0")
+    places.busy("a1")
+    assert places.enter("new", "b", 9) == "b2"
+    places.busy("new")
+    assert places.enter("newer", "c", 10) == "newer"
+    assert places.num_taken == 3
+
+
+def test_a_host_with_more_does_not_take_the_place_of_one_with_less() -> None:
+    places = full("a", "a", "b")
+    places.busy("a0")
+    places.busy("a1")
+    assert places.enter("new", "a", 9) == "new"
+
+
+def test_who_left_is_asked_nothing() -> None:
+    places = full("a", "b")
+    places.leave("a0")
+    places.leave("a0")
+    places.busy("a0")
+    places.idle("a0", 3)
+    assert places.num_taken == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_laws(seed: int) -> None:
+    """Never more than there are places, never a busy one sent away, never the longest idle of a host kept."""
+    draw = random.Random(seed)
+    places: Places[int] = Places(draw.randint(2, 20))
+    there: dict[int, tuple[str, float | None]] = {}
+    for number in range(400):
+        host = draw.choice("aaaab")
+        victim = places.enter(number, host, number)
+        there[number] = (host, number)
+        if victim is not None:
+            victims_host, since = there.pop(victim)
+            assert since is not None
+            if victim != number:
+                assert since <= min(
+                    (s for h, s in there.values() if h == victims_host and s is not None), default=since
+                )
+        for who in draw.sample(sorted(there), k=len(there) // 2):
+            if draw.random() < 0.5:
+                places.busy(who)
+                there[who] = (there[who][0], None)
+            elif there[who][1] is None:
+                places.idle(who, number)
+                there[who] = (there[who][0], number)
+        assert places.num_taken == len(there) <= places.num_places
+        assert sum(h == "a" for h, _ in there.values()) <= places.num_host_places
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+        ("testclient", "testclient"),
+    ],
+)
+def test_whose_connections_are_counted_together(address: str, host: str) -> None:
+    assert host_of(address) == host
