@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from draft_node.api import elements
 from draft_node.api.errors import ApiError, ClientGone, of_validation
 from goodspeed.web import OPEN_PATHS
 
@@ -95,6 +96,7 @@ def reads(schema: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
 
 
 def _validated(schema: type[M], body: bytes) -> M:
+    elements.check(body)
     try:
         return schema.model_validate_json(body)
     except ValidationError as error:
