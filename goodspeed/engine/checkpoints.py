@@ -4,6 +4,7 @@ Safetensors only, no code from checkpoints, nothing unpickled, no weight left to
 """
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +15,22 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
-from goodspeed.engine import identity
+from goodspeed.engine import generation_settings, identity
 from goodspeed.engine.folders import find_folder
+from goodspeed.engine.generation_settings import GenerationSettings
 from goodspeed.engine.support import refuse_config
 from goodspeed.engine.text import fingerprint, num_tokens
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError
 
 __all__ = ["DTYPES", "Checkpoint", "fingerprint", "load", "load_tokenizer"]
 
+logger = logging.getLogger("goodspeed.engine")
+
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+MAX_EOS_IDS = 64
+"""Token ids that end a text: as many as the wire carries."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +48,19 @@ class Checkpoint:
     device: torch.device
     dtype: torch.dtype
     model_fingerprint: str = ""  # of the weights, their precision and revision
+    settings: GenerationSettings = GenerationSettings()  # how its makers want it sampled
 
 
-def load(name: str, *, device: str = "cpu", dtype: str = "float32") -> Checkpoint:
+def load(name: str, *, device: str = "cpu", dtype: str = "float32", generation_config: str = "auto") -> Checkpoint:
     """Load a model by embedded name, local folder, or hub name.
 
-    Raises CheckpointError (no such model, damaged), UnsupportedModelError (would compute a wrong answer) or ConfigError
+    generation_config: `auto` reads how its makers want it sampled (`generation_settings.py`), `none` does not; the ids
+    that end a text are read either way. Raises CheckpointError (no such model, damaged), UnsupportedModelError (would compute a wrong answer) or ConfigError
     (device or dtype).
     """
     torch_device, torch_dtype = _device(device), _dtype(dtype)
     folder = find_folder(name)
+    settings = _settings(name, folder) if generation_config == "auto" else GenerationSettings()
     tokenizer = load_tokenizer(name)
     with _wrapped(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -64,14 +75,24 @@ def load(name: str, *, device: str = "cpu", dtype: str = "float32") -> Checkpoin
         model=model,
         tokenizer=tokenizer,
         fingerprint=meaning,
-        eos_ids=_eos_ids(model, tokenizer),
+        eos_ids=_eos_ids(name, model, tokenizer),
         vocab_size=vocab_size,
         num_tokens=known,
         context_len=_context_len(name, config),
         device=torch_device,
         dtype=torch_dtype,
         model_fingerprint=identity.fingerprint(model, folder, torch_dtype),
+        settings=settings,
     )
+
+
+def _settings(name: str, folder: Path) -> GenerationSettings:
+    """As the files say; what they ask for and do not get is told once, here."""
+    settings = generation_settings.read(name, folder)
+    if settings.unsupported:
+        extra = {"model": name, "keys": "; ".join(settings.unsupported)}
+        logger.warning("the checkpoint's generation settings ask for what is not supported, and not done", extra=extra)
+    return settings
 
 
 def load_tokenizer(name: str) -> Any:
@@ -101,12 +122,16 @@ def _load_model(name: str, folder: Path, config: Any, device: torch.device, dtyp
     return model.eval().requires_grad_(False).to(device)
 
 
-def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+def _eos_ids(name: str, model: Any, tokenizer: Any) -> tuple[int, ...]:
     """What `generate` stops at: the generation settings', else the model's, else the tokenizer's."""
     for source in (getattr(model, "generation_config", None), model.config, tokenizer):
         found = getattr(source, "eos_token_id", None)
         if found is not None:
-            return (found,) if isinstance(found, int) else tuple(found)
+            ids = tuple(found) if isinstance(found, list | tuple) else (found,)
+            if len(ids) > MAX_EOS_IDS or not all(isinstance(one, int) and 0 <= one < 1 << 31 for one in ids):
+                what = f"{name}: eos_token_id is {ascii(found)[:80]}, and must be a token id"
+                raise CheckpointError(f"{what} or a list of at most {MAX_EOS_IDS}; correct generation_config.json")
+            return ids
     return ()
 
 

@@ -1,0 +1,140 @@
+"""How a checkpoint's makers want it sampled, and what ends a text: `generation_config.json`, and for chats more.
+
+A folder may hold several generation configs; `chat_generation_config.json` is read on top of the first one and counts
+for chats only. Only what the files say counts: transformers fills in defaults of its own (top_k 50), and those are not
+the makers' words. As with other servers, `do_sample` is left out of account. Which tokens end a text is in
+`checkpoints.py`. Knows nothing about weights, requests or the wire.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from goodspeed.errors import CheckpointError
+
+FOR_ALL, FOR_CHATS = "generation_config.json", "chat_generation_config.json"
+
+MAX_STOPS, MAX_STOP_CHARS = 8, 256
+"""Of stop strings: as many, and as long, as the wire carries."""
+
+MAX_TEMPERATURE, MAX_TOP_K, MIN_TOP_P = 100.0, (1 << 31) - 1, 1e-6
+
+HONOURED = frozenset({"temperature", "top_k", "top_p", "stop_strings"})
+
+SILENT = HONOURED | {
+    *("_commit_hash", "_from_model_config", "transformers_version", "do_sample"),
+    *("bos_token_id", "pad_token_id", "decoder_start_token_id"),
+    *("use_cache", "cache_implementation", "cache_config", "return_dict_in_generate", "num_return_sequences"),
+    *("output_attentions", "output_hidden_states", "output_scores", "output_logits"),
+    *("early_stopping", "length_penalty"),  # they count with beams only, which are not supported
+}
+"""Keys of which nothing needs to be said: they are honoured, or change no text."""
+
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty", "typical_p", "guidance_scale"), (1,)),
+    **dict.fromkeys(("num_beams", "num_beam_groups"), (1,)),
+    **dict.fromkeys(("min_p", "epsilon_cutoff", "eta_cutoff", "diversity_penalty", "penalty_alpha"), (0,)),
+    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens"), (0,)),
+    **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "sequence_bias"), ([], {})),
+    **dict.fromkeys(("remove_invalid_values", "renormalize_logits", "token_healing"), (False,)),
+}
+"""Keys that are not supported, with the values that change nothing; any other key is not supported at all."""
+
+
+@dataclass(frozen=True)
+class TextDefaults:
+    """What holds for a text whose request does not say; None is the API's own default."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()  # strings that end a text, beside those of its request
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """What a checkpoint says of the texts that it writes."""
+
+    completions: TextDefaults = TextDefaults()
+    chats: TextDefaults = TextDefaults()
+    unsupported: tuple[str, ...] = ()  # what it asks for and does not get, as `file: key, key`
+
+
+def read(name: str, folder: Path) -> GenerationSettings:
+    """The settings of the checkpoint that is called `name`; CheckpointError for a value that cannot be honoured."""
+    for_all, for_chats = (_read_file(name, folder / file) for file in (FOR_ALL, FOR_CHATS))
+    # A chat's end-of-sequence ids would be other ones than those of all texts, and there is only one set of them.
+    ignored = {FOR_ALL: _unsupported(for_all, {"eos_token_id"}), FOR_CHATS: _unsupported(for_chats, ())}
+    completions, chats = _checked(name, FOR_ALL, for_all), _checked(name, FOR_CHATS, for_chats)
+    return GenerationSettings(
+        TextDefaults(**completions),
+        TextDefaults(**(completions | chats)),
+        tuple(f"{file}: {', '.join(keys)}" for file, keys in ignored.items() if keys),
+    )
+
+
+def _read_file(name: str, path: Path) -> dict[str, Any]:
+    """Without what is null, which says nothing."""
+    if not path.exists():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        what = f"{name}: {path.name} cannot be read as JSON ({error})"
+        raise CheckpointError(f"{what}; mend it, or start with --generation-config none") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{name}: {path.name} is no JSON object; mend it, or start with --generation-config none")
+    return {key: value for key, value in content.items() if value is not None}
+
+
+def _unsupported(content: Mapping[str, Any], also_known: Iterable[str]) -> list[str]:
+    """Keys that would change a text and do not, fit for a log."""
+    asked = content.keys() - SILENT - set(also_known)
+    keys = sorted(key for key in asked if content[key] not in NEUTRAL.get(key, ()))
+    return [ascii(key)[1:-1][:60] for key in keys]
+
+
+def _checked(name: str, file: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the honoured keys that are there, as `TextDefaults` calls them."""
+    found: dict[str, Any] = {}
+    if (value := content.get("temperature")) is not None:
+        if not _is_number(value) or not 0 <= value <= MAX_TEMPERATURE:
+            raise _wrong(name, file, "temperature", value, f"a number from 0 (greedy) to {MAX_TEMPERATURE:g}")
+        found["temperature"] = float(value)
+    if (value := content.get("top_k")) is not None:
+        if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value <= MAX_TOP_K:
+            raise _wrong(name, file, "top_k", value, "a whole number; 0 and -1 switch it off")
+        found["top_k"] = max(value, 0)
+    if (value := content.get("top_p")) is not None:
+        if not _is_number(value) or not MIN_TOP_P <= value <= 1:
+            raise _wrong(name, file, "top_p", value, f"a number from {MIN_TOP_P:g} to 1")
+        found["top_p"] = float(value)
+    if (value := content.get("stop_strings")) is not None:
+        stops = [value] if isinstance(value, str) else value
+        if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(map(_is_stop, stops)):
+            wanted = f"a text or a list of at most {MAX_STOPS} texts, of 1 to {MAX_STOP_CHARS} characters each"
+            raise _wrong(name, file, "stop_strings", value, wanted)
+        found["stop"] = tuple(stops)
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_stop(value: Any) -> bool:
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_STOP_CHARS:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
+
+
+def _wrong(name: str, file: str, key: str, value: Any, wanted: str) -> CheckpointError:
+    what = f"{name}: {file}: {key} is {ascii(value)[:80]}, and must be {wanted}"
+    return CheckpointError(f"{what}; correct the file, or start with --generation-config none")

@@ -1,0 +1,131 @@
+"""What `generation_config.json` says counts, and nothing that it does not say; what is not supported is named."""
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goodspeed.engine import checkpoints
+from goodspeed.engine.generation_settings import (
+    FOR_ALL,
+    FOR_CHATS,
+    MAX_STOP_CHARS,
+    MAX_STOPS,
+    NEUTRAL,
+    SILENT,
+    GenerationSettings,
+    TextDefaults,
+    read,
+)
+from goodspeed.errors import CheckpointError
+
+
+def settings(folder: Path, for_all: object = None, for_chats: object = None) -> GenerationSettings:
+    for file, content in ((FOR_ALL, for_all), (FOR_CHATS, for_chats)):
+        if content is not None:
+            (folder / file).write_text(content if isinstance(content, str) else json.dumps(content))
+    return read("someone/something", folder)
+
+
+def test_no_file_says_nothing(tmp_path: Path) -> None:
+    assert settings(tmp_path) == GenerationSettings()
+    assert settings(tmp_path, {"do_sample": True, "eos_token_id": [1, 2], "temperature": None}) == GenerationSettings()
+
+
+def test_what_is_there_counts_and_transformers_own_defaults_do_not(tmp_path: Path) -> None:
+    found = settings(tmp_path, {"temperature": 0.6, "do_sample": False})
+    assert found.completions == TextDefaults(temperature=0.6)  # transformers would say top_k 50
+    found = settings(tmp_path, {"temperature": 1, "top_k": 20, "top_p": 0.95, "stop_strings": "\nQ:"})
+    assert found.completions == found.chats == TextDefaults(1.0, 20, 0.95, ("\nQ:",))
+    assert not found.unsupported
+    assert settings(tmp_path, {"top_k": -1, "temperature": 0}).completions == TextDefaults(temperature=0.0, top_k=0)
+
+
+def test_chats_have_a_file_more(tmp_path: Path) -> None:
+    found = settings(
+        tmp_path, {"temperature": 0.6, "stop_strings": ["a"]}, {"stop_strings": ["b", "c"], "temperature": None}
+    )
+    assert found.completions == TextDefaults(temperature=0.6, stop=("a",))
+    assert found.chats == TextDefaults(temperature=0.6, stop=("b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ({"repetition_penalty": 1.05, "min_p": 0.1}, "min_p, repetition_penalty"),
+        ({"repetition_penalty": 1.0, "min_p": 0.0, "num_beams": 1, "suppress_tokens": []}, ""),
+        ({"num_beams": 4, "length_penalty": 2.0}, "num_beams"),
+        ({"something_new": 1, "max_new_tokens": 20}, "max_new_tokens, something_new"),
+        ({"bad\u001b[31m": 1}, r"bad\x1b[31m"),
+    ],
+)
+def test_what_is_not_supported_is_named(tmp_path: Path, content: dict[str, Any], named: str) -> None:
+    assert settings(tmp_path, content).unsupported == ((f"{FOR_ALL}: {named}",) if named else ())
+
+
+def test_a_chats_own_end_of_sequence_is_not_supported(tmp_path: Path) -> None:
+    assert settings(tmp_path, None, {"eos_token_id": 3}).unsupported == (f"{FOR_CHATS}: eos_token_id",)
+    assert not NEUTRAL.keys() & SILENT
+
+
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        ({"temperature": -0.5}, "temperature"),
+        ({"temperature": True}, "temperature"),
+        ({"temperature": 101}, "temperature"),
+        ('{"temperature": NaN}', "temperature"),
+        ({"top_k": 2.5}, "top_k"),
+        ({"top_k": -2}, "top_k"),
+        ({"top_p": 0}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"stop_strings": [""]}, "stop_strings"),
+        ({"stop_strings": ["x" * (MAX_STOP_CHARS + 1)]}, "stop_strings"),
+        ({"stop_strings": ["x"] * (MAX_STOPS + 1)}, "stop_strings"),
+        ({"stop_strings": [1]}, "stop_strings"),
+        ('{"stop_strings": ["\\ud800"]}', "stop_strings"),
+    ],
+)
+@pytest.mark.parametrize("file", [FOR_ALL, FOR_CHATS])
+def test_a_wrong_value_names_file_key_and_a_way_out(tmp_path: Path, content: object, key: str, file: str) -> None:
+    with pytest.raises(CheckpointError) as error:
+        settings(tmp_path, **{"for_all" if file == FOR_ALL else "for_chats": content})
+    message = str(error.value)
+    assert message.startswith(f"someone/something: {file}: {key} is ")
+    assert message.endswith("; correct the file, or start with --generation-config none")
+    assert len(message) < 400
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000, '"x"'])
+def test_what_is_no_object(tmp_path: Path, content: str) -> None:
+    with pytest.raises(CheckpointError, match=rf"someone/something: {FOR_ALL} .*JSON.*--generation-config none"):
+        settings(tmp_path, content)
+
+
+def test_a_checkpoint_brings_its_settings_or_is_told_not_to(
+    save_checkpoint: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = save_checkpoint()
+    (folder / FOR_ALL).write_text(json.dumps({"top_k": 7, "min_p": 0.5, "eos_token_id": [256, 3]}))
+    (folder / FOR_CHATS).write_text(json.dumps({"stop_strings": ["."]}))
+    with caplog.at_level(logging.WARNING, "goodspeed.engine"):
+        found = checkpoints.load(str(folder))
+    assert found.settings.completions == TextDefaults(top_k=7)
+    assert found.settings.chats == TextDefaults(top_k=7, stop=(".",))
+    ours = [record for record in caplog.records if record.name == "goodspeed.engine"]
+    assert [vars(record)["keys"] for record in ours] == [f"{FOR_ALL}: min_p"]
+    (folder / FOR_ALL).write_text(json.dumps({"temperature": -1, "eos_token_id": [256, 3]}))
+    told_not_to = checkpoints.load(str(folder), generation_config="none")
+    assert told_not_to.settings == GenerationSettings()
+    assert found.eos_ids == told_not_to.eos_ids == (256, 3)
+
+
+@pytest.mark.parametrize("eos", [[-1], list(range(65))])
+def test_what_ends_a_text_is_a_few_token_ids(save_checkpoint: Callable[..., Path], eos: object) -> None:
+    folder = save_checkpoint()
+    (folder / FOR_ALL).write_text(json.dumps({"eos_token_id": eos}))
+    with pytest.raises(CheckpointError, match=r"eos_token_id is .* at most 64; correct generation_config.json"):
+        checkpoints.load(str(folder))
