@@ -10,9 +10,10 @@ from typing import Any
 
 from draft_node.actions import Deliver, Finish
 from draft_node.spans import Origins, Span
-from draft_node.stops import StopFinder
 from draft_node.token_text import TokenTexts
+from goodspeed.leading import Leading
 from goodspeed.messages import FinishReason, TokenLogprobs
+from goodspeed.stops import StopFinder
 from goodspeed.text_stream import TextStream
 
 
@@ -53,11 +54,18 @@ class Piece:
 class Answer:
     """Grows token by token until a stop string is found."""
 
-    def __init__(self, tokenizer: Any, texts: TokenTexts, stops: Sequence[str], min_tokens: int) -> None:
-        """min_tokens: a stop string does not count before so many tokens are there."""
+    def __init__(
+        self, tokenizer: Any, texts: TokenTexts, stops: Sequence[str], min_tokens: int, *, is_trimmed: bool = False
+    ) -> None:
+        """min_tokens: a stop string does not count before so many tokens are there.
+
+        is_trimmed: the text begins with its first character that is no whitespace; tokens stay as they are, and stop
+        strings are looked for in the text as the model wrote it.
+        """
         self._stream = TextStream(tokenizer)
         self._texts = texts
         self._stops = StopFinder(stops)
+        self._leading = Leading(is_left_out=is_trimmed)
         self._origins = Origins()
         self._min_tokens = min_tokens
         self._is_local = False  # the newest token
@@ -106,7 +114,9 @@ class Answer:
         return self._piece(self._find(self._stream.end()) + self._stops.end(), ())
 
     def _piece(self, text: str, tokens: Sequence[Token]) -> Piece:
-        return Piece(text, tuple(tokens), self._origins.take(text))
+        kept = self._leading.push(text)
+        self._origins.take(text[: len(text) - len(kept)])
+        return Piece(kept, tuple(tokens), self._origins.take(kept))
 
     def _find(self, text: str, *, accepted: bool = False) -> str:
         self._origins.push(len(text), accepted, self._is_local)

@@ -34,7 +34,11 @@ def assemble(config: DraftConfig) -> tuple[DraftDaemon, Checkpoint]:
             "--fallback local: while the verify node is away, texts are the draft model's own, another distribution"
         )
     try:
-        checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
+        # How texts are sampled is for the target to say; the draft model's own word counts where it may write alone.
+        generation_config = "auto" if config.fallback == "local" else "none"
+        checkpoint = checkpoints.load(
+            config.model, device=config.device, dtype=config.dtype, generation_config=generation_config
+        )
         return build(config, checkpoint, channel, boot_id), checkpoint
     except BaseException:
         channel.close()

@@ -43,9 +43,23 @@ class DraftConfig(Settings):
         help="most tokens generated per prompt; over HTTP: of a chat that does not say",
         metavar="N",
     )
-    temperature: float = option(1.0, minimum=0.0, maximum=100.0, help="0 is greedy", metavar="T")
-    top_k: int = option(0, minimum=0, maximum=(1 << 31) - 1, help="sample among the K likeliest; 0 is off", metavar="K")
-    top_p: float = option(1.0, minimum=1e-6, maximum=1.0, help="sample among the likeliest that make P", metavar="P")
+    temperature: float | None = option(
+        None, minimum=0.0, maximum=100.0, help="0 is greedy; default: what the target's makers say, else 1", metavar="T"
+    )
+    top_k: int | None = option(
+        None,
+        minimum=0,
+        maximum=(1 << 31) - 1,
+        help="sample among the K likeliest; 0 is off; default: what the target's makers say, else 0",
+        metavar="K",
+    )
+    top_p: float | None = option(
+        None,
+        minimum=1e-6,
+        maximum=1.0,
+        help="sample among the likeliest that make P; default: what the target's makers say, else 1",
+        metavar="P",
+    )
     seed: int | None = option(
         None, minimum=0, maximum=(1 << 63) - 1, help="seed of prompts that bring none; default: random", metavar="N"
     )

@@ -4,31 +4,34 @@ import asyncio
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from draft_node import standard_input
 from draft_node.actions import Deliver, Fail, Finish, Request, Statistics
+from draft_node.answer import Answer
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
+from draft_node.token_text import TokenTexts
+from goodspeed import defaults
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.text import encode_chat, encode_prompt
+from goodspeed.engine.text import encode_chat, encode_prompt, ends_blank
 from goodspeed.errors import PromptError
 from goodspeed.events import EventLog
-from goodspeed.messages import Sampling
+from goodspeed.messages import Defaults
 from goodspeed.prompts import Prompt, parse
-from goodspeed.text_stream import TextStream
 
 
 @dataclass(slots=True)
-class _Answer:
+class _Serving:
     """What one prompt has come to so far."""
 
     index: int
     prompt: Prompt
     request: Request
-    stream: TextStream
+    answer: Answer
     live: bool  # shown as it comes
     started: float = field(default_factory=time.perf_counter)
     token_ids: list[int] = field(default_factory=list)
@@ -38,7 +41,12 @@ class _Answer:
     def session(self) -> str:
         return self.request.session_id.hex()
 
-    def result(self, finish: Finish, statistics: Statistics) -> dict[str, Any]:
+    def result(self, statistics: Statistics) -> dict[str, Any]:
+        """`token_ids` go up to the one that completes a stop string; the text ends where the stop string begins.
+
+        What came after it counts for drafting, and not as a token of the answer.
+        """
+        told = asdict(statistics) | {"num_tokens": self.answer.num_tokens, "num_local": self.answer.num_local}
         return {
             "index": self.index,
             "session": self.session,
@@ -47,10 +55,10 @@ class _Answer:
             "seed": self.request.sampling.seed,
             "text": self.text,
             "token_ids": self.token_ids,
-            "finish_reason": finish.reason,
+            "finish_reason": self.answer.reason,
             "elapsed_s": time.perf_counter() - self.started,
             "acceptance_rate": statistics.acceptance_rate,
-            **asdict(statistics),
+            **told,
         }
 
 
@@ -74,6 +82,7 @@ class Console:
         self.results: list[dict[str, Any]] = []
         self.num_failed = 0
         self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # and not failed
+        self._token_texts = TokenTexts(checkpoint.tokenizer)
         self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
 
     async def run(self) -> None:
@@ -126,11 +135,12 @@ class Console:
         async with self._encoding:
             token_ids = await asyncio.to_thread(self._encode, prompt.text)
         await self.daemon.ready.wait()
-        welcome = self.daemon.link.welcome
+        welcome, says = self.daemon.link.welcome, self._defaults()
         return Request(
             session_id=secrets.token_bytes(16),
             prompt=tuple(token_ids),
-            sampling=Sampling(
+            sampling=defaults.sampling(
+                says,
                 temperature=config.temperature,
                 top_k=config.top_k,
                 top_p=config.top_p,
@@ -141,6 +151,16 @@ class Console:
             verification="ratio" if config.verification == "ratio" else "match",
             max_draft=config.max_draft,
         )
+
+    def _defaults(self) -> Defaults:
+        """What holds where an option is left open."""
+        return defaults.known(self.daemon.link.welcome, self.checkpoint.settings, chat=self.config.chat)
+
+    def _begin_answer(self, prompt_ids: Sequence[int]) -> Answer:
+        """Nothing of it yet."""
+        tokenizer = self.checkpoint.tokenizer
+        is_trimmed = self.config.chat and not ends_blank(tokenizer, prompt_ids)
+        return Answer(tokenizer, self._token_texts, defaults.stops(self._defaults()), 0, is_trimmed=is_trimmed)
 
     def give_up(self, code: str, what: str) -> None:
         """Nobody serves the prompts that are unfinished any more."""
@@ -160,47 +180,46 @@ class Console:
         except PromptError as error:
             self._fail(index, prompt.text, "prompt", str(error))
             return
-        answer = _Answer(index, prompt, request, TextStream(self.checkpoint.tokenizer), live)
-        self.events.write("start", index=index, session=answer.session, domain=prompt.domain, prompt=prompt.text)
+        serving = _Serving(index, prompt, request, self._begin_answer(request.prompt), live)
+        self.events.write("start", index=index, session=serving.session, domain=prompt.domain, prompt=prompt.text)
         async with aclosing(self.daemon.generate(request)) as items:
             async for item in items:
-                match item:
-                    case Deliver():
-                        self._show(answer, item)
-                    case Finish():
-                        self._finish(answer, item, self.daemon.session(request.session_id).statistics)
-                    case Fail():
-                        self._fail(index, prompt.text, item.code, item.what)
+                if isinstance(item, Fail):
+                    self._fail(index, prompt.text, item.code, item.what)
+                    return
+                statistics = self.daemon.session(request.session_id).statistics
+                self._show(serving, item)
+                if serving.answer.is_complete:
+                    self._finish(serving, statistics)
+                    return
 
-    def _show(self, answer: _Answer, delivered: Deliver) -> None:
-        answer.token_ids += delivered.tokens
-        text = answer.stream.push(delivered.tokens)
-        self._print(answer, text)
-        told = {"index": answer.index, "session": answer.session, "token_ids": delivered.tokens, "text": text}
-        self.events.write("tokens", **told, local=delivered.local, at=time.monotonic())
+    def _show(self, serving: _Serving, item: Deliver | Finish) -> None:
+        piece = serving.answer.take(item)
+        token_ids = [token.id for token in piece.tokens]
+        serving.token_ids += token_ids
+        serving.text += piece.text
+        if serving.live and not self.events.enabled:
+            print(piece.text, end="", flush=True)
+        if isinstance(item, Deliver):
+            told = {"index": serving.index, "session": serving.session, "token_ids": token_ids, "text": piece.text}
+            self.events.write("tokens", **told, local=item.local, at=time.monotonic())
 
-    def _finish(self, answer: _Answer, finish: Finish, statistics: Statistics) -> None:
-        self._print(answer, answer.stream.end())
-        self.unfinished.pop(answer.index, None)
-        result = answer.result(finish, statistics)
+    def _finish(self, serving: _Serving, statistics: Statistics) -> None:
+        self.unfinished.pop(serving.index, None)
+        result = serving.result(statistics)
         self.results.append(result)
         self.events.write("finish", **result)
-        if statistics.num_local:
-            what = f"{statistics.num_local} of its {statistics.num_tokens} tokens are the draft model's own"
-            print(f"prompt {answer.index + 1}: {what}", file=sys.stderr, flush=True)
+        answer = serving.answer
+        if answer.num_local:
+            what = f"{answer.num_local} of its {answer.num_tokens} tokens are the draft model's own"
+            print(f"prompt {serving.index + 1}: {what}", file=sys.stderr, flush=True)
         if self.events.enabled:
             return
-        if answer.live:
+        if serving.live:
             print(flush=True)
         else:
-            print(
-                f"--- prompt {answer.index + 1} {answer.prompt.domain}\n{answer.prompt.text}{answer.text}", flush=True
-            )
-
-    def _print(self, answer: _Answer, text: str) -> None:
-        answer.text += text
-        if answer.live and not self.events.enabled:
-            print(text, end="", flush=True)
+            prompt = serving.prompt
+            print(f"--- prompt {serving.index + 1} {prompt.domain}\n{prompt.text}{serving.text}", flush=True)
 
     def _fail(self, index: int, prompt: str, code: str, what: str) -> None:
         self.unfinished.pop(index, None)

@@ -20,10 +20,11 @@ from draft_node.answer import Alternative, Answer, Piece, Token
 from draft_node.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
 from draft_node.token_text import TokenTexts
+from goodspeed import defaults
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.text import decode, encode_chat, encode_prompt
+from goodspeed.engine.text import decode, encode_chat, encode_prompt, ends_blank
 from goodspeed.errors import Busy, Draining, Refused, ServiceError, VerifyAway
-from goodspeed.messages import MAX_DRAFT, FinishReason, Sampling, Verification
+from goodspeed.messages import MAX_DRAFT, Defaults, FinishReason, Sampling, Verification
 
 __all__ = [
     "Alternative",
@@ -57,6 +58,7 @@ class Wanted:
     min_tokens: int = 0  # neither the end of sequence nor a stop string comes before
     ignore_eos: bool = False  # go on to max_tokens
     stop: tuple[str, ...] = ()  # strings that end the text; no part of any is given out
+    is_chat: bool = False  # the text begins without the blank that a template leaves to the model
     num_logprobs: int | None = None  # alternatives besides the token itself; None: no log-probabilities
     max_draft: int = MAX_DRAFT  # 0: no speculation
     verification: Verification = "match"
@@ -163,6 +165,10 @@ class Service:
         """Token ids below it mean something."""
         return self._checkpoint.num_tokens
 
+    def defaults(self, *, chat: bool) -> Defaults:
+        """What holds for a text whose request does not say."""
+        return defaults.known(self._daemon.link.welcome, self._checkpoint.settings, chat=chat)
+
     @property
     def num_running(self) -> int:
         return self._daemon.num_running
@@ -199,7 +205,7 @@ class Service:
     async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
         """The text by one target, in one session."""
         request = self._request(wanted)
-        answer = Answer(self._checkpoint.tokenizer, self._token_texts, wanted.stop, wanted.min_tokens)
+        answer = self._answer(wanted)
         is_begun = False
         async with aclosing(self._daemon.generate(request)) as items:
             async for item in items:
@@ -218,6 +224,12 @@ class Service:
         if piece.text or piece.tokens:
             yield piece
         yield Ended(answer.reason, answer.stop, answer.num_tokens, session.statistics, answer.num_local)
+
+    def _answer(self, wanted: Wanted) -> Answer:
+        """Nothing of it yet."""
+        tokenizer = self._checkpoint.tokenizer
+        is_trimmed = wanted.is_chat and not ends_blank(tokenizer, wanted.prompt)
+        return Answer(tokenizer, self._token_texts, wanted.stop, wanted.min_tokens, is_trimmed=is_trimmed)
 
     def _let_in(self, wanted: Wanted) -> None:
         """Raises why not."""

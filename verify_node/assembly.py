@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
-from goodspeed import policies
+from goodspeed import defaults, policies
 from goodspeed.codec import max_message_bytes
 from goodspeed.command import warn_trusted_network
 from goodspeed.engine import checkpoints
@@ -37,7 +37,9 @@ def assemble(config: VerifyConfig, events: EventLog) -> VerifyDaemon:
     if config.profile is not None:
         saved.load(config.profile)  # likewise
     keys, enrolment = read_keys(config)  # likewise
-    checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
+    checkpoint = checkpoints.load(
+        config.model, device=config.device, dtype=config.dtype, generation_config=config.generation_config
+    )
     runner = make_runner(config, checkpoint)
     profile = find_profile(config, runner)
     config = with_budget(config, profile)
@@ -132,4 +134,6 @@ def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
         eos_ids=checkpoint.eos_ids,
         target=public_name(config.model),
         target_fingerprint=checkpoint.model_fingerprint,
+        defaults=defaults.of_checkpoint(checkpoint.settings, chat=False),
+        chat_defaults=defaults.of_checkpoint(checkpoint.settings, chat=True),
     )

@@ -53,6 +53,12 @@ class VerifyConfig(Settings):
         None, minimum=0.001, maximum=0.95, help="share of the device's memory for keys and values", metavar="F"
     )
     kv_pages: int | None = option(None, minimum=1, help="pages of key/value memory, instead of a share", metavar="N")
+    generation_config: str = option(
+        "auto",
+        choices=("auto", "none"),
+        help="auto: sampling and stop strings that a request leaves open are those of the checkpoint's "
+        "generation_config.json (for chats chat_generation_config.json, too); none: they are the API's own",
+    )
     device: str = option("cpu", help="cpu, cuda, or cuda:INDEX")
     dtype: str = option("float32", choices=("float32", "bfloat16", "float16"), help="precision of the forward pass")
     threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")

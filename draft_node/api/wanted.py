@@ -12,8 +12,9 @@ from draft_node.api.errors import ApiError
 from draft_node.api.schemas import ChatRequest, CompletionRequest, Extension, Generation, Message
 from draft_node.config import DraftConfig
 from draft_node.service import Service, VerifyAway, Wanted
+from goodspeed import defaults
 from goodspeed.errors import PromptError
-from goodspeed.messages import Sampling
+from goodspeed.messages import Defaults, Sampling
 
 DEFAULT_MAX_TOKENS = 16
 """Of a completion that does not say; OpenAI's."""
@@ -39,7 +40,9 @@ async def of_completion(request: CompletionRequest, service: Service, config: Dr
     if len(prompts) > config.http_max_prompts:
         raise ApiError(400, f"prompt: at most {config.http_max_prompts} in one request", param="prompt")
     ids = [await _encoded(prompt, service) for prompt in prompts]
-    texts = _wanted(request, ids, _max_tokens(request, DEFAULT_MAX_TOKENS, ids, service), request.logprobs, config)
+    says = service.defaults(chat=False)
+    max_tokens = _max_tokens(request, DEFAULT_MAX_TOKENS, ids, service)
+    texts = _wanted(request, says, ids, max_tokens, request.logprobs, config)
     echoes = [""] * len(prompts)
     if request.echo:
         echoes = [prompt if isinstance(prompt, str) else service.decode(prompt) for prompt in prompts]
@@ -54,7 +57,9 @@ async def of_chat(request: ChatRequest, service: Service, config: DraftConfig) -
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
     _check_chars(sum(len(_content(message)) for message in request.messages), "messages", service)
     ids = [await encode_chat(request.messages, service)]
-    texts = _wanted(request, ids, _max_tokens(request, config.max_tokens, ids, service), num_logprobs, config)
+    says = service.defaults(chat=True)
+    max_tokens = _max_tokens(request, config.max_tokens, ids, service)
+    texts = _wanted(request, says, ids, max_tokens, num_logprobs, config, is_chat=True)
     return Wish(texts, len(ids[0]), [""] * len(texts))
 
 
@@ -147,22 +152,26 @@ def _one_of(request: Generation) -> int | None:
 
 def _wanted(
     request: Generation,
+    says: Defaults,
     ids: Sequence[tuple[int, ...]],
     max_tokens: Sequence[int],
     num_logprobs: int | None,
     config: DraftConfig,
+    *,
+    is_chat: bool = False,
 ) -> list[Wanted]:
+    """says: what the target's makers want where the request does not say."""
     if any((request.min_tokens or 0) > most for most in max_tokens):
         raise ApiError(400, "min_tokens: more than max_tokens", param="min_tokens")
-    stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
     return [
         Wanted(
             prompt=prompt,
-            sampling=_sampling(request, choice),
+            sampling=_sampling(request, says, choice),
             max_tokens=most,
             min_tokens=request.min_tokens or 0,
             ignore_eos=bool(request.ignore_eos),
-            stop=stop,
+            stop=_stop(request, says),
+            is_chat=is_chat,
             num_logprobs=num_logprobs,
             max_draft=_max_draft(request.goodspeed, config),
             verification="ratio" if config.verification == "ratio" else "match",
@@ -173,14 +182,20 @@ def _wanted(
     ]
 
 
-def _sampling(request: Generation, choice: int) -> Sampling:
-    seed = secrets.randbits(63) if request.seed is None else choice_seed(request.seed, choice)
-    return Sampling(
-        temperature=1.0 if request.temperature is None else float(request.temperature),
-        top_k=max(request.top_k or 0, 0),
-        top_p=1.0 if request.top_p is None else float(request.top_p),
-        seed=seed,
+def _sampling(request: Generation, says: Defaults, choice: int) -> Sampling:
+    return defaults.sampling(
+        says,
+        temperature=request.temperature,
+        top_k=None if request.top_k is None else max(request.top_k, 0),
+        top_p=request.top_p,
+        seed=secrets.randbits(63) if request.seed is None else choice_seed(request.seed, choice),
     )
+
+
+def _stop(request: Generation, says: Defaults) -> tuple[str, ...]:
+    """The request's own strings, and the target's but for a text that is to go on beyond where its makers end it."""
+    own = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
+    return own if request.ignore_eos else defaults.stops(says, own)
 
 
 def _max_draft(extension: Extension | None, config: DraftConfig) -> int:

@@ -6,7 +6,7 @@ Safetensors only, no code from checkpoints, nothing unpickled, no weight left to
 import contextlib
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +48,15 @@ class Checkpoint:
     device: torch.device
     dtype: torch.dtype
     model_fingerprint: str = ""  # of the weights, their precision and revision
-    settings: GenerationSettings = GenerationSettings()  # how its makers want it sampled
+    settings: GenerationSettings = field(default_factory=GenerationSettings)  # how its makers want it sampled
 
 
 def load(name: str, *, device: str = "cpu", dtype: str = "float32", generation_config: str = "auto") -> Checkpoint:
     """Load a model by embedded name, local folder, or hub name.
 
     generation_config: `auto` reads how its makers want it sampled (`generation_settings.py`), `none` does not; the ids
-    that end a text are read either way. Raises CheckpointError (no such model, damaged), UnsupportedModelError (would compute a wrong answer) or ConfigError
-    (device or dtype).
+    that end a text are read either way. Raises CheckpointError (no such model, damaged), UnsupportedModelError (would
+    compute a wrong answer) or ConfigError (device or dtype).
     """
     torch_device, torch_dtype = _device(device), _dtype(dtype)
     folder = find_folder(name)

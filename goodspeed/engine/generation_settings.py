@@ -22,6 +22,8 @@ MAX_STOPS, MAX_STOP_CHARS = 8, 256
 
 MAX_TEMPERATURE, MAX_TOP_K, MIN_TOP_P = 100.0, (1 << 31) - 1, 1e-6
 
+WAY_OUT = "correct it, or start goodspeed-verify or `goodspeed generate` with --generation-config none"
+
 HONOURED = frozenset({"temperature", "top_k", "top_p", "stop_strings"})
 
 SILENT = HONOURED | {
@@ -84,9 +86,9 @@ def _read_file(name: str, path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         what = f"{name}: {path.name} cannot be read as JSON ({error})"
-        raise CheckpointError(f"{what}; mend it, or start with --generation-config none") from error
+        raise CheckpointError(f"{what}; {WAY_OUT}") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{name}: {path.name} is no JSON object; mend it, or start with --generation-config none")
+        raise CheckpointError(f"{name}: {path.name} is no JSON object; {WAY_OUT}")
     return {key: value for key, value in content.items() if value is not None}
 
 
@@ -137,4 +139,4 @@ def _is_stop(value: Any) -> bool:
 
 def _wrong(name: str, file: str, key: str, value: Any, wanted: str) -> CheckpointError:
     what = f"{name}: {file}: {key} is {ascii(value)[:80]}, and must be {wanted}"
-    return CheckpointError(f"{what}; correct the file, or start with --generation-config none")
+    return CheckpointError(f"{what}; {WAY_OUT}")

@@ -70,6 +70,12 @@ def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[i
     return list(token_ids)
 
 
+def ends_blank(tokenizer: Any, token_ids: Sequence[int]) -> bool:
+    """Whether a prompt ends in whitespace, special tokens counted as the text that they are written as."""
+    end = str(tokenizer.decode(list(token_ids[-8:]), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+    return end[-1:].isspace()
+
+
 def decode(tokenizer: Any, token_ids: Sequence[int]) -> str:
     """Text of generated ids, without special tokens, exactly as it was written."""
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))

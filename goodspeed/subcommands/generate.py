@@ -3,15 +3,20 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from goodspeed import defaults
 from goodspeed.command import add_common_options
 from goodspeed.config import Settings, add_options, from_namespace, option
 from goodspeed.errors import PromptError
 from goodspeed.events import print_json
-from goodspeed.messages import MAX_CONTEXT, Sampling
+from goodspeed.leading import Leading
+from goodspeed.messages import MAX_CONTEXT, Defaults, Sampling
+from goodspeed.stops import StopFinder
+from goodspeed.text_stream import TextStream
 
 if TYPE_CHECKING:
     from goodspeed.engine.checkpoints import Checkpoint
@@ -29,10 +34,30 @@ class GenerateConfig(Settings):
     prompt: str = option(help="the text to go on from", metavar="TEXT")
     chat: bool = option(False, help="put the prompt through the tokenizer's chat template, as one user message")
     max_tokens: int = option(150, minimum=1, maximum=MAX_CONTEXT, help="most tokens generated", metavar="N")
-    temperature: float = option(1.0, minimum=0.0, maximum=100.0, help="0 is greedy", metavar="T")
-    top_k: int = option(0, minimum=0, maximum=(1 << 31) - 1, help="sample among the K likeliest; 0 is off", metavar="K")
-    top_p: float = option(1.0, minimum=1e-6, maximum=1.0, help="sample among the likeliest that make P", metavar="P")
+    temperature: float | None = option(
+        None, minimum=0.0, maximum=100.0, help="0 is greedy; default: what the model's makers say, else 1", metavar="T"
+    )
+    top_k: int | None = option(
+        None,
+        minimum=0,
+        maximum=(1 << 31) - 1,
+        help="sample among the K likeliest; 0 is off; default: what the model's makers say, else 0",
+        metavar="K",
+    )
+    top_p: float | None = option(
+        None,
+        minimum=1e-6,
+        maximum=1.0,
+        help="sample among the likeliest that make P; default: what the model's makers say, else 1",
+        metavar="P",
+    )
     seed: int = option(0, minimum=0, maximum=(1 << 63) - 1, help="the same seed gives the same text", metavar="N")
+    generation_config: str = option(
+        "auto",
+        choices=("auto", "none"),
+        help="auto: sampling and stop strings that no option says are those of the checkpoint's "
+        "generation_config.json (with --chat chat_generation_config.json, too); none: they are off",
+    )
     device: str = option("cpu", help="cpu, cuda, or cuda:INDEX")
     dtype: str = option("float32", choices=("float32", "bfloat16", "float16"), help="precision of the forward pass")
     threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")
@@ -53,7 +78,9 @@ def run(namespace: argparse.Namespace) -> int:
     from goodspeed.engine import checkpoints
 
     torch.set_num_threads(config.threads or 1)
-    checkpoint = checkpoints.load(config.model, device=config.device, dtype=config.dtype)
+    checkpoint = checkpoints.load(
+        config.model, device=config.device, dtype=config.dtype, generation_config=config.generation_config
+    )
     result = generate(config, checkpoint, ignore if namespace.json else show)
     if namespace.json:
         print_json(result)
@@ -63,39 +90,80 @@ def run(namespace: argparse.Namespace) -> int:
     return 0
 
 
+class Written:
+    """A text as a draft node gives it out: up to its first stop string, and a chat without its leading blank."""
+
+    def __init__(
+        self, tokenizer: Any, stops: Sequence[str], *, is_trimmed: bool, on_text: Callable[[str], None]
+    ) -> None:
+        self.text = ""
+        self._stream = TextStream(tokenizer)
+        self._stops = StopFinder(stops)
+        self._leading = Leading(is_left_out=is_trimmed)
+        self._on_text = on_text
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stops.found is not None
+
+    def push(self, token: int) -> None:
+        self._give(self._stops.push(self._stream.push([token])))
+
+    def end(self) -> None:
+        """No token more: what was held back is certain now."""
+        self._give(self._stops.push(self._stream.end()) + self._stops.end())
+
+    def _give(self, text: str) -> None:
+        text = self._leading.push(text)
+        self.text += text
+        self._on_text(text)
+
+
 def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable[[str], None]) -> dict[str, Any]:
-    """The whole result; on_text gets the text piece by piece as it comes."""
+    """The whole result; on_text gets the text piece by piece as it comes.
+
+    `token_ids` go up to the token that completes a stop string; the text ends where the stop string begins.
+    """
     from goodspeed import generation
     from goodspeed.engine.runner import Runner
-    from goodspeed.engine.text import encode_chat, encode_prompt
-    from goodspeed.text_stream import TextStream
+    from goodspeed.engine.text import encode_chat, encode_prompt, ends_blank
 
+    tokenizer = checkpoint.tokenizer
     if config.chat:
-        prompt_ids = encode_chat(checkpoint.tokenizer, [{"role": "user", "content": config.prompt}])
+        prompt_ids = encode_chat(tokenizer, [{"role": "user", "content": config.prompt}])
     else:
-        prompt_ids = encode_prompt(checkpoint.tokenizer, config.prompt)
+        prompt_ids = encode_prompt(tokenizer, config.prompt)
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
     runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
-    sampling = Sampling(config.temperature, config.top_k, config.top_p, config.seed)
-    stream, token_ids, pieces = TextStream(checkpoint.tokenizer), list[int](), list[str]()
+    says = defaults.of_checkpoint(checkpoint.settings, chat=config.chat)
+    is_trimmed = config.chat and not ends_blank(tokenizer, prompt_ids)
+    written, token_ids = Written(tokenizer, says.stop, is_trimmed=is_trimmed, on_text=on_text), list[int]()
     started = time.perf_counter()
-    for token in generation.generate(checkpoint, runner, prompt_ids, sampling, wanted, checkpoint.eos_ids):
-        token_ids.append(token)
-        pieces.append(stream.push([token]))
-        on_text(pieces[-1])
+    tokens = generation.generate(checkpoint, runner, prompt_ids, _sampling(config, says), wanted, checkpoint.eos_ids)
+    with closing(tokens):
+        for token in tokens:
+            token_ids.append(token)
+            written.push(token)
+            if written.is_stopped:
+                break
     elapsed_s = time.perf_counter() - started
-    pieces.append(stream.end())
-    on_text(pieces[-1])
+    written.end()
     return {
         "model": config.model,
         "prompt": config.prompt,
         "seed": config.seed,
-        "text": "".join(pieces),
+        "text": written.text,
         "token_ids": token_ids,
         "num_tokens": len(token_ids),
-        "finish_reason": generation.finish_reason(len(token_ids), wanted),
+        "finish_reason": "stop" if written.is_stopped else generation.finish_reason(len(token_ids), wanted),
         "tokens_per_s": len(token_ids) / elapsed_s,
     }
+
+
+def _sampling(config: GenerateConfig, says: Defaults) -> Sampling:
+    return defaults.sampling(
+        says, temperature=config.temperature, top_k=config.top_k, top_p=config.top_p, seed=config.seed
+    )
 
 
 def show(text: str) -> None:

@@ -21,6 +21,7 @@ from draft_node.console import Console
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.events import EventLog
+from goodspeed.messages import Defaults
 from goodspeed.prompts import Prompt
 
 EOS_IDS = (7, 11)
@@ -50,6 +51,7 @@ class FakeDaemon:
 
     at_once: int = 1
     ready: Connected = field(default_factory=Connected)
+    chat_defaults: Defaults = field(default_factory=Defaults)
     link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None))
     served: list[Request] = field(default_factory=list)
     num_active: int = 0
@@ -60,7 +62,7 @@ class FakeDaemon:
         self._barrier = asyncio.Barrier(self.at_once)
 
     def connect(self) -> "FakeDaemon":
-        self.link.welcome = SimpleNamespace(eos_ids=EOS_IDS)
+        self.link.welcome = SimpleNamespace(eos_ids=EOS_IDS, defaults=Defaults(), chat_defaults=self.chat_defaults)
         self.ready.set()
         return self
 

@@ -13,6 +13,7 @@ from draft_node.config import DraftConfig
 from draft_node.service import Begun, Ended, Target, Wanted
 from draft_node.spans import Span
 from goodspeed.errors import PromptError, Refused, ServiceError
+from goodspeed.messages import Defaults
 from goodspeed.web import Keys
 
 CONTEXT_LEN = 1000
@@ -27,6 +28,7 @@ class FakeService:
         self.context_len, self.vocab_size = CONTEXT_LEN, 256
         self.max_chars = 2 * CONTEXT_LEN
         self.num_encoded = 0
+        self.completion_defaults = self.chat_defaults = Defaults()
         self.num_running = self.num_waiting = 0
         self.wanted: list[Wanted] = []
         self.error: Exception | None = None
@@ -73,6 +75,9 @@ class FakeService:
             raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
         self.num_encoded += 1
         return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
+
+    def defaults(self, *, chat: bool) -> Defaults:
+        return self.chat_defaults if chat else self.completion_defaults
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(token_ids).decode()
