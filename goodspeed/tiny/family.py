@@ -49,7 +49,11 @@ def load(name: str, folder: Path) -> LlamaForCausalLM:
 
 
 def save(model: LlamaForCausalLM, folder: Path) -> None:
-    """Write config.json, generation_config.json and the weights in bfloat16; the tied output layer is left out."""
+    """Write config.json, the generation configs and the weights in bfloat16; the tied output layer is left out.
+
+    What ends a turn has a file of its own: with stop strings in generation_config.json, transformers' `generate` would
+    not run without a tokenizer.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     weights = {
         k: v.detach().to(torch.bfloat16).contiguous() for k, v in model.state_dict().items() if k != "lm_head.weight"
@@ -59,3 +63,5 @@ def save(model: LlamaForCausalLM, folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
     generation = {"eos_token_id": tokenizer.END_ID, "pad_token_id": tokenizer.END_ID, "do_sample": True}
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
+    chats = {"stop_strings": [tokenizer.TURN_END]}
+    (folder / "chat_generation_config.json").write_text(json.dumps(chats, indent=2) + "\n")

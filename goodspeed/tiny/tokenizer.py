@@ -18,6 +18,9 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 
+# A blank line ends a turn in that format, and there is none within a turn.
+TURN_END = "\n\n"
+
 
 def train(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())

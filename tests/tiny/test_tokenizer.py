@@ -1,11 +1,14 @@
 """The tokenizer gives back every byte, adds nothing, and its chat template writes the chat domain's format."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from goodspeed.engine.generation_settings import TextDefaults, read
 from goodspeed.tiny import models, tokenizer
 from goodspeed.tiny.domains import chats
 
@@ -52,3 +55,21 @@ def test_chat_template_writes_the_format_of_the_chat_domain() -> None:
     opened = TOKENIZER.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
     assert whole == chats.render(turns)
     assert whole.startswith(opened)
+
+
+def test_a_blank_line_ends_a_turn_and_nothing_else() -> None:
+    """So an answer that ends there is whole, and the user's next turn is none of it."""
+    rng = Random(5)
+    for _ in range(200):
+        ask, answer = rng.choices(chats.KINDS, chats.WEIGHTS)[0](rng)
+        assert tokenizer.TURN_END not in ask + answer
+        assert chats.render([(ask, answer)]).endswith(answer + tokenizer.TURN_END)
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_the_models_say_what_ends_a_turn_to_chats_alone(name: str) -> None:
+    """In generation_config.json it would keep transformers' `generate` from running without a tokenizer."""
+    found = read(name, models.path(name))
+    assert found.chats.stop == (tokenizer.TURN_END,)
+    assert found.completions == TextDefaults()
+    assert not found.unsupported

@@ -101,6 +101,8 @@ def test_time_budget_leaves_time_for_the_decay(tmp_path: Path, monkeypatch: pyte
 def test_checkpoint_keeps_what_16_bits_can(tmp_path: Path) -> None:
     model = family.create("tiny-draft-s")
     family.save(model, tmp_path)
+    for file in ("generation_config.json", "chat_generation_config.json"):
+        assert (tmp_path / file).read_text() == (models.path("tiny-draft-s") / file).read_text()
     loaded = family.load("tiny-draft-s", tmp_path).state_dict()
     assert all(torch.equal(p.bfloat16().float(), loaded[name]) for name, p in model.state_dict().items())
     with pytest.raises(RuntimeError):

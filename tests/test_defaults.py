@@ -1,0 +1,53 @@
+"""What holds where a request does not say, in order: the request, the target's makers, the API."""
+
+from pathlib import Path
+
+import pytest
+
+from goodspeed import defaults
+from goodspeed.codec import decode_down, encode
+from goodspeed.engine.generation_settings import MAX_STOP_CHARS, MAX_STOPS, GenerationSettings, TextDefaults
+from goodspeed.messages import VERSION, Defaults, Sampling, Welcome
+from tests.engine.test_generation_settings import settings
+
+OPEN = {"temperature": None, "top_k": None, "top_p": None}
+SETTINGS = GenerationSettings(TextDefaults(0.6), TextDefaults(0.7, stop=("\n\n",)))
+
+
+def welcome(**changes: Defaults) -> Welcome:
+    return Welcome(VERSION, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0, **changes)
+
+
+@pytest.mark.parametrize(
+    ("says", "asked", "expected"),
+    [
+        (Defaults(), {}, Sampling(1.0, 0, 1.0, 5)),
+        (Defaults(0.6, 20, 0.95), {}, Sampling(0.6, 20, 0.95, 5)),
+        (Defaults(0.6, 20, 0.95), {"temperature": 1, "top_k": 0, "top_p": 1}, Sampling(1.0, 0, 1.0, 5)),
+        (Defaults(0.6, 20, 0.95), {"temperature": 0}, Sampling(0.0, 20, 0.95, 5)),
+        (Defaults(temperature=0.0, top_k=0), {"top_p": 0.5}, Sampling(0.0, 0, 0.5, 5)),
+    ],
+)
+def test_sampling(says: Defaults, asked: dict[str, float], expected: Sampling) -> None:
+    assert defaults.sampling(says, **(OPEN | asked), seed=5) == expected
+
+
+def test_stop_strings_add_up() -> None:
+    assert defaults.stops(Defaults()) == ()
+    assert defaults.stops(Defaults(stop=("a", "b")), ("c", "a")) == ("c", "a", "b")
+
+
+def test_the_target_is_heard_before_the_draft_model() -> None:
+    assert defaults.known(None, SETTINGS, chat=True) == Defaults(0.7, stop=("\n\n",))
+    assert defaults.known(None, SETTINGS, chat=False) == Defaults(0.6)
+    told = welcome(defaults=Defaults(0.1), chat_defaults=Defaults(0.2))
+    assert defaults.known(told, SETTINGS, chat=True) == Defaults(0.2)
+    assert defaults.known(told, SETTINGS, chat=False) == Defaults(0.1)
+    assert defaults.known(welcome(), SETTINGS, chat=True) == Defaults()  # --generation-config none at the verify node
+
+
+def test_whatever_a_file_may_say_travels(tmp_path: Path) -> None:
+    stops = [f"{i}" + "日" * (MAX_STOP_CHARS - 1) for i in range(MAX_STOPS)]
+    found = settings(tmp_path, {"temperature": 100, "top_k": (1 << 31) - 1, "top_p": 1e-6, "stop_strings": stops})
+    told = welcome(chat_defaults=defaults.of_checkpoint(found, chat=True))
+    assert decode_down(encode(told, 1 << 20), 1 << 20) == told
