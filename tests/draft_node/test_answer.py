@@ -112,6 +112,30 @@ def test_a_character_is_accepted_if_the_token_that_completes_it_is(
     assert "".join(span.text for span in spans) == (text.partition(stops[0])[0] if stops else text)
 
 
+@given(st.text(" \n\tab", max_size=12), cuts, st.sets(st.integers(0, 20)), st.integers(0, 20))
+def test_a_chat_begins_without_blanks_and_all_else_stays(
+    text: str, at: list[int], accepted: set[int], stop_at: int
+) -> None:
+    """Tokens, stop strings and the origin of every character that is left are those of the text as it was written."""
+    ids = ids_of(text)
+    stops = [text[stop_at : stop_at + 2]] if text[stop_at:] else []
+    borders = [0, *sorted(min(border, len(ids)) for border in at), len(ids)]
+    told: list[list[Piece]] = []
+    for is_trimmed in (False, True):
+        answer, pieces = Answer(tokenizer(), token_texts(), stops, 0, is_trimmed=is_trimmed), list[Piece]()
+        for start, end in pairwise(borders):
+            marks = tuple(number in accepted for number in range(start, end))
+            pieces += [answer.take(Deliver(tuple(ids[start:end]), (), marks))] if not answer.is_complete else []
+        pieces += [answer.take(Finish("length"))] if not answer.is_complete else []
+        told.append(pieces)
+    whole, trimmed = told
+    assert [piece.tokens for piece in trimmed] == [piece.tokens for piece in whole]
+    assert "".join(piece.text for piece in trimmed) == "".join(piece.text for piece in whole).lstrip()
+    assert all("".join(span.text for span in piece.spans) == piece.text for piece in trimmed)
+    origins = [[span[1:] for piece in pieces for span in piece.spans for _ in span.text] for pieces in told]
+    assert origins[1] == origins[0][len(origins[0]) - len(origins[1]) :]
+
+
 def test_tokens_have_the_targets_own_logprobs_beside_them() -> None:
     river, the = ids_of("river")[0], ids_of(" the")[0]
     answer = Answer(tokenizer(), token_texts(), [], 0)

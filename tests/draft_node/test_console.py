@@ -211,6 +211,34 @@ def test_a_chat_prompt_goes_through_the_template(monkeypatch: pytest.MonkeyPatch
     assert rows[0]["prompt"] == "hello"
 
 
+def test_a_chat_ends_where_the_target_says_and_begins_without_a_blank(capsys: pytest.CaptureFixture[str]) -> None:
+    """The template of the embedded models ends in `Assistant:`; the fake answers a chat with ` Hello.` and more."""
+    tokenizer = draft_model().tokenizer
+
+    class Talkative(FakeDaemon):
+        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+            self.served.append(request)
+            yield Deliver(tuple(tokenizer(" Hello.")["input_ids"]))
+            yield Deliver(tuple(tokenizer("\n\nUser: What else?")["input_ids"]))
+            raise AssertionError("asked for more than is shown")
+
+    daemon = Talkative(chat_defaults=Defaults(temperature=0.5, top_k=9, stop=("\n\nUser:",))).connect()
+    row = run(make_console(daemon, [Prompt("hello")], chat=True, top_k=3))[0]
+    assert (row["text"], row["finish_reason"]) == ("Hello.", "stop")
+    assert tokenizer.decode(row["token_ids"]) == " Hello.\n\nUser:"
+    assert row["num_tokens"] == len(row["token_ids"])
+    sampling = daemon.served[0].sampling
+    assert (sampling.temperature, sampling.top_k, sampling.top_p) == (0.5, 3, 1.0)
+    assert capsys.readouterr().out == "Hello.\n"
+
+
+def test_a_plain_prompt_has_no_chats_defaults() -> None:
+    daemon = FakeDaemon(chat_defaults=Defaults(temperature=0.5, stop=(" river",))).connect()
+    row = run(make_console(daemon, [Prompt(" The river runs")]))[0]
+    assert row["text"] == " The river runs"  # the fake answers with its prompt
+    assert daemon.served[0].sampling.temperature == 1.0
+
+
 @pytest.mark.parametrize("host", ["edge-1.example", "Ana's laptop", "", "x" * 200])
 def test_a_node_without_a_name_has_one_of_its_own(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: host)

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pytest
@@ -139,6 +139,25 @@ def test_stop_strings_are_found_over_token_borders_and_end_the_session_at_both_n
         assert stop not in decode(tokenizer, written.ids[:-1])
         border_crossed |= stop not in written.tokens[-1].text
     assert border_crossed
+
+
+def test_a_chat_begins_without_the_blank_that_its_template_leaves_to_the_model() -> None:
+    tokenizer = load("tiny-target").tokenizer
+    user = {"role": "user", "content": "What is the capital of France?"}
+
+    async def work() -> tuple[Written, Written, Written]:
+        async with edge() as here:
+            prompt = await here.service.encode_chat([user])
+            asked = Wanted(prompt=prompt, sampling=GREEDY, max_tokens=20)
+            chat = replace(asked, is_chat=True, stop=here.service.defaults(chat=True).stop)
+            after_blank = replace(asked, prompt=(*prompt, *encode_prompt(tokenizer, " ")), is_chat=True)
+            return tuple([await write(here.service, what) for what in (asked, chat, after_blank)])
+
+    asked, chat, after_blank = run(work())
+    assert asked.text.startswith(" ")
+    assert chat.text == asked.text.partition("\n\n")[0].lstrip()
+    assert chat.ended.reason == "stop"
+    assert after_blank.text == decode(tokenizer, after_blank.ids)  # the template has said it: nothing is left out
 
 
 def test_neither_a_stop_string_nor_the_end_comes_before_min_tokens() -> None:

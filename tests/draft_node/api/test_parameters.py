@@ -4,6 +4,7 @@ import pytest
 
 from draft_node.api.wanted import choice_seed
 from goodspeed.errors import PromptError
+from goodspeed.messages import Defaults
 from tests.draft_node.api.fake import CONTEXT_LEN, Api, error_of
 
 NEUTRAL = [
@@ -133,6 +134,30 @@ def test_everything_asked_for_reaches_the_service() -> None:
     assert (wanted.sampling.temperature, wanted.sampling.top_p, wanted.sampling.top_k) == (0.5, 0.9, 7)
     assert (wanted.sampling.seed, wanted.max_tokens, wanted.min_tokens) == (3, 9, 2)
     assert (wanted.ignore_eos, wanted.stop, wanted.num_logprobs) == (True, ("x", "y"), 4)
+
+
+def test_what_is_left_open_is_as_the_targets_makers_say() -> None:
+    api = Api()
+    api.service.completion_defaults = Defaults(0.6, 20, 0.9, ("Q:",))
+    api.service.chat_defaults = Defaults(temperature=0.7, stop=("\n\n", "User:"))
+    api.complete()
+    api.complete(temperature=1, top_k=0, top_p=1, stop="x")
+    api.chat(stop=["User:", "y"])
+    open_, said, chat = api.service.wanted
+    assert (open_.sampling.temperature, open_.sampling.top_k, open_.sampling.top_p) == (0.6, 20, 0.9)
+    assert (said.sampling.temperature, said.sampling.top_k, said.sampling.top_p) == (1.0, 0, 1.0)
+    assert (open_.stop, said.stop) == (("Q:",), ("x", "Q:"))
+    assert (chat.sampling.temperature, chat.sampling.top_k, chat.stop) == (0.7, 0, ("User:", "y", "\n\n"))
+    assert [wanted.is_chat for wanted in api.service.wanted] == [False, False, True]
+
+
+def test_a_text_that_is_to_go_on_is_ended_by_its_own_stop_strings_alone() -> None:
+    api = Api()
+    api.service.chat_defaults = Defaults(stop=("\n\n",))
+    api.chat(ignore_eos=True)
+    api.chat(ignore_eos=True, stop="x")
+    api.chat(ignore_eos=False)
+    assert [wanted.stop for wanted in api.service.wanted] == [(), ("x",), ("\n\n",)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,126 @@
+"""With settings of its makers, a target's text is the same on the console, through the service, and alone."""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from draft_node import assembly as draft_assembly
+from draft_node.api.schemas import ChatRequest, CompletionRequest
+from draft_node.api.wanted import of_chat, of_completion
+from draft_node.config import DraftConfig
+from draft_node.console import Console
+from draft_node.service import Piece, Service, Wanted
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.generation_settings import GenerationSettings, TextDefaults
+from goodspeed.events import EventLog
+from goodspeed.latency import Refined
+from goodspeed.memory_network import MemoryNetwork
+from goodspeed.messages import Defaults, Welcome
+from goodspeed.prompts import Prompt
+from goodspeed.subcommands.generate import GenerateConfig, generate, ignore
+from tests.cluster.cluster import load
+from verify_node import assembly as verify_assembly
+from verify_node.config import VerifyConfig
+
+ASKED = [
+    Prompt(text, seed=seed)
+    for seed, text in enumerate(("How do I make soup?", "What is the capital of France?", "Hello", "Write a poem"))
+]
+MAX_TOKENS = 48
+
+
+def target() -> Checkpoint:
+    """With defaults of its own for all texts, and the embedded stop string for chats."""
+    own, found = load("tiny-target"), TextDefaults(temperature=0.7, top_k=20, stop=(" the", "e\n"))
+    return replace(own, settings=GenerationSettings(found, replace(found, stop=own.settings.chats.stop)))
+
+
+async def _serve(chat: bool, options: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """What the console tells of every prompt, and the texts of the service."""
+    network, boot_id = MemoryNetwork(), secrets.token_bytes(8)
+    verify_config, checkpoint = VerifyConfig(model="tiny-target", cost="none", kv_pages=256), target()
+    welcome = verify_assembly.make_welcome(verify_config, checkpoint)
+    runner = verify_assembly.make_runner(verify_config, checkpoint)
+    verify = verify_assembly.build(
+        verify_config, runner, network.bind_verify(), welcome, EventLog(enabled=False), Refined()
+    )
+    config = DraftConfig(model="tiny-draft-s", name="edge", kv_pages=256, chat=chat, max_tokens=MAX_TOKENS, **options)
+    draft = load("tiny-draft-s")
+    daemon = draft_assembly.build(config, draft, network.connect_draft(boot_id), boot_id)
+    console = Console(config, draft, daemon, EventLog(enabled=False), ASKED)
+    serving = [asyncio.create_task(node.serve()) for node in (daemon, verify)]
+    try:
+        await console.run()
+        service = Service(daemon, draft, max_waiting=8)
+        wanted = [await _wanted(prompt, service, chat, options) for prompt in ASKED]
+        texts = await asyncio.gather(*(_text(service, one) for one in wanted))
+        return sorted(console.results, key=lambda row: row["index"]), texts
+    finally:
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+
+async def _wanted(prompt: Prompt, service: Service, chat: bool, options: dict[str, Any]) -> Wanted:
+    config, asked = (
+        DraftConfig(model="tiny-draft-s", http="127.0.0.1:0"),
+        {"max_tokens": MAX_TOKENS, "seed": prompt.seed},
+    )
+    if chat:
+        said = {"messages": [{"role": "user", "content": prompt.text}]}
+        return (await of_chat(ChatRequest(**asked, **said, **options), service, config)).texts[0]
+    return (await of_completion(CompletionRequest(**asked, prompt=prompt.text, **options), service, config)).texts[0]
+
+
+async def _text(service: Service, wanted: Wanted) -> str:
+    async with aclosing(service.write(wanted)) as items:
+        return "".join([item.text async for item in items if isinstance(item, Piece)])
+
+
+def _alone(chat: bool, options: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    configs = [
+        GenerateConfig(prompt=prompt.text, seed=prompt.seed or 0, chat=chat, max_tokens=MAX_TOKENS, **options)
+        for prompt in ASKED
+    ]
+    return [generate(config, target(), ignore) for config in configs]
+
+
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.0, "top_p": 0.9}])
+def test_one_text_whoever_is_asked(chat: bool, options: dict[str, Any]) -> None:
+    rows, texts = asyncio.run(asyncio.wait_for(_serve(chat, options), timeout=120))  # a wait in vain
+    alone = _alone(chat, options)
+    told = ("text", "token_ids", "num_tokens", "finish_reason")
+    assert [{key: row[key] for key in told} for row in rows] == [{key: row[key] for key in told} for row in alone]
+    assert texts == [row["text"] for row in alone]
+    assert "stop" in [row["finish_reason"] for row in alone]
+    tokenizer, stops = load("tiny-target").tokenizer, target().settings.chats.stop if chat else (" the", "e\n")
+    for row in alone:
+        written = tokenizer.decode(row["token_ids"])
+        assert not any(stop in row["text"] for stop in stops)
+        assert written.lstrip().startswith(row["text"]) if chat else written.startswith(row["text"])
+        assert not chat or row["text"] == row["text"].lstrip()
+
+
+@pytest.mark.parametrize(("generation_config", "stop"), [("auto", ("\n\n",)), ("none", ())])
+def test_what_a_verify_node_tells_of_the_embedded_target(generation_config: str, stop: tuple[str, ...]) -> None:
+    config = VerifyConfig(
+        model="tiny-target",
+        bind="tcp://127.0.0.1:0",
+        cost="none",
+        kv_pages=16,
+        generation_config=generation_config,
+    )
+
+    async def told() -> Welcome:
+        daemon = verify_assembly.assemble(config, EventLog(enabled=False))
+        daemon.channel.close()
+        return daemon.core.welcome
+
+    welcome = asyncio.run(told())
+    assert (welcome.chat_defaults.stop, welcome.defaults) == (stop, Defaults())
