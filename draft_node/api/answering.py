@@ -72,10 +72,12 @@ async def answer(
 ) -> Response:
     """Starts the texts, all or none, and answers with them; they end when their user leaves."""
     if body.stream_options is not None and not body.stream:
-        raise ApiError(400, "stream_options: only with stream", param="stream_options")
+        raise ApiError(400, "stream_options needs stream: true; send both, or neither", param="stream_options")
     mark_accepted = body.goodspeed is not None and bool(body.goodspeed.mark_accepted)
     if mark_accepted and not body.stream:
-        raise ApiError(400, "goodspeed.mark_accepted: only with stream", param="goodspeed.mark_accepted")
+        raise ApiError(
+            400, "goodspeed.mark_accepted needs stream: true; send both, or neither", param="goodspeed.mark_accepted"
+        )
     if body.stream and body.goodspeed is not None and body.goodspeed.on_target_change == "restart":
         what = "goodspeed.on_target_change: a stream cannot take back what it has sent; use fail, or leave out stream"
         raise ApiError(400, what, param="goodspeed.on_target_change")

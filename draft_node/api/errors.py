@@ -9,10 +9,12 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from draft_node.api.schemas import NEUTRAL, UNKNOWN
+from draft_node.api.schemas import PART, UNKNOWN
+from draft_node.api.wording import ONLY_TEXT, is_unsupported, sentence
 from goodspeed.errors import Busy, PromptError, Refused, ServiceError
 from goodspeed.web import error_body
 
@@ -22,13 +24,6 @@ TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 503: "service_un
 
 USERS_FAULT = {"prompt", "vocabulary", "unsupported", "too_large", "malformed"}
 """Codes of refusals that the request brought upon itself."""
-
-CHOICES = {
-    "prompt": "must be a text, a list of texts, token ids, or a list of lists of token ids; none of them empty",
-    "stop": "must be a text, or a list of at most 4; each of 1 to 256 characters",
-    "messages": "must be at least one message, with a role and a content of text or text parts",
-}
-"""Said of parameters that may be one of several things, where the reason why it is none of them does not help."""
 
 
 class ApiError(Exception):
@@ -72,28 +67,39 @@ def of_service(error: ServiceError | PromptError) -> ApiError:
 
 def of_validation(error: ValidationError) -> ApiError:
     """The first of what is wrong with a body."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    if first["type"] == "json_invalid":
-        return ApiError(400, f"the body is not valid JSON: {first['msg']}", code="invalid_json")
+    errors = error.errors(include_url=False, include_input=False)
+    first = _telling(errors)
+    kind, context = first["type"], first.get("ctx", {})
+    if kind == "json_invalid":
+        return ApiError(400, f"the body is not valid JSON: {context.get('error', 'not JSON')}", code="invalid_json")
     param = _param(first["loc"])
+    if first["loc"] == ("prompt",) and kind == "string_type":  # of no union: it may be nothing else
+        kind = ONLY_TEXT
     name = param.partition(".")[0]
-    if first["type"] == UNKNOWN:
-        param = f"{param}.{first['ctx']['name']}".lstrip(".")[:128]
-        return ApiError(400, f"{param} is not known here; leave it out", param=param, code=UNKNOWN)
-    if name in NEUTRAL:
-        return ApiError(
-            400,
-            f"{name} is not supported, but for the value that changes nothing",
-            param=name,
-            code="unsupported_parameter",
-        )
-    if first["type"] == "missing":
-        return ApiError(400, f"{param} is missing", param=param, code="missing_parameter")
-    if param == "goodspeed.slo":
-        return ApiError(400, "goodspeed.slo is reserved; leave it out", param=param, code="unsupported_parameter")
+    if kind == UNKNOWN:
+        param = f"{param}.{context['name']}".lstrip(".")[:128]
+        return ApiError(400, f"{param!r} is not a known parameter; leave it out", param=param, code=UNKNOWN)
     if not name:
         return ApiError(400, "the body must be a JSON object", code="invalid_json")
-    return ApiError(400, f"{param}: {CHOICES.get(name) or first['msg']}", param=param)
+    if kind == PART:
+        param = param.removesuffix(".type")
+    message = sentence(param, kind, context)
+    if is_unsupported(param):
+        param = param if name == "messages" else name
+        return ApiError(400, message, param=param, code="unsupported_parameter")
+    if kind == PART:
+        param = param.rpartition(".")[0]
+    codes = {"missing": "missing_parameter", "none_required": "unsupported_parameter"}
+    return ApiError(400, message, param=param, code=codes.get(kind))
+
+
+def _telling(errors: Sequence[ErrorDetails]) -> ErrorDetails:
+    """The first error; of a content that is neither of what it may be, the one that went furthest into it."""
+    first = errors[0]
+    if first["loc"][:1] != ("messages",):
+        return first
+    alike = [one for one in errors if one["loc"][:3] == first["loc"][:3]]
+    return max(alike, key=lambda one: (len(one["loc"]), not one["type"].endswith("_type")))
 
 
 def _param(loc: Sequence[str | int]) -> str:
@@ -122,9 +128,18 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def frameworks(request: Request, error: HTTPException) -> Response:
-        path = request.url.path
-        what = f"there is nothing at {path}" if error.status_code == 404 else f"{request.method} {path}: {error.detail}"
-        return ApiError(error.status_code, what).response(dict(error.headers or {}))
+        headers = dict(error.headers or {})
+        what = _route(error.status_code, request.method, request.url.path[:200], headers.get("Allow", ""))
+        return ApiError(error.status_code, what or error.detail).response(headers)
+
+
+def _route(status: int, method: str, path: str, allowed: str) -> str:
+    """What is said of a route that is not there, or not for this method; empty for what has nothing to do with it."""
+    if status == 404:
+        return f"there is nothing at {path}; GET /openapi.json lists what there is"
+    if status == 405:
+        return f"{method} {path} is not served" + (f"; use {allowed.replace(', ', ' or ')}" if allowed else "")
+    return ""
 
 
 class ErrorDetail(BaseModel):

@@ -11,6 +11,7 @@ from draft_node.api.answering import now
 from draft_node.api.answers import Model, ModelList, Models, Ready, Status, Version
 from draft_node.api.document import READ
 from draft_node.api.errors import ApiError, declared
+from draft_node.api.wanted import check_model
 from draft_node.config import DraftConfig
 from draft_node.service import Service
 
@@ -56,8 +57,7 @@ def router(service: Service, config: DraftConfig, exposition: Exposition) -> API
 
     @routes.get("/v1/models/{name:path}", responses=READ)
     async def model(name: str) -> Model:
-        if name != config.served_model_name:
-            raise ApiError(404, f"the model {name!r} is not served here", param="model", code="model_not_found")
+        check_model(name, config)
         return _model(service, config, started)
 
     @routes.get("/metrics", responses=READ, response_class=Response)

@@ -1,13 +1,25 @@
 """What requests may say, checked strictly: an unknown or unsupported parameter is an error that names it.
 
 `Neutral` lists what official clients and load tools send along: taken at the value that changes nothing, refused at
-any other. null is the same as not given. Limits that are settings (`n`, prompts) are checked in `wanted.py`.
+any other. null is the same as not given, and an error where something has to be given. Limits that are settings (`n`,
+prompts) are checked in `wanted.py`; what users read of an error is in `wording.py`.
 """
 
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
 
@@ -19,7 +31,8 @@ MAX_METADATA = 16
 
 INT64 = (1 << 63) - 1
 
-UNKNOWN = "unknown_parameter"
+UNKNOWN, EMPTY, ROLE, PART = "unknown_parameter", "null", "role", "part"
+"""Errors of our own, by name."""
 
 
 def _only(value: bool) -> AfterValidator:
@@ -27,10 +40,40 @@ def _only(value: bool) -> AfterValidator:
 
     def check(given: bool) -> bool:
         if given is not value:
-            raise ValueError(f"only {str(value).lower()} is supported")
+            raise ValueError(f"must be {str(value).lower()}, or left out")
         return given
 
     return AfterValidator(check)
+
+
+class _NotNull:
+    """Of a field that has to be given: null is an error of its own, and not that of whatever the field may be."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, core_schema.nullable_schema(handler(source)))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(schema["schema"]["schema"])
+
+    @staticmethod
+    def _check(given: object) -> object:
+        if given is None:
+            raise PydanticCustomError(EMPTY, "null")
+        return given
+
+
+NOT_NULL = _NotNull()
+
+
+def _one_of(kind: str, *known: str) -> tuple[AfterValidator, WithJsonSchema]:
+    """Not `Literal`, whose error does not tell what was given instead."""
+
+    def check(given: str) -> str:
+        if given not in known:
+            raise PydanticCustomError(kind, "unknown", {"given": ascii(given[:40])})
+        return given
+
+    return AfterValidator(check), WithJsonSchema({"type": "string", "enum": list(known)})
 
 
 Yes: TypeAlias = Annotated[bool, _only(True), WithJsonSchema({"type": "boolean", "const": True})] | None
@@ -128,12 +171,13 @@ class NeutralCompletion(Strict):
 
 
 class CompletionRequest(Generation, NeutralCompletion):
-    prompt: (
+    prompt: Annotated[
         str
         | Annotated[list[str], Field(fail_fast=True, min_length=1)]
         | TokenIds
-        | Annotated[list[TokenIds], Field(fail_fast=True, min_length=1)]
-    )
+        | Annotated[list[TokenIds], Field(fail_fast=True, min_length=1)],
+        NOT_NULL,
+    ]
     echo: bool | None = Field(default=None, description="not together with logprobs")
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
@@ -141,7 +185,7 @@ class CompletionRequest(Generation, NeutralCompletion):
 def _few(given: object) -> object:
     """Before each is looked at: very many wrong ones would be very many errors."""
     if isinstance(given, dict) and len(given) > MAX_METADATA:
-        raise ValueError(f"at most {MAX_METADATA} members")
+        raise ValueError(f"must have at most {MAX_METADATA} members")
     return given
 
 
@@ -149,13 +193,15 @@ Metadata: TypeAlias = Annotated[dict[str, str], BeforeValidator(_few), Field(max
 
 
 class TextPart(Strict):
-    type: Literal["text"]
-    text: str
+    type: Annotated[str, *_one_of(PART, "text"), NOT_NULL]
+    text: Annotated[str, NOT_NULL]
 
 
 class Message(Strict):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[TextPart], Field(fail_fast=True, min_length=1, max_length=MAX_PARTS)]
+    role: Annotated[str, *_one_of(ROLE, "system", "developer", "user", "assistant"), NOT_NULL]
+    content: Annotated[
+        str | Annotated[list[TextPart], Field(fail_fast=True, min_length=1, max_length=MAX_PARTS)], NOT_NULL
+    ]
     name: Mark = None
     refusal: None = None
     annotations: NoList = None
@@ -192,7 +238,7 @@ class NeutralChat(Strict):
 
 
 class ChatRequest(Generation, NeutralChat):
-    messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES), NOT_NULL]
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     metadata: Metadata = Field(default=None, description="taken, and kept nowhere")
@@ -211,7 +257,7 @@ class TokenizeRequest(Strict):
 
 class DetokenizeRequest(Strict):
     model: str | None = None
-    tokens: Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_DETOKENIZED)]
+    tokens: Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_DETOKENIZED), NOT_NULL]
 
 
 NEUTRAL = {*Neutral.model_fields, *NeutralCompletion.model_fields, *NeutralChat.model_fields}

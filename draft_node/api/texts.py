@@ -19,7 +19,7 @@ def check_room(service: Service, config: DraftConfig, num_texts: int) -> None:
     """All of a request's texts are let in, or none."""
     most = config.max_sessions + config.http_max_waiting
     if num_texts > most:
-        raise ApiError(400, f"n: {num_texts} texts in one request; this node takes {most} at most", param="n")
+        raise ApiError(400, f"n: the request asks for {num_texts} texts; this node takes {most} at most", param="n")
     if num_texts > most - service.num_running - service.num_waiting:
         raise Busy("busy", f"{service.num_running} texts are written and {service.num_waiting} wait; ask again later")
 

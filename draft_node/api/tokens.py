@@ -23,7 +23,7 @@ def router(service: Service, config: DraftConfig) -> APIRouter:
         """`prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
         check_model(body.model, config)
         if (body.prompt is None) == (body.messages is None):
-            raise ApiError(400, "give either prompt or messages", param="prompt")
+            raise ApiError(400, "send either prompt or messages", param="prompt")
         if body.messages is not None:
             ids = await encode_chat(body.messages, service)
         else:
@@ -34,7 +34,7 @@ def router(service: Service, config: DraftConfig) -> APIRouter:
     async def detokenize(body: Annotated[DetokenizeRequest, Depends(reads(DetokenizeRequest))]) -> Detokenized:
         check_model(body.model, config)
         if body.tokens and max(body.tokens) >= service.vocab_size:
-            what = f"tokens: id {max(body.tokens)} is none of the tokenizer's {service.vocab_size}"
+            what = f"tokens: {max(body.tokens)} is no token id; they go from 0 to {service.vocab_size - 1}"
             raise ApiError(400, what, param="tokens", code="vocabulary")
         return Detokenized(prompt=await asyncio.to_thread(service.decode, body.tokens))
 

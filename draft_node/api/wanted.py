@@ -35,10 +35,11 @@ async def of_completion(request: CompletionRequest, service: Service, config: Dr
     check_model(request.model, config)
     _check_n(request, config)
     if request.echo and request.logprobs is not None:
-        raise ApiError(400, "echo: not together with logprobs; ask for one of them", param="echo")
+        raise ApiError(400, "echo and logprobs are not served together; ask for one of them", param="echo")
     prompts = _prompts(request)
     if len(prompts) > config.http_max_prompts:
-        raise ApiError(400, f"prompt: at most {config.http_max_prompts} in one request", param="prompt")
+        what = f"prompt holds {len(prompts)} prompts; send at most {config.http_max_prompts} in one request"
+        raise ApiError(400, what, param="prompt")
     ids = [await _encoded(prompt, service) for prompt in prompts]
     says = service.defaults(chat=False)
     max_tokens = _max_tokens(request, DEFAULT_MAX_TOKENS, ids, service)
@@ -53,7 +54,7 @@ async def of_chat(request: ChatRequest, service: Service, config: DraftConfig) -
     check_model(request.model, config)
     _check_n(request, config)
     if request.top_logprobs is not None and not request.logprobs:
-        raise ApiError(400, "top_logprobs: needs logprobs to be true", param="top_logprobs")
+        raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
     _check_chars(sum(len(_content(message)) for message in request.messages), "messages", service)
     ids = [await encode_chat(request.messages, service)]
@@ -64,8 +65,8 @@ async def of_chat(request: ChatRequest, service: Service, config: DraftConfig) -
 
 
 def check_model(name: str | None, config: DraftConfig) -> None:
-    if name not in (None, config.served_model_name):
-        what = f"the model {name!r} is not served here; {config.served_model_name!r} is"
+    if name is not None and name != config.served_model_name:
+        what = f"the model {name[:80]!a} is not served here; ask for {config.served_model_name!r}"
         raise ApiError(404, what, param="model", code="model_not_found")
 
 
@@ -96,7 +97,7 @@ def choice_seed(seed: int, choice: int) -> int:
 
 def _check_n(request: Generation, config: DraftConfig) -> None:
     if (request.n or 1) > config.http_max_n:
-        raise ApiError(400, f"n: at most {config.http_max_n}", param="n")
+        raise ApiError(400, f"n must be at most {config.http_max_n}", param="n")
 
 
 def _prompts(request: CompletionRequest) -> list[str | list[int]]:
@@ -111,7 +112,7 @@ async def _encoded(prompt: str | list[int], service: Service) -> tuple[int, ...]
         _check_chars(len(prompt), "prompt", service)
         return await service.encode(prompt)
     if service.vocab_size and max(prompt) >= service.vocab_size:
-        what = f"prompt: token id {max(prompt)} is none of the tokenizer's {service.vocab_size}"
+        what = f"prompt: {max(prompt)} is no token id; they go from 0 to {service.vocab_size - 1}"
         raise ApiError(400, what, param="prompt", code="vocabulary")
     return tuple(prompt)
 
@@ -119,7 +120,9 @@ async def _encoded(prompt: str | list[int], service: Service) -> tuple[int, ...]
 def _check_chars(num_chars: int, param: str, service: Service) -> None:
     """Before the work: a tokenizer takes seconds and a gigabyte for some million characters, and others wait for it."""
     if num_chars > service.max_chars > 0:
-        what = f"the context has {service.context_len} tokens, too few for {num_chars} characters"
+        what = (
+            f"{param}: {num_chars} characters do not fit into the context of {service.context_len} tokens; send fewer"
+        )
         raise ApiError(400, what, param=param, code="context_length_exceeded")
 
 
@@ -131,22 +134,27 @@ def _max_tokens(request: Generation, default: int, ids: Sequence[tuple[int, ...]
     left = [service.context_len - len(prompt) for prompt in ids]
     least = min(left)
     if least < (asked or 1):
-        num_tokens = service.context_len - least
-        raise ApiError(
-            400,
-            f"the context has {service.context_len} tokens; the prompt takes {num_tokens} of them"
-            + (f", and {asked} more are asked for" if asked else ""),
-            param="max_tokens" if asked and least > 0 else "prompt",
-            code="context_length_exceeded",
-        )
+        raise _too_long(request, service.context_len, service.context_len - least, asked)
     return [asked or min(default, room) for room in left]
+
+
+def _too_long(request: Generation, context_len: int, num_tokens: int, asked: int | None) -> ApiError:
+    """Of a prompt of so many tokens, with what is asked for beyond it."""
+    param, verb = ("messages", "take") if isinstance(request, ChatRequest) else ("prompt", "takes")
+    taken = f"the context has {context_len} tokens, and the {param} {verb} {num_tokens} of them"
+    if asked and num_tokens < context_len:
+        what = f"max_tokens must be at most {context_len - num_tokens}: {taken}"
+        return ApiError(400, what, param="max_tokens", code="context_length_exceeded")
+    return ApiError(400, f"{param} must be shorter: {taken}", param=param, code="context_length_exceeded")
 
 
 def _one_of(request: Generation) -> int | None:
     """max_tokens by either of its names."""
     old, new = request.max_tokens, request.max_completion_tokens
     if old is not None and new is not None and old != new:
-        raise ApiError(400, "max_completion_tokens and max_tokens differ; give one", param="max_completion_tokens")
+        raise ApiError(
+            400, "max_tokens and max_completion_tokens differ; send one of them", param="max_completion_tokens"
+        )
     return new if new is not None else old
 
 
@@ -162,7 +170,7 @@ def _wanted(
 ) -> list[Wanted]:
     """says: what the target's makers want where the request does not say."""
     if any((request.min_tokens or 0) > most for most in max_tokens):
-        raise ApiError(400, "min_tokens: more than max_tokens", param="min_tokens")
+        raise ApiError(400, "min_tokens must not be more than max_tokens", param="min_tokens")
     return [
         Wanted(
             prompt=prompt,
