@@ -213,11 +213,15 @@ class DraftDaemon:
         if self.falls_back:
             await self._write_locally()
         elif self.stays:
-            self._tell_all(Fail("verify_away", self._away()))
+            if self._generations:
+                extra = {"num_texts": len(self._generations), "why": self._away()}
+                logger.warning("texts end, since the verify node stays away", extra=extra)
+            self._tell_all(Fail("verify_away", f"{self.link.absence(time.monotonic())}; ask again later"))
         else:
             raise TransportError(self._away())
 
     def _away(self) -> str:
+        """For whoever runs this node; users are told `VerifyLink.absence`, without addresses."""
         what = f"the verify node at {self.channel.endpoint} has been away for {self.connect_timeout_s:g} s"
         if self.link.trouble:
             what += f", for it lets us not in: {self.link.trouble}"
@@ -237,7 +241,7 @@ class DraftDaemon:
     async def _fall_back(self, generation: _Generation) -> None:
         welcome = self.link.welcome
         target_context_len = welcome.context_len if welcome is not None else None
-        terms = Terms(self._away(), self.drafter.context_len, target_context_len)
+        terms = Terms(self.link.absence(time.monotonic()), self.drafter.context_len, target_context_len)
         await self._act(generation, generation.session.fall_back(terms, time.monotonic()))
 
     async def _obey(self, commands: Iterable[Command]) -> None:

@@ -68,6 +68,10 @@ class VerifyLink:
         """For how long the verify node has been away; 0 while it is there."""
         return 0.0 if self.away_since is None else now - self.away_since
 
+    def absence(self, now: float) -> str:
+        """What users are told of an absent verify node: neither where it is, nor why it lets nobody in."""
+        return f"the verify node has been away for {max(1, round(self.away_s(now)))} s"
+
     def heard(self, message: DownMessage, now: float) -> list[Command]:
         """Any message is a sign of life; RefusedError for a refusal that no retry can mend."""
         self._heard_at = now

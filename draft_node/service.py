@@ -127,6 +127,11 @@ class Service:
         return self._daemon.is_local
 
     @property
+    def absence(self) -> str:
+        """What a user is told while the verify node is out of reach."""
+        return f"{self._daemon.link.absence(time.monotonic())}; ask again later"
+
+    @property
     def context_len(self) -> int:
         """Prompt and generated tokens together; 0 while the verify node is out of reach: it is the target's.
 
@@ -239,7 +244,7 @@ class Service:
             what = "the verify node is away, and log-probabilities are the target's own; ask without them, or later"
             raise VerifyAway("verify_away", what)
         if not self.is_within_reach and not self.is_local:
-            raise VerifyAway("verify_away", "the verify node cannot be reached now; ask again later")
+            raise VerifyAway("verify_away", self.absence)
         if self._daemon.is_full and self.num_waiting >= self.max_waiting:
             raise Busy("busy", f"{self.num_running} texts are written and {self.num_waiting} wait; ask again later")
 

@@ -129,7 +129,7 @@ def _check_chars(num_chars: int, param: str, service: Service) -> None:
 def _max_tokens(request: Generation, default: int, ids: Sequence[tuple[int, ...]], service: Service) -> list[int]:
     """For each prompt. What is asked for must fit into the context; the default is cut to it."""
     if not service.context_len:
-        raise VerifyAway("verify_away", "the verify node cannot be reached now; ask again later")
+        raise VerifyAway("verify_away", service.absence)
     asked = _one_of(request)
     left = [service.context_len - len(prompt) for prompt in ids]
     least = min(left)

@@ -1,6 +1,7 @@
 """Texts through a service in front of real nodes of this process, joined by the memory network."""
 
 import asyncio
+import re
 import secrets
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing, asynccontextmanager
@@ -25,6 +26,8 @@ from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 
 T = TypeVar("T")
+AWAY = r"the verify node has been away for \d+ s; ask again later"
+ADDRESS = "tcp://10.9.8.7:5555"
 GREEDY = Sampling(temperature=0.0)
 
 
@@ -283,7 +286,7 @@ def test_without_a_verify_node() -> None:
         async with edge(connected=False) as here:
             assert not here.service.is_ready
             assert here.service.context_len == 0
-            with pytest.raises(VerifyAway):
+            with pytest.raises(VerifyAway, match=rf"\A{AWAY}\Z"):
                 await write(here.service, wanted())
             serving = asyncio.create_task(here.verify.serve())
             await here.daemon.connected.wait()
@@ -296,17 +299,26 @@ def test_without_a_verify_node() -> None:
     run(work())
 
 
-def test_the_verify_node_goes_and_comes_back() -> None:
-    """Texts fail that wait for it, running ones and those in the queue; the daemon serves on when it is there."""
+def test_the_verify_node_goes_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Texts fail that wait for it, running ones and those in the queue; the daemon serves on when it is there.
+
+    Their users are told for how long, and neither where it is nor why it lets nobody in: that is in the log.
+    """
 
     async def work() -> None:
         async with edge(max_sessions=1, verify_timeout_s=0.1, connect_timeout_s=0.2) as here:
             texts = [asyncio.create_task(write(here.service, wanted(max_tokens=1000, ignore_eos=True))) for _ in "ab"]
             await until(lambda: here.service.num_waiting)
             here.network.fate = lambda packet: ()
+            here.daemon.channel._link.endpoint = ADDRESS
+            await until(lambda: not here.daemon.link.connected)
+            here.daemon.link.trouble = "its key is another one"
             failures = await asyncio.gather(*texts, return_exceptions=True)
             assert [type(failure) for failure in failures] == [VerifyAway, VerifyAway]
-            assert "has been away for 0.2 s" in str(failures[0])
+            assert all(re.fullmatch(AWAY, str(failure)) for failure in failures)
+            told = [vars(record)["why"] for record in caplog.records if "texts end" in record.message]
+            assert told
+            assert all(ADDRESS in why and "its key is another one" in why for why in told)
             here.network.fate = lambda packet: (packet,)
             await here.daemon.connected.wait()
             assert (await write(here.service, wanted())).ids == alone(prompt_ids(0), GREEDY, 24)

@@ -158,7 +158,7 @@ def test_log_probabilities_end_a_text_that_runs() -> None:
             reader = Reader(here.service, wanted(max_tokens=ENDLESS, ignore_eos=True, num_logprobs=0))
             await reader.until(10)
             cut(here)
-            with pytest.raises(VerifyAway, match=r"has been away for 0\.3 s.*log-probabilities are the target's own"):
+            with pytest.raises(VerifyAway, match=r"has been away for \d+ s; .*log-probabilities are the target's own"):
                 await reader.reading
             assert not reader.num_local
 
@@ -171,7 +171,7 @@ def test_without_fallback_a_text_ends_with_an_error_and_no_token_of_the_draft_mo
             reader = Reader(here.service, wanted(max_tokens=ENDLESS, ignore_eos=True))
             await reader.until(10)
             cut(here)
-            with pytest.raises(VerifyAway, match=r"has been away for 0\.3 s"):
+            with pytest.raises(VerifyAway, match=r"has been away for \d+ s; ask again later"):
                 await reader.reading
             assert not reader.num_local
             assert not here.service.is_ready

@@ -27,6 +27,7 @@ class FakeService:
         self.is_ready, self.draining, self.is_local = True, False, False
         self.context_len, self.vocab_size = CONTEXT_LEN, 256
         self.max_chars = 2 * CONTEXT_LEN
+        self.absence = "the verify node has been away for 9 s; ask again later"
         self.num_encoded = 0
         self.completion_defaults = self.chat_defaults = Defaults()
         self.num_running = self.num_waiting = 0
