@@ -112,7 +112,7 @@ BARE = [  # run on a machine that has torch and transformers and nothing of ours
     "experiments/benchmarks/gpu.py",
     "tests/gpu/__main__.py",
 ]
-AT_HAND = {"torch", "transformers", "numpy", "huggingface_hub"}  # transformers brings the last two
+AT_HAND = {"torch", "transformers", "numpy", "huggingface_hub", "safetensors"}  # transformers brings the last three
 OURS = {*PACKAGES, "experiments", "tests"}
 
 FILES = [str(path.relative_to(ROOT)) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]

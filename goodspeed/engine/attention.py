@@ -59,11 +59,13 @@ def refuse_unknown(
 ) -> None:
     """Anything that would change the result and is not computed here is refused by name."""
     if attention_mask is not None:
-        raise UnsupportedModelError("attention_mask: the model makes a mask of its own, which paged attention ignores")
+        raise UnsupportedModelError(
+            "attention_mask: the model makes a mask of its own, which paged attention ignores; use another model"
+        )
     if dropout:
         raise UnsupportedModelError("dropout: the model is in training mode; call model.eval()")
     if is_causal is False:
-        raise UnsupportedModelError("is_causal=False: bidirectional attention cannot be cached")
+        raise UnsupportedModelError("is_causal=False: bidirectional attention cannot be cached; use another model")
     for name, value in kwargs.items():
         if value is not None and name not in HARMLESS:
             reason = REASONS.get(name, "an attention argument that the engine does not know may change the result")

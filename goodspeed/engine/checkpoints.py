@@ -16,9 +16,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
 from goodspeed.engine import generation_settings, identity
-from goodspeed.engine.folders import find_folder
+from goodspeed.engine.folders import find_folder, read_config, refuse_weights
 from goodspeed.engine.generation_settings import GenerationSettings
-from goodspeed.engine.support import refuse_config
+from goodspeed.engine.support import naming, refuse_architecture, refuse_config
 from goodspeed.engine.text import fingerprint, num_tokens
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError
 
@@ -28,6 +28,9 @@ logger = logging.getLogger("goodspeed.engine")
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
+
+TOKENIZER_FILES = ("tokenizer.json", "tekken.json", "*.model", "*.tiktoken", "vocab.*", "merges.txt")
+"""Any of these holds what the ids mean; tokenizer_config.json alone does not."""
 
 MAX_EOS_IDS = 64
 """Token ids that end a text: as many as the wire carries."""
@@ -60,16 +63,20 @@ def load(name: str, *, device: str = "cpu", dtype: str = "float32", generation_c
     """
     torch_device, torch_dtype = _device(device), _dtype(dtype)
     folder = find_folder(name)
+    refuse_architecture(name, read_config(name, folder)["model_type"])
     settings = _settings(name, folder) if generation_config == "auto" else GenerationSettings()
+    with _wrapped(name), naming(name):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        refuse_config(config)
     tokenizer = load_tokenizer(name)
     with _wrapped(name):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         meaning = fingerprint(tokenizer)
-    refuse_config(config)
+    refuse_weights(name, folder)
     model = _load_model(name, folder, config, torch_device, torch_dtype)
     known, vocab_size = num_tokens(tokenizer), int(model.get_output_embeddings().weight.shape[0])
     if known > vocab_size:
-        raise CheckpointError(f"{name}: the tokenizer has ids up to {known - 1} and the model only {vocab_size} rows")
+        what = f"{name}: the tokenizer has ids up to {known - 1} and the model only {vocab_size} rows"
+        raise CheckpointError(f"{what}; use the tokenizer that belongs to the model")
     return Checkpoint(
         name=name,
         model=model,
@@ -98,8 +105,14 @@ def _settings(name: str, folder: Path) -> GenerationSettings:
 def load_tokenizer(name: str) -> Any:
     """The tokenizer of a checkpoint alone; costs no weights."""
     folder = find_folder(name)
-    with _wrapped(name):
+    if not any(next(folder.glob(pattern), None) for pattern in TOKENIZER_FILES):
+        what = f"{name}: the checkpoint has no tokenizer (no tokenizer.json in {folder})"
+        raise CheckpointError(f"{what}; get it again with its tokenizer's files")
+    try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # whatever transformers raises for files that are not what they should be
+        what = f"{name}: its tokenizer cannot be loaded ({_first_line(error)})"
+        raise CheckpointError(f"{what}; get the checkpoint again") from error
 
 
 def _load_model(name: str, folder: Path, config: Any, device: torch.device, dtype: torch.dtype) -> Any:
@@ -116,9 +129,8 @@ def _load_model(name: str, folder: Path, config: Any, device: torch.device, dtyp
     for problem in ("missing_keys", "mismatched_keys", "error_msgs"):
         if report.get(problem):
             some = ", ".join(str(key) for key in sorted(report[problem], key=str)[:4])
-            raise CheckpointError(
-                f"{name}: {problem.replace('_', ' ')} among the weights ({some}); they would be random: get it again"
-            )
+            what = f"{name}: {problem.replace('_', ' ')} among the weights ({some}), which would be random"
+            raise CheckpointError(f"{what}; get the checkpoint again")
     return model.eval().requires_grad_(False).to(device)
 
 
@@ -168,16 +180,23 @@ def _wrapped(name: str) -> Iterator[None]:
     except GoodSpeedError:
         raise
     except Exception as error:
-        first_line = str(error).strip().split("\n")[0]
-        raise CheckpointError(f"{name} cannot be loaded: {first_line or type(error).__name__}") from error
+        what = f"{name}: it cannot be loaded ({_first_line(error)})"
+        raise CheckpointError(f"{what}; get the checkpoint again, or use another model") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".: ") or type(error).__name__
 
 
 @contextlib.contextmanager
 def _without_progress() -> Iterator[None]:
-    shown = hf_logging.is_progress_bar_enabled()
+    """Nor transformers' table of the weights that are missing: that is an error here, and told as one."""
+    shown, verbosity = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
     hf_logging.disable_progress_bar()
+    hf_logging.set_verbosity_error()
     try:
         yield
     finally:
+        hf_logging.set_verbosity(verbosity)
         if shown:
             hf_logging.enable_progress_bar()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import snapshot_download
+from safetensors import SafetensorError, safe_open
 
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 from goodspeed.tiny import models
@@ -20,6 +21,9 @@ WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 """Weights in one file, or the list of the files (shards) that they are spread over."""
 
+LFS_POINTER = b"version https://git-lfs"
+"""How a file begins that stands for another one."""
+
 
 def find_folder(name: str) -> Path:
     """The folder of a checkpoint, complete with config.json and safetensors."""
@@ -28,7 +32,7 @@ def find_folder(name: str) -> Path:
     elif name and Path(name).is_dir():
         folder = Path(name)
     elif name and Path(name).exists():
-        raise CheckpointError(f"{name} is a file; give the folder that holds config.json and the weights")
+        raise CheckpointError(f"{name}: this is a file; give the folder that holds config.json and the weights")
     else:
         folder = _from_hub(name)
     _refuse_files(name, folder)
@@ -59,13 +63,22 @@ def _unknown(name: str, why: str) -> CheckpointError:
     )
 
 
-def _refuse_files(name: str, folder: Path) -> None:
+def read_config(name: str, folder: Path) -> dict[str, Any]:
+    """config.json, which names a model_type; CheckpointError for what is none."""
     config = _read_json(name, folder / "config.json")
-    if not isinstance(config, dict) or "model_type" not in config:
-        raise CheckpointError(f"{name}: config.json names no model_type; this is not a Hugging Face checkpoint")
+    if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
+        raise CheckpointError(
+            f"{name}: config.json names no model_type, as that of a Hugging Face checkpoint does; use one that does"
+        )
+    return config
+
+
+def _refuse_files(name: str, folder: Path) -> None:
+    config = read_config(name, folder)
     if "auto_map" in config:
         raise UnsupportedModelError(
-            f"{name}: auto_map in config.json asks to run code of the checkpoint's own; it never is"
+            f"{name}: auto_map in config.json asks to run code of the checkpoint's own, and it never is; use a model "
+            "that transformers knows by itself"
         )
     if (folder / "adapter_config.json").exists():
         raise UnsupportedModelError(
@@ -82,7 +95,33 @@ def _refuse_files(name: str, folder: Path) -> None:
             raise UnsupportedModelError(
                 f"{name}: weights in {others[0]} are pickles, which can run code; convert them to safetensors"
             )
-        raise CheckpointError(f"{name}: no *.safetensors in {os.fspath(folder)}; the checkpoint has no weights")
+        raise CheckpointError(
+            f"{name}: the checkpoint has no weights (no *.safetensors in {os.fspath(folder)}); get it again with them"
+        )
+    if not (folder / SINGLE).exists() and not (folder / INDEX).exists():
+        raise CheckpointError(
+            f"{name}: its weights are neither in {SINGLE} nor listed in {INDEX}; get the checkpoint again"
+        )
+
+
+def refuse_weights(name: str, folder: Path) -> None:
+    """CheckpointError for a file of weights that is damaged or not complete, by what stands at its beginning."""
+    single = folder / SINGLE
+    for file in [single] if single.exists() else sorted(folder.glob("*.safetensors")):
+        _refuse_weights_in(name, file)
+
+
+def _refuse_weights_in(name: str, file: Path) -> None:
+    with file.open("rb") as stream:
+        if stream.read(len(LFS_POINTER)) == LFS_POINTER:
+            what = f"{name}: {file.name} is a pointer of Git LFS, and not the weights themselves"
+            raise CheckpointError(f"{what}; fetch them with `git lfs pull`")
+    try:
+        with safe_open(file, framework="numpy"):
+            pass
+    except (SafetensorError, OSError) as error:
+        what = f"{name}: {file.name} is damaged, or was not copied to its end ({error})"
+        raise CheckpointError(f"{what}; get the checkpoint again") from error
 
 
 def _missing_shards(name: str, folder: Path) -> list[str]:
@@ -107,8 +146,8 @@ def _is_file(path: Path) -> bool:
 def _read_json(name: str, path: Path) -> Any:
     if not path.exists():
         raise CheckpointError(
-            f"{name} is not a checkpoint folder: it has no {path.name}; use one with config.json, tokenizer.json and "
-            f"model.safetensors, or an embedded model ({', '.join(models.NAMES)})"
+            f"{name}: this is not a checkpoint folder: it has no {path.name}; use one with config.json, tokenizer.json "
+            f"and model.safetensors, or an embedded model ({', '.join(models.NAMES)})"
         )
     try:
         return json.loads(path.read_text(encoding="utf-8"))

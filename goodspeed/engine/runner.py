@@ -16,6 +16,7 @@ from goodspeed.engine.linear import prepack
 from goodspeed.engine.memory import KVPool, bytes_per_page, pages_for, pages_in
 from goodspeed.engine.packed import Chunk, Packed
 from goodspeed.engine.pages import PagePool
+from goodspeed.engine.support import naming
 from goodspeed.engine.trial import check_logits, kv_shapes
 from goodspeed.errors import PromptError, UnsupportedModelError
 
@@ -39,9 +40,10 @@ class Runner:
     ) -> None:
         self.checkpoint = checkpoint
         device = torch.device(checkpoint.device)
-        _use_paged_attention(checkpoint.model)
-        shape, num_layers = kv_shapes(checkpoint.model, device)
-        check_logits(checkpoint.model, shape, num_layers, checkpoint.num_tokens, device)
+        with naming(checkpoint.name):
+            _use_paged_attention(checkpoint.model)
+            shape, num_layers = kv_shapes(checkpoint.model, device)
+            check_logits(checkpoint.model, shape, num_layers, checkpoint.num_tokens, device)
         prepack(checkpoint.model)
         page_bytes = bytes_per_page(shape, num_layers, page_size, checkpoint.dtype)
         if num_pages is None and memory_bytes is not None:
@@ -86,6 +88,7 @@ class Runner:
 def _use_paged_attention(model: torch.nn.Module) -> None:
     if not getattr(model, "_supports_attention_backend", False):
         raise UnsupportedModelError(
-            f"{type(model).__name__} does not take its attention from transformers' AttentionInterface"
+            f"{type(model).__name__} does not take its attention from transformers' AttentionInterface; use a "
+            "model that does"
         )
     model.set_attn_implementation(attention.NAME)  # type: ignore[operator]

@@ -1,17 +1,44 @@
 """Which models the engine computes rightly, as far as their configuration tells; the rest is found by `trial.py`.
 
-Knows nothing about weights. Every refusal names the thing and the reason.
+Knows nothing about weights. Every refusal names the model, the thing, the reason, and what to do.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from goodspeed.errors import UnsupportedModelError
+import transformers
+from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
+
+from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
 """RoPE types whose frequencies depend on a token's own position only."""
 
 LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Puts the model's name before what is said of it."""
+    try:
+        yield
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(f"{name}: {error}") from error
+
+
+def refuse_architecture(name: str, model_type: str) -> None:
+    """Raise for one that transformers does not know (CheckpointError), or that writes no text."""
+    shown = ascii(model_type)[:80]
+    if model_type not in CONFIG_MAPPING:
+        raise CheckpointError(
+            f"{name}: the architecture {shown} (model_type in config.json) is unknown to transformers "
+            f"{transformers.__version__}; use another model, or a release of transformers that knows it"
+        )
+    if CONFIG_MAPPING[model_type] not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise UnsupportedModelError(
+            f"{name}: {shown} (model_type in config.json) is no language model that goes on with a text; use one"
+        )
 
 
 def refuse_config(config: Any) -> None:
@@ -24,18 +51,20 @@ def refuse_config(config: Any) -> None:
     for name in ("attn_logit_softcapping", "attention_chunk_size"):
         if getattr(text, name, None):
             raise UnsupportedModelError(
-                f"{name}: soft-capped or chunked attention is not computed by the kernels used here"
+                f"{name}: soft-capped or chunked attention is not computed by the kernels used here; use a model "
+                "without it"
             )
     for kind in rope_types(text):
         if kind not in STATIC_ROPE:
             raise UnsupportedModelError(
                 f"RoPE type {kind!r}: its angles depend on the longest sequence in the batch (or are unknown), so one "
-                f"session would change another's text; known are {', '.join(sorted(STATIC_ROPE))}"
+                f"session would change another's text; use a model with one of {', '.join(sorted(STATIC_ROPE))}"
             )
     unknown = set(getattr(text, "layer_types", None) or ()) - LAYER_TYPES
     if unknown:
         raise UnsupportedModelError(
-            f"layer types {sorted(unknown)}: only full and sliding attention can be rolled back"
+            f"layer types {sorted(unknown)}: only full and sliding attention can be rolled back; use a model "
+            "without others"
         )
 
 

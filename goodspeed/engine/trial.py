@@ -34,7 +34,9 @@ class Recorder:
     ) -> Tensor:
         """Shapes as `attention.Batch.attend`; windows are longer than a trial."""
         if layer in self.shapes:
-            raise UnsupportedModelError(f"layer {layer} attends twice in a forward pass, which needs two caches")
+            raise UnsupportedModelError(
+                f"layer {layer} attends twice in a forward pass, which needs two caches; use another model"
+            )
         self.shapes[layer] = KVShape(key.shape[0], key.shape[2], value.shape[2])
         self.windows[layer] = window
         num_folded = query.shape[1] // key.shape[0]
@@ -61,9 +63,8 @@ def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
         )
     for layer, window in recorder.windows.items():
         if window != windows[layer]:
-            raise UnsupportedModelError(
-                f"sliding window: layer {layer} has {windows[layer]} by its configuration, and asks for {window}"
-            )
+            what = f"sliding window: layer {layer} has {windows[layer]} by its configuration, and asks for {window}"
+            raise UnsupportedModelError(f"{what}; correct config.json, or use another model")
     shapes = set(recorder.shapes.values())
     if len(shapes) > 1:
         raise UnsupportedModelError(f"key/value shapes: layers differ ({shapes}); use a model with equal layers")
@@ -89,7 +90,7 @@ def check_logits(model: Any, shape: KVShape, num_layers: int, vocab_size: int, d
     if not difference <= TOLERANCE[model.dtype] * largest:
         raise UnsupportedModelError(
             f"{type(model).__name__}: logits differ from the model's own by {difference:.3g} (largest {largest:.3g}); "
-            "it does something in attention or between tokens that the engine does not know"
+            "it does something in attention or between tokens that the engine does not know; use another model"
         )
 
 

@@ -1,0 +1,119 @@
+"""Whatever is wrong with a checkpoint, one sentence names it, says what is wrong, and what to do."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import transformers
+
+from goodspeed.engine import checkpoints
+from goodspeed.engine.runner import Runner
+from goodspeed.errors import CheckpointError
+from tests.engine.test_support import COMMON
+
+Damage = Callable[[Path], object]
+WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
+
+
+def without(*files: str) -> Damage:
+    return lambda folder: [(folder / file).unlink() for file in files]
+
+
+def with_bytes(file: str, content: bytes) -> Damage:
+    return lambda folder: (folder / file).write_bytes(content)
+
+
+def cut(file: str, num_bytes: int) -> Damage:
+    return lambda folder: (folder / file).write_bytes((folder / file).read_bytes()[:-num_bytes])
+
+
+def config(**settings: object) -> Damage:
+    def write(folder: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+    return write
+
+
+def empty(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+WRONG: list[tuple[Damage, str, str]] = [
+    (empty, "this is not a checkpoint folder: it has no config.json", "use one with config.json"),
+    (with_bytes("config.json", b"nonsense"), "config.json cannot be read as JSON", "get the checkpoint again"),
+    (with_bytes("config.json", b"{}"), "config.json names no model_type", "use one that does"),
+    (config(model_type="made_up"), "the architecture 'made_up'", "use another model, or a release of transformers"),
+    (config(model_type="vit"), "'vit' (model_type in config.json) is no language model", "use one"),
+    (config(hidden_size="x"), "it cannot be loaded (Validation error for field 'hidden_size')", "or use another model"),
+    (config(attn_logit_softcapping=50.0), "attn_logit_softcapping: soft-capped", "use a model without it"),
+    (config(auto_map={"x": "y"}), "auto_map in config.json", "use a model that transformers knows by itself"),
+    (config(max_position_embeddings=0), "config.json has no max_position_embeddings", "add it"),
+    (without(TOKENIZER), "the checkpoint has no tokenizer", "get it again with its tokenizer's files"),
+    (without(TOKENIZER, "tokenizer_config.json"), "the checkpoint has no tokenizer", "get it again with"),
+    (with_bytes(TOKENIZER, b"{"), "its tokenizer cannot be loaded", "get the checkpoint again"),
+    (without(WEIGHTS), "the checkpoint has no weights", "get it again with them"),
+    (lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"), "pytorch_model.bin are pickles", "convert them"),
+    (lambda f: (f / WEIGHTS).rename(f / "x.safetensors"), "its weights are neither in", "get the checkpoint again"),
+    (cut(WEIGHTS, 1000), f"{WEIGHTS} is damaged, or was not copied to its end", "get the checkpoint again"),
+    (with_bytes(WEIGHTS, b""), f"{WEIGHTS} is damaged, or was not copied to its end", "get the checkpoint again"),
+    (
+        with_bytes(WEIGHTS, b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
+        f"{WEIGHTS} is a pointer of Git LFS",
+        "fetch them with `git lfs pull`",
+    ),
+]
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(CheckpointError) as error:
+        Runner(checkpoints.load(str(folder)), num_pages=16)
+    return str(error.value)
+
+
+def check(message: str, folder: Path, what: str, what_to_do: str) -> None:
+    assert message.startswith(f"{folder}: ")
+    said, semicolon, advice = message.removeprefix(f"{folder}: ").rpartition("; ")
+    assert semicolon
+    assert what in said
+    assert what_to_do in advice
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(("damage", "what", "what_to_do"), WRONG)
+def test_the_model_the_fault_and_the_way_out(
+    save_checkpoint: Callable[..., Path], damage: Damage, what: str, what_to_do: str
+) -> None:
+    folder = save_checkpoint()
+    damage(folder)
+    check(refusal(folder), folder, what, what_to_do)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "what"),
+    [
+        ("Gemma2", {"num_key_value_heads": 2, "head_dim": 8}, "soft-capped"),
+        ("GptOss", {"num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 2}, "s_aux: attention sinks"),
+        ("Falcon", {}, "AttentionInterface"),
+        ("Mamba", {"state_size": 4}, "layer types"),
+    ],
+)
+def test_what_the_engine_does_not_compute(
+    save_checkpoint: Callable[..., Path], name: str, changes: dict[str, object], what: str
+) -> None:
+    """Also where only the trial at the start tells."""
+    folder = save_checkpoint(getattr(transformers, f"{name}Config")(**(COMMON | changes)))
+    check(refusal(folder), folder, what, "use a model")
+
+
+def test_missing_weights_are_told_in_one_line(
+    save_checkpoint: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """transformers' own table of them would be as long as the model is deep."""
+    folder = save_checkpoint()
+    config(num_hidden_layers=3)(folder)
+    caplog.clear()
+    check(refusal(folder), folder, "missing keys among the weights", "get the checkpoint again")
+    assert "LOAD REPORT" not in caplog.text
