@@ -7,11 +7,11 @@ import pytest
 
 from goodspeed.codec import encode
 from goodspeed.errors import MalformedMessage, TransportError
-from goodspeed.messages import Ack, Heartbeat, Hello
+from goodspeed.messages import VERSION, Ack, Heartbeat, Hello
 from goodspeed.transport import Delivery, Faults, MemoryNetwork, Packet, VerifyChannel, peer_name
 
 PEER = peer_name(b"a")
-HELLO = Hello(version=1, name="edge-1", boot_id=b"bootboot", tokenizer="t")
+HELLO = Hello(version=VERSION, name="edge-1", boot_id=b"bootboot", tokenizer="t")
 
 
 def ack(base_len: int) -> Ack:

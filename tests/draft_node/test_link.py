@@ -6,10 +6,10 @@ import pytest
 
 from draft_node.link import HELLO_S, MAX_BACKOFF_S, REBUILD_S, Command, VerifyLink
 from goodspeed.errors import RefusedError
-from goodspeed.messages import Heartbeat, Refusal, Welcome
+from goodspeed.messages import VERSION, Heartbeat, Refusal, Welcome
 from tests.fakes import make_hello, replace_message, session_id
 
-WELCOME = Welcome(1, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
+WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
 ALIVE = Heartbeat(b"verify-1")
 
 
@@ -111,8 +111,8 @@ def test_what_no_retry_can_mend_is_raised(link, code):
 
 
 def test_a_welcome_of_another_version_is_raised(link):
-    with pytest.raises(RefusedError, match="version 2"):
-        link.heard(replace_message(WELCOME, version=2), 1.0)
+    with pytest.raises(RefusedError, match=f"version {VERSION + 1}"):
+        link.heard(replace_message(WELCOME, version=VERSION + 1), 1.0)
 
 
 def test_refusals_about_sessions_are_not_about_the_link(connected):

@@ -22,7 +22,7 @@ from random import Random
 import msgspec
 import zmq
 
-from goodspeed.messages import Hello
+from goodspeed.messages import VERSION, Hello
 from tests.fuzz.hostile import Hostile, Me
 
 NUM_SOCKETS = 6
@@ -72,7 +72,7 @@ class Line:
 
     def settle(self, tokenizer: str, count: Counter[str]) -> bool:
         """Whether all that was said has arrived: the last word is a question that is answered, unless one is barred."""
-        question = Hello(1, self.me.name, self.me.boot_id, f"not {tokenizer}")
+        question = Hello(VERSION, self.me.name, self.me.boot_id, f"not {tokenizer}")
         before = self.me.answers["tokenizer"] + self.me.answers["wrong_name"]
         try:
             self.socket.send(msgspec.msgpack.encode(question))
