@@ -43,6 +43,8 @@ ONLY = {  # library -> where it may be imported: files, or folders with all that
 PURE = [  # no tensors and no sockets, not even through what they import
     "goodspeed/codec.py",
     "goodspeed/counts.py",
+    "goodspeed/defaults.py",
+    "goodspeed/engine/generation_settings.py",
     "goodspeed/engine/pages.py",
     "goodspeed/enrolled.py",
     "goodspeed/errors.py",

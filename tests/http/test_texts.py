@@ -1,6 +1,7 @@
 """Over HTTP, with the official client and real nodes, a text is the target's own."""
 
 import asyncio
+from dataclasses import replace
 from functools import cache
 
 import openai
@@ -9,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from draft_node.api.wanted import choice_seed
+from goodspeed.engine.generation_settings import GenerationSettings
 from goodspeed.engine.text import decode
 from goodspeed.subcommands.generate import GenerateConfig, generate, ignore
 from goodspeed.tiny import prompts
@@ -26,7 +28,10 @@ def prompt(index: int) -> str:
 def generated(text: str, max_tokens: int, **options) -> str:
     """What `goodspeed generate` writes."""
     config = GenerateConfig(prompt=text, max_tokens=max_tokens, **options)
-    return generate(config, load("tiny-target"), ignore)["text"]
+    checkpoint = load("tiny-target")
+    if config.generation_config == "none":
+        checkpoint = replace(checkpoint, settings=GenerationSettings())
+    return generate(config, checkpoint, ignore)["text"]
 
 
 def user(text: str) -> list[dict[str, str]]:
@@ -75,6 +80,21 @@ def test_seeded_text_is_that_of_goodspeed_generate(client: openai.OpenAI, sampli
     expected = generated(prompt(2), 24, seed=7, chat=True, **alone)
     assert client.chat.completions.create(messages=user(prompt(2)), **options).choices[0].message.content == expected
     assert joined(client.chat.completions.create(messages=user(prompt(2)), stream=True, **options)) == expected
+
+
+def test_an_answer_ends_before_the_users_next_turn_and_begins_without_a_blank(client: openai.OpenAI) -> None:
+    """README's example; without its makers' stop string the model goes on and makes up a turn of the user."""
+    question, options = "How do I make soup?", {"model": MODEL, "max_tokens": 40, "seed": 1}
+    beyond = generated(question, 40, seed=1, chat=True, generation_config="none")
+    assert "\n\nUser:" in beyond
+    choice = client.chat.completions.create(messages=user(question), **options).choices[0]
+    assert (choice.message.content, choice.finish_reason) == (beyond.partition("\n\n")[0], "stop")
+    assert choice.message.content[0].isalpha()
+    stream = client.chat.completions.create(messages=user(question), stream=True, **options)
+    first = next(text for chunk in stream if (text := chunk.choices[0].delta.content))
+    assert first[0].isalpha()
+    on = client.chat.completions.create(messages=user(question), extra_body={"ignore_eos": True}, **options).choices[0]
+    assert (on.message.content, on.finish_reason) == (beyond, "length")
 
 
 def test_choices_and_prompts_have_their_own_seeds(client: openai.OpenAI) -> None:
