@@ -98,14 +98,14 @@ def _refuse_files(name: str, folder: Path) -> None:
         raise CheckpointError(
             f"{name}: the checkpoint has no weights (no *.safetensors in {os.fspath(folder)}); get it again with them"
         )
+
+
+def refuse_weights(name: str, folder: Path) -> None:
+    """CheckpointError where they are not found, or damaged or not complete by what stands at a file's beginning."""
     if not (folder / SINGLE).exists() and not (folder / INDEX).exists():
         raise CheckpointError(
             f"{name}: its weights are neither in {SINGLE} nor listed in {INDEX}; get the checkpoint again"
         )
-
-
-def refuse_weights(name: str, folder: Path) -> None:
-    """CheckpointError for a file of weights that is damaged or not complete, by what stands at its beginning."""
     single = folder / SINGLE
     for file in [single] if single.exists() else sorted(folder.glob("*.safetensors")):
         _refuse_weights_in(name, file)

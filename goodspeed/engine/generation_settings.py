@@ -124,7 +124,9 @@ def _checked(name: str, file: str, content: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_stop(value: Any) -> bool:

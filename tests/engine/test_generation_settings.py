@@ -79,6 +79,7 @@ def test_a_chats_own_end_of_sequence_is_not_supported(tmp_path: Path) -> None:
         ({"temperature": True}, "temperature"),
         ({"temperature": 101}, "temperature"),
         ('{"temperature": NaN}', "temperature"),
+        ({"temperature": 10**400}, "temperature"),
         ({"top_k": 2.5}, "top_k"),
         ({"top_k": -2}, "top_k"),
         ({"top_p": 0}, "top_p"),

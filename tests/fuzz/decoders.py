@@ -24,6 +24,7 @@ from draft_node.api.body import BodyLimit, reads
 from draft_node.api.errors import ApiError
 from goodspeed import api_keys, keys, positions, prompts, proposals, recording
 from goodspeed.codec import decode_down, decode_up
+from goodspeed.engine import generation_settings
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.enrolled import Enrolled
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
@@ -186,6 +187,13 @@ def _checkpoint(name: str, data: bytes) -> None:
     find_folder(str(folder))
 
 
+def _generation_settings(data: bytes) -> None:
+    folder = _folder()
+    (folder / generation_settings.FOR_ALL).write_bytes(data)
+    generation_settings.read("name", folder)
+
+
+GENERATION_SETTINGS = b'{"temperature": 0.5, "top_k": 9, "top_p": 0.5, "stop_strings": ["a"], "min_p": 0.5}'
 KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 ENROLLED = f'name = "edge-1"\npublic_key = "{KEY}"\nweight = 2.5\nmax_sessions = 3\nmax_round_tokens = 8\n'
 SECRET = f'# SECRET\nname = "edge-1"\npublic_key = "{KEY}"\nsecret_key = "{KEY}"\n'
@@ -327,6 +335,12 @@ DECODERS: dict[str, Decoder] = {
         (CheckpointError,),
         lambda random: b'{"weight_map": {"a": "model-1.safetensors"}}',
         partial(_json, b'{"weight_map": {"a": "model-1.safetensors", "b": "model-1.safetensors"}}'),
+    ),
+    "generation settings": Decoder(
+        _generation_settings,
+        (CheckpointError,),
+        lambda random: GENERATION_SETTINGS,
+        partial(_json, GENERATION_SETTINGS),
     ),
     "HTTP body": Decoder(_body, (ApiError,), _right_body, _wrong_body),
 }
