@@ -19,10 +19,11 @@ from draft_node.actions import Fail, Request, Statistics
 from draft_node.answer import Alternative, Answer, Piece, Token
 from draft_node.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
+from draft_node.encoding import Encoder
 from draft_node.token_text import TokenTexts
 from goodspeed import defaults
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.text import decode, encode_chat, encode_prompt, ends_blank
+from goodspeed.engine.text import decode, ends_blank
 from goodspeed.errors import Busy, Draining, Refused, ServiceError, VerifyAway
 from goodspeed.messages import MAX_DRAFT, Defaults, FinishReason, Sampling, Verification
 
@@ -106,7 +107,7 @@ class Service:
         self._num_writing = 0
         self._idle = asyncio.Event()  # nothing is being written
         self._idle.set()
-        self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
+        self._encoder = Encoder(checkpoint.tokenizer)
 
     # -- what it is like now ---------------------------------------------------------------------------------------
 
@@ -162,8 +163,14 @@ class Service:
 
     @property
     def max_chars(self) -> int:
-        """A text of more does not fit into the context, however it is cut into tokens; 0 while that is not known."""
-        return self.context_len * self._longest_token
+        """A text of more does not fit into the context, however it is cut into tokens.
+
+        While the verify node is away it is what was last known of the target, and the draft model's own context before
+        there was one.
+        """
+        welcome = self._daemon.link.welcome
+        known = welcome.context_len if welcome is not None else self._daemon.drafter.context_len
+        return (self.context_len or known) * self._longest_token
 
     @property
     def vocab_size(self) -> int:
@@ -298,15 +305,13 @@ class Service:
 
     # -- tokens ----------------------------------------------------------------------------------------------------
 
-    async def encode(self, text: str) -> tuple[int, ...]:
-        """Token ids of a prompt; PromptError when it has none."""
-        async with self._encoding:
-            return tuple(await asyncio.to_thread(encode_prompt, self._checkpoint.tokenizer, text))
+    async def encode(self, text: str, user: str) -> tuple[int, ...]:
+        """Token ids of a prompt; PromptError when it has none, Busy when too much of this user's waits."""
+        return await self._encoder.prompt(text, user)
 
-    async def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
-        """Token ids of a conversation, by the chat template; PromptError where there is none, or it refuses."""
-        async with self._encoding:
-            return tuple(await asyncio.to_thread(encode_chat, self._checkpoint.tokenizer, messages))
+    async def encode_chat(self, messages: Sequence[Mapping[str, str]], user: str) -> tuple[int, ...]:
+        """Token ids of a conversation, by the chat template; PromptError where there is none, or it refuses; Busy."""
+        return await self._encoder.chat(messages, user)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids, without special tokens."""

@@ -23,9 +23,11 @@ from draft_node.api.body import reads
 from draft_node.api.document import WORK, takes
 from draft_node.api.logprobs import for_chat
 from draft_node.api.schemas import ChatRequest
+from draft_node.api.texts import unless_gone
 from draft_node.api.wanted import Wish, of_chat
 from draft_node.config import DraftConfig
 from draft_node.service import Ended, Piece, Service, Token
+from goodspeed.web import user_of
 
 
 class Shape:
@@ -93,7 +95,7 @@ def router(service: Service, config: DraftConfig) -> APIRouter:
         "/v1/chat/completions", response_model=ChatCompletion, responses=WORK, openapi_extra=takes(ChatRequest)
     )
     async def chat(request: Request, body: Annotated[ChatRequest, Depends(reads(ChatRequest))]) -> Response:
-        wish = await of_chat(body, service, config)
+        wish = await unless_gone(request.receive, of_chat(body, service, config, user_of(request.scope)))
         shape = Shape(config.served_model_name, wish, logprobs=bool(body.logprobs))
         return await answer(request, body, wish, shape, service, config)
 

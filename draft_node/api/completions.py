@@ -13,9 +13,11 @@ from draft_node.api.body import reads
 from draft_node.api.document import WORK, takes
 from draft_node.api.logprobs import Offsets, for_completion
 from draft_node.api.schemas import CompletionRequest
+from draft_node.api.texts import unless_gone
 from draft_node.api.wanted import Wish, of_completion
 from draft_node.config import DraftConfig
 from draft_node.service import Ended, Piece, Service, Token
+from goodspeed.web import user_of
 
 
 class Shape:
@@ -77,7 +79,7 @@ def router(service: Service, config: DraftConfig) -> APIRouter:
     async def completions(
         request: Request, body: Annotated[CompletionRequest, Depends(reads(CompletionRequest))]
     ) -> Response:
-        wish = await of_completion(body, service, config)
+        wish = await unless_gone(request.receive, of_completion(body, service, config, user_of(request.scope)))
         shape = Shape(config.served_model_name, wish, logprobs=body.logprobs is not None)
         return await answer(request, body, wish, shape, service, config)
 

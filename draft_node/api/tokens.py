@@ -1,34 +1,45 @@
 """`POST /tokenize` and `/detokenize`, in vLLM's shape: what a prompt is to the models, and back."""
 
 import asyncio
+import json
+from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
 
 from draft_node.api.answers import Detokenized, Tokenized
 from draft_node.api.body import reads
 from draft_node.api.document import TAKE, takes
 from draft_node.api.errors import ApiError
 from draft_node.api.schemas import DetokenizeRequest, TokenizeRequest
-from draft_node.api.wanted import check_model, encode_chat
+from draft_node.api.texts import unless_gone
+from draft_node.api.wanted import check_model, encode_chat, encode_prompt
 from draft_node.config import DraftConfig
 from draft_node.service import Service
+from goodspeed.web import user_of
+
+SLICE = 1 << 14
+"""Token ids that are written at once."""
 
 
 def router(service: Service, config: DraftConfig) -> APIRouter:
     routes = APIRouter()
 
-    @routes.post("/tokenize", responses=TAKE, openapi_extra=takes(TokenizeRequest))
-    async def tokenize(body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest))]) -> Tokenized:
+    @routes.post("/tokenize", response_model=Tokenized, responses=TAKE, openapi_extra=takes(TokenizeRequest))
+    async def tokenize(request: Request, body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest))]) -> Response:
         """`prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
         check_model(body.model, config)
         if (body.prompt is None) == (body.messages is None):
             raise ApiError(400, "send either prompt or messages", param="prompt")
+        user = user_of(request.scope)
         if body.messages is not None:
-            ids = await encode_chat(body.messages, service)
+            encoding = encode_chat(body.messages, service, user)
         else:
-            ids = await service.encode(body.prompt or "")
-        return Tokenized(tokens=list(ids), count=len(ids), max_model_len=service.context_len)
+            encoding = encode_prompt(body.prompt or "", service, user)
+        ids = await unless_gone(request.receive, encoding)
+        content = await asyncio.to_thread(_tokenized, ids, service.context_len)
+        return Response(content, media_type="application/json")
 
     @routes.post("/detokenize", responses=TAKE, openapi_extra=takes(DetokenizeRequest))
     async def detokenize(body: Annotated[DetokenizeRequest, Depends(reads(DetokenizeRequest))]) -> Detokenized:
@@ -39,3 +50,11 @@ def router(service: Service, config: DraftConfig) -> APIRouter:
         return Detokenized(prompt=await asyncio.to_thread(service.decode, body.tokens))
 
     return routes
+
+
+def _tokenized(ids: Sequence[int], max_model_len: int) -> str:
+    """The answer, made in slices: between them others have the interpreter."""
+    slices = (ids[start : start + SLICE] for start in range(0, len(ids), SLICE))
+    tokens = ",".join(json.dumps(each, separators=(",", ":"))[1:-1] for each in slices)
+    answer = Tokenized(tokens=[], count=len(ids), max_model_len=max_model_len).model_dump_json()
+    return answer.replace('"tokens":[]', f'"tokens":[{tokens}]', 1)

@@ -3,6 +3,7 @@
 Nothing has been started yet when this is done.
 """
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ class Wish:
     echoes: list[str]  # what comes before each text
 
 
-async def of_completion(request: CompletionRequest, service: Service, config: DraftConfig) -> Wish:
+async def of_completion(request: CompletionRequest, service: Service, config: DraftConfig, user: str) -> Wish:
     check_model(request.model, config)
     _check_n(request, config)
     if request.echo and request.logprobs is not None:
@@ -40,24 +41,25 @@ async def of_completion(request: CompletionRequest, service: Service, config: Dr
     if len(prompts) > config.http_max_prompts:
         what = f"prompt holds {len(prompts)} prompts; send at most {config.http_max_prompts} in one request"
         raise ApiError(400, what, param="prompt")
-    ids = [await _encoded(prompt, service) for prompt in prompts]
+    _check_within_reach(service)
+    ids = [await _encoded(prompt, service, user) for prompt in prompts]
     says = service.defaults(chat=False)
     max_tokens = _max_tokens(request, DEFAULT_MAX_TOKENS, ids, service)
     texts = _wanted(request, says, ids, max_tokens, request.logprobs, config)
     echoes = [""] * len(prompts)
     if request.echo:
-        echoes = [prompt if isinstance(prompt, str) else service.decode(prompt) for prompt in prompts]
+        echoes = [await _text(prompt, service) for prompt in prompts]
     return Wish(texts, sum(map(len, ids)), [echo for echo in echoes for _ in range(request.n or 1)])
 
 
-async def of_chat(request: ChatRequest, service: Service, config: DraftConfig) -> Wish:
+async def of_chat(request: ChatRequest, service: Service, config: DraftConfig, user: str) -> Wish:
     check_model(request.model, config)
     _check_n(request, config)
     if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    _check_chars(sum(len(_content(message)) for message in request.messages), "messages", service)
-    ids = [await encode_chat(request.messages, service)]
+    _check_within_reach(service)
+    ids = [await encode_chat(request.messages, service, user)]
     says = service.defaults(chat=True)
     max_tokens = _max_tokens(request, config.max_tokens, ids, service)
     texts = _wanted(request, says, ids, max_tokens, num_logprobs, config, is_chat=True)
@@ -70,9 +72,16 @@ def check_model(name: str | None, config: DraftConfig) -> None:
         raise ApiError(404, what, param="model", code="model_not_found")
 
 
-async def encode_chat(messages: Sequence[Message], service: Service) -> tuple[int, ...]:
+async def encode_prompt(prompt: str, service: Service, user: str) -> tuple[int, ...]:
+    _check_chars(len(prompt), "prompt", service)
+    return await service.encode(prompt, user)
+
+
+async def encode_chat(messages: Sequence[Message], service: Service, user: str) -> tuple[int, ...]:
+    turns = [_turn(message) for message in messages]
+    _check_chars(sum(len(turn["content"]) for turn in turns), "messages", service)
     try:
-        return await service.encode_chat([_turn(message) for message in messages])
+        return await service.encode_chat(turns, user)
     except PromptError as error:
         raise ApiError(400, str(error), param="messages", code="prompt") from None
 
@@ -107,29 +116,35 @@ def _prompts(request: CompletionRequest) -> list[str | list[int]]:
     return [prompt] if isinstance(prompt[0], int) else list(prompt)
 
 
-async def _encoded(prompt: str | list[int], service: Service) -> tuple[int, ...]:
+async def _encoded(prompt: str | list[int], service: Service, user: str) -> tuple[int, ...]:
     if isinstance(prompt, str):
-        _check_chars(len(prompt), "prompt", service)
-        return await service.encode(prompt)
+        return await encode_prompt(prompt, service, user)
     if service.vocab_size and max(prompt) >= service.vocab_size:
         what = f"prompt: {max(prompt)} is no token id; they go from 0 to {service.vocab_size - 1}"
         raise ApiError(400, what, param="prompt", code="vocabulary")
     return tuple(prompt)
 
 
+async def _text(prompt: str | list[int], service: Service) -> str:
+    return prompt if isinstance(prompt, str) else await asyncio.to_thread(service.decode, prompt)
+
+
 def _check_chars(num_chars: int, param: str, service: Service) -> None:
-    """Before the work: a tokenizer takes seconds and a gigabyte for some million characters, and others wait for it."""
-    if num_chars > service.max_chars > 0:
-        what = (
-            f"{param}: {num_chars} characters do not fit into the context of {service.context_len} tokens; send fewer"
-        )
+    """Before the work: a tokenizer takes seconds and a gigabyte for some million characters."""
+    if num_chars > service.max_chars:
+        what = f"{param}: {num_chars} characters do not fit into the context; at most {service.max_chars} can"
         raise ApiError(400, what, param=param, code="context_length_exceeded")
+
+
+def _check_within_reach(service: Service) -> None:
+    """Before the work, too."""
+    if not service.context_len:
+        raise VerifyAway("verify_away", service.absence)
 
 
 def _max_tokens(request: Generation, default: int, ids: Sequence[tuple[int, ...]], service: Service) -> list[int]:
     """For each prompt. What is asked for must fit into the context; the default is cut to it."""
-    if not service.context_len:
-        raise VerifyAway("verify_away", service.absence)
+    _check_within_reach(service)  # it may have gone while prompts were encoded
     asked = _one_of(request)
     left = [service.context_len - len(prompt) for prompt in ids]
     least = min(left)

@@ -5,7 +5,7 @@ what is served: an ASGI application goes in.
 """
 
 from goodspeed.web.address import Address, check_reach, listen, parse_address, url
-from goodspeed.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, error_body
+from goodspeed.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, error_body, user_of
 from goodspeed.web.keys import Keys, read_keys
 from goodspeed.web.server import MAX_CONNECTIONS, serve
 
@@ -24,4 +24,5 @@ __all__ = [
     "read_keys",
     "serve",
     "url",
+    "user_of",
 ]

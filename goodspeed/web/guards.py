@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import hashlib
 import ipaddress
 import re
 
@@ -11,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.counts import Answers
 from goodspeed.web.keys import Keys
+from goodspeed.web.places import host_of
 
 OPEN_PATHS = ("/health", "/ready")
 """Served without a key: what asks whether a node lives has none."""
@@ -19,6 +21,17 @@ OPEN_PATHS = ("/health", "/ready")
 LET_IN = "goodspeed.let_in"
 """An ASGI extension of our server: an application calls its `tell` once it knows that a request may be served. The
 connection then keeps its place while others are sent away."""
+
+
+USER = "goodspeed.user"
+"""In a request's state: who sent it, by the key."""
+
+
+def user_of(scope: Scope) -> str:
+    """Whose work a request is: a name for its key, else its host's, else its own."""
+    name = scope.get("state", {}).get(USER)
+    client = scope.get("client")
+    return str(name or (host_of(client[0]) if client else f"request {id(scope)}"))
 
 
 def error_body(message: str, *, type: str, param: str | None = None, code: str | None = None) -> dict[str, object]:
@@ -41,8 +54,10 @@ class KeyCheck:
         if scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        if self._keys.know(_credential(Headers(scope=scope))):
+        credential = _credential(Headers(scope=scope))
+        if self._keys.know(credential):
             _tell_let_in(scope)
+            scope.setdefault("state", {})[USER] = hashlib.blake2b(credential, digest_size=16).hexdigest()
             await self._app(scope, receive, send)
             return
         body = error_body(

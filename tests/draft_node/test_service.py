@@ -286,6 +286,8 @@ def test_without_a_verify_node() -> None:
         async with edge(connected=False) as here:
             assert not here.service.is_ready
             assert here.service.context_len == 0
+            longest = max(map(len, load("tiny-draft-s").tokenizer.get_vocab()))
+            assert here.service.max_chars == here.daemon.drafter.context_len * longest  # what is known until then
             with pytest.raises(VerifyAway, match=rf"\A{AWAY}\Z"):
                 await write(here.service, wanted())
             serving = asyncio.create_task(here.verify.serve())
@@ -295,6 +297,7 @@ def test_without_a_verify_node() -> None:
             assert (await write(here.service, wanted())).ids == alone(prompt_ids(0), GREEDY, 24)
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
+            assert here.service.max_chars == load("tiny-target").context_len * longest
 
     run(work())
 
@@ -402,8 +405,8 @@ def test_a_refused_text_says_why(prompt: tuple[int, ...], code: str) -> None:
 def test_prompts_are_encoded_as_the_console_encodes_them() -> None:
     async def work() -> None:
         async with edge() as here:
-            assert await here.service.encode("The river") == tuple(here_ids("The river"))
-            assert await here.service.encode_chat([{"role": "user", "content": "hi"}]) == tuple(
+            assert await here.service.encode("The river", "user") == tuple(here_ids("The river"))
+            assert await here.service.encode_chat([{"role": "user", "content": "hi"}], "user") == tuple(
                 here_ids("User: hi\n\nAssistant:")
             )
             assert here.service.decode(here_ids("The river")) == "The river"

@@ -30,6 +30,7 @@ class FakeService:
         self.absence = "the verify node has been away for 9 s; ask again later"
         self.num_encoded = 0
         self.completion_defaults = self.chat_defaults = Defaults()
+        self.users: set[str] = set()
         self.num_running = self.num_waiting = 0
         self.wanted: list[Wanted] = []
         self.error: Exception | None = None
@@ -65,16 +66,18 @@ class FakeService:
         others = [Alternative(i, LETTERS[i], LETTERS[i].encode(), -0.5 - i) for i in range(num_logprobs)]
         return Token(ord(letter), letter, letter.encode(), -0.25, tuple(others))
 
-    async def encode(self, text: str) -> tuple[int, ...]:
+    async def encode(self, text: str, user: str) -> tuple[int, ...]:
         if not text:
             raise PromptError("the prompt is empty; give at least one character")
         self.num_encoded += 1
+        self.users.add(user)
         return tuple(text.encode())
 
-    async def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+    async def encode_chat(self, messages: Sequence[Mapping[str, str]], user: str) -> tuple[int, ...]:
         if any(message["content"] == "no template" for message in messages):
             raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
         self.num_encoded += 1
+        self.users.add(user)
         return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
 
     def defaults(self, *, chat: bool) -> Defaults:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from draft_node.api.schemas import MAX_DETOKENIZED, MAX_MESSAGES, MAX_METADATA, MAX_PARTS
-from goodspeed.web import OPEN_PATHS, listen, parse_address, serve
+from goodspeed.web import OPEN_PATHS, Keys, listen, parse_address, serve
 from tests.draft_node.api.fake import CONTEXT_LEN, Api, error_of
 
 JSON = {"Content-Type": "application/json"}
@@ -156,6 +156,42 @@ def test_a_text_that_cannot_fit_is_not_even_encoded(num_chars: int, num_encoded:
         api = Api()
         assert error_of(ask(api))["code"] == "context_length_exceeded"
         assert api.service.num_encoded == num_encoded
+
+
+@pytest.mark.parametrize("context_len", [CONTEXT_LEN, 0], ids=["there", "away"])
+def test_nor_is_it_to_be_counted(context_len: int) -> None:
+    """Whether the verify node is there or not."""
+    text = "x" * (2 * CONTEXT_LEN + 1)
+    halves = [{"role": "user", "content": half} for half in (text[1000:], text[:1000])]
+    for body, param in (({"prompt": text}, "prompt"), ({"messages": halves}, "messages")):
+        api = Api()
+        api.service.context_len = context_len
+        error = error_of(api.client.post("/tokenize", json=body))
+        assert (error["code"], error["param"]) == ("context_length_exceeded", param)
+        assert str(2 * CONTEXT_LEN) in error["message"]
+        assert api.service.num_encoded == 0
+
+
+def test_nothing_is_encoded_that_cannot_be_written_now() -> None:
+    api = Api()
+    api.service.context_len = 0
+    for answer in (api.complete(), api.chat()):
+        assert error_of(answer, 503)["code"] == "verify_away"
+    assert api.service.num_encoded == 0
+
+
+def test_whose_work_a_text_is() -> None:
+    """A key's, whatever the address; without keys the address's. The key itself is nowhere in it."""
+    api = Api(keys=Keys(["first-key", "second-key"]))
+    for key in ("first-key", "second-key", "first-key"):
+        answer = api.client.post("/tokenize", json={"prompt": "x"}, headers={"Authorization": f"Bearer {key}"})
+        assert answer.status_code == 200
+    assert len(api.service.users) == 2
+    assert not any("key" in user for user in api.service.users)
+    api = Api()
+    api.complete()
+    api.chat()
+    assert api.service.users == {"testclient"}
 
 
 @pytest.mark.parametrize(("number", "status"), [(MAX_PARTS, 200), (MAX_PARTS + 1, 400)])

@@ -5,6 +5,7 @@ from starlette.testclient import TestClient
 
 import goodspeed
 from draft_node.api.app import create_api
+from draft_node.api.tokens import SLICE
 from goodspeed.counts import Answers
 from goodspeed.web import OPEN_PATHS, Counted, Keys
 from tests.draft_node.api.fake import CONTEXT_LEN, Api, error_of
@@ -125,6 +126,15 @@ def test_text_to_tokens_and_back(api: Api) -> None:
     assert api.client.post("/detokenize", json={"tokens": [72, 105]}).json() == {"prompt": "Hi"}
     chat = api.client.post("/tokenize", json={"messages": [{"role": "user", "content": "Hi"}]}).json()
     assert bytes(chat["tokens"]) == b"user:Hi;"
+
+
+def test_very_many_tokens_are_told_in_slices() -> None:
+    api = Api()
+    text = "".join(chr(ord("a") + number % 26) for number in range(2 * SLICE + 1))
+    api.service.max_chars = len(text)
+    answer = api.client.post("/tokenize", json={"prompt": text}).json()
+    assert answer["tokens"] == list(text.encode())
+    assert answer["count"] == len(text)
 
 
 @pytest.mark.parametrize("body", [{}, {"prompt": "x", "messages": [{"role": "user", "content": "x"}]}, {"prompt": ""}])

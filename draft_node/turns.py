@@ -1,0 +1,98 @@
+"""Work that is done one piece at a time, on another thread, for users who take turns. Knows nothing about the work.
+
+Whoever has much to do waits for whoever has little: after a piece of one user's comes one of the next. A piece that has
+begun is finished, also where nobody waits for it any more, and only then the next one begins.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from goodspeed.errors import Busy
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _Piece:
+    work: Callable[[], Any]
+    size: int
+    done: "asyncio.Future[Any]"
+
+
+@dataclass(slots=True)
+class _User:
+    size: int = 0  # of all that was asked for and is not finished
+    waiting: deque[_Piece] = field(default_factory=deque)
+
+
+class Turns:
+    """The users who wait, in the order of their next turn; each one's own pieces are done in the order they came."""
+
+    def __init__(self, max_size: int) -> None:
+        """max_size: of what one user may have waiting and running, in whatever unit pieces are measured."""
+        self._max_size = max_size
+        self._users: dict[str, _User] = {}
+        self._is_running = False
+
+    @property
+    def num_users(self) -> int:
+        """Who has something waiting or running."""
+        return len(self._users)
+
+    async def run(self, user: str, size: int, work: Callable[[], T]) -> T:
+        """What the work gives, or raises; Busy where this user has too much waiting already.
+
+        One piece is taken whatever its size, from a user who has nothing else. Every piece counts as 1 at least.
+        """
+        size = max(1, size)
+        account = self._users.get(user)
+        if account is not None and account.size + size > self._max_size:
+            raise Busy(
+                "busy", "your earlier texts still wait for the tokenizer; wait for their answers, then ask again"
+            )
+        account = self._users.setdefault(user, _User())
+        piece = _Piece(work, size, asyncio.get_running_loop().create_future())
+        account.size += size
+        account.waiting.append(piece)
+        self._begin()
+        try:
+            result: T = await piece.done
+            return result
+        finally:
+            if piece in account.waiting:  # its user left
+                account.waiting.remove(piece)
+                self._settle(user, piece)
+
+    def _begin(self) -> None:
+        """The next piece, where none is running."""
+        user = next((name for name, account in self._users.items() if account.waiting), None)
+        if self._is_running or user is None:
+            return
+        self._is_running = True
+        piece = self._users[user].waiting.popleft()
+        running = asyncio.get_running_loop().run_in_executor(None, piece.work)
+        running.add_done_callback(lambda done: self._finished(user, piece, done))
+
+    def _finished(self, user: str, piece: _Piece, done: "asyncio.Future[Any]") -> None:
+        self._is_running = False
+        self._users[user] = self._users.pop(user)  # behind all others
+        self._settle(user, piece)
+        error = None if done.cancelled() else done.exception()
+        if piece.done.done():
+            pass  # its user left
+        elif done.cancelled():
+            piece.done.cancel()
+        elif error is not None:
+            piece.done.set_exception(error)
+        else:
+            piece.done.set_result(done.result())
+        self._begin()
+
+    def _settle(self, user: str, piece: _Piece) -> None:
+        account = self._users[user]
+        account.size -= piece.size
+        if not account.waiting and account.size == 0:
+            del self._users[user]
