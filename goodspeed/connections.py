@@ -11,6 +11,7 @@ messages.
 
 import asyncio
 import errno
+import logging
 import resource
 import socket
 import struct
@@ -23,6 +24,10 @@ from pathlib import Path
 from termios import FIONREAD
 from typing import Final, NamedTuple, TypeAlias
 
+from goodspeed import descriptors as limits
+
+logger = logging.getLogger("goodspeed.wire")
+
 Address: TypeAlias = tuple[str, int]
 
 OWN_DESCRIPTORS: Final = Path("/proc/self/fd")
@@ -33,6 +38,13 @@ CONFIRM_S: Final = 0.05
 NUM_LOOKS: Final = 3
 """Whoever is beyond the bound is looked at again so soon, and is cut the third time. What comes until then, 0.2 s after
 the bound was passed, has to be kept: as much as the line brings."""
+
+ROOM: Final = 8
+"""Descriptors that are kept free by cutting who never said anything. Where none is left, ZeroMQ tries to accept the
+next connection again and again without a pause, which takes a whole core."""
+
+SAY_S: Final = 60.0
+"""How often the log tells that descriptors are scarce."""
 
 LAST_WORD_S: Final = 0.2
 """From the decision to hang up until that is done."""
@@ -111,12 +123,14 @@ def _look_at(descriptor: int, port: int) -> Connection | None:
 
 @dataclass(slots=True)
 class _Seen:
+    since: float
     delivered_bytes: int = 0  # all that had been read when something of it was last seen to be delivered
     num_beyond: int = 0  # looks in a row
 
 
 class Guard:
-    """Ends connections of one listening socket: of whoever is barred, and of whoever never comes to an end."""
+    """Ends connections of one listening socket: of whoever is barred, of whoever never comes to an end, and of who has
+    never said anything where the process has no descriptors left for others."""
 
     def __init__(self, port: int, is_idle: Callable[[], bool], *, message_bytes: int, unread_bytes: int) -> None:
         """is_idle: whether no whole message waits to be taken, now or at some moment since it was asked last.
@@ -132,6 +146,7 @@ class Guard:
         self._seen: dict[tuple[int, Address], _Seen] = {}
         self._hanging_up: dict[int, asyncio.TimerHandle] = {}  # by descriptor
         self._next_look: asyncio.TimerHandle | None = None
+        self._said_at = -SAY_S
 
     def open(self) -> None:
         """Looks now and then from now on, in the running event loop. A second time changes nothing."""
@@ -164,17 +179,38 @@ class Guard:
         """Whoever is beyond the bound so often, with nothing delivered meanwhile, is cut; tells if anybody might be."""
         before, self._seen = self._seen, {}
         bound = self._message_bytes if self._is_idle() else self._unread_bytes
+        now = time.monotonic()
         for descriptor, peer, read_bytes in accepted(self._port):
-            seen = before.get((descriptor, peer)) or _Seen()
+            seen = before.get((descriptor, peer)) or _Seen(now)
             if descriptor in self._delivered:
-                seen = _Seen(read_bytes)
+                seen = _Seen(seen.since, read_bytes)
             num_bytes = read_bytes - seen.delivered_bytes
             seen.num_beyond = seen.num_beyond + 1 if num_bytes > self._message_bytes else 0
             if seen.num_beyond >= NUM_LOOKS and num_bytes > bound:
                 self.num_cut += cut(descriptor, peer)
             self._seen[descriptor, peer] = seen
         self._delivered.clear()
+        self._make_room(now)
         return any(seen.num_beyond for seen in self._seen.values())
+
+    def _make_room(self, now: float) -> None:
+        """Those that are cut are the ones that have said nothing for longest."""
+        free = limits.num_free()
+        if free is None or free >= ROOM:
+            return
+        silent = sorted((seen.since, *line) for line, seen in self._seen.items() if not seen.delivered_bytes)
+        if now - self._said_at >= SAY_S:
+            self._said_at = now
+            self._say(free, len(silent))
+        for _, descriptor, peer in silent[: ROOM - free]:
+            self.num_cut += cut(descriptor, peer)
+
+    def _say(self, free: int, num_silent: int) -> None:
+        logger.warning(
+            "this process has hardly any descriptors left, so connections that say nothing are cut; allow it more "
+            "(ulimit -n)",
+            extra={"num_free": free, "num_silent": num_silent},
+        )
 
     def _look_again(self) -> None:
         started = time.perf_counter()

@@ -1,9 +1,12 @@
 """How many files and sockets this process may still open. Knows nothing about what they are for."""
 
+import errno
 import resource
 from pathlib import Path
 
 from goodspeed.errors import ConfigError
+
+OWN = Path("/proc/self/fd")
 
 LEAST = 64
 """Of the limit (`ulimit -n`), below which no daemon starts: one takes 20 to 30 before its first connection."""
@@ -21,7 +24,12 @@ def limit() -> int | None:
 def num_free() -> int | None:
     """How many more may be opened; None for no limit."""
     most = limit()
-    return None if most is None else max(0, most - _num_open())
+    if most is None:
+        return None
+    try:
+        return max(0, most - sum(1 for _ in OWN.iterdir()))
+    except OSError as error:  # none is left to look with, or the system does not tell
+        return 0 if error.errno == errno.EMFILE else max(0, most - ASSUMED)
 
 
 def check_limit() -> None:
@@ -32,10 +40,3 @@ def check_limit() -> None:
             f"this process may have {most} files and sockets open at once, too few for a node; "
             f"allow at least {LEAST} (ulimit -n {LEAST}), and more for many connections"
         )
-
-
-def _num_open() -> int:
-    try:
-        return sum(1 for _ in Path("/proc/self/fd").iterdir())
-    except OSError:
-        return ASSUMED

@@ -16,10 +16,12 @@ import msgspec
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from goodspeed.connections import Guard, accepted, cut, peer_of
+from goodspeed import descriptors
+from goodspeed.connections import ROOM, Guard, accepted, cut, peer_of
 from goodspeed.errors import TransportError
 from goodspeed.messages import Draft, Refusal
 from goodspeed.transport import Delivery, bind_verify, connect_draft, peer_name
+from tests.descriptors import at_most
 from tests.keys.wire import keyed
 from tests.test_transport import (
     LIMIT,
@@ -259,6 +261,40 @@ def test_connections_are_found_when_no_descriptor_is_left() -> None:
                 while True:
                     taken.callback(os.close, os.dup(here.fileno()))
             assert here.fileno() in {found.descriptor for found in accepted(port)}
+
+
+@run_async
+async def test_where_descriptors_run_out_who_says_nothing_is_cut() -> None:
+    """The one that came first, first; who has said something stays, and with descriptors enough everybody does."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as lines:
+        port = server.getsockname()[1]
+        guard = Guard(port, lambda: True, message_bytes=100, unread_bytes=100)
+        pairs = []
+        for _ in range(4):
+            there = lines.enter_context(socket.create_connection(("127.0.0.1", port)))
+            pairs.append((there, lines.enter_context(server.accept()[0])))
+            guard.look()
+        pairs[0][0].sendall(b"hello")
+        assert pairs[0][1].recv(5) == b"hello"
+        guard.delivered(pairs[0][1].fileno())
+        guard.look()
+        assert guard.num_cut == 0
+        most = descriptors.limit() or 0
+        with at_most(most - (descriptors.num_free() or 0) + ROOM - 2):
+            guard.look()
+        assert guard.num_cut == 2
+        assert [_is_cut(there) for there, _ in pairs] == [False, True, True, False]
+        guard.close()
+
+
+def _is_cut(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
 
 
 @run_async

@@ -19,6 +19,9 @@ MAX_BEGINNING = 8
 REST_S = 0.5
 """How long nothing is accepted where the system has nothing left for another connection."""
 
+SAY_S = 60.0
+"""How often the log tells that this is so."""
+
 SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -41,7 +44,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._beginning: set[asyncio.Task[None]] = set()
         self._resting: asyncio.TimerHandle | None = None
-        self._is_scarce = False  # and was said to be
+        self._said_at = -SAY_S
         self._loop.add_reader(listener, self._accept)
 
     def close(self) -> None:
@@ -63,9 +66,6 @@ class Acceptor:
                     self._rest(error)
                     return
                 return  # this one was gone before it was accepted
-            if self._is_scarce:
-                self._is_scarce = False
-                logger.warning("HTTP connections are accepted again")
             self._begin(connection)
 
     def _begin(self, connection: socket.socket) -> None:
@@ -84,8 +84,9 @@ class Acceptor:
 
     def _rest(self, error: OSError) -> None:
         """The listening socket stays readable: it is not looked at for a moment, or nothing else would happen."""
-        if not self._is_scarce:
-            self._is_scarce = True
+        now = self._loop.time()
+        if now - self._said_at >= SAY_S:
+            self._said_at = now
             logger.warning(
                 "no HTTP connection can be accepted now; allow this process more descriptors (ulimit -n)",
                 extra={"error": error.strerror},
