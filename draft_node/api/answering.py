@@ -3,6 +3,7 @@
 What an answer looks like is its `Shape`'s affair (`completions.py`, `chat.py`).
 """
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
@@ -30,6 +31,9 @@ from draft_node.config import DraftConfig
 from draft_node.service import Begun, Ended, Piece, Service, Token
 
 Chunk = ChatChunk | Completion
+
+LARGE = 1 << 11
+"""Tokens and alternatives from which an answer is written on another thread: the event loop has sessions to drive."""
 
 
 @dataclass(slots=True)
@@ -86,12 +90,31 @@ async def answer(
         chunks = _chunks(service, wish, shape, body.stream_options or StreamOptions(), mark_accepted=mark_accepted)
         return EventStream(await begun(request.receive, chunks))
     choices = await texts.unless_gone(request.receive, _collect(service, wish))
+    return Response(await written(wish, shape, choices), media_type="application/json")
+
+
+async def written(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
+    """The whole answer as JSON."""
+    if sum(len(choice.tokens) for choice in choices) * _num_told(wish) < LARGE:
+        return _whole(wish, shape, choices)
+    return await asyncio.to_thread(_whole, wish, shape, choices)
+
+
+def _num_told(wish: Wish) -> int:
+    """Of each token: itself, and the alternatives."""
+    return 1 + max((text.num_logprobs or 0 for text in wish.texts), default=0)
+
+
+def _whole(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
+    """Choice by choice: between them others have the interpreter."""
     whole = shape.whole(choices, _usage(wish, choices))
     whole.system_fingerprint = _system_fingerprint(wish, choices, service)
     told: Sequence[ChatChoice | CompletionChoice] = whole.choices
     for each, choice in zip(told, choices, strict=True):
         marks.on_whole(each, choice.ended)
-    return Response(whole.model_dump_json(exclude_unset=True), media_type="application/json")
+    written = ",".join(each.model_dump_json(exclude_unset=True) for each in told)
+    frame = whole.model_copy(update={"choices": []}).model_dump_json(exclude_unset=True)
+    return frame.replace('"choices":[]', f'"choices":[{written}]', 1)
 
 
 async def _collect(service: Service, wish: Wish) -> list[Choice]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -9,8 +10,12 @@ import pytest
 
 from draft_node.actions import Statistics
 from draft_node.answer import Piece, Token
+from draft_node.api import answering
+from draft_node.api.answering import Choice
+from draft_node.api.completions import Shape
 from draft_node.api.logprobs import Offsets, for_completion
 from draft_node.api.texts import write
+from draft_node.api.wanted import Wish
 from draft_node.service import Ended, Wanted
 from goodspeed.errors import Busy, Draining, Refused, VerifyAway
 from goodspeed.messages import Sampling
@@ -226,3 +231,37 @@ def test_accepted_text_is_marked_if_asked_for(api: Api, ask: str) -> None:
         assert marked == [[{"text": letter, "accepted": letter != "b"}] for letter in "abc"]
     plain = chunks_of(getattr(api, ask)(max_tokens=3, stream=True))
     assert not [choice for chunk in plain for choice in chunk["choices"] if "goodspeed" in choice]
+
+
+async def _longest_gap_s(work: "asyncio.Task[str]") -> float:
+    """Between two turns of the event loop, until the work is done."""
+    longest, last = 0.0, time.perf_counter()
+    while not work.done():
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    return longest
+
+
+def test_a_very_large_answer_does_not_hold_the_event_loop() -> None:
+    """16 texts of 900 tokens with 20 alternatives each, which take seconds to write. The bound leaves room for other
+    processes on this machine; written at once, on the loop, it is far beyond."""
+
+    async def body() -> tuple[float, float]:
+        wanted = Wanted(prompt=(1,), sampling=Sampling(), max_tokens=900, num_logprobs=20)
+        wish = Wish([wanted] * 16, 1, [""] * 16)
+        choices = []
+        for _ in wish.texts:
+            choices.append(Choice())
+            async for item in FakeService().write(wanted):
+                choices[-1].take(item)
+        shape = Shape("goodspeed", wish, logprobs=True)
+        started = time.perf_counter()
+        writing = asyncio.create_task(answering.written(wish, shape, choices))
+        gap_s = await _longest_gap_s(writing)
+        content = json.loads(await writing)
+        assert [len(choice["logprobs"]["tokens"]) for choice in content["choices"]] == [900] * 16
+        return gap_s, time.perf_counter() - started
+
+    gap_s, whole_s = asyncio.run(body())
+    assert gap_s < whole_s / 3
