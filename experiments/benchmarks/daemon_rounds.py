@@ -36,10 +36,6 @@ def make_daemon(checkpoint: Checkpoint, events: EventLog) -> VerifyDaemon:
     return build(config, make_runner(config, checkpoint), channel, welcome, events, make_cost(None))
 
 
-def connect(player: Client, endpoint: str) -> DraftChannel:
-    return connect_draft(endpoint)
-
-
 async def send_all(line: DraftChannel, messages: list[UpMessage]) -> int:
     for message in messages:
         await line.send(message)
@@ -91,19 +87,26 @@ async def daemon_rounds(checkpoint: Checkpoint, players: list[Client], num_round
 
 
 async def answer_all(players: list[Client], endpoint: str, over: threading.Event) -> None:
+    """Until it is over; what goes wrong with one client ends all, since the daemon waits for everybody's draft."""
     tasks = [asyncio.create_task(answer(player, endpoint)) for player in players]
-    while not over.is_set():
+    while not over.is_set() and not any(task.done() for task in tasks):
         await asyncio.sleep(0.05)
+    failed = [task for task in tasks if task.done()]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    for task in failed:
+        task.result()
 
 
 async def answer(player: Client, endpoint: str) -> None:
-    line = connect(player, endpoint)
+    """Answers verdicts for ever. RuntimeError when the client's text is finished: there are no rounds of all then."""
+    line = connect_draft(endpoint)
     try:
         await send_all(line, player.greet())
         while True:
             await send_all(line, player.hear(await line.receive()))
+            if player.session.done:
+                raise RuntimeError(f"the text of client {player.number} is finished; ask for fewer rounds")
     finally:
         line.close()

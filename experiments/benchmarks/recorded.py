@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from draft_node.actions import Action, Propose, Proposed, Request, Send
 from draft_node.drafter import Drafter
 from draft_node.session import Session
-from goodspeed.channels import peer_name
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.messages import VERSION, DownMessage, Hello, Refusal, Sampling, UpMessage, Verdict
@@ -62,10 +61,6 @@ class Client:
     hello: Hello
     session: Session
     recording: Recording
-
-    @property
-    def peer_id(self) -> bytes:
-        return peer_name(self.hello.boot_id)
 
     def greet(self) -> list[UpMessage]:
         return [self.hello, *self._act(self.session.connect(0.0))]

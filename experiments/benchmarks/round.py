@@ -27,13 +27,14 @@ from typing import Any
 
 import torch
 
-from experiments.benchmarks.daemon_rounds import BUDGET, PARTS, connect, daemon_rounds, make_daemon, send_all
+from experiments.benchmarks.daemon_rounds import BUDGET, PARTS, daemon_rounds, make_daemon, send_all
 from experiments.benchmarks.recorded import Client, Recording, clients
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.errors import ProtocolError
 from goodspeed.events import EventLog
 from goodspeed.messages import Sampling
+from goodspeed.transport import connect_draft
 from verify_node.outcomes import Send
 
 NUM_CLIENTS = 8
@@ -82,12 +83,14 @@ class Stage:
         self.daemon = make_daemon(checkpoint, EventLog(enabled=False))
         self.core, self.target, self.channel = self.daemon.core, self.daemon.target, self.daemon.channel
         self.players = players
-        self.lines = [connect(player, self.channel.endpoint) for player in players]
+        self.lines = [connect_draft(self.channel.endpoint) for _ in players]
+        self.players_by_peer: dict[bytes, int] = {}  # a line's name is given by the verify node, when Hello comes
         self.now = 0.0
 
     async def play(self, num_rounds: int) -> list[Played]:
-        for player, line in zip(self.players, self.lines, strict=True):  # in order, so that every run is the same
-            await self._take(await send_all(line, player.greet()), Watch())
+        for number, (player, line) in enumerate(zip(self.players, self.lines, strict=True)):  # every run in this order
+            for peer_id in await self._take(await send_all(line, player.greet()), Watch()):
+                self.players_by_peer[peer_id] = number
             player.hear(await line.receive())  # Welcome
         return [await self._round() for _ in range(num_rounds)]
 
@@ -98,7 +101,7 @@ class Stage:
         with watch.timing("schedule"):
             planned = self.core.plan(self.now)
         if planned is None:
-            raise RuntimeError("there is nothing to do: a text is finished; ask for fewer rounds")
+            raise RuntimeError(f"round {self.core.num_rounds + 1} cannot start: {self._missing()}")
         with watch.timing("forward"):
             logits = self.target.forward(planned)
         with watch.timing("verify"):
@@ -122,13 +125,14 @@ class Stage:
     async def _answers(self, sends: list[Send]) -> int:
         """Messages that the clients sent in answer; their part of the round, which is not counted."""
         num_sent = 0
-        for player, line in zip(self.players, self.lines, strict=True):
-            for _ in range(sum(send.peer_id == player.peer_id for send in sends)):
-                num_sent += await send_all(line, player.hear(await line.receive()))
+        for number in sorted(self.players_by_peer[send.peer_id] for send in sends):
+            player, line = self.players[number], self.lines[number]
+            num_sent += await send_all(line, player.hear(await line.receive()))
         return num_sent
 
-    async def _take(self, num_messages: int, watch: Watch) -> None:
-        """The verify node takes what was sent."""
+    async def _take(self, num_messages: int, watch: Watch) -> set[bytes]:
+        """The verify node takes what was sent; gives back the names of the lines that it came by."""
+        peer_ids: set[bytes] = set()
         while num_messages > 0:
             await asyncio.sleep(0.002)  # for the sockets' own threads; waiting is not counted
             with watch.timing("receive"):
@@ -137,7 +141,16 @@ class Stage:
                     if isinstance(one.message, ProtocolError):
                         raise one.message
                     self._reply(self.core.receive(one.peer, one.message, self.now))
+            peer_ids |= {one.peer for one in received}
             num_messages -= len(received)
+        return peer_ids
+
+    def _missing(self) -> str:
+        """Whom the verify node would have to hear from."""
+        sessions = self.core.sessions.values()
+        num_awaited = sum(session.awaits_draft for session in sessions)
+        num_finished = len(self.players) - sum(not session.finished for session in sessions)
+        return f"of {len(self.players)} sessions {num_awaited} wait for a draft and {num_finished} are finished"
 
     def close(self) -> None:
         for line in self.lines:
