@@ -4,11 +4,15 @@ import json
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from experiments.benchmarks import gpu
+from goodspeed.messages import Sampling
 from tests.gpu import __main__ as command
 from tests.gpu import engine_checks
 from tests.gpu.checks import CHECKS
+from verify_node import target
+from verify_node.planner import Entry, Round
 
 CPU = torch.device("cpu")
 SLOW = ("schedule 1", "vocabulary 151936", "zero", "float16 logits, qwen3", "float16 logits, mistral")
@@ -60,6 +64,46 @@ def test_the_benchmark_runs_on_a_cpu_at_a_micro_size(capsys):
     assert result["weight_bytes"] == 2 * (
         512 * 64 + 64 + 2 * (2 * 64 * 80 + 2 * 64 * 16 + 3 * 64 * 128 + 2 * 64 + 2 * 8)
     )
+
+
+def test_what_the_benchmark_times_decides_as_the_verify_node_does():
+    checkpoint = gpu.build("micro", CPU, torch.float32)
+    case = gpu.Case(num_sessions=3, budget=7, context=20)
+    runner = gpu.Runner(checkpoint, num_pages=case.num_pages, page_size=gpu.PAGE_SIZE)
+    timed = gpu.Rounds(runner, case, gpu.Sampling())
+    timed.fill()
+    entries = [
+        Entry(chunk.key, case.context, tuple(chunk.tokens), len(chunk.tokens) - 1, True, Sampling(1.0, seed=chunk.key))
+        for chunk in timed.chunks
+    ]
+    node = target.Target(checkpoint, runner)
+    logits = node.forward(Round(1, tuple(entries)))
+    drawn = [one.target_tokens for one in timed.decide(logits)]
+    for drawing, tokens in zip(timed.drawings, drawn, strict=True):
+        drawing.drafted[0] = tokens[0]  # else nothing would be accepted
+    accepting = [replace(e, tokens=(e.tokens[0], *d.drafted)) for e, d in zip(entries, timed.drawings, strict=True)]
+    outcomes = node.verify(Round(1, tuple(accepting)), logits)
+    decided = timed.decide(logits)
+    assert [(one.num_accepted, one.agreement, one.next_token) for one in decided] == [
+        (outcome.num_accepted, outcome.agreement, outcome.tokens[-1]) for outcome in outcomes
+    ]
+    assert all(one.num_accepted >= 1 for one in decided)
+
+
+def test_the_benchmark_times_the_verify_nodes_own_function(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("decided")
+
+    assert gpu.decide_match is target.decide_match
+    monkeypatch.setattr(gpu, "decide_match", fail)
+    with pytest.raises(RuntimeError, match="decided"):
+        gpu.main(["--device", "cpu", "--shape", "micro"])
+
+
+def test_quick_runs_without_a_gpu(capsys):
+    assert gpu.main(["--quick", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)  # nothing else on standard output
+    assert len(result["cases"]) == len(gpu.CASES[result["shape"]])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")

@@ -110,6 +110,7 @@ BARE = [  # run on a machine that has torch and transformers and nothing of ours
     "goodspeed/rejection.py",
     "goodspeed/sampling.py",
     "goodspeed/truncation.py",
+    "verify_node/drawing.py",
     "verify_node/evidence.py",
     "experiments/benchmarks/gpu.py",
     "tests/gpu/__main__.py",

@@ -7,10 +7,8 @@ tokens that each entry gets go out. Runs on the model thread.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 from operator import eq
 
-import numpy as np
 import torch
 from msgspec.structs import replace
 from torch import Tensor
@@ -19,9 +17,10 @@ from goodspeed import proposals
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import InvalidProposal
-from goodspeed.rejection import decide_ratio, match, overlaps, ratios, verify_ratio
-from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
-from goodspeed.truncation import without
+from goodspeed.messages import Sampling
+from goodspeed.rejection import decide_ratio, overlaps, ratios, verify_ratio
+from goodspeed.sampling import Role, SamplingBatch, to_probs, uniform
+from verify_node.drawing import decide_match, integers, largest, rows_of, without_banned
 from verify_node.evidence import log_gains, log_tilts
 from verify_node.logprobs import Place, with_logprobs
 from verify_node.outcomes import Decisions, Outcome
@@ -50,6 +49,21 @@ class _Sampling:
     @property
     def drafted(self) -> tuple[int, ...]:
         return self.entry.tokens[len(self.entry.tokens) - self.entry.num_drafted :][: self.num_drafted]
+
+    @property
+    def base_len(self) -> int:
+        return self.entry.base_len
+
+    @property
+    def sampling(self) -> Sampling:
+        return self.entry.sampling
+
+    @property
+    def may_ban(self) -> bool:
+        return bool(self.entry.stop_ids)
+
+    def banned_at(self, position: int) -> tuple[int, ...]:
+        return self.entry.banned_at(position)
 
 
 class Target:
@@ -125,35 +139,24 @@ class Target:
         return _Sampling(entry, first_row, entry.num_drafted, draft_probs=probs)
 
     def _match(self, samplings: Sequence[_Sampling], logits: Tensor) -> list[Outcome]:
-        """The target's own draw at every position, then equality, which is no work for tensors."""
-        rows, positions, repeats = _rows(samplings)
-        batch = SamplingBatch.of([s.entry.sampling for s in samplings], repeats, device=logits.device)
-        wanted = logits if len(rows) == len(logits) else logits[_tensor(rows, logits)]
-        allowed = _allowed(samplings, wanted)
-        drawn = choose(allowed, batch, _tensor(positions, logits), num_tokens=self.checkpoint.num_tokens)  # [num_rows]
-        table = torch.stack([drawn.double(), _largest(wanted, allowed)])  # ids are exact in fp64
-        tokens, largest = table.tolist()
+        """The target's own draw at every position, then equality."""
         outcomes: list[Outcome] = []
-        first = 0
-        for sampling, count in zip(samplings, repeats, strict=True):
-            target_tokens = [int(token) for token in tokens[first : first + count]]
-            num_accepted, agreement = match(target_tokens, sampling.drafted)
-            is_finite = all(map(isfinite, largest[first : first + count]))
-            outcome = _outcome(sampling, num_accepted, target_tokens[num_accepted], agreement, is_finite)
+        decided = decide_match(samplings, logits, self.checkpoint.num_tokens)
+        for sampling, one in zip(samplings, decided, strict=True):
+            outcome = _outcome(sampling, one.num_accepted, one.next_token, one.agreement, one.is_finite)
             if self.records:
-                outcome = replace(outcome, decisions=Decisions(tuple(map(eq, target_tokens, sampling.drafted))))
+                outcome = replace(outcome, decisions=Decisions(tuple(map(eq, one.target_tokens, sampling.drafted))))
             outcomes.append(outcome)
-            first += count
         return outcomes
 
     def _ratio(self, samplings: Sequence[_Sampling], logits: Tensor) -> list[Outcome]:
         """Rejection sampling against the distributions that were sent."""
-        rows, _, repeats = _rows(samplings)
+        rows, _, repeats = rows_of(samplings)
         batch = SamplingBatch.of([s.entry.sampling for s in samplings], repeats, device=logits.device)
-        wanted, columns = logits[_tensor(rows, logits)], _columns(repeats)
-        allowed = _allowed(samplings, wanted)
+        wanted, columns = logits[integers(rows, logits)], _columns(repeats)
+        allowed = without_banned(samplings, wanted)
         probs = to_probs(allowed, batch, num_tokens=self.checkpoint.num_tokens)
-        target_probs = probs[_tensor(columns, logits)]  # [batch, max_len + 1, vocab]
+        target_probs = probs[integers(columns, logits)]  # [batch, max_len + 1, vocab]
         draft_tokens, num_drafted = _drafts(samplings, logits)
         draft_probs = torch.zeros(*draft_tokens.shape, probs.shape[-1], device=logits.device)
         for row, sampling in enumerate(samplings):
@@ -165,25 +168,12 @@ class Target:
         )
         odds = ratios(target_probs, draft_tokens, draft_probs, num_drafted)
         shared = overlaps(target_probs, draft_probs, num_drafted)
-        finite = _finite(_largest(wanted, allowed), columns)
+        finite = _finite(largest(wanted, allowed), columns)
         outcomes = _outcomes(samplings, accepted, next_token, shared.sum(1), finite, log_gains(odds, shared))
         if self.records:
             decided = decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise)
             outcomes = _with_decisions(outcomes, samplings, decided, odds)
         return outcomes
-
-
-def _rows(samplings: Sequence[_Sampling]) -> tuple[list[int], list[int], list[int]]:
-    """Rows of logits that are looked at, the text position that each decides, and how many each entry has."""
-    rows: list[int] = []
-    positions: list[int] = []
-    repeats: list[int] = []
-    for sampling in samplings:
-        count = sampling.num_drafted + 1
-        rows += range(sampling.first_row, sampling.first_row + count)
-        positions += range(sampling.entry.base_len, sampling.entry.base_len + count)
-        repeats.append(count)
-    return rows, positions, repeats
 
 
 def _columns(repeats: Sequence[int]) -> list[list[int]]:
@@ -201,39 +191,24 @@ def _drafts(samplings: Sequence[_Sampling], like: Tensor) -> tuple[Tensor, Tenso
     """draft_tokens [batch, max_len] with zeros as padding, and num_drafted [batch]."""
     widest = max(sampling.num_drafted for sampling in samplings)
     tokens = [list(sampling.drafted) + [0] * (widest - sampling.num_drafted) for sampling in samplings]
-    return _tensor(tokens, like).view(len(samplings), widest), _tensor([s.num_drafted for s in samplings], like)
+    return integers(tokens, like).view(len(samplings), widest), integers([s.num_drafted for s in samplings], like)
 
 
 def _noise(samplings: Sequence[_Sampling], draft_tokens: Tensor) -> tuple[Tensor, Tensor]:
     """accept_noise [batch, max_len] and final_noise [batch], keyed by seed, epoch, round and position."""
     entries = [sampling.entry for sampling in samplings]
-    seeds = _tensor([entry.sampling.seed for entry in entries], draft_tokens)
-    epochs = _tensor([entry.epoch for entry in entries], draft_tokens)
-    rounds = _tensor([entry.draft_round or 0 for entry in entries], draft_tokens)
-    bases = _tensor([entry.base_len for entry in entries], draft_tokens)
+    seeds = integers([entry.sampling.seed for entry in entries], draft_tokens)
+    epochs = integers([entry.epoch for entry in entries], draft_tokens)
+    rounds = integers([entry.draft_round or 0 for entry in entries], draft_tokens)
+    bases = integers([entry.base_len for entry in entries], draft_tokens)
     offsets = torch.arange(draft_tokens.shape[1], device=draft_tokens.device)
     accept = uniform(seeds[:, None], Role.ACCEPT, epochs[:, None], rounds[:, None], bases[:, None] + offsets[None, :])
     return accept, uniform(seeds, Role.FINAL, epochs, rounds, bases)
 
 
-def _allowed(samplings: Sequence[_Sampling], wanted: Tensor) -> Tensor:
-    """Logits [num_rows, vocab] without what may not be drawn yet; the very same where nobody has such."""
-    if not any(sampling.entry.stop_ids for sampling in samplings):
-        return wanted
-    return without(
-        wanted, [s.entry.banned_at(s.entry.base_len + i) for s in samplings for i in range(s.num_drafted + 1)]
-    )
-
-
-def _largest(wanted: Tensor, allowed: Tensor) -> Tensor:
-    """Largest logits [num_rows], fp64; no number where one of a row's is an overflow, or nothing is left to draw."""
-    largest = wanted.amax(-1).double()
-    return largest if allowed is wanted else largest + allowed.amax(-1)
-
-
 def _finite(largest: Tensor, columns: Sequence[Sequence[int]]) -> Tensor:
     """Whether every row of an entry has a largest logit [num_rows] that is a number [batch]: an overflow has none."""
-    return largest.isfinite()[_tensor(columns, largest)].all(1)
+    return largest.isfinite()[integers(columns, largest)].all(1)
 
 
 def _outcomes(
@@ -276,7 +251,3 @@ def _outcome(sampling: _Sampling, num_accepted: int, token: int, agreement: floa
         return Outcome(sampling.entry.session_id, (), 0, 0.0, sampling.invalid, "its logits are not numbers")
     tokens = (*sampling.drafted[:num_accepted], token)
     return Outcome(sampling.entry.session_id, tokens, num_accepted, agreement, sampling.invalid)
-
-
-def _tensor(values: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
-    return torch.from_numpy(np.array(values, np.int64)).to(like.device, non_blocking=True)

@@ -1,13 +1,19 @@
 """A verify round at real size on a GPU: its forward pass, the rest of it, and the floor that memory bandwidth sets.
 
-Random weights are built on the device, in the shape of Qwen3-14B. Sessions with a full context have drafts verified:
-`forward` is the engine's packed pass from token ids to logits, `dispatch` the part of it in which Python still hands
-out work, `rest` is the draw at every position, verification and the transfer of its results, as in the verify node.
+Random weights are built on the device, in the shape of Qwen3-14B. Sessions with a full context have drafts verified by
+the code that the verify node runs (`Target.forward` and the match rule of `Target.verify` in `verify_node/target.py`,
+without the objects that they are given and give back). `forward` is the engine's packed pass from token ids to logits;
+`dispatch` is the part of it in which Python still hands out work. `rest` is `verify_node/drawing.py`: the target's draw
+at every position, the one transfer of the draws to the host, and their comparison with the drafts there. Rounds under
+the ratio rule, the planner and the network are not measured.
+
 The floor is what no round can beat: every weight and every cached key and value is read once, at the speed of a large
 copy on the same device. `new shape` is the first round of a case, in which kernels may be chosen and compiled.
 
-Needs torch, transformers and numpy only. Times are the clock's, with the device waited for on both sides of each part.
-`--device cpu --shape micro` runs every line but the waiting, in a few seconds; its figures mean nothing.
+It needs torch, transformers and numpy only. Times are the clock's, with the device waited for on both sides of each
+part. On an H100 or the like it takes a few minutes, most of which the weights and the contexts take (this is a guess:
+nobody has run it on one). With --quick and without a GPU it runs every line on the CPU at a micro size, in about ten
+seconds; those figures mean nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -28,8 +35,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 from goodspeed.engine.checkpoints import DTYPES, Checkpoint
 from goodspeed.engine.memory import KVShape, bytes_per_page, pages_for
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.rejection import agreement_match, verify_match
-from goodspeed.sampling import SamplingBatch, choose
+from verify_node.drawing import Decided, decide_match
 
 SHAPES: dict[str, dict[str, Any]] = {
     "qwen3-14b": {
@@ -60,7 +66,7 @@ PAGE_SIZE = 16
 PREFILL = 2048  # tokens of one prefill pass
 NO_CUDA = (
     "not run: this machine has no CUDA device, or torch is a CPU build; on one that has, run `make gpu`, and here "
-    "--device cpu --shape micro tries the script"
+    "--quick, or --device cpu --shape micro, tries the script"
 )
 MEMORY_FRACTION = 0.8  # of what is free beside the weights; the rest is for activations and logits
 
@@ -100,6 +106,20 @@ class Sampling(NamedTuple):
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """One session's part of a round, as `decide_match` looks at it."""
+
+    first_row: int
+    base_len: int
+    drafted: list[int]
+    sampling: Sampling
+    may_ban: bool = False
+
+    def banned_at(self, position: int) -> tuple[int, ...]:
+        return ()
+
+
 class Times(NamedTuple):
     """Of one round, in seconds."""
 
@@ -117,7 +137,11 @@ class Rounds:
         self.chunks = [
             Chunk(i, self._tokens(i, num + 1), num + 1) for i, num in zip(case.ids, case.drafts, strict=True)
         ]
-        self.samplings = [sampling._replace(seed=i) for i in case.ids]
+        ends = [sum(chunk.num_logits for chunk in self.chunks[: i + 1]) for i in case.ids]
+        self.drawings = [
+            Drawing(end - chunk.num_logits, case.context + 1, list(chunk.tokens[1:]), sampling._replace(seed=i))
+            for i, (end, chunk) in enumerate(zip(ends, self.chunks, strict=True))
+        ]
 
     def fill(self) -> float:
         """Prefills all contexts; the seconds it took."""
@@ -137,7 +161,7 @@ class Rounds:
         logits = self.runner.forward(self.chunks)
         dispatched = time.perf_counter()
         forwarded = self._now()
-        self._verify(logits)
+        self.decide(logits)
         finished = self._now()
         for key in self.case.ids:
             self.runner.truncate(key, self.case.context)
@@ -147,29 +171,11 @@ class Rounds:
         for key in self.case.ids:
             self.runner.free(key)
 
-    def _verify(self, logits: Tensor) -> list[list[int]]:
-        """Accepted, next token and agreement by the match rule, as `verify_node/target.py` has them from its logits."""
-        counts = [chunk.num_logits for chunk in self.chunks]
-        batch = SamplingBatch.of(self.samplings, counts, device=self.device)
-        positions = [self.case.context + i for count in counts for i in range(count)]
-        drawn = choose(logits, batch, self._ints(positions), num_tokens=self.vocab)  # [num_rows]
-        finite = logits.amax(-1).isfinite()
-        widest, ends = max(counts), [sum(counts[: i + 1]) for i in self.case.ids]
-        places = zip(ends, counts, strict=True)
-        columns = [[min(end - count + i, end - 1) for i in range(widest)] for end, count in places]
-        rows = self._ints(columns)  # [num_sessions, widest]
-        drafted = [[*chunk.tokens[1:], *[0] * (widest - len(chunk.tokens))] for chunk in self.chunks]
-        target, drafts, num_drafted = drawn[rows], self._ints(drafted), self._ints(self.case.drafts)
-        accepted, next_token = verify_match(target, drafts.view(len(counts), widest - 1), num_drafted)
-        agreement = agreement_match(target, drafts.view(len(counts), widest - 1), num_drafted)
-        table: list[list[int]] = torch.stack([accepted, next_token, agreement.long(), finite[rows].all(1)]).tolist()
-        return table
+    def decide(self, logits: Tensor) -> list[Decided]:
+        return decide_match(self.drawings, logits, self.runner.checkpoint.num_tokens)
 
     def _tokens(self, start: int, num: int) -> list[int]:
         return [(start + i) * 7919 % self.vocab for i in range(num)]
-
-    def _ints(self, values: list[int] | list[list[int]]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64).to(self.device, non_blocking=True)
 
     def _now(self) -> float:
         """The clock, once the device has done all that it was given."""
@@ -240,13 +246,13 @@ def measure(runner: Runner, case: Case, repetitions: int, token_bytes: int, band
     }
 
 
-def show(result: dict[str, Any]) -> None:
+def row(result: dict[str, Any]) -> str:
+    """A line below `HEADER`."""
     milliseconds = (result[f"{name}_s"] * 1e3 for name in ("new_shape", "dispatch", "forward", "rest", "floor"))
-    print(
+    return (
         f"{result['num_sessions']:>8} {result['budget']:>6} {result['context']:>7}"
         + "".join(f" {value:>9.2f}" for value in milliseconds)
-        + f" {result['forward_ratio']:>13.2f} {result['rest_ratio']:>12.2f} {result['round_ratio']:>11.2f}",
-        flush=True,
+        + f" {result['forward_ratio']:>13.2f} {result['rest_ratio']:>12.2f} {result['round_ratio']:>11.2f}"
     )
 
 
@@ -265,16 +271,17 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     too_large = [case for case in CASES[options.shape] if case.num_pages > most]
     about = {"device": device_name(device), "torch": torch.__version__, "shape": options.shape, "dtype": options.dtype}
     about |= {"weight_bytes": weight_bytes(checkpoint.model), "kv_bytes_per_token": page_bytes // PAGE_SIZE}
-    print(f"{about['device']}, {options.shape} in {options.dtype}, copy {bandwidth / 1e9:.0f} GB/s")
-    print(HEADER)
+    say = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
+    say(f"{about['device']}, {options.shape} in {options.dtype}, copy {bandwidth / 1e9:.0f} GB/s")
+    say(HEADER)
     results = []
     if fitting:
         runner = Runner(checkpoint, num_pages=max(case.num_pages for case in fitting), page_size=PAGE_SIZE)
         for case in fitting:
             results.append(measure(runner, case, options.repetitions, page_bytes // PAGE_SIZE, bandwidth))
-            show(results[-1])
+            say(row(results[-1]))
     for case in too_large:
-        print(f"not run, {case.num_pages} pages do not fit into {most}: {case}")
+        say(f"not run, {case.num_pages} pages do not fit into {most}: {case}")
     left_out = [asdict(case) for case in too_large]
     return about | {"copy_bytes_per_s": bandwidth, "cases": results, "left_out": left_out}
 
@@ -285,14 +292,19 @@ def device_name(device: torch.device) -> str:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.gpu", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a quarter of the repetitions")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer repetitions; without a GPU: --device cpu --shape micro"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--device", help="cuda, cuda:N, or cpu; default: cuda, and nothing is run without it")
-    parser.add_argument("--shape", default="qwen3-14b", choices=SHAPES)
+    parser.add_argument("--shape", choices=SHAPES, help="default: qwen3-14b")
     parser.add_argument("--dtype", default="bfloat16", choices=DTYPES)
     parser.add_argument("--repetitions", type=int, default=40, metavar="N", help="rounds timed per case (default 40)")
     parser.add_argument("--without-cudnn", action="store_true", help="keep torch's attention from choosing cuDNN")
     options = parser.parse_args(argv)
+    if options.quick and options.device is None and not torch.cuda.is_available():
+        options.device, options.shape = "cpu", options.shape or "micro"
+    options.shape = options.shape or "qwen3-14b"
     options.repetitions = max(4, options.repetitions // 4 if options.quick else options.repetitions)
     return options
 
