@@ -41,7 +41,7 @@ class Size:
 
 
 FULL = Size((0.0, 20.0, 100.0), 3, 64)
-QUICK = Size((20.0,), 2, 48)
+QUICK = Size((20.0,), 1, 24)
 
 
 @dataclass

@@ -56,12 +56,13 @@ class Case:
 
 
 def cases(quick: bool) -> list[Case]:
-    models = (("tiny-draft-s", 1.5, 40), ("hidden 512, 8 layers", 1.2, 12))
+    models = (("tiny-draft-s", 1.5, 40, (1, 4, 16)), ("hidden 512, 8 layers", 1.2, 12, (1, 4, 16)))
+    small = (("tiny-draft-s", 1.5, 2, (1, 4)), ("hidden 512, 8 layers", 1.2, 1, (1,)))
     return [
-        Case(model, num_sessions, sampling, wanted if sampling == "T=1" else None, most // 4 if quick else most)
-        for model, wanted, most in models
+        Case(model, num_sessions, sampling, wanted if sampling == "T=1" else None, repetitions)
+        for model, wanted, repetitions, counts in (small if quick else models)
         for sampling in SAMPLINGS
-        for num_sessions in (1, 4, 16)
+        for num_sessions in counts
         if sampling == "T=1" or model in NAMES
     ]
 
@@ -184,9 +185,7 @@ def show(row: dict[str, Any]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.drafting", description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="a sixth of the repetitions; one sampling for the larger model"
-    )
+    parser.add_argument("--quick", action="store_true", help="fewer sessions and repetitions")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -166,11 +166,15 @@ class Comparison:
         drafted = {way: num for way, num in self.served.num_drafted.items() if num}
         acceptance = {way: self.served.num_accepted[way] / num for way, num in drafted.items()}
         details = {"acceptance": acceptance, "num_different": self.num_different, "repetitions": self.rates}
-        return {"temperature": self.temperature} | median | ratios | details
+        about = {"temperature": self.temperature, "num_clients": len(self.served.workers)}
+        return about | median | ratios | details
 
 
 def show(result: dict[str, Any]) -> None:
-    print(f"temperature {result['temperature']:g}: tokens/s (median; lowest to highest)")
+    few = (
+        "" if result["num_clients"] == NUM_CLIENTS else f", with {result['num_clients']} clients and texts instead of 8"
+    )
+    print(f"temperature {result['temperature']:g}: tokens/s (median; lowest to highest){few}")
     for way in WAYS:
         rates = result["repetitions"][way]
         print(f"  {way:<28} {result[way]:>7.1f}   ({min(rates):.1f} to {max(rates):.1f})")
@@ -182,9 +186,9 @@ def show(result: dict[str, Any]) -> None:
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     tokenizer = checkpoints.load_tokenizer(TARGET)
-    texts = [encode_prompt(tokenizer, prompt.prompt) for prompt in prompts.demo()]
+    texts = [encode_prompt(tokenizer, prompt.prompt) for prompt in prompts.demo()[: options.clients]]
     alone = Alone(options.tokens, texts)
-    models = [DRAFTS[number % len(DRAFTS)] for number in range(NUM_CLIENTS)]
+    models = [DRAFTS[number % len(DRAFTS)] for number in range(options.clients)]
     results = []
     with cluster(models, options.verify, options.draft, pin=options.pin) as workers:
         for temperature in options.temperature:
@@ -196,7 +200,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.end_to_end", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two repetitions of shorter texts at one temperature")
+    parser.add_argument("--quick", action="store_true", help="two clients instead of eight, one short repetition")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line; T = 1 at its top")
     parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
     parser.add_argument("--turns", type=int, default=2, help="texts of each of the eight clients (default 2)")
@@ -205,9 +209,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="a core for the verify node")
     parser.add_argument("--verify", nargs="*", default=[], help="options of goodspeed-verify, as --verify=--cost=none")
     parser.add_argument("--draft", nargs="*", default=[], help="options of goodspeed-draft")
+    parser.set_defaults(clients=NUM_CLIENTS)
     options = parser.parse_args()
     if options.quick:
-        options.tokens, options.turns, options.repetitions = 32, 2, 2
+        options.tokens, options.turns, options.repetitions, options.clients = 16, 2, 1, 2
         options.temperature = options.temperature[:1]
     return options
 

@@ -234,7 +234,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    num_rounds, num_runs = (12, 3) if options.quick else (40, 7)
+    num_rounds, num_runs = (6, 2) if options.quick else (40, 7)
     checkpoint, recording = checkpoints.load("tiny-target"), Recording.empty()
     output = sys.stderr if options.json else sys.stdout
     print(HEADER, file=output)

@@ -48,7 +48,7 @@ class Plan:
 
 
 FULL = Plan(2, (2.0, 4.0, 8.0), 6.0, 48, 5, 96)
-QUICK = Plan(1, (2.0,), 2.0, 24, 2, 24)
+QUICK = Plan(1, (2.0,), 1.5, 16, 1, 16)
 
 
 def texts(count: int, num_tokens: int, *, speculate: bool) -> list[Text]:
