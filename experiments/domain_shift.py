@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.harness import Finding, Outcome, new_figure, run
+from experiments import styles
+from experiments.harness import Finding, Outcome, Results, new_figure, run
+from experiments.progress import parts
 from experiments.simulation import rows
 from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrays import ArraySettings, Worlds
@@ -30,6 +32,7 @@ from experiments.simulation.world import World
 from goodspeed.policies.base import Floats
 
 SMOOTHED = 5  # rounds
+SHOWN_SMOOTHED = 25  # rounds, in the part of the picture in which the curves lie close together
 STAYS = 10  # rounds for which a level must be kept to count as reached
 SETTLED = 50  # rounds before a change that tell what a policy comes to
 
@@ -102,12 +105,12 @@ def course(config: Config, variant: Variant) -> Course:
     return Course(np.log(_smoothed(np.array(goodput), config.rounds_each)).sum(axis=1), np.array(errors))
 
 
-def _smoothed(goodput: Floats, rounds_each: int) -> Floats:
-    """Means over the last few rounds, none of them from before a change."""
-    smoothed = np.empty_like(goodput)
-    for at in range(len(goodput)):
-        first = max(at - SMOOTHED + 1, at // rounds_each * rounds_each)
-        smoothed[at] = goodput[first : at + 1].mean(axis=0)
+def _smoothed(values: Floats, rounds_each: int, num_rounds: int = SMOOTHED) -> Floats:
+    """Means [rounds, ...] over the last few rounds, none of them from before a change."""
+    smoothed = np.empty_like(values)
+    for at in range(len(values)):
+        first = max(at - num_rounds + 1, at // rounds_each * rounds_each)
+        smoothed[at] = values[first : at + 1].mean(axis=0)
     return smoothed
 
 
@@ -195,9 +198,10 @@ def _drafts_again(drafts: list[int]) -> bool:
 def experiment(config: Config) -> Outcome:
     survival = [geometric(alphas, config.budget) for alphas in config.alphas]
     best = [optimum(curve, config.budget).utility for curve in survival]
-    courses = {variant.name: course(config, variant) for variant in config.variants}
-    results = [_row(config, variant, courses[variant.name], best) for variant in config.variants]
-    fallen = [fallen_under_time(config, seed) for seed in range(config.fallen_seeds)]
+    courses = {variant.name: course(config, variant) for variant in parts("courses", config.variants)}
+    results = [_row(config, variant, courses[variant.name], best) for variant in parts("recoveries", config.variants)]
+    seeds = parts("seeds of a client at length 0", range(config.fallen_seeds))
+    fallen = [fallen_under_time(config, seed) for seed in seeds]
     findings = [
         Finding(f"{row['variant']}: rounds to within {config.near:.0%} of x*", row["to_optimum"])
         for row in results
@@ -213,7 +217,15 @@ def experiment(config: Config) -> Outcome:
     never = [row["variant"] for row in results if row["to_optimum"] is None]
     notes = [f"never within {config.near:.0%} of x* after one of the changes: {', '.join(never)}"] if never else []
     facts = {"fallen_under_time": fallen, "optimum": best}
-    return Outcome(results, findings, draw(config, courses, best), facts, notes)
+    return Outcome(rows=results, curves=_curves(courses), findings=findings, facts=facts, notes=notes)
+
+
+def _curves(courses: dict[str, Course]) -> list[dict[str, Any]]:
+    return [
+        {"variant": name, "round": number, "utility": round(float(utility), 4), "error": round(float(error), 4)}
+        for name, found in courses.items()
+        for number, (utility, error) in enumerate(zip(found.utility, found.errors, strict=True))
+    ]
 
 
 def _row(config: Config, variant: Variant, found: Course, best: list[float]) -> dict[str, Any]:
@@ -242,23 +254,34 @@ def _mean(rounds: list[int | None]) -> float | None:
     return float(np.mean(known)) if len(known) == len(rounds) else None
 
 
-def draw(config: Config, courses: dict[str, Course], best: list[float]) -> Figure:
-    figure = new_figure(10.0, 7.0)
-    above, below = figure.subplots(2, 1, sharex=True)
-    for name, found in courses.items():
-        above.plot(found.utility / config.num_clients, label=name, linewidth=1.0)
-        below.plot(found.errors, label=name, linewidth=1.0)
-    for at, level in enumerate(best):
+def draw(config: Config, results: Results) -> Figure:
+    """Utility, the same near x*, and the errors of the estimates."""
+    figure = new_figure(10.0, 10.0)
+    above, near, below = figure.subplots(3, 1, sharex=True, height_ratios=(3, 4, 4))
+    for name, number in styles.numbers(row["variant"] for row in results.curves).items():
+        own = [row for row in results.curves if row["variant"] == name]
+        rounds = [row["round"] for row in own]
+        style = styles.curve(number, len(own)) | {"linewidth": 1.0}
+        utility = np.array([row["utility"] for row in own]) / config.num_clients
+        above.plot(rounds, utility, label=name, **style)
+        near.plot(rounds, _smoothed(utility, config.rounds_each, SHOWN_SMOOTHED), **style)
+        below.plot(rounds, [row["error"] for row in own], **style)
+    best = [optimum(geometric(alphas, config.budget), config.budget).utility for alphas in config.alphas]
+    levels = [level / config.num_clients for level in best]
+    for at, level in enumerate(levels):
         ends = at * config.rounds_each, (at + 1) * config.rounds_each
-        above.hlines(level / config.num_clients, *ends, colors="black", linestyles="dashed")
-    above.set(ylabel="log-utility per client (dashed: x*)", title="Acceptance changes at known rounds")
+        for axes in (above, near):
+            axes.hlines(level, *ends, colors="black", linestyles="dashed", label=None if at else "x*")
+    near.set_ylim(min(levels) - 0.05, max(levels) + 0.01)
+    above.set(ylabel="log-utility per client", title="Acceptance changes at known rounds")
+    near.set(ylabel=f"the same near x*, mean of {SHOWN_SMOOTHED} rounds")
     below.set(xlabel="round", ylabel="mean error of the estimates")
-    above.legend(fontsize=7, ncols=3)
+    figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", fontsize=8, ncols=4)
     return figure
 
 
 def main() -> int:
-    return run("domain_shift", __doc__ or "", experiment, Config)
+    return run("domain_shift", __doc__ or "", experiment, draw, Config)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from experiments.harness import Finding, Outcome, new_figure, run
+from experiments import styles
+from experiments.harness import Finding, Outcome, Results, new_figure, run
+from experiments.progress import parts
 from experiments.simulation.acceptance import Switching
 from experiments.simulation.domains import alphas_of, texts_of
 from experiments.simulation.settings import Settings
@@ -126,21 +130,21 @@ def experiment(config: Config) -> Outcome:
     results: list[dict[str, Any]] = []
     findings: list[Finding] = []
     facts: dict[str, Any] = {}
-    figure = new_figure(4.0 * len(config.betas), 2.4 * len(config.budgets))
-    panels = figure.subplots(len(config.budgets), len(config.betas), squeeze=False)
-    for row, budget in enumerate(config.budgets):
-        for column, beta in enumerate(config.betas):
-            name = f"C = {budget}, beta = {beta:g}"
-            runs = [simulate(config, budget, beta, seed) for seed in range(config.num_seeds)]
-            compared = [compare(one) for one in runs]
-            mean = {key: float(np.mean([one[key] for one in compared])) for key in compared[0]}
-            error = {key: float(1.96 * np.std([one[key] for one in compared], ddof=1)) for key in mean}
-            facts[name] = {"mean": mean, "confidence": {key: error[key] / config.num_seeds**0.5 for key in error}}
-            findings += [Finding(f"{name}: {key.replace('_', ' ')}", value) for key, value in mean.items()]
-            results += _rows(name, runs[0])
-            _draw(panels[row, column], name, runs[0])
-    panels[0, 0].legend(fontsize=8)
-    return Outcome(results, findings, figure, {"by_setting": facts}, NOTES)
+    for budget, beta in product(config.budgets, config.betas):
+        name = _name(budget, beta)
+        seeds = parts(f"seeds of {name}", range(config.num_seeds))
+        runs = [simulate(config, budget, beta, seed) for seed in seeds]
+        compared = [compare(one) for one in runs]
+        mean = {key: float(np.mean([one[key] for one in compared])) for key in compared[0]}
+        error = {key: float(1.96 * np.std([one[key] for one in compared], ddof=1)) for key in mean}
+        facts[name] = {"mean": mean, "confidence": {key: error[key] / config.num_seeds**0.5 for key in error}}
+        findings += [Finding(f"{name}: {key.replace('_', ' ')}", value) for key, value in mean.items()]
+        results += _rows(name, runs[0])
+    return Outcome(rows=results, findings=findings, facts={"by_setting": facts}, notes=NOTES)
+
+
+def _name(budget: int, beta: float) -> str:
+    return f"C = {budget}, beta = {beta:g}"
 
 
 NOTES = [
@@ -167,27 +171,36 @@ def _rows(name: str, series: Series) -> list[dict[str, Any]]:
     ]
 
 
-def _draw(panel: Axes, name: str, series: Series) -> None:
-    for label, values in (("estimated", series.estimated), ("realised", series.realised)):
-        mean, band = (found[:SHOWN] for found in moving(values))
-        numbers = np.arange(WINDOW, WINDOW + len(mean))
-        (line,) = panel.plot(numbers, mean, linewidth=1, label=label)
-        panel.fill_between(numbers, mean - band, mean + band, color=line.get_color(), alpha=0.2, linewidth=0)
-    panel.plot(
-        numbers,
-        moving(series.forecast)[0][:SHOWN],
-        linewidth=0.8,
-        linestyle=":",
-        color="black",
-        label="forecast of Eq. (5)",
-    )
-    panel.set_title(f"{NUM_CLIENTS} clients, {name}", fontsize=9)
+def draw(config: Config, results: Results) -> Figure:
+    figure = new_figure(4.0 * len(config.betas), 2.4 * len(config.budgets) + 0.3)
+    panels = figure.subplots(len(config.budgets), len(config.betas), squeeze=False)
+    for panel, (budget, beta) in zip(panels.flat, product(config.budgets, config.betas), strict=True):
+        name = _name(budget, beta)
+        _draw_panel(panel, [row for row in results.rows if row["setting"] == name])
+        panel.set_title(f"{NUM_CLIENTS} clients, {name}", fontsize=9)
+    figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
+    return figure
+
+
+def _draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
+    """Mean and band of what is estimated and of what is realised, and the mean of the forecast."""
+    numbers = [row["round"] for row in rows]
+    for place, label in enumerate(("estimated", "realised")):
+        mean, band = (np.array([row[f"{label}_{column}"] for row in rows]) for column in ("mean", "std"))
+        style = styles.curve(place, len(rows)) | {"markersize": 3.0}
+        panel.plot(numbers, mean, label=label, **style)
+        deviation = f"{label}: 1 standard deviation"
+        panel.fill_between(
+            numbers, mean - band, mean + band, color=style["color"], alpha=0.2, linewidth=0, label=deviation
+        )
+    forecast = [row["forecast_mean"] for row in rows]
+    panel.plot(numbers, forecast, linewidth=0.9, linestyle=":", color="black", label="forecast of Eq. (5)")
     panel.set_xlabel("round")
-    panel.set_ylabel("tokens a round, mean of 10")
+    panel.set_ylabel("tokens a round, mean of 10", fontsize=9)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run("fig2_estimation", "Estimated goodput against realised goodput.", experiment, Config, arguments)
+    return run("fig2_estimation", "Estimated goodput against realised goodput.", experiment, draw, Config, arguments)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,12 @@ from itertools import product
 from statistics import fmean
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import harness
-from experiments.harness import Finding, Outcome
+from experiments import harness, styles
+from experiments.harness import Finding, Outcome, Results
+from experiments.progress import parts
 from experiments.simulation.accounts import Run, interval, run
 from experiments.simulation.paper import POLICIES, Nodes, Row, world
 
@@ -44,14 +46,15 @@ class Config:
 def experiment(config: Config) -> Outcome:
     found: dict[tuple[str, ...], list[Run]] = {}
     rows = []
-    for family, nodes, wire, rounds in product(config.families, config.nodes, config.wires, ROUNDS):
+    places = product(config.families, config.nodes, config.wires, ROUNDS)
+    for family, nodes, wire, rounds in parts("settings", places):
         for policy in POLICIES:
             found[family, nodes, wire, rounds, policy] = _runs(family, nodes, wire, rounds, policy, config)
         fixed = found[family, nodes, wire, rounds, "fixed"]
         for policy in POLICIES:
             key = {"family": family, "nodes": nodes, "wire": wire, "rounds": rounds, "policy": policy}
             rows.append(key | _measures(found[family, nodes, wire, rounds, policy], fixed))
-    return Outcome(rows, _findings(config, found), _figure(config, rows))
+    return Outcome(rows=rows, findings=_findings(config, found))
 
 
 def _runs(family: str, nodes: str, wire: str, rounds: str, policy: str, config: Config) -> list[Run]:
@@ -136,33 +139,37 @@ def _beside_the_paper(at: str, runs: dict[str, list[Run]]) -> list[Finding]:
     ]
 
 
-def _figure(config: Config, rows: list[dict[str, Any]]) -> Figure:
+def draw(config: Config, results: Results) -> Figure:
     figure = harness.new_figure(4.2 * len(config.nodes), 3.6 * len(config.families))
     panels = figure.subplots(len(config.families), len(config.nodes), squeeze=False)
-    parts = ("receive_s", "verify_s", "send_s")
-    for (across, family), (down, nodes) in product(enumerate(config.families), enumerate(config.nodes)):
-        axes = panels[across][down]
-        here = [row for row in rows if (row["family"], row["nodes"]) == (family, nodes)]
-        labels = [f"{policy}, {rounds}" for rounds in ROUNDS for policy in POLICIES]
-        for wire, marked in zip(config.wires, (False, True), strict=False):
-            chosen = [row for row in here if row["wire"] == wire]
-            if marked:
-                axes.plot(labels, [row["wall_s"] for row in chosen], "kx", label=f"all, {wire} on the wire")
-                continue
-            below = [0.0] * len(chosen)
-            for part in parts:
-                values = [row[part] for row in chosen]
-                axes.bar(labels, values, bottom=below, label=f"{part.removesuffix('_s')}, {wire} on the wire")
-                below = [low + value for low, value in zip(below, values, strict=True)]
+    for axes, (family, nodes) in zip(panels.flat, product(config.families, config.nodes), strict=True):
+        _draw_panel(axes, config, [row for row in results.rows if (row["family"], row["nodes"]) == (family, nodes)])
         axes.set_title(f"{family}, {nodes} draft nodes")
-        axes.set_ylabel("wall time, s")
-        axes.tick_params("x", rotation=90, labelsize=7)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
+def _draw_panel(axes: Axes, config: Config, rows: list[dict[str, Any]]) -> None:
+    """A bar of parts for each policy and kind of rounds with the first wire, a cross for the whole with the second."""
+    labels = [f"{policy}, {rounds}" for rounds in ROUNDS for policy in POLICIES]
+    for wire, marked in zip(config.wires, (False, True), strict=False):
+        chosen = [row for row in rows if row["wire"] == wire]
+        if marked:
+            axes.plot(labels, [row["wall_s"] for row in chosen], "kx", label=f"all, {wire} on the wire")
+            continue
+        below = [0.0] * len(chosen)
+        for number, part in enumerate(("receive_s", "verify_s", "send_s")):
+            values = [row[part] for row in chosen]
+            label = f"{part.removesuffix('_s')}, {wire} on the wire"
+            axes.bar(labels, values, bottom=below, label=label, **styles.bar(number))
+            below = [low + value for low, value in zip(below, values, strict=True)]
+    axes.set_ylim(0.0, 1.08 * max(row["wall_s"] for row in rows))  # the parts' ends would else be the picture's edge
+    axes.set_ylabel("wall time, s")
+    axes.tick_params("x", rotation=90, labelsize=7)
+
+
 def main() -> int:
-    return harness.run("fig3_time", __doc__ or "", experiment, Config)
+    return harness.run("fig3_time", __doc__ or "", experiment, draw, Config)
 
 
 if __name__ == "__main__":

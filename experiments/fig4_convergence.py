@@ -19,8 +19,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.harness import Finding, Outcome, new_figure, run
-from experiments.simulation import rows
+from experiments import styles
+from experiments.harness import Finding, Outcome, Results, new_figure, run
+from experiments.progress import parts
+from experiments.simulation import rows as row_policies
 from experiments.simulation.arrays import ArraySettings, Worlds
 from experiments.simulation.chances import Chances
 from experiments.simulation.domains import Replays, alphas_of, curves_of, texts_of
@@ -99,7 +101,7 @@ def simulate(
             initial_worth=variant.initial_worth,
             initial_goodput=variant.initial_goodput,
         ),
-        rows.create(variant.policy, num_seeds),
+        row_policies.create(variant.policy, num_seeds),
         agreement,
     )
     worlds.step()
@@ -120,16 +122,15 @@ def experiment(config: Config) -> Outcome:
     results: list[dict[str, Any]] = []
     findings: list[Finding] = []
     facts: dict[str, dict[str, Any]] = {}
-    figure, axes = _panels(len(config.settings))
-    for setting, panel in zip(config.settings, axes, strict=False):
+    for setting in parts("settings", config.settings):
         curves, agreement = setting.agreement(range(config.num_seeds))
         best = optimum(curves, setting.budget).utility
         policies: dict[str, dict[str, float]] = {}
         for variant in config.variants:
             found, begun = simulate(setting, variant, agreement, config.num_seeds, config.num_rounds)
             mean, error = found.mean(axis=1), 1.96 * found.std(axis=1, ddof=1) / np.sqrt(config.num_seeds)
-            results += _rows(setting, variant, best, mean, error)
-            _draw(panel, variant, mean, error)
+            rows = _rows(setting, variant, best, mean, error)
+            results += rows
             policies[variant.name] = _figures(mean, error, setting.num_clients)
             missing = 100.0 * (best - mean) / setting.num_clients  # percent per client, by round
             findings += _findings(setting, variant, missing)
@@ -137,12 +138,11 @@ def experiment(config: Config) -> Outcome:
                 there = optimum(begun, setting.budget).utility
                 off = 100.0 * (there - float(mean[-1])) / setting.num_clients
                 findings.append(Finding(f"{setting.name}: {OURS}, missing of x* where drafts began", off))
-                panel.axhline(there, color="black", linestyle=":", linewidth=1)
-        panel.axhline(best, color="black", linestyle="--", linewidth=1, label="U(x*)")
-        panel.set_title(setting.name, fontsize=7)
+                for row in rows:
+                    row["optimum_where_begun"] = round(there, 5)
         facts.setdefault("by_setting", {})[setting.name] = {"optimum_log_utility": best, "policies": policies}
-    axes[0].legend(fontsize=5)
-    return Outcome(results, findings, figure, facts | facts["by_setting"][config.settings[0].name], NOTES)
+    facts |= facts["by_setting"][config.settings[0].name]
+    return Outcome(rows=results, findings=findings, facts=facts, notes=NOTES)
 
 
 NOTES = [
@@ -192,22 +192,41 @@ def _rows(setting: Setting, variant: Variant, best: float, mean: Floats, error: 
             "log_utility": round(float(mean[number - 1]), 5),
             "confidence_95": round(float(error[number - 1]), 5),
             "optimum": round(best, 5),
+            "optimum_where_begun": None,  # of `gradient` under replay
         }
         for number in SHOWN
         if number <= len(mean)
     ]
 
 
-def _panels(number: int) -> tuple[Figure, list[Axes]]:
-    columns = min(number, 3)
-    figure = new_figure(2.7 * columns, 2.2 * -(-number // columns))
-    return figure, list(figure.subplots(-(-number // columns), columns, squeeze=False).flat)
+def draw(config: Config, results: Results) -> Figure:
+    columns = min(len(config.settings), 3)
+    lines = -(-len(config.settings) // columns)
+    figure = new_figure(2.9 * columns, 2.2 * lines + 0.5)
+    panels = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for panel, setting in zip(panels, config.settings, strict=False):
+        _draw_panel(panel, [row for row in results.rows if row["setting"] == setting.name])
+        panel.set_title(setting.name, fontsize=7)
+    named = dict[str, Any]()  # the same curves are in all panels, and one line under replay only
+    for panel in panels:
+        named |= {label: handle for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3, fontsize=7)
+    return figure
 
 
-def _draw(panel: Axes, variant: Variant, mean: Floats, error: Floats) -> None:
-    numbers = np.arange(1, len(mean) + 1)
-    (line,) = panel.plot(numbers, mean, linewidth=0.8, label=variant.name)
-    panel.fill_between(numbers, mean - error, mean + error, color=line.get_color(), alpha=0.2, linewidth=0)
+def _draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
+    """One setting: a curve with its interval for each variant, and the lines that they are compared with."""
+    for name, number in styles.numbers(row["variant"] for row in rows).items():
+        own = [row for row in rows if row["variant"] == name]
+        numbers = [row["round"] for row in own]
+        mean, error = (np.array([row[column] for row in own]) for column in ("log_utility", "confidence_95"))
+        style = styles.curve(number, len(own)) | {"markersize": 2.5, "linewidth": 0.8}
+        panel.plot(numbers, mean, label=name, **style)
+        panel.fill_between(numbers, mean - error, mean + error, color=style["color"], alpha=0.2, linewidth=0)
+    panel.axhline(rows[0]["optimum"], color="black", linestyle="--", linewidth=1, label="U(x*)")
+    begun = {row["optimum_where_begun"] for row in rows} - {None}
+    for level in begun:
+        panel.axhline(level, color="black", linestyle=":", linewidth=1, label="U(x*) where drafts began (replay)")
     panel.set_xscale("log")
     panel.tick_params(labelsize=6)
     panel.set_xlabel("round", fontsize=7)
@@ -215,9 +234,8 @@ def _draw(panel: Axes, variant: Variant, mean: Floats, error: Floats) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(
-        "fig4_convergence", "The utility of goodput over rounds against its optimum.", experiment, Config, arguments
-    )
+    about = "The utility of goodput over rounds against its optimum."
+    return run("fig4_convergence", about, experiment, draw, Config, arguments)
 
 
 if __name__ == "__main__":

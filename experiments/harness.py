@@ -1,7 +1,9 @@
 """What every experiment does alike: its command line, its settings, its results on disk, its table beside the paper's.
 
-An experiment is a function from its settings (a dataclass) to an `Outcome`. Its settings are in
-`experiments/configs/NAME.toml`, in two sections, `full` and `quick`; another file may be given.
+An experiment is a function from its settings (a dataclass) to an `Outcome`, and another that draws its picture from
+these settings and from `Results`, which is what is kept on disk: so a picture can be drawn again without running the
+experiment (`--redraw`). Settings are in `experiments/configs/NAME.toml`, in two sections, `full` and `quick`; another
+file may be given.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import pyarrow.parquet
 from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
+RESULTS, CURVES, FIGURE = "results.parquet", "curves.parquet", "figure.png"
 Config = TypeVar("Config")
 
 
@@ -43,13 +46,19 @@ class Finding:
         return self.ours / self.paper if self.paper else None
 
 
-@dataclass
-class Outcome:
+@dataclass(kw_only=True)
+class Results:
+    """What is kept on disk, and what the picture is drawn from."""
+
+    rows: list[dict[str, Any]]  # flat: one table
+    curves: list[dict[str, Any]] = field(default_factory=list)  # what the picture shows beyond it: another table
+
+
+@dataclass(kw_only=True)
+class Outcome(Results):
     """What an experiment gives back."""
 
-    rows: list[dict[str, Any]]  # the results, flat: one table
     findings: list[Finding]
-    figure: Figure
     facts: dict[str, Any] = field(default_factory=dict)  # for --json, beside everything else
     notes: list[str] = field(default_factory=list)  # below the table
 
@@ -58,29 +67,43 @@ def run(
     name: str,
     about: str,
     experiment: Callable[[Config], Outcome],
+    draw: Callable[[Config, Results], Figure],
     config: type[Config],
     arguments: Sequence[str] | None = None,
 ) -> int:
     """The whole of `python -m experiments.NAME`."""
-    parser = argparse.ArgumentParser(prog=f"python -m experiments.{name}", description=about)
-    parser.add_argument("--quick", action="store_true", help="the settings of section `quick`: a minute at most")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    parser.add_argument("--config", type=Path, default=HERE / "configs" / f"{name}.toml", help="settings")
-    parser.add_argument("--out", type=Path, help="folder of the results; default: experiments/results/NAME")
-    options = parser.parse_args(arguments)
+    options = parse(name, about, arguments)
     section = "quick" if options.quick else "full"
     out = options.out or HERE / "results" / ("quick" if options.quick else "") / name
-    say = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
     settings = load(options.config, section, config)
+    if options.redraw:
+        write_figure(draw(settings, stored(out)), out)
+        print(out / FIGURE)
+        return 0
+    say = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
     started = time.perf_counter()
     outcome = experiment(settings)
     seconds = time.perf_counter() - started
     save(outcome, out)
+    write_figure(draw(settings, outcome), out)
     say(table(outcome.findings))
     say("\n".join([*outcome.notes, f"{seconds:.0f} s; results and figure: {out}"]))
     if options.json:
         print(json.dumps(report(name, section, settings, outcome, seconds)))
     return 0
+
+
+def parse(name: str, about: str, arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"python -m experiments.{name}", description=about)
+    parser.add_argument("--quick", action="store_true", help="the settings of section `quick`: a minute at most")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--redraw", action="store_true", help="run nothing; draw the picture from the stored results")
+    parser.add_argument("--config", type=Path, default=HERE / "configs" / f"{name}.toml", help="settings")
+    parser.add_argument("--out", type=Path, help="folder of the results; default: experiments/results/NAME")
+    options = parser.parse_args(arguments)
+    if options.redraw and options.json:
+        parser.error("--redraw runs nothing, so there is nothing for --json to tell; leave one of them out")
+    return options
 
 
 def load(path: Path, section: str, config: type[Config]) -> Config:
@@ -92,12 +115,26 @@ def load(path: Path, section: str, config: type[Config]) -> Config:
 
 
 def save(outcome: Outcome, out: Path) -> None:
-    """results.parquet, results.csv, figure.png."""
+    """results.parquet and results.csv; curves.parquet where there are any."""
     out.mkdir(parents=True, exist_ok=True)
     results = pa.Table.from_pylist(outcome.rows)
-    pyarrow.parquet.write_table(results, out / "results.parquet")
+    pyarrow.parquet.write_table(results, out / RESULTS)
     pyarrow.csv.write_csv(results, out / "results.csv")
-    outcome.figure.savefig(out / "figure.png", dpi=120, bbox_inches="tight")
+    if outcome.curves:
+        pyarrow.parquet.write_table(pa.Table.from_pylist(outcome.curves), out / CURVES)
+
+
+def stored(out: Path) -> Results:
+    """What `save` wrote. SystemExit where there is nothing."""
+    if not (out / RESULTS).exists():
+        raise SystemExit(f"{out / RESULTS} is not there: nothing can be drawn from it; run the experiment first")
+    curves = pyarrow.parquet.read_table(out / CURVES).to_pylist() if (out / CURVES).exists() else []
+    return Results(rows=pyarrow.parquet.read_table(out / RESULTS).to_pylist(), curves=curves)
+
+
+def write_figure(figure: Figure, out: Path) -> None:
+    """Without the version of what drew it, so that the same picture is the same file."""
+    figure.savefig(out / FIGURE, dpi=120, bbox_inches="tight", metadata={"Software": None})
 
 
 def report(name: str, section: str, settings: Any, outcome: Outcome, seconds: float) -> dict[str, Any]:

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from experiments.harness import Finding, Outcome, new_figure, run
+from experiments import styles
+from experiments.harness import Finding, Outcome, Results, new_figure, run
+from experiments.progress import parts
 from experiments.simulation.settings import Settings
 from experiments.simulation.steady import Steady, Stretch, steady
 from goodspeed.latency import CostModel, Linear, Roofline
@@ -105,14 +109,15 @@ class Cell:
 
 
 def experiment(config: Config) -> Outcome:
-    rows = [
-        _row(config, name, machine, round_trip_s, num, alphas)
+    cells = [
+        (name, machine, round_trip_s, num, alphas)
         for name, machine in config.machines.items()
         for round_trip_s in config.round_trips_s
         for num in config.clients
         for alphas in [*([alpha] for alpha in config.alphas), config.unequal]
         if len(alphas) <= num
     ]
+    rows = [_row(config, *cell) for cell in parts("cells", cells)]
     equal = [row for row in rows if row["alpha"] is not None]
     findings = [
         *(_lowest(equal, name, known) for name in config.machines for known in ("known", "learned")),
@@ -121,7 +126,7 @@ def experiment(config: Config) -> Outcome:
         Finding("the same, cost learned", _share(equal, "ratio_learned"), None, "1", _all(equal, "learned")),
         *_unequal([row for row in rows if row["alpha"] is None]),
     ]
-    return Outcome(rows, findings, draw(config, equal), notes=_misses(equal))
+    return Outcome(rows=rows, findings=findings, notes=_misses(equal))
 
 
 def _row(
@@ -206,26 +211,30 @@ def _misses(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def draw(config: Config, rows: list[dict[str, Any]]) -> Figure:
+def draw(config: Config, results: Results) -> Figure:
     """A map for each machine and distance: clients upwards, acceptance to the right."""
+    rows = [row for row in results.rows if row["alpha"] is not None]
+    lowest = min(row["ratio_known"] for row in rows)
+    scale = Normalize(np.floor(20 * lowest) / 20, max(1.02, *(row["ratio_known"] for row in rows)))
     figure = new_figure(3.6 * len(config.round_trips_s), 3.2 * len(config.machines))
     axes = figure.subplots(len(config.machines), len(config.round_trips_s), squeeze=False)
-    for line, name in zip(axes, config.machines, strict=True):
-        for plot, round_trip_s in zip(line, config.round_trips_s, strict=True):
-            here = [row for row in rows if row["machine"] == name and row["round_trip_ms"] == 1000 * round_trip_s]
-            ratios = np.array([row["ratio_known"] for row in here]).reshape(len(config.clients), len(config.alphas))
-            image = plot.imshow(ratios, origin="lower", aspect="auto", cmap="RdYlGn", vmin=0.9, vmax=1.1)
-            for (y, x), ratio in np.ndenumerate(ratios):
-                plot.text(x, y, f"{ratio:.2f}", ha="center", va="center", fontsize=7)
-            plot.set_xticks(range(len(config.alphas)), [f"{alpha:g}" for alpha in config.alphas])
-            plot.set_yticks(range(len(config.clients)), [str(num) for num in config.clients])
-            plot.set(title=f"{name}, {1000 * round_trip_s:g} ms", xlabel="acceptance", ylabel="clients")
-    figure.colorbar(image, ax=axes, label="goodput of gradient / the better of plain and the best fixed length")
+    for plot, (name, round_trip_s) in zip(axes.flat, product(config.machines, config.round_trips_s), strict=True):
+        here = [row for row in rows if row["machine"] == name and row["round_trip_ms"] == 1000 * round_trip_s]
+        ratios = np.array([row["ratio_known"] for row in here]).reshape(len(config.clients), len(config.alphas))
+        image = plot.imshow(ratios, origin="lower", aspect="auto", cmap="cividis", norm=scale)
+        for (y, x), ratio in np.ndenumerate(ratios):
+            colour, weight = styles.ink(image.cmap(scale(ratio))), "bold" if ratio < WANTED else "normal"
+            plot.text(x, y, f"{ratio:.2f}", ha="center", va="center", fontsize=8, color=colour, fontweight=weight)
+        plot.set_xticks(range(len(config.alphas)), [f"{alpha:g}" for alpha in config.alphas])
+        plot.set_yticks(range(len(config.clients)), [str(num) for num in config.clients])
+        plot.set(title=f"{name}, {1000 * round_trip_s:g} ms", xlabel="acceptance", ylabel="clients")
+    label = f"goodput of gradient / the better of plain and the best fixed length (bold: below {WANTED:g})"
+    figure.colorbar(image, ax=axes, label=label)
     return figure
 
 
 def main() -> int:
-    return run("never_worse", __doc__ or "", experiment, Config)
+    return run("never_worse", __doc__ or "", experiment, draw, Config)
 
 
 if __name__ == "__main__":

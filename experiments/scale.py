@@ -12,12 +12,16 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from experiments.harness import Finding, Outcome, new_figure, run
+from experiments import styles
+from experiments.harness import Finding, Outcome, Results, new_figure, run
+from experiments.progress import parts
 from experiments.simulation import rows
 from experiments.simulation.arrays import ArraySettings, Worlds
 from experiments.simulation.chances import Chances
@@ -151,11 +155,12 @@ def speed(what: str, num_clients: int, num_rounds: int, num_client_rounds: int, 
 
 
 def experiment(config: Config) -> Outcome:
-    speeds = [machines_speed(config), *(arrays_speed(config, *size) for size in config.arrays)]
+    speeds = [machines_speed(config), *(arrays_speed(config, *size) for size in parts("speeds", config.arrays))]
     memory_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    table = [fairness(config, *size, name) for size in config.sizes for name in config.policies]
+    cases = parts("sizes and policies", product(config.sizes, config.policies))
+    table = [fairness(config, *size, name) for size, name in cases]
     findings = [*speed_findings(speeds), memory_finding(memory_gb), *fairness_findings(table)]
-    return Outcome(table, findings, draw(table), facts={"speeds": speeds, "memory_gb": memory_gb})
+    return Outcome(rows=table, findings=findings, facts={"speeds": speeds, "memory_gb": memory_gb})
 
 
 def speed_findings(speeds: Sequence[dict[str, Any]]) -> list[Finding]:
@@ -199,25 +204,27 @@ def fairness_findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
     return findings
 
 
-def draw(table: Sequence[dict[str, Any]]) -> Any:
-    figure = new_figure(12.0, 4.0)
+def draw(_: Config, results: Results) -> Figure:
+    figure = new_figure(12.0, 4.4)
+    policies = styles.numbers(row["policy"] for row in results.rows)
     panels = (
         ("log_utility_per_client", "log-utility a client", "linear"),
         ("jain", "Jain's index of goodput", "linear"),
         ("scheduler_ms", "scheduling a round [ms]", "log"),
     )
     for axes, (key, label, scale) in zip(figure.subplots(1, 3), panels, strict=True):
-        for name in dict.fromkeys(row["policy"] for row in table):
-            of_policy = [row for row in table if row["policy"] == name]
-            axes.plot([row["num_clients"] for row in of_policy], [row[key] for row in of_policy], "o-", label=name)
+        for place, (name, number) in enumerate(policies.items()):
+            of_policy = [row for row in results.rows if row["policy"] == name]
+            style = styles.curve(number) | styles.breadth(place, len(policies))
+            axes.plot([row["num_clients"] for row in of_policy], [row[key] for row in of_policy], label=name, **style)
         axes.set(xscale="log", yscale=scale, xlabel="clients", ylabel=label)
         axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(policies))
     return figure
 
 
 def main() -> int:
-    return run("scale", __doc__ or "", experiment, Config)
+    return run("scale", __doc__ or "", experiment, draw, Config)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import harness
-from experiments.harness import Finding, Outcome
+from experiments import harness, styles
+from experiments.harness import Finding, Outcome, Results
+from experiments.progress import parts
 from experiments.simulation.accounts import Run, interval, run
 from experiments.simulation.paper import Nodes, Row, world
 
@@ -49,13 +50,13 @@ class Config:
 
 def experiment(config: Config) -> Outcome:
     rows, findings = [], []
-    for setup, policy, rounds in product(config.setups, POLICIES, ROUNDS):
+    for setup, policy, rounds in parts("settings", product(config.setups, POLICIES, ROUNDS)):
         noticed = {case: _runs(setup, policy, rounds, case, config) for case in CASES}
         for case, seen in noticed.items():
             row: dict[str, Any] = {"setup": setup.name, "policy": policy, "rounds": rounds, "case": case}
             rows.append(row | {name: fmean(each[name] for each in seen) for name in seen[0]} | _worse(noticed, case))
         findings += [_finding(row) for row in rows[-2:]]
-    return Outcome(rows, findings, _figure(config, rows))
+    return Outcome(rows=rows, findings=findings)
 
 
 def place(case: str, device: float, config: Config) -> tuple[int, Nodes]:
@@ -108,16 +109,26 @@ def _finding(row: dict[str, Any]) -> Finding:
     return Finding(what, worst, wanted=f"at most {WORST}", reached=worst <= WORST)
 
 
-def _figure(config: Config, rows: list[dict[str, Any]]) -> Figure:
+def draw(config: Config, results: Results) -> Figure:
     figure = harness.new_figure(4 * len(POLICIES), 3.4 * len(config.setups))
     panels = figure.subplots(len(config.setups), len(POLICIES), squeeze=False)
     for (across, setup), (down, policy) in product(enumerate(config.setups), enumerate(POLICIES)):
         axes = panels[across][down]
         for offset, rounds in enumerate(ROUNDS):
-            here = [row for row in rows if (row["setup"], row["policy"], row["rounds"]) == (setup.name, policy, rounds)]
+            here = [
+                row
+                for row in results.rows
+                if (row["setup"], row["policy"], row["rounds"]) == (setup.name, policy, rounds)
+            ]
             places = np.arange(len(CASES)) + 0.4 * (offset - 0.5)
-            axes.bar(places, [row["gap_p95_ms"] for row in here], 0.4, label=f"{rounds}: 95th percentile")
-            axes.plot(places, [row["gap_p99_ms"] for row in here], "k_", label="99th" if offset else None)
+            axes.bar(
+                places,
+                [row["gap_p95_ms"] for row in here],
+                0.4,
+                label=f"{rounds}: 95th percentile",
+                **styles.bar(offset),
+            )
+            axes.plot(places, [row["gap_p99_ms"] for row in here], "k_", label="99th percentile" if offset else None)
         axes.set_yscale("log")
         axes.set_ylim(5, 2000)
         axes.set_xticks(range(len(CASES)), CASES)
@@ -129,7 +140,7 @@ def _figure(config: Config, rows: list[dict[str, Any]]) -> Figure:
 
 
 def main() -> int:
-    return harness.run("stragglers", __doc__ or "", experiment, Config)
+    return harness.run("stragglers", __doc__ or "", experiment, draw, Config)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments import harness
-from experiments.harness import Finding, Outcome
+from experiments import harness, styles
+from experiments.harness import Finding, Outcome, Results
+from experiments.progress import parts
 from experiments.simulation.accounts import Run, interval, jain, log_utility, run
 from experiments.simulation.paper import POLICIES, TABLE_1, Nodes, Row, world
 
@@ -32,11 +32,11 @@ class Config:
 
 def experiment(config: Config) -> Outcome:
     rows, findings = [], []
-    for number, row in enumerate(TABLE_1, 1):
+    for number, row in enumerate(parts("settings", TABLE_1), 1):
         runs = {policy: _runs(row, policy, config) for policy in POLICIES}
         rows += [{"setting": number, "name": row.name, "policy": policy} | _measures(runs[policy]) for policy in runs]
         findings += _findings(row, runs)
-    return Outcome(rows, findings, _figure(rows), notes=NOTES)
+    return Outcome(rows=rows, findings=findings, notes=NOTES)
 
 
 def _runs(row: Row, policy: str, config: Config) -> list[Run]:
@@ -79,7 +79,7 @@ def _findings(row: Row, runs: dict[str, list[Run]]) -> list[Finding]:
     return findings
 
 
-def _figure(rows: list[dict[str, Any]]) -> Figure:
+def draw(_: Config, results: Results) -> Figure:
     figure = harness.new_figure(11, 7)
     panels = figure.subplots(2, 2).flat
     measures = {
@@ -90,10 +90,11 @@ def _figure(rows: list[dict[str, Any]]) -> Figure:
     }
     for axes, (name, label) in zip(panels, measures.items(), strict=True):
         for offset, policy in enumerate(POLICIES):
-            chosen = [row for row in rows if row["policy"] == policy]
+            chosen = [row for row in results.rows if row["policy"] == policy]
             places = [row["setting"] + 0.16 * (offset - 2) for row in chosen]
             errors = [row[f"{name}_ci"] for row in chosen]
-            axes.bar(places, [row[name] for row in chosen], 0.16, yerr=errors, label=policy)
+            style = styles.bar(styles.KNOWN[policy])
+            axes.bar(places, [row[name] for row in chosen], 0.16, yerr=errors, label=policy, **style)
         axes.set_title(label)
         axes.set_xticks(range(1, len(TABLE_1) + 1), [row.name.replace(", ", "\n") for row in TABLE_1], fontsize=6)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(POLICIES))
@@ -102,7 +103,7 @@ def _figure(rows: list[dict[str, Any]]) -> Figure:
 
 
 def main() -> int:
-    return harness.run("table1", __doc__ or "", experiment, Config)
+    return harness.run("table1", __doc__ or "", experiment, draw, Config)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby, product
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.harness import Finding, Outcome, new_figure, run
+from experiments import styles
+from experiments.harness import Finding, Outcome, Results, new_figure, run
+from experiments.progress import parts
 from experiments.simulation import rows
 from experiments.simulation.arrays import ArraySettings, Worlds
 from experiments.simulation.chances import Chances
@@ -81,15 +84,17 @@ def experiment(config: Config) -> Outcome:
     best = optimum(geometric(alphas, config.budget), config.budget)
     results: list[dict[str, Any]] = []
     findings: list[Finding] = []
-    for power in config.powers:
-        for beta in config.betas:
+    steps = parts("pairs of steps", product(config.powers, config.betas))
+    for power, pairs in groupby(steps, key=lambda pair: pair[0]):
+        for _, beta in pairs:
             eta = config.eta(beta, power)
             found = distances(config, beta, eta, alphas, best)
             results.append({"power": power, "beta": beta, "eta": eta, "eta_over_beta": eta / beta} | found)
             findings.append(Finding(f"eta ~ beta^{power:g}, beta {beta:g}, eta {eta:.2g}: distance", found["distance"]))
         own = [row for row in results if row["power"] == power]
         findings += [_slope(power, own), _farther(power, own)]
-    return Outcome(results, findings, _figure(config, results), {"optimum": best.goodput.tolist()}, NOTES)
+    facts = {"optimum": best.goodput.tolist()}
+    return Outcome(rows=results, findings=findings, facts=facts, notes=NOTES)
 
 
 NOTES = [
@@ -114,30 +119,31 @@ def _farther(power: float, found: Sequence[dict[str, Any]]) -> Finding:
     return Finding(what, last["farther_than_10_percent"])
 
 
-def _figure(config: Config, results: Sequence[dict[str, Any]]) -> Figure:
-    figure = new_figure(7.0, 3.2)
+def draw(config: Config, results: Results) -> Figure:
+    figure = new_figure(7.4, 3.6)
     panels = figure.subplots(1, 2)
     labels = {"distance": "X from x*, root mean square", "mean_goodput_off": "mean goodput from x*"}
     for panel, (column, label) in zip(panels, labels.items(), strict=True):
-        for power in config.powers:
-            own = [row for row in results if row["power"] == power]
+        for number, power in enumerate(config.powers):
+            own = [row for row in results.rows if row["power"] == power]
             betas, values = [row["beta"] for row in own], [row[column] for row in own]
             error = [row["confidence_95"] for row in own] if column == "distance" else None
-            panel.errorbar(betas, values, yerr=error, marker="o", markersize=3, label=f"eta ~ beta^{power:g}")
+            panel.errorbar(betas, values, yerr=error, label=f"eta ~ beta^{power:g}", **styles.curve(number))
         if column == "distance":
-            start = max(results, key=lambda row: float(row["beta"]))
+            start = max(results.rows, key=lambda row: float(row["beta"]))
             line = [start["distance"] * (beta / start["beta"]) ** 0.5 for beta in config.betas]
             panel.plot(config.betas, line, linestyle=":", color="black", label="beta^0.5")
         panel.set_xscale("log")
         panel.set_yscale("log")
         panel.set_xlabel("beta")
         panel.set_ylabel(f"{label}, share of x*", fontsize=8)
-    panels[0].legend(fontsize=7)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     return figure
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run("theorem1", "The distance of smoothed goodput from x* as beta goes to 0.", experiment, Config, arguments)
+    about = "The distance of smoothed goodput from x* as beta goes to 0."
+    return run("theorem1", about, experiment, draw, Config, arguments)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """What experiments share: settings from a file, results on disk, a table beside the paper's figures."""
 
+import importlib
 import json
 import re
+import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow.parquet
@@ -29,18 +32,34 @@ alphas = [0.5]
 
 
 def experiment(config):
-    figure = new_figure()
-    figure.subplots().plot(config.alphas)
     rows = [{"alpha": alpha, "rounds": config.rounds} for alpha in config.alphas]
     findings = [Finding("utility", 2.0, paper=4.0, wanted="at least 3", reached=False), Finding("other", 1.0)]
-    return Outcome(rows, findings, figure, facts={"optimum": 2.5}, notes=["seen so"])
+    curves = [{"round": number, "goodput": 1.0 / number} for number in (1, 2)]
+    return Outcome(rows=rows, curves=curves, findings=findings, facts={"optimum": 2.5}, notes=["seen so"])
+
+
+def draw(config, results):
+    figure = new_figure()
+    axes = figure.subplots()
+    axes.plot([row["alpha"] for row in results.rows])
+    axes.plot([row["goodput"] for row in results.curves])
+    return figure
+
+
+@contextmanager
+def monkeypatched_argv(*words):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", list(words))
+        yield
 
 
 def start(tmp_path, *arguments):
     settings = tmp_path / "some.toml"
     if not settings.exists():
         settings.write_text(SETTINGS)
-    return run("some", "About.", experiment, Config, [f"--config={settings}", f"--out={tmp_path / 'out'}", *arguments])
+    return run(
+        "some", "About.", experiment, draw, Config, [f"--config={settings}", f"--out={tmp_path / 'out'}", *arguments]
+    )
 
 
 def test_results_are_written_and_the_last_line_is_json(tmp_path, capsys):
@@ -56,6 +75,33 @@ def test_results_are_written_and_the_last_line_is_json(tmp_path, capsys):
     assert rows == [{"alpha": 0.5, "rounds": 600}, {"alpha": 0.9, "rounds": 600}]
     assert (tmp_path / "out" / "results.csv").read_text().splitlines() == ['"alpha","rounds"', "0.5,600", "0.9,600"]
     assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_is_drawn_again_from_what_is_stored(tmp_path, capsys, monkeypatch):
+    start(tmp_path)
+    picture = tmp_path / "out" / "figure.png"
+    first = picture.read_bytes()
+    picture.unlink()
+    monkeypatch.setitem(globals(), "experiment", lambda config: pytest.fail("it was run again"))
+    capsys.readouterr()
+    assert start(tmp_path, "--redraw") == 0
+    assert picture.read_bytes() == first
+    assert capsys.readouterr().out == f"{picture}\n"
+
+
+def test_without_results_nothing_is_drawn(tmp_path):
+    with pytest.raises(SystemExit, match="nothing can be drawn from it; run the experiment first"):
+        start(tmp_path, "--redraw")
+
+
+def test_every_experiment_s_picture_can_be_drawn_from_what_is_committed(tmp_path, capsys):
+    for name in experiments():
+        shutil.copytree(HERE / "results" / name, tmp_path / name)
+        (tmp_path / name / "figure.png").unlink()
+        module = importlib.import_module(f"experiments.{name}")
+        with monkeypatched_argv(name, "--redraw", f"--out={tmp_path / name}"):
+            assert module.main() == 0
+        assert (tmp_path / name / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_quick_settings(tmp_path, capsys):
@@ -93,12 +139,30 @@ def test_every_experiment_has_settings_and_every_settings_file_an_experiment():
     assert scripts == set(experiments())
 
 
-def test_several_scripts_run_in_turn_and_those_that_fail_are_named(tmp_path, capsys, monkeypatch):
-    (tmp_path / "good.py").write_text("import sys\nprint('{\"arguments\": %d}' % len(sys.argv))\n")
-    (tmp_path / "bad.py").write_text("raise SystemExit(3)\n")
+SCRIPTS = {
+    "good": "import sys\nprint('{\"arguments\": %d}' % len(sys.argv))\n",
+    "bad": "raise SystemExit(3)\n",
+    "mute": "print('no object')\n",
+    "slow": "import time\nprint('begun', flush=True)\ntime.sleep(600)\n",
+}
+
+
+def run_scripts(tmp_path, monkeypatch, *arguments):
+    for name, source in SCRIPTS.items():
+        (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("sys.argv", ["some", "--quick", "--json"])
-    assert run_all("some", "About.", ["good", "bad"]) == 1
+    monkeypatch.setattr("sys.argv", ["some", *arguments])
+    return run_all("some", "About.", list(SCRIPTS))
+
+
+def test_several_scripts_run_in_turn_and_those_that_fail_are_named(tmp_path, capsys, monkeypatch):
+    assert run_scripts(tmp_path, monkeypatch, "--quick", "--json", "--limit-s=8") == 1
     printed = capsys.readouterr()
-    assert json.loads(printed.out) == {"good": {"arguments": 3}, "failed": ["bad"]}
-    assert "failed: bad" in printed.err
+    assert json.loads(printed.out) == {"good": {"arguments": 3}, "failed": ["bad", "mute", "slow"]}
+    assert printed.err.splitlines()[-3:] == [
+        "failed: bad: its exit status is 3",
+        "failed: mute: its last line under --json is not a JSON object",
+        "failed: slow: it took longer than 8 s",
+    ]
+    assert "== 1 of 4: good" in printed.err
+    assert "begun" in printed.err  # what a script prints is passed on

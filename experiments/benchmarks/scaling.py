@@ -33,6 +33,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
+from experiments import styles
 from experiments.benchmarks import processes
 from experiments.benchmarks.oracle import Client, Node, Text, page_bytes
 from goodspeed.engine import checkpoints
@@ -165,16 +166,18 @@ def draw(recorded: Sequence[dict[str, Any]], processes: Sequence[dict[str, Any]]
     """Tokens a second, a round's time, and what one more session costs, over the number of sessions."""
     figure = Figure(figsize=(13, 4), layout="constrained")
     speed, duration, cost = figure.subplots(1, 3)
-    for context in sorted({result["context"] for result in recorded}):
+    contexts = sorted({result["context"] for result in recorded})
+    for place, context in enumerate(contexts):
         rows = [result for result in recorded if result["context"] == context]
         numbers, label = [row["num_sessions"] for row in rows], f"context {context}"
-        speed.plot(numbers, [row["tokens_per_s"] for row in rows], "o-", label=label)
-        duration.plot(numbers, [row["round_s"] * 1e3 for row in rows], "o-", label=label)
-        cost.plot(numbers, [row["node_s_per_session"] * 1e6 for row in rows], "o-", label=label)
+        style = styles.curve(place) | styles.breadth(place, len(contexts))
+        speed.plot(numbers, [row["tokens_per_s"] for row in rows], label=label, **style)
+        duration.plot(numbers, [row["round_s"] * 1e3 for row in rows], label=label, **style)
+        cost.plot(numbers, [row["node_s_per_session"] * 1e6 for row in rows], label=label, **style)
     if processes:
         numbers = [row["num_sessions"] for row in processes]
         label = f"processes on {os.cpu_count()} cores"
-        speed.plot(numbers, [row["tokens_per_s"] for row in processes], "s--", color="grey", label=label)
+        speed.plot(numbers, [row["tokens_per_s"] for row in processes], "x--", color="black", label=label)
     speed.set(ylabel="tokens a second", title="all sessions together")
     duration.set(ylabel="ms", yscale="log", title="verify node: one round")
     cost.set(ylabel="us a session", ylim=(0, None), title="verify node: a round beside the target model")
@@ -182,7 +185,7 @@ def draw(recorded: Sequence[dict[str, Any]], processes: Sequence[dict[str, Any]]
         axes.set(xlabel="sessions")
         axes.set_xscale("log", base=2)
         axes.grid(alpha=0.3)
-    speed.legend(fontsize="small")
+    figure.legend(*speed.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(file, dpi=120, format="png")
 
 

@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from PIL import Image
 
+from experiments import styles
+
 DPI = 75
 NUM_COLOURS = 64  # a third of the bytes
 SIZE = (9.0, 4.2)
@@ -49,11 +51,15 @@ def lines(
 ) -> Picture:
     """curves: name -> x and y; bands: half of the interval around a curve of that name.
 
-    levels and limits: lines across at a height, and upwards at an x, by name.
+    levels and limits: lines across at a height, and upwards at an x, by name. marks: anything but "" marks every point.
+    Curves that lie over each other can be seen: each is narrower than those below it.
     """
     picture, axes = _begin(title, x_label, y_label)
-    for name, (x, y) in curves.items():
-        (line,) = axes.plot(x, y, marker=marks, label=name)
+    for number, (name, (x, y)) in enumerate(curves.items()):
+        style = (
+            styles.curve(number) | styles.breadth(number, len(curves)) | {"marker": marks and styles.MARKERS[number]}
+        )
+        (line,) = axes.plot(x, y, label=name, **style)
         if bands and name in bands:
             middle, half = np.asarray(y), np.asarray(bands[name])
             axes.fill_between(x, middle - half, middle + half, alpha=0.25, color=line.get_color(), linewidth=0)
@@ -78,7 +84,8 @@ def bars(
     picture, axes = _begin(title, x_label, y_label)
     at, width = np.arange(len(places)), 0.8 / len(series)
     for number, (name, heights) in enumerate(series.items()):
-        axes.bar(at + (number - (len(series) - 1) / 2) * width, np.asarray(heights), width, label=name)
+        places_of = at + (number - (len(series) - 1) / 2) * width
+        axes.bar(places_of, np.asarray(heights), width, label=name, **styles.bar(number))
     for name, heights in (marks or {}).items():
         axes.hlines(np.asarray(heights), at - 0.45, at + 0.45, colors="black", label=name)
     _draw_levels(axes, levels or {})
@@ -90,8 +97,8 @@ def stacked(title: str, x_label: str, places: Sequence[str], parts: Mapping[str,
     """parts: name -> a piece of every place's bar, lying, one after the other."""
     picture, axes = _begin(title, x_label, "")
     left = np.zeros(len(places))
-    for name, sizes in parts.items():
-        axes.barh(places, np.asarray(sizes), left=left, label=name)
+    for number, (name, sizes) in enumerate(parts.items()):
+        axes.barh(places, np.asarray(sizes), left=left, label=name, **styles.bar(number))
         left = left + np.asarray(sizes)
     axes.invert_yaxis()
     return _end(picture, axes)
@@ -100,9 +107,11 @@ def stacked(title: str, x_label: str, places: Sequence[str], parts: Mapping[str,
 def exceeded(title: str, x_label: str, samples: Mapping[str, ArrayLike], **axes_options: Any) -> Picture:
     """name -> values; drawn is which share of them is larger, so a curve to the left is better where less is."""
     picture, axes = _begin(title, x_label, "share that is larger")
-    for name, values in samples.items():
+    for number, (name, values) in enumerate(samples.items()):
         ordered = np.sort(np.asarray(values, dtype=np.float64))
-        axes.step(ordered, 1.0 - np.arange(1, len(ordered) + 1) / len(ordered), where="post", label=name)
+        larger = 1.0 - np.arange(1, len(ordered) + 1) / len(ordered)
+        style = styles.curve(number, len(ordered)) | styles.breadth(number, len(samples)) | {"markersize": 4.0}
+        axes.step(ordered, larger, where="post", label=name, **style)
     _draw_levels(axes, {"1 in 20": 0.05})
     axes.set(**axes_options)
     return _end(picture, axes)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.harness import HERE, load
-from experiments.never_worse import Cell, Config, experiment
+from experiments.never_worse import Cell, Config, draw, experiment
 from experiments.simulation.settings import Settings
 from experiments.simulation.steady import Stretch, steady
 from goodspeed.latency import Linear
@@ -52,4 +52,4 @@ def test_every_cell_has_its_row_and_its_place_on_the_map():
     assert [row["alpha"] for row in outcome.rows] == [0.3, 0.9, None]
     for row in outcome.rows[:2]:
         assert row["ratio_known"] == pytest.approx(row["gradient_known"] / max(row["plain"], row["fixed"]), abs=1e-3)
-    assert len(outcome.figure.axes) == 2  # one map, one scale
+    assert len(draw(tiny, outcome).axes) == 2  # one map, one scale

@@ -1,0 +1,71 @@
+"""How curves and bars are told apart: one set of colours, line styles, markers and hatches for all pictures.
+
+The first six colours are Okabe and Ito's without black and yellow: black is for what is not measured (an optimum, a
+level), and yellow is too light on white. The other six were searched for so that no two of the twelve look alike to
+readers with any kind of colour blindness, nor like black or white (`tests/test_styles.py` measures that). Knows nothing
+about what is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
+    *("#602000", "#000080", "#8020E0", "#402040", "#A0E080", "#E00040"),
+)
+LINES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h")
+HATCHES = ("", "//", "..", "\\\\", "xx", "--")
+MAX_MARKS = 12
+"""On one curve; of a longer one every so many points is marked, those of other curves elsewhere."""
+
+WIDEST, NARROWEST = 3.4, 1.2
+KNOWN = {
+    name: number for number, name in enumerate(("gradient", "gradient (5)", "fixed", "random", "throughput", "plain"))
+}
+"""Policies that look alike in all pictures."""
+
+
+def numbers(names: Iterable[str]) -> dict[str, int]:
+    """A number of its own for each name: that of a known policy, or else the lowest that is free."""
+    names = list(dict.fromkeys(names))
+    taken = {name: KNOWN[name] for name in names if name in KNOWN}
+    free = (number for number in range(len(KNOWN) + len(names)) if number not in taken.values())
+    return {name: taken[name] if name in taken else next(free) for name in names}
+
+
+def curve(number: int, num_points: int = 0) -> dict[str, Any]:
+    """Of `Axes.plot`, for curve `number` of a picture."""
+    step = -(-num_points // MAX_MARKS)
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": LINES[number % len(LINES)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "markersize": 4.0,
+        "markevery": (number * step // len(MARKERS), step) if step > 1 else None,
+        "linewidth": NARROWEST,
+    }
+
+
+def breadth(place: int, of: int) -> dict[str, Any]:
+    """For the curve drawn at `place` among so many that may lie over each other: narrower than those below it."""
+    width = WIDEST - (WIDEST - NARROWEST) * place / max(1, of - 1)
+    return {"linewidth": width, "markersize": 2.0 + 2.0 * width}
+
+
+def bar(number: int) -> dict[str, Any]:
+    """Of `Axes.bar`; a hatch beside the colour."""
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "hatch": HATCHES[number % len(HATCHES)],
+        "edgecolor": "white",
+        "linewidth": 0.0,
+    }
+
+
+def ink(colour: tuple[float, float, float, float]) -> str:
+    """What can be read on this colour (red, green, blue, alpha; 0 to 1): black or white."""
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3])
+    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
