@@ -6,17 +6,23 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 EVERYWHERE := not gpu and not slow_faults
 
-.PHONY: demo test check format bench experiments experiments-quick notebooks screenshots simulate-faults faults fuzz fuzz-decoders soak audit gpu clean
+.PHONY: demo test check format bench bench-quick experiments experiments-quick notebooks screenshots simulate-faults faults fuzz fuzz-decoders soak audit gpu clean
 .DEFAULT_GOAL := test
+
+# On a terminal pip shows what it does; elsewhere (in CI, say) it only tells what goes wrong.
+PIP_WORDS = $(shell [ -t 2 ] || echo --quiet)
 
 # `make .venv` builds the environment; it does nothing when nothing changed.
 .venv: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "GoodSpeed needs Python 3.11 or newer; try: make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "installing torch, transformers and the rest into $(VENV): 2 to 5 minutes the first time"
+	@$(BIN)/python -m pip install $(PIP_WORDS) --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(READY)
+	@echo "$(VENV) is ready"
 
 demo: $(READY)
 	$(BIN)/goodspeed demo $(ARGS)
@@ -38,6 +44,10 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m experiments.benchmarks $(ARGS)
+
+# Every benchmark at sizes at which its figures mean nothing: does it still run, and tell its results as JSON? CI runs this.
+bench-quick: $(READY)
+	@$(BIN)/python -m experiments.benchmarks --quick --json --limit-s 150 $(ARGS) >/dev/null
 
 experiments: $(READY)
 	$(BIN)/python -m experiments $(ARGS)

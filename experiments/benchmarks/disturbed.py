@@ -58,7 +58,7 @@ class Plan:
 
 
 FULL = Plan(4, 5, 20.0, 2.0, (200, 1000))
-QUICK = Plan(1, 1, 1.5, 0.3, (200,))
+QUICK = Plan(1, 1, 1.2, 0.2, (200,))
 
 
 @dataclass
@@ -219,7 +219,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--honest", type=int, metavar="N", help="honest clients; default: 4, or 1 with --quick")
     parser.add_argument(
-        "--phase-s", type=float, metavar="S", help="length of a phase; default: 20, or 1.5 with --quick"
+        "--phase-s", type=float, metavar="S", help="length of a phase; default: 20, or 1.2 with --quick"
     )
     options = parser.parse_args()
     plan = QUICK if options.quick else FULL

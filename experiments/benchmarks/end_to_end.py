@@ -212,7 +212,7 @@ def parse() -> argparse.Namespace:
     parser.set_defaults(clients=NUM_CLIENTS)
     options = parser.parse_args()
     if options.quick:
-        options.tokens, options.turns, options.repetitions, options.clients = 16, 2, 1, 2
+        options.tokens, options.turns, options.repetitions, options.clients = 8, 2, 1, 2
         options.temperature = options.temperature[:1]
     return options
 

@@ -180,17 +180,19 @@ def show(row: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.wire", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="shorter texts")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter texts")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    num_tokens = 20 if options.quick else 100
+    num_tokens, num_texts = (10, 3) if options.quick else (100, 8)
     output = sys.stderr if options.json else sys.stdout
     print(HEADER, file=output)
     bench = Bench()
     rows = []
     for name, sampling in SETTINGS.items():
-        texts = [bench.text(number, line, sampling, num_tokens) for number, line in enumerate(prompts.demo())]
+        texts = [
+            bench.text(number, line, sampling, num_tokens) for number, line in enumerate(prompts.demo()[:num_texts])
+        ]
         for kind in KINDS:
             wide = wide_bytes(kind, sampling)
             row: dict[str, object] = {"sampling": name, "kind": kind.name, **bench.measure(kind, texts)}

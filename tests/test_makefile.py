@@ -1,0 +1,59 @@
+"""`make .venv` says what it does and for how long, does nothing when nothing changed, and stops where pip fails."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTHON = """#!/bin/sh
+# A Python that makes an environment whose own Python is this script again, and whose pip ends as the test says.
+case "$1 $2" in
+  "-m venv") mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  "-m pip") echo "pip $*" >> pip.log; exit "${PIP_STATUS:-0}" ;;
+esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "python").write_text(PYTHON)
+    (tmp_path / "python").chmod(0o755)
+    return tmp_path
+
+
+def make(checkout, *words, **environment):
+    command = ["make", "--no-print-directory", f"PYTHON={checkout}/python", *words]
+    return subprocess.run(
+        command, cwd=checkout, capture_output=True, text=True, timeout=60, env={"PATH": "/usr/bin:/bin", **environment}
+    )
+
+
+def test_it_says_what_it_does_and_once_only(checkout):
+    first = make(checkout, ".venv")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.splitlines() == [
+        "creating .venv",
+        "installing torch, transformers and the rest into .venv: 2 to 5 minutes the first time",
+        ".venv is ready",
+    ]
+    assert "--quiet" in (checkout / "pip.log").read_text()  # nobody watches
+    again = make(checkout, ".venv")
+    assert "creating" not in again.stdout
+    assert len((checkout / "pip.log").read_text().splitlines()) == 1
+
+
+def test_where_pip_fails_it_is_not_ready(checkout):
+    failed = make(checkout, ".venv", PIP_STATUS="1")
+    assert failed.returncode != 0
+    assert "is ready" not in failed.stdout
+    assert not (checkout / ".venv" / ".ready").exists()
+
+
+def test_ci_runs_every_benchmark():
+    words = (ROOT / ".ci/run").read_text().split()
+    assert "bench-quick" in words
+    assert "experiments.benchmarks --quick --json" in (ROOT / "Makefile").read_text()
