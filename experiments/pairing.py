@@ -71,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.names or names():
         path = options.out / f"{name}.ipynb"
+        print(f"{name}: executing; {LIMIT_S // 60} minutes at most for each cell", file=sys.stderr, flush=True)
         nbformat.write(execute(name, options.quick), path)
         print(f"{path}: {path.stat().st_size // 1000} kB", flush=True)
     return 0

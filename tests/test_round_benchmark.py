@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from experiments.benchmarks import round as benchmark
-from experiments.benchmarks.daemon_rounds import BUDGET, PARTS, daemon_rounds
+from experiments.benchmarks.daemon_rounds import BUDGET, PARTS, daemon_rounds, make_daemon
 from experiments.benchmarks.recorded import Recording, clients
 from goodspeed.engine import checkpoints
+from goodspeed.events import EventLog
 from goodspeed.messages import Sampling
 
 NUM_CLIENTS, NUM_ROUNDS = 3, 6
@@ -37,6 +38,12 @@ def test_all_clients_take_part_again_and_again_and_a_second_run_is_the_same(targ
     assert (found["num_rounds"], found["num_drafted"]) == (NUM_ROUNDS - 1, BUDGET)
     assert all(found["parts_s"][part] > 0 for part in PARTS)
     assert 0 < found["overhead"] < 1
+
+
+def test_no_client_is_taken_for_lost_while_another_drafts(target):
+    daemon = make_daemon(target, EventLog(enabled=False))
+    assert daemon.core.welcome.lease_s >= 60
+    daemon.channel.close()
 
 
 def test_a_round_that_cannot_start_says_for_whom_it_waits(target, recording):

@@ -5,6 +5,8 @@ Real processes: one verify node, and two draft nodes behind a proxy that lengthe
 domain that the draft model is best at and from one that it is bad at. The text is the same, so only the time differs.
 Lengths are the policy's own, as the verify node gives them by default: it knows what time costs, and what part of the
 way there and back drafting ahead hides.
+
+It takes about a minute on two cores; about 20 s with --quick.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ a machine of its own; where cores are few take fewer honest clients (`--honest`)
 
 Calm and disturbed phases alternate, and in every second pair their order is turned round. For each pair the ratio of
 the p95s; the median of the pairs is what counts.
+
+It takes about 13 minutes on two cores; about 25 s with --quick.
 """
 
 from __future__ import annotations

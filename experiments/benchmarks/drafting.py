@@ -8,6 +8,8 @@ over its own DynamicCache at the mean context, nothing drawn; *plain* the same t
 cache, which attends to next to nothing: it remembers nothing, so no decoding can be faster by much. All are seconds
 per drafted token of one session. They take turns in every repetition; times are the process's own, on one thread, and
 ratios medians of the ratios within a repetition.
+
+It takes about 3 minutes on two cores; about 15 s with --quick.
 """
 
 from __future__ import annotations

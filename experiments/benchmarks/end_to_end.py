@@ -7,6 +7,8 @@ with drafts of length 0: what the engine alone gives. Every text has the same le
 each of the eight domains. With eight clients each asks for several domains in an order of its own, one after the other,
 so eight different texts are always being written, as in a batch of plain_8. All ways take turns in every repetition;
 medians.
+
+It takes about 4 minutes on two cores; about 20 s with --quick.
 """
 
 from __future__ import annotations

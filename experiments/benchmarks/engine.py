@@ -7,6 +7,8 @@ what sessions cost, and it is this that is wanted. *padded* is the usual way to 
 batch with transformers: a DynamicCache, every draft padded to the longest, cropped afterwards. The four take turns in
 every repetition, so that a busy machine slows all of them; ratios are medians of the ratios within a repetition. With
 one thread the time is the process's own, without waiting for a core; otherwise it is the clock's.
+
+It takes about 5 minutes on two cores; about 15 s with --quick.
 """
 
 from __future__ import annotations

@@ -11,9 +11,8 @@ The floor is what no round can beat: every weight and every cached key and value
 copy on the same device. `new shape` is the first round of a case, in which kernels may be chosen and compiled.
 
 It needs torch, transformers and numpy only. Times are the clock's, with the device waited for on both sides of each
-part. On an H100 or the like it takes a few minutes, most of which the weights and the contexts take (this is a guess:
-nobody has run it on one). With --quick and without a GPU it runs every line on the CPU at a micro size, in about ten
-seconds; those figures mean nothing.
+part. It takes about five minutes on a large GPU (a guess: nobody has run it on one); with --quick and without a GPU
+about 10 s, in which it runs every line on the CPU at a micro size; those figures mean nothing.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ thread's own CPU time, so that a busy machine does not show in it; the second is
 the real daemon on its own event loop, with the model on its own thread and the clients on a third: `other` is what its
 round takes beyond its parts (events, hand-over between threads); there receiving cannot be told from waiting, and is
 left out.
+
+It takes about 3 minutes on two cores; about 15 s with --quick.
 """
 
 from __future__ import annotations

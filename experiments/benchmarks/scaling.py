@@ -11,6 +11,8 @@ the process's own, without waiting for a core.
 
 *processes*: a verify node and two draft nodes (one with --quick) on the machine's cores; tokens a second by the clock,
 between giving all prompts and the last answer's end.
+
+It takes about 2 minutes on two cores; about 20 s with --quick.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ again and again, as in a node whose clients change little: the time-aware search
 Figures are medians of the thread's own CPU time, so that waiting for a core does not count (the integer program's is
 the clock's). Exact is checked without the code under test: with a heap over the marginal gains where that is quick
 enough, and always by the certificate that no gain left out is larger than one taken. Knows nothing about models.
+
+It takes about 15 s on two cores; about 5 s with --quick.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ min(1, p/q) (ratio). `accepted` is how many of five tokens were taken on average
 
 The bytes at a vocabulary of 151,936 are those of made distributions, p(rank r) proportional to 1/r (Zipf) at T=1, with
 ranks dealt to random ids: real models are steeper, and dense proposals do not care.
+
+It takes about a minute on two cores; about 10 s with --quick.
 """
 
 from __future__ import annotations

@@ -55,10 +55,10 @@ def lines(
     Curves that lie over each other can be seen: each is narrower than those below it.
     """
     picture, axes = _begin(title, x_label, y_label)
-    for number, (name, (x, y)) in enumerate(curves.items()):
-        style = (
-            styles.curve(number) | styles.breadth(number, len(curves)) | {"marker": marks and styles.MARKERS[number]}
-        )
+    numbers = styles.numbers(curves)
+    for place, (name, (x, y)) in enumerate(curves.items()):
+        style = styles.curve(numbers[name]) | styles.breadth(place, len(curves))
+        style["marker"] = marks and style["marker"]
         (line,) = axes.plot(x, y, label=name, **style)
         if bands and name in bands:
             middle, half = np.asarray(y), np.asarray(bands[name])
@@ -83,9 +83,10 @@ def bars(
     """series: name -> a bar at every place, side by side; marks: name -> a short line across each place."""
     picture, axes = _begin(title, x_label, y_label)
     at, width = np.arange(len(places)), 0.8 / len(series)
+    numbers = styles.numbers(series)
     for number, (name, heights) in enumerate(series.items()):
         places_of = at + (number - (len(series) - 1) / 2) * width
-        axes.bar(places_of, np.asarray(heights), width, label=name, **styles.bar(number))
+        axes.bar(places_of, np.asarray(heights), width, label=name, **styles.bar(numbers[name]))
     for name, heights in (marks or {}).items():
         axes.hlines(np.asarray(heights), at - 0.45, at + 0.45, colors="black", label=name)
     _draw_levels(axes, levels or {})
@@ -100,6 +101,7 @@ def stacked(title: str, x_label: str, places: Sequence[str], parts: Mapping[str,
     for number, (name, sizes) in enumerate(parts.items()):
         axes.barh(places, np.asarray(sizes), left=left, label=name, **styles.bar(number))
         left = left + np.asarray(sizes)
+    axes.set_xlim(0.0, 1.05 * left.max())  # the parts' ends would else be the picture's edge
     axes.invert_yaxis()
     return _end(picture, axes)
 

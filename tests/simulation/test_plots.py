@@ -49,9 +49,10 @@ def test_bars_stand_side_by_side():
 
 
 def test_stacked_parts_follow_each_other():
-    picture = plots.stacked("t", "s", ["a", "b"], {"one": [1, 2], "two": [3, 4]})
+    picture = plots.stacked("t", "s", ["a", "b"], {"one": [1, 2], "two": [3, 4], "none": [0, 0]})
     (axes,) = picture.figure.axes
-    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1), (0, 2), (1, 3), (2, 4)]
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1), (0, 2), (1, 3), (2, 4), (4, 0), (6, 0)]
+    assert axes.get_xlim() == pytest.approx((0.0, 1.05 * 6))  # the longest is not cut off
 
 
 def test_exceeded_is_the_share_that_is_larger():
