@@ -1,16 +1,53 @@
 """Every benchmark tells what it measures and for how long; that each runs is for `make bench-quick`, which CI runs."""
 
 import ast
-import importlib
 
 import pytest
 
+from experiments.benchmarks import (
+    ahead,
+    disturbed,
+    drafting,
+    end_to_end,
+    engine,
+    gpu,
+    scaling,
+    scheduler,
+    serving,
+    text_path,
+    wire,
+)
+from experiments.benchmarks import (
+    round as round_,
+)
 from experiments.benchmarks.__main__ import benchmarks, has_main
 
+MODULES = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (
+        ahead,
+        disturbed,
+        drafting,
+        end_to_end,
+        engine,
+        gpu,
+        round_,
+        scaling,
+        scheduler,
+        serving,
+        text_path,
+        wire,
+    )
+}
 
-@pytest.mark.parametrize("name", benchmarks())
+
+def test_all_benchmarks_are_looked_at():
+    assert list(MODULES) == benchmarks()
+
+
+@pytest.mark.parametrize("name", MODULES)
 def test_help_says_what_is_measured_and_for_how_long(name, capsys, monkeypatch):
-    module = importlib.import_module(f"experiments.benchmarks.{name}")
+    module = MODULES[name]
     monkeypatch.setattr("sys.argv", [name, "--help"])
     with pytest.raises(SystemExit) as ended:
         module.main()

@@ -1,10 +1,7 @@
 """What experiments share: settings from a file, results on disk, a table beside the paper's figures."""
 
-import importlib
 import json
 import re
-import shutil
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow.parquet
@@ -46,13 +43,6 @@ def draw(config, results):
     return figure
 
 
-@contextmanager
-def monkeypatched_argv(*words):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", list(words))
-        yield
-
-
 def start(tmp_path, *arguments):
     settings = tmp_path / "some.toml"
     if not settings.exists():
@@ -92,16 +82,6 @@ def test_a_picture_is_drawn_again_from_what_is_stored(tmp_path, capsys, monkeypa
 def test_without_results_nothing_is_drawn(tmp_path):
     with pytest.raises(SystemExit, match="nothing can be drawn from it; run the experiment first"):
         start(tmp_path, "--redraw")
-
-
-def test_every_experiment_s_picture_can_be_drawn_from_what_is_committed(tmp_path, capsys):
-    for name in experiments():
-        shutil.copytree(HERE / "results" / name, tmp_path / name)
-        (tmp_path / name / "figure.png").unlink()
-        module = importlib.import_module(f"experiments.{name}")
-        with monkeypatched_argv(name, "--redraw", f"--out={tmp_path / name}"):
-            assert module.main() == 0
-        assert (tmp_path / name / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_quick_settings(tmp_path, capsys):

@@ -1,18 +1,58 @@
 """The experiments' pictures, drawn from the committed results: nothing is cut off, covered, unexplained or alike."""
 
-import importlib
+import shutil
 
 import pytest
 from matplotlib.colors import to_rgb
 
+from experiments import (
+    domain_shift,
+    fig2_estimation,
+    fig3_time,
+    fig4_convergence,
+    never_worse,
+    scale,
+    stragglers,
+    table1,
+    theorem1,
+)
 from experiments.__main__ import experiments
-from experiments.harness import HERE, load, stored
+from experiments.harness import FIGURE, HERE, load, stored
 from experiments.simulation import plots
+
+MODULES = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (
+        domain_shift,
+        fig2_estimation,
+        fig3_time,
+        fig4_convergence,
+        never_worse,
+        scale,
+        stragglers,
+        table1,
+        theorem1,
+    )
+}
+
+
+def test_all_experiments_are_looked_at():
+    assert list(MODULES) == experiments()
 
 
 def drawn(name):
-    module = importlib.import_module(f"experiments.{name}")
+    module = MODULES[name]
     return module.draw(load(HERE / "configs" / f"{name}.toml", "full", module.Config), stored(HERE / "results" / name))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_picture_can_be_drawn_from_what_is_committed(name, tmp_path, monkeypatch, capsys):
+    shutil.copytree(HERE / "results" / name, tmp_path / name)
+    (tmp_path / name / FIGURE).unlink()
+    monkeypatch.setattr("sys.argv", [name, "--redraw", f"--out={tmp_path / name}"])
+    assert MODULES[name].main() == 0
+    assert capsys.readouterr().out == f"{tmp_path / name / FIGURE}\n"
+    assert (tmp_path / name / FIGURE).read_bytes().startswith(b"\x89PNG")
 
 
 def measured(axes):
@@ -20,7 +60,7 @@ def measured(axes):
     return [line for line in axes.lines if to_rgb(line.get_color()) != (0.0, 0.0, 0.0)]
 
 
-@pytest.mark.parametrize("name", experiments())
+@pytest.mark.parametrize("name", MODULES)
 def test_every_curve_of_a_panel_has_a_look_of_its_own(name):
     for axes in drawn(name).axes:
         looks = [(line.get_color(), line.get_marker()) for line in measured(axes) if not is_part_of_error_bar(line)]
@@ -31,7 +71,7 @@ def is_part_of_error_bar(line):
     return line.get_marker() in ("_", "|")
 
 
-@pytest.mark.parametrize("name", experiments())
+@pytest.mark.parametrize("name", MODULES)
 def test_no_legend_lies_over_a_panel(name):
     assert [axes for axes in drawn(name).axes if axes.get_legend() is not None] == []
 
