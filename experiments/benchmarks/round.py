@@ -11,7 +11,7 @@ the real daemon on its own event loop, with the model on its own thread and the 
 round takes beyond its parts (events, hand-over between threads); there receiving cannot be told from waiting, and is
 left out.
 
-It takes about 3 minutes on two cores; about 15 s with --quick.
+It takes about 2 minutes on two cores; about 15 s with --quick.
 """
 
 from __future__ import annotations
