@@ -108,7 +108,7 @@ def _num_told(wish: Wish) -> int:
 def _whole(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
     """Choice by choice: between them others have the interpreter."""
     whole = shape.whole(choices, _usage(wish, choices))
-    whole.system_fingerprint = _system_fingerprint(wish, choices, service)
+    whole.system_fingerprint = _system_fingerprint(wish, choices)
     told: Sequence[ChatChoice | CompletionChoice] = whole.choices
     for each, choice in zip(told, choices, strict=True):
         marks.on_whole(each, choice.ended)
@@ -141,7 +141,7 @@ async def _chunks(
             if chunk is not None:
                 marks.on_chunk(chunk.choices[0], item, spans=mark_accepted)
             for each in [*new, *([chunk] if chunk else [])]:
-                each.system_fingerprint = _system_fingerprint(wish, [choices[index]], service)
+                each.system_fingerprint = _system_fingerprint(wish, [choices[index]])
                 if options.continuous_usage_stats:
                     each.usage = _usage(wish, choices)
                 elif options.include_usage:
@@ -150,11 +150,11 @@ async def _chunks(
     if options.include_usage:
         last = shape.last()
         last.usage = _usage(wish, choices)
-        last.system_fingerprint = _system_fingerprint(wish, choices, service)
+        last.system_fingerprint = _system_fingerprint(wish, choices)
         yield last
 
 
-def _system_fingerprint(wish: Wish, choices: Sequence[Choice], service: Service) -> str | None:
+def _system_fingerprint(wish: Wish, choices: Sequence[Choice]) -> str | None:
     """Which models the text depends on: the target, and under the ratio rule the draft model too.
 
     None where not all of it is from one target: some of it the draft model wrote alone, or choices differ.
@@ -162,7 +162,7 @@ def _system_fingerprint(wish: Wish, choices: Sequence[Choice], service: Service)
     targets = {choice.target_fingerprint for choice in choices}
     if len(targets) != 1 or None in targets or any(choice.num_local for choice in choices):
         return None
-    parts = [*targets, *([service.draft_fingerprint] if wish.texts[0].verification == "ratio" else [])]
+    parts = [*targets, *([wish.draft_fingerprint] if wish.texts[0].verification == "ratio" else [])]
     return "_".join(["fp", *map(str, parts)])
 
 

@@ -30,6 +30,7 @@ class Wish:
     texts: list[Wanted]
     num_prompt_tokens: int
     echoes: list[str]  # what comes before each text
+    draft_fingerprint: str = ""  # under the ratio rule the texts depend on the draft model, too
 
 
 async def of_completion(request: CompletionRequest, service: Service, config: DraftConfig, user: str) -> Wish:
@@ -49,7 +50,9 @@ async def of_completion(request: CompletionRequest, service: Service, config: Dr
     echoes = [""] * len(prompts)
     if request.echo:
         echoes = [await _text(prompt, service) for prompt in prompts]
-    return Wish(texts, sum(map(len, ids)), [echo for echo in echoes for _ in range(request.n or 1)])
+    return Wish(
+        texts, sum(map(len, ids)), [echo for echo in echoes for _ in range(request.n or 1)], service.draft_fingerprint
+    )
 
 
 async def of_chat(request: ChatRequest, service: Service, config: DraftConfig, user: str) -> Wish:
@@ -63,7 +66,7 @@ async def of_chat(request: ChatRequest, service: Service, config: DraftConfig, u
     says = service.defaults(chat=True)
     max_tokens = _max_tokens(request, config.max_tokens, ids, service)
     texts = _wanted(request, says, ids, max_tokens, num_logprobs, config, is_chat=True)
-    return Wish(texts, len(ids[0]), [""] * len(texts))
+    return Wish(texts, len(ids[0]), [""] * len(texts), service.draft_fingerprint)
 
 
 def check_model(name: str | None, config: DraftConfig) -> None:
