@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from draft_node import standard_input
 from draft_node.config import NAME, DraftConfig, default_name
 from goodspeed import descriptors
-from goodspeed.command import add_common_options, run, until_signal
+from goodspeed.command import add_daemon_options, run, until_signal
+from goodspeed.command_line import CommandLine
 from goodspeed.config import add_options, from_namespace
 from goodspeed.endpoints import parse_endpoint
 from goodspeed.errors import ConfigError
@@ -28,12 +29,14 @@ def main() -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandLine(
         prog="goodspeed-draft",
         description="A draft node: proposes tokens with a small model and streams what the verify node confirms.",
+        example="goodspeed-draft --model tiny-draft-s --name ana --http 127.0.0.1:8000",
+        version=True,
     )
     add_options(parser, DraftConfig)
-    add_common_options(parser)
+    add_daemon_options(parser)
     return parser
 
 

@@ -26,6 +26,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from matplotlib.figure import Figure
 
+from goodspeed.command_line import CommandLine
+
 HERE = Path(__file__).parent
 RESULTS, CURVES, FIGURE = "results.parquet", "curves.parquet", "figure.png"
 Config = TypeVar("Config")
@@ -94,7 +96,7 @@ def run(
 
 
 def parse(name: str, about: str, arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog=f"python -m experiments.{name}", description=about)
+    parser = CommandLine(prog=f"python -m experiments.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help="the settings of section `quick`: a minute at most")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--redraw", action="store_true", help="run nothing; draw the picture from the stored results")

@@ -5,7 +5,6 @@ Knows of a script only that `--quick` makes it short, and that under `--json` it
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from experiments.progress import minutes
+from goodspeed.command_line import CommandLine
 
 GRACE_S = 10.0
 """From Ctrl-C to the end by force."""
@@ -23,7 +23,7 @@ GRACE_S = 10.0
 
 def run_all(program: str, about: str, modules: Sequence[str]) -> int:
     """The whole of a command that runs these modules; 1 when one of them failed."""
-    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=about)
+    parser = CommandLine(prog=f"python -m {program}", description=about)
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer repetitions")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument(

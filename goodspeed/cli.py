@@ -6,7 +6,8 @@ Starts light: nothing here imports torch before a subcommand has its options and
 import argparse
 from typing import Protocol
 
-from goodspeed import __version__, command
+from goodspeed import command
+from goodspeed.command_line import CommandLine
 from goodspeed.subcommands import chat, demo, generate, keygen, models, profile
 
 
@@ -20,6 +21,9 @@ class Subcommand(Protocol):
 
     @property
     def HELP(self) -> str: ...  # noqa: N802
+
+    @property
+    def EXAMPLE(self) -> str: ...  # noqa: N802
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
@@ -36,14 +40,17 @@ def main() -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandLine(
         prog="goodspeed",
         description="Fair, lossless speculative decoding between draft nodes at the edge and one verify node.",
+        example='goodspeed generate --prompt "def read_lines(path):" --max-tokens 40',
+        version=True,
     )
-    parser.add_argument("--version", action="version", version=f"goodspeed {__version__}")
     chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for subcommand in SUBCOMMANDS:
-        added = chosen.add_parser(subcommand.NAME, help=subcommand.HELP, description=subcommand.__doc__)
+        added = chosen.add_parser(
+            subcommand.NAME, help=subcommand.HELP, description=subcommand.__doc__, example=subcommand.EXAMPLE
+        )
         subcommand.add_arguments(added)
         added.set_defaults(body=subcommand.run)
     return parser

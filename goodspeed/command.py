@@ -1,7 +1,8 @@
 """What every command line of the project does alike: parse, run, and end with a clear error and exit status.
 
-Exit status 0: done. 1: a named error, said on standard error. 2: wrong usage (argparse). 130: interrupted.
-141: whoever read standard output is gone.
+Exit status 0: done. 1: a named error, said on standard error. 2: wrong usage, whether the parser finds it or somebody
+later: every ConfigError, so an option, a value, or a file of settings or keys has to be changed. 74: standard output
+cannot be written to (EX_IOERR). 130: interrupted, with something unfinished. 141: whoever read standard output is gone.
 """
 
 import argparse
@@ -11,7 +12,10 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 
-from goodspeed.errors import GoodSpeedError
+from goodspeed import streams
+from goodspeed.command_line import USAGE
+from goodspeed.config import group_of
+from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
 from goodspeed.events import LOG_LEVELS, setup_logging
 from goodspeed.model_thread import leave
 
@@ -22,17 +26,40 @@ batches that seldom come again. Measured (`experiments/LOG.md`): with 128 a veri
 and is 4 to 7 % quicker; with 1,024 it holds 220 MB more than with 128 and is 8 to 10 % quicker still. torch reads it
 when it loads."""
 
+LOGGING = "logging"
+"""Heading of the help under which these options are."""
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+FAILED, UNWRITABLE, INTERRUPTED, UNREAD = 1, 74, 130, 141
+"""Exit statuses; USAGE is 2."""
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Options of every long-running command."""
     add_log_option(parser)
-    parser.add_argument("--json", action="store_true", help="JSON events on standard output, a result as the last line")
+    group_of(parser, LOGGING).add_argument(
+        "--json",
+        action="store_true",
+        help="JSON events on standard output, a result as the last line (default: off)",
+    )
+
+
+def add_daemon_options(parser: argparse.ArgumentParser) -> None:
+    """Options of the two nodes."""
+    add_common_options(parser)
+    group_of(parser, LOGGING).add_argument(
+        "--quiet", action="store_true", help="do not say on standard error what the node does (default: off)"
+    )
 
 
 def add_log_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning", help="log lines on standard error")
+    group_of(parser, LOGGING).add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        default="warning",
+        help="log lines on standard error, for people and programs (default: warning)",
+    )
 
 
 def run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
@@ -40,22 +67,39 @@ def run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Nam
 
     Task groups wrap what their tasks raise, one inside the other: here, and only here, it is unwrapped.
     """
-    namespace = parser.parse_args()
-    for variable, number in KERNELS.items():
-        os.environ.setdefault(variable, number)
-    setup_logging(getattr(namespace, "log_level", "warning"))
+    streams.guard()
     status = 0
     try:
-        status = body(namespace)
+        status = _run(parser, body)
     except* GoodSpeedError as group:
-        print(f"{name}: {next(_leaves(group))}", file=sys.stderr)  # the others follow from the first
-        status = 1
+        error = next(_leaves(group))  # the others follow from the first
+        status = _status_of(error)
+        if status == UNWRITABLE:
+            streams.discard_output()
+        print(f"{name}: {error}", file=sys.stderr)
     except* BrokenPipeError:
-        _discard_output()
-        status = 141
+        streams.discard_output()
+        status = UNREAD
     except* KeyboardInterrupt:
-        status = 130
+        status = INTERRUPTED
     return leave(status)
+
+
+def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
+    try:
+        namespace = parser.parse_args()
+        for variable, number in KERNELS.items():
+            os.environ.setdefault(variable, number)
+        setup_logging(getattr(namespace, "log_level", "warning"))
+        return body(namespace)
+    finally:
+        sys.stdout.flush()  # here, where a failure still gets its line; also after --help
+
+
+def _status_of(error: BaseException) -> int:
+    if isinstance(error, OutputError):
+        return UNWRITABLE
+    return USAGE if isinstance(error, ConfigError) else FAILED
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
@@ -64,13 +108,6 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield from _leaves(error)
         else:
             yield error
-
-
-def _discard_output() -> None:
-    """Nobody reads it, and Python would complain at its end about what is left in the buffer."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 async def until_signal(serving: Coroutine[None, None, None]) -> bool:

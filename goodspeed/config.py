@@ -18,6 +18,8 @@ def option(
     default: Any = MISSING,
     *,
     help: str,
+    group: str = "options",
+    shown: str | None = None,
     choices: tuple[str, ...] = (),
     minimum: float | None = None,
     maximum: float | None = None,
@@ -25,10 +27,13 @@ def option(
 ) -> Any:
     """A dataclass field that is also a command-line option; bounds are inclusive.
 
-    A type like `int | Literal["auto"]` takes a number within the bounds, or that word.
+    A type like `int | Literal["auto"]` takes a number within the bounds, or that word. The help lists the option under
+    the heading `group`, and its default as `shown` has it: a default of None needs words that say what it means.
     """
-    metadata = {"help": help, "choices": choices, "minimum": minimum, "maximum": maximum, "metavar": metavar}
-    return field(default=default, metadata=metadata)
+    if default is None and shown is None:
+        raise RuntimeError(f"an option's default is None, and `shown` does not say what that means: {help}")
+    bounds = {"choices": choices, "minimum": minimum, "maximum": maximum}
+    return field(default=default, metadata={"help": help, "group": group, "shown": shown, "metavar": metavar, **bounds})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,25 +60,64 @@ def _check(entry: "Field[Any]", value: Any) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
-    """Adds an option for every field; one without a default is required."""
+    """Adds an option for every field, under its group's heading; one without a default is required."""
     hints = get_type_hints(settings)
     for entry in fields(settings):
+        group = group_of(parser, entry.metadata["group"])
         kind = _parser(hints[entry.name])
-        shared = {"help": entry.metadata["help"], "dest": entry.name}
         if kind is bool:
-            parser.add_argument(_flag(entry), action=argparse.BooleanOptionalAction, default=entry.default, **shared)
+            action = group.add_argument(
+                _flag(entry), action=argparse.BooleanOptionalAction, default=entry.default, dest=entry.name
+            )
+            action.help = _help(entry)  # not above: some versions of Python would add the default once more
             continue
-        required = entry.default is MISSING
-        default = None if required else entry.default
-        shown = "" if required or default is None or default == "" else f" (default: {default})"
-        shared["help"] += shown.replace("%", "%%")
-        metavar = entry.metadata["metavar"] or ("|".join(entry.metadata["choices"]) or None)
-        parser.add_argument(_flag(entry), type=kind, default=default, required=required, metavar=metavar, **shared)
+        required = _is_required(entry)
+        metavar = entry.metadata["metavar"] or "|".join(entry.metadata["choices"]) or _metavar(entry, kind)
+        group.add_argument(
+            _flag(entry),
+            type=kind,
+            default=None if required else entry.default,
+            required=required,
+            metavar=metavar,
+            dest=entry.name,
+            help=_help(entry),
+        )
+    required_words = [
+        f"{_flag(entry)} {entry.metadata['metavar']}" for entry in fields(settings) if _is_required(entry)
+    ]
+    parser.usage = " ".join(["%(prog)s", *required_words, "[options]"])
+
+
+def group_of(parser: argparse.ArgumentParser, title: str) -> "argparse._ArgumentGroup":
+    """The options under that heading of the help."""
+    known = {group.title: group for group in parser._action_groups}
+    return known.get(title) or parser.add_argument_group(title)
 
 
 def from_namespace(settings: type[T], namespace: argparse.Namespace) -> T:
     """The settings that a parsed command line asks for; ConfigError names a value that is out of bounds."""
     return settings(**{entry.name: getattr(namespace, entry.name) for entry in fields(settings)})
+
+
+def _metavar(entry: "Field[Any]", kind: Callable[[str], Any]) -> str:
+    if kind is str:
+        return entry.name.upper()
+    return "S" if entry.name.endswith("_s") else "MS" if entry.name.endswith("_ms") else "N"
+
+
+def _is_required(entry: "Field[Any]") -> bool:
+    return entry.default is MISSING
+
+
+def _help(entry: "Field[Any]") -> str:
+    text = f"{entry.metadata['help']} ({'required' if _is_required(entry) else f'default: {_shown(entry)}'})"
+    return text.replace("%", "%%")
+
+
+def _shown(entry: "Field[Any]") -> str:
+    if entry.metadata["shown"] is not None:
+        return str(entry.metadata["shown"])
+    return {True: "on", False: "off"}[entry.default] if isinstance(entry.default, bool) else str(entry.default)
 
 
 def _flag(entry: "Field[Any]") -> str:
@@ -85,13 +129,15 @@ def _parser(hint: Any) -> Callable[[str], Any]:
     inner = [kind for kind in get_args(hint) or (hint,) if kind is not type(None)]
     words = [word for kind in inner if get_origin(kind) is Literal for word in get_args(kind)]
     kind: Callable[[str], Any] = inner[0]
-    if not words:
+    if kind not in (int, float):
         return kind
+    wanted = "a whole number" if kind is int else "a number"
 
     def number_or_word(text: str) -> Any:
         try:
             return text if text in words else kind(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor {' or '.join(words)}") from None
+            what = f"neither a number nor {' or '.join(words)}" if words else f"not {wanted}"
+            raise argparse.ArgumentTypeError(f"{text!r} is {what}") from None
 
     return number_or_word

@@ -20,6 +20,7 @@
     │   ├── Draining            it is shutting down
     │   ├── VerifyAway          the verify node cannot be reached
     │   └── Refused             by the target or by a limit, with a code
+    ├── OutputError             standard output cannot be written to
     ├── ChatError               a conversation over HTTP cannot begin, or go on
     └── ProcessError            a process that we started ended too early, or never got ready
 
@@ -116,6 +117,10 @@ class VerifyAway(ServiceError):
 
 class Refused(ServiceError):
     """This text cannot be written: the request is at fault, or the node that would have to serve it."""
+
+
+class OutputError(GoodSpeedError):
+    """Standard output cannot be written to: its disk is full, say, or it is closed."""
 
 
 class ChatError(GoodSpeedError):

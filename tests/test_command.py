@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed import command
-from goodspeed.errors import ConfigError, TransportError
+from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
@@ -97,6 +97,14 @@ def test_a_named_error_is_one_line(
 ) -> None:
     assert run(monkeypatch, error) == 1
     assert capsys.readouterr() == ("", "name: it is away\n")
+
+
+@pytest.mark.parametrize("error", [ConfigError("it is wrong"), ExceptionGroup("", [UnknownPolicyError("it is wrong")])])
+def test_what_the_command_line_got_wrong_is_wrong_usage_whenever_it_is_found(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, error) == 2
+    assert capsys.readouterr() == ("", "name: it is wrong\n")
 
 
 def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

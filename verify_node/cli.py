@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from goodspeed import descriptors
-from goodspeed.command import add_common_options, run, until_signal
+from goodspeed.command import add_daemon_options, run, until_signal
+from goodspeed.command_line import CommandLine
 from goodspeed.config import add_options, from_namespace
 from goodspeed.endpoints import parse_endpoint
 from goodspeed.errors import ConfigError
@@ -24,12 +25,14 @@ def main() -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandLine(
         prog="goodspeed-verify",
         description="The verify node: checks everybody's drafts with the target model and shares out the budget.",
+        example="goodspeed-verify --model tiny-target --http 127.0.0.1:9000",
+        version=True,
     )
     add_options(parser, VerifyConfig)
-    add_common_options(parser)
+    add_daemon_options(parser)
     return parser
 
 

@@ -11,74 +11,145 @@ from goodspeed.errors import ConfigError
 class VerifyConfig(Settings):
     """See `goodspeed-verify --help`."""
 
-    model: str = option(help="target model: an embedded name, a local folder, or a hub name", metavar="NAME")
-    bind: str = option("tcp://127.0.0.1:5555", help="where draft nodes connect", metavar="tcp://HOST:PORT")
+    model: str = option(
+        group="model", help="target model: an embedded name, a local folder, or a hub name", metavar="NAME"
+    )
+    bind: str = option(
+        "tcp://127.0.0.1:5555", group="connection", help="where draft nodes connect", metavar="tcp://HOST:PORT"
+    )
     policy: str = option(
         "gradient",
+        group="rounds and budget",
         help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random",
     )
     cost: str = option(
         "auto",
         choices=("auto", "none"),
+        group="rounds and budget",
         help="gradient: auto weighs what drafts are worth against the time they take, none is plain Eq. (5)",
     )
-    rounds: str = option("continuous", choices=("barrier", "continuous"), help="wait for everybody, or for nobody long")
+    rounds: str = option(
+        "continuous",
+        choices=("barrier", "continuous"),
+        group="rounds and budget",
+        help="wait for everybody, or for nobody long",
+    )
     budget: int | Literal["auto"] = option(
         24,
         minimum=1,
         maximum=1 << 30,
+        group="rounds and budget",
         help="C: drafted tokens verified in a round; auto measures the forward pass and takes the knee",
         metavar="N|auto",
     )
     profile: str | None = option(
-        None, help="a file of `goodspeed profile --json FILE`, instead of measuring at the start", metavar="FILE"
+        None,
+        shown="measured at the start",
+        group="rounds and budget",
+        help="a file of `goodspeed profile --json FILE`",
+        metavar="FILE",
     )
     max_round_tokens: int | None = option(
         None,
         minimum=16,
         maximum=1 << 30,
-        help="all tokens of one forward pass: drafted, one more per session, prefill; default: 512, or 4 x budget",
+        shown="512, or 4 x budget if that is more",
+        group="rounds and budget",
+        help="all tokens of one forward pass: drafted, one more per session, prefill",
         metavar="N",
     )
-    linger_ms: float = option(2.0, minimum=0.0, help="continuous rounds: longest wait for a draft that is on its way")
-    eta: float = option(0.1, minimum=1e-6, maximum=1.0, help="smoothing of acceptance rates, Eq. (3)")
+    linger_ms: float = option(
+        2.0,
+        minimum=0.0,
+        group="rounds and budget",
+        help="continuous rounds: longest wait for a draft that is on its way",
+    )
+    eta: float = option(
+        0.1, minimum=1e-6, maximum=1.0, group="rounds and budget", help="smoothing of acceptance rates, Eq. (3)"
+    )
     weigh_evidence: bool = option(
-        True, help="larger steps of Eq. (3) while little is known, smaller ones after the shortest drafts"
+        True,
+        group="rounds and budget",
+        help="larger steps of Eq. (3) while little is known, smaller ones after the shortest drafts",
     )
-    beta: float = option(0.1, minimum=1e-6, maximum=1.0, help="smoothing of goodput, Eq. (4)")
-    fairness: float = option(1.0, minimum=0.0, help="alpha-fair utility of goodput; 1 is the paper's logarithm")
-    max_sessions: int = option(1024, minimum=1, help="sessions open at once", metavar="N")
-    max_client_sessions: int = option(64, minimum=1, help="sessions that one client may have open", metavar="N")
+    beta: float = option(
+        0.1, minimum=1e-6, maximum=1.0, group="rounds and budget", help="smoothing of goodput, Eq. (4)"
+    )
+    fairness: float = option(
+        1.0, minimum=0.0, group="rounds and budget", help="alpha-fair utility of goodput; 1 is the paper's logarithm"
+    )
+    max_sessions: int = option(1024, minimum=1, group="limits", help="sessions open at once", metavar="N")
+    max_client_sessions: int = option(
+        64, minimum=1, group="limits", help="sessions that one client may have open", metavar="N"
+    )
     memory_fraction: float | None = option(
-        None, minimum=0.001, maximum=0.95, help="share of the device's memory for keys and values", metavar="F"
+        None,
+        minimum=0.001,
+        maximum=0.95,
+        shown="0.1 on a CPU, 0.85 of what is free on a GPU",
+        group="model",
+        help="share of the device's memory for keys and values",
+        metavar="F",
     )
-    kv_pages: int | None = option(None, minimum=1, help="pages of key/value memory, instead of a share", metavar="N")
+    kv_pages: int | None = option(
+        None,
+        minimum=1,
+        shown="what --memory-fraction comes to",
+        group="model",
+        help="pages of key/value memory, instead of a share",
+        metavar="N",
+    )
     generation_config: str = option(
         "auto",
         choices=("auto", "none"),
+        group="model",
         help="auto: sampling and stop strings that a request leaves open are those of the checkpoint's "
         "generation_config.json (for chats chat_generation_config.json, too); none: they are the API's own",
     )
-    device: str = option("cpu", help="cpu, cuda, or cuda:INDEX")
-    dtype: str = option("float32", choices=("float32", "bfloat16", "float16"), help="precision of the forward pass")
-    threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")
-    heartbeat_s: float = option(1.0, minimum=0.05, maximum=60.0, help="seconds between signs of life")
-    lease_s: float = option(
-        3.0, minimum=0.15, maximum=3600.0, help="a draft node silent for so long loses its sessions"
+    device: str = option("cpu", group="model", help="cpu, cuda, or cuda:INDEX")
+    dtype: str = option(
+        "float32", choices=("float32", "bfloat16", "float16"), group="model", help="precision of the forward pass"
     )
-    http: str | None = option(None, help="serve the live page and /metrics here", metavar="HOST:PORT")
+    threads: int | None = option(
+        None, minimum=1, shown="one", group="model", help="CPU threads of the model", metavar="N"
+    )
+    heartbeat_s: float = option(
+        1.0, minimum=0.05, maximum=60.0, group="connection", help="seconds between signs of life"
+    )
+    lease_s: float = option(
+        3.0, minimum=0.15, maximum=3600.0, group="connection", help="a draft node silent for so long loses its sessions"
+    )
+    http: str | None = option(
+        None, shown="no page", group="HTTP", help="serve the live page and /metrics here", metavar="HOST:PORT"
+    )
     api_key: str | None = option(
-        None, help="a file of keys, one a line: what --http serves needs one; required beyond loopback", metavar="FILE"
+        None,
+        shown="no keys: loopback only",
+        group="HTTP",
+        help="a file of keys, one a line: what --http serves needs one; required beyond loopback",
+        metavar="FILE",
     )
     key: str | None = option(
-        None, help="this node's secret key, of `goodspeed keygen verify`: encrypts, with --enrolled", metavar="FILE"
+        None,
+        shown="no encryption: loopback only",
+        group="keys",
+        help="this node's secret key, of `goodspeed keygen verify`: encrypts, with --enrolled",
+        metavar="FILE",
     )
     enrolled: str | None = option(
-        None, help="folder with the public files of the draft nodes that may connect; re-read", metavar="FOLDER"
+        None,
+        shown="nobody is asked for a key",
+        group="keys",
+        help="folder with the public files of the draft nodes that may connect; re-read",
+        metavar="FOLDER",
     )
-    trusted_network: bool = option(False, help="allow an address beyond loopback, without keys or encryption")
-    seed: int = option(0, minimum=0, help="seed of the random policy")
-    record: bool = option(False, help="with --json: also tell what was decided at each drafted position, and when")
+    trusted_network: bool = option(
+        False, group="connection", help="allow an address beyond loopback, without keys or encryption"
+    )
+    seed: int = option(0, minimum=0, group="rounds and budget", help="seed of the random policy")
+    record: bool = option(
+        False, group="logging", help="with --json: also tell what was decided at each drafted position, and when"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

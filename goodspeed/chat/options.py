@@ -16,25 +16,81 @@ KEY_VARIABLE = "GOODSPEED_API_KEY"
 class ChatConfig(Settings):
     """See `goodspeed chat --help`."""
 
-    url: str = option("http://127.0.0.1:8000", help="where a draft node serves HTTP", metavar="URL")
-    model: str | None = option(None, help="its name there; default: the first that is served", metavar="NAME")
-    api_key: str | None = option(None, help=f"file with the key; or set {KEY_VARIABLE}", metavar="FILE")
-    system: str | None = option(None, help="what the model is told first", metavar="TEXT")
-    stop: str | None = option(None, help="ends an answer where it would come", metavar="TEXT")
-    max_tokens: int | None = option(None, minimum=1, maximum=MAX_CONTEXT, help="most tokens of an answer", metavar="N")
-    temperature: float | None = option(None, minimum=0.0, maximum=2.0, help="0 takes the likeliest token", metavar="T")
+    url: str = option("http://127.0.0.1:8000", group="node", help="where a draft node serves HTTP", metavar="URL")
+    model: str | None = option(
+        None, shown="the first that is served", group="node", help="its name there", metavar="NAME"
+    )
+    api_key: str | None = option(
+        None,
+        shown="what GOODSPEED_API_KEY holds",
+        group="node",
+        help=f"file with the key; or set {KEY_VARIABLE}",
+        metavar="FILE",
+    )
+    system: str | None = option(
+        None, shown="nothing", group="texts", help="what the model is told first", metavar="TEXT"
+    )
+    stop: str | None = option(
+        None, shown="what the node says", group="texts", help="ends an answer where it would come", metavar="TEXT"
+    )
+    max_tokens: int | None = option(
+        None,
+        minimum=1,
+        maximum=MAX_CONTEXT,
+        shown="what the node says",
+        group="texts",
+        help="most tokens of an answer",
+        metavar="N",
+    )
+    temperature: float | None = option(
+        None,
+        minimum=0.0,
+        maximum=2.0,
+        shown="what the node says",
+        group="texts",
+        help="0 takes the likeliest token",
+        metavar="T",
+    )
     top_p: float | None = option(
-        None, minimum=1e-6, maximum=1.0, help="sample among the likeliest that make P", metavar="P"
+        None,
+        minimum=1e-6,
+        maximum=1.0,
+        shown="what the node says",
+        group="texts",
+        help="sample among the likeliest that make P",
+        metavar="P",
     )
     top_k: int | None = option(
-        None, minimum=0, maximum=(1 << 31) - 1, help="sample among the K likeliest; 0: all", metavar="K"
+        None,
+        minimum=0,
+        maximum=(1 << 31) - 1,
+        shown="what the node says",
+        group="texts",
+        help="sample among the K likeliest; 0: all",
+        metavar="K",
     )
     seed: int | None = option(
-        None, minimum=0, maximum=(1 << 63) - 1, help="the same seed gives the same answers", metavar="N"
+        None,
+        minimum=0,
+        maximum=(1 << 63) - 1,
+        shown="a random one",
+        group="texts",
+        help="the same seed gives the same answers",
+        metavar="N",
     )
-    speculate: bool = option(True, help="--no-speculate: the target alone decodes")
-    max_draft: int | None = option(None, minimum=0, maximum=MAX_DRAFT, help="longest draft; 0: none", metavar="N")
-    tint: bool = option(False, help="tint what came from accepted drafts (on a terminal that has colours)")
+    speculate: bool = option(True, group="drafting", help="--no-speculate: the target alone decodes")
+    max_draft: int | None = option(
+        None,
+        minimum=0,
+        maximum=MAX_DRAFT,
+        shown="what the node says",
+        group="drafting",
+        help="longest draft; 0: none",
+        metavar="N",
+    )
+    tint: bool = option(
+        False, group="drafting", help="tint what came from accepted drafts (on a terminal that has colours)"
+    )
 
 
 @dataclass(frozen=True)

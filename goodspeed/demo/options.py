@@ -19,54 +19,105 @@ MAX_HTTP_TEMPERATURE = 2.0
 class DemoConfig(Settings):
     """See `goodspeed demo --help`."""
 
-    clients: int = option(8, minimum=1, help="draft nodes", metavar="N")
-    model: str = option("tiny-target", help="target model: an embedded name, a local folder, or a hub name")
+    clients: int = option(8, minimum=1, group="rounds and budget", help="draft nodes", metavar="N")
+    model: str = option(
+        "tiny-target", group="model", help="target model: an embedded name, a local folder, or a hub name"
+    )
     draft_models: str = option(
-        "tiny-draft-s,tiny-draft-m", help="draft models, dealt out to the clients in turn", metavar="NAME,NAME"
+        "tiny-draft-s,tiny-draft-m",
+        group="model",
+        help="draft models, dealt out to the clients in turn",
+        metavar="NAME,NAME",
     )
     policy: str = option(
         "gradient",
+        group="rounds and budget",
         help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random",
     )
     cost: str = option(
         "none",
         choices=("auto", "none"),
+        group="rounds and budget",
         help="gradient: none is the paper's Eq. (5), which spends the whole "
         "budget; auto weighs time too, as the daemons do, and drafts little where all nodes share a few cores",
     )
-    rounds: str = option("continuous", choices=("barrier", "continuous"), help="wait for everybody, or for nobody long")
-    verification: str = option("match", choices=("match", "ratio"), help="how drafts are verified")
+    rounds: str = option(
+        "continuous",
+        choices=("barrier", "continuous"),
+        group="rounds and budget",
+        help="wait for everybody, or for nobody long",
+    )
+    verification: str = option("match", choices=("match", "ratio"), group="drafting", help="how drafts are verified")
     proposal: str = option(
-        "lattice", choices=("lattice", "dense-fp16", "dense-fp32"), help="ratio: what is sent of the distributions"
+        "lattice",
+        choices=("lattice", "dense-fp16", "dense-fp32"),
+        group="drafting",
+        help="ratio: what is sent of the distributions",
     )
-    budget: int = option(24, minimum=1, maximum=1 << 30, help="C: drafted tokens verified in a round", metavar="N")
-    linger_ms: float = option(2.0, minimum=0.0, help="continuous rounds: longest wait for a draft that is on its way")
-    max_tokens: int = option(150, minimum=1, maximum=MAX_CONTEXT, help="most tokens generated per client", metavar="N")
-    temperature: float = option(1.0, minimum=0.0, maximum=100.0, help="0 is greedy", metavar="T")
-    top_k: int = option(0, minimum=0, maximum=(1 << 31) - 1, help="sample among the K likeliest; 0 is off", metavar="K")
-    top_p: float = option(1.0, minimum=1e-6, maximum=1.0, help="sample among the likeliest that make P", metavar="P")
-    seed: int = option(0, minimum=0, maximum=(1 << 63) - 1, help="seed of prompts that bring none", metavar="N")
+    budget: int = option(
+        24,
+        minimum=1,
+        maximum=1 << 30,
+        group="rounds and budget",
+        help="C: drafted tokens verified in a round",
+        metavar="N",
+    )
+    linger_ms: float = option(
+        2.0,
+        minimum=0.0,
+        group="rounds and budget",
+        help="continuous rounds: longest wait for a draft that is on its way",
+    )
+    max_tokens: int = option(
+        150, minimum=1, maximum=MAX_CONTEXT, group="prompts", help="most tokens generated per client", metavar="N"
+    )
+    temperature: float = option(1.0, minimum=0.0, maximum=100.0, group="prompts", help="0 is greedy", metavar="T")
+    top_k: int = option(
+        0, minimum=0, maximum=(1 << 31) - 1, group="prompts", help="sample among the K likeliest; 0 is off", metavar="K"
+    )
+    top_p: float = option(
+        1.0, minimum=1e-6, maximum=1.0, group="prompts", help="sample among the likeliest that make P", metavar="P"
+    )
+    seed: int = option(
+        0, minimum=0, maximum=(1 << 63) - 1, group="prompts", help="seed of prompts that bring none", metavar="N"
+    )
     prompts: str | None = option(
-        None, help="JSONL, a `prompt` and optionally `domain` and `seed` a line; default: one of each domain"
+        None,
+        shown="one of each domain",
+        group="prompts",
+        help="JSONL, a `prompt` and optionally `domain` and `seed` a line",
     )
-    draft_ahead: bool = option(True, help="draft on while a draft is in flight, as if all of it were accepted")
+    draft_ahead: bool = option(
+        True, group="drafting", help="draft on while a draft is in flight, as if all of it were accepted"
+    )
     min_odds: float = option(
         0.3,
         minimum=0.0,
         maximum=1.0,
+        group="drafting",
         help="match: a draft in doubt ends there; 0 drafts all that is assigned",
         metavar="P",
     )
     record: str | None = option(
-        None, help="write what was drafted, what agreed and how long it took, for simulations", metavar="FILE"
+        None,
+        shown="nothing is recorded",
+        group="results",
+        help="write what was drafted, what agreed and how long it took, for simulations",
+        metavar="FILE",
     )
     http: bool = option(
-        False, help="serve the verify node's live page and each draft node's OpenAI API, until Ctrl-C; prompts go there"
+        False,
+        group="results",
+        help="serve the verify node's live page and each draft node's OpenAI API, until Ctrl-C; prompts go there",
+    )
+    png: str = option(
+        "goodspeed-demo.png", group="results", help="picture of goodput and utility over rounds", metavar="PATH"
     )
     open_page: bool = option(
-        True, help="--http: open the page in a browser, where standard output is a terminal and there is a display"
+        True,
+        group="results",
+        help="--http: open the page in a browser, where standard output is a terminal and there is a display",
     )
-    png: str = option("goodspeed-demo.png", help="picture of goodput and utility over rounds", metavar="PATH")
 
     def check(self) -> None:
         """Finds out before anything is started what would fail at the end."""

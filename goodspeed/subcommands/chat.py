@@ -12,6 +12,7 @@ from goodspeed.config import add_options, from_namespace
 
 NAME = "chat"
 HELP = "talk with a model over a draft node's HTTP face"
+EXAMPLE = "goodspeed chat --url http://127.0.0.1:8000 --max-tokens 60"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from goodspeed.command import add_common_options
-from goodspeed.config import add_options, from_namespace
+from goodspeed.config import add_options, from_namespace, group_of
 from goodspeed.demo.options import DemoConfig, clients
 from goodspeed.errors import ConfigError
 from goodspeed.events import print_json
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 NAME = "demo"
 HELP = "a verify node and draft nodes write text together on this machine"
+EXAMPLE = "goodspeed demo --clients 4 --policy fixed --rounds barrier --budget 16"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, DemoConfig)
-    parser.add_argument("--compare", action="store_true", help="run gradient, fixed and random, side by side")
+    group_of(parser, "rounds and budget").add_argument(
+        "--compare", action="store_true", help="run gradient, fixed and random, side by side (default: off)"
+    )
     add_common_options(parser)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from goodspeed import defaults
 from goodspeed.command import add_common_options
 from goodspeed.config import Settings, add_options, from_namespace, option
-from goodspeed.errors import PromptError
+from goodspeed.errors import ConfigError
 from goodspeed.events import print_json
 from goodspeed.leading import Leading
 from goodspeed.messages import MAX_CONTEXT, Defaults, Sampling
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NAME = "generate"
 HELP = "run one model alone: the thing to compare with"
+EXAMPLE = 'goodspeed generate --prompt "def read_lines(path):" --max-tokens 40 --temperature 0.7 --seed 1'
 PAGE_SIZE = 16
 
 
@@ -30,37 +31,60 @@ PAGE_SIZE = 16
 class GenerateConfig(Settings):
     """See `goodspeed generate --help`."""
 
-    model: str = option("tiny-target", help="an embedded name, a local folder, or a hub name", metavar="NAME")
-    prompt: str = option(help="the text to go on from", metavar="TEXT")
-    chat: bool = option(False, help="put the prompt through the tokenizer's chat template, as one user message")
-    max_tokens: int = option(150, minimum=1, maximum=MAX_CONTEXT, help="most tokens generated", metavar="N")
+    model: str = option(
+        "tiny-target", group="model", help="an embedded name, a local folder, or a hub name", metavar="NAME"
+    )
+    prompt: str = option(group="text", help="the text to go on from", metavar="TEXT")
+    chat: bool = option(
+        False, group="text", help="put the prompt through the tokenizer's chat template, as one user message"
+    )
+    max_tokens: int = option(
+        150, minimum=1, maximum=MAX_CONTEXT, group="text", help="most tokens generated", metavar="N"
+    )
     temperature: float | None = option(
-        None, minimum=0.0, maximum=100.0, help="0 is greedy; default: what the model's makers say, else 1", metavar="T"
+        None,
+        minimum=0.0,
+        maximum=100.0,
+        shown="what the model's makers say, else 1",
+        group="text",
+        help="0 is greedy",
+        metavar="T",
     )
     top_k: int | None = option(
         None,
         minimum=0,
         maximum=(1 << 31) - 1,
-        help="sample among the K likeliest; 0 is off; default: what the model's makers say, else 0",
+        shown="what the model's makers say, else 0",
+        group="text",
+        help="sample among the K likeliest; 0 is off",
         metavar="K",
     )
     top_p: float | None = option(
         None,
         minimum=1e-6,
         maximum=1.0,
-        help="sample among the likeliest that make P; default: what the model's makers say, else 1",
+        shown="what the model's makers say, else 1",
+        group="text",
+        help="sample among the likeliest that make P",
         metavar="P",
     )
-    seed: int = option(0, minimum=0, maximum=(1 << 63) - 1, help="the same seed gives the same text", metavar="N")
+    seed: int = option(
+        0, minimum=0, maximum=(1 << 63) - 1, group="text", help="the same seed gives the same text", metavar="N"
+    )
     generation_config: str = option(
         "auto",
         choices=("auto", "none"),
+        group="model",
         help="auto: sampling and stop strings that no option says are those of the checkpoint's "
         "generation_config.json (with --chat chat_generation_config.json, too); none: they are off",
     )
-    device: str = option("cpu", help="cpu, cuda, or cuda:INDEX")
-    dtype: str = option("float32", choices=("float32", "bfloat16", "float16"), help="precision of the forward pass")
-    threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")
+    device: str = option("cpu", group="model", help="cpu, cuda, or cuda:INDEX")
+    dtype: str = option(
+        "float32", choices=("float32", "bfloat16", "float16"), group="model", help="precision of the forward pass"
+    )
+    threads: int | None = option(
+        None, minimum=1, shown="one", group="model", help="CPU threads of the model", metavar="N"
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(GenerateConfig, namespace)
     if not config.prompt:
-        raise PromptError("--prompt is empty; give at least one character")
+        raise ConfigError("--prompt is empty; give at least one character")
     # After the options are checked: importing torch takes seconds that a wrong option should not cost.
     import torch
 

@@ -15,6 +15,7 @@ from goodspeed.errors import ConfigError
 
 NAME = "keygen"
 HELP = "make the keys of a verify node or of a draft node"
+EXAMPLE = "goodspeed keygen draft edge-1"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,12 +24,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verify.set_defaults(make=make_verify)
     draft = chosen.add_parser("draft", help="a draft node's pair: NAME.key and NAME.pub")
     draft.add_argument("name", metavar="NAME", help="the client's name, the unit of fairness")
-    draft.add_argument("--weight", type=float, default=1.0, help="its weight in the utility; default: 1")
-    draft.add_argument("--max-sessions", type=int, metavar="N", help="sessions that it may have open")
-    draft.add_argument("--max-round-tokens", type=int, metavar="N", help="tokens that it may have drafted in a round")
+    draft.add_argument("--weight", type=float, default=1.0, help="its weight in the utility (default: 1)")
+    draft.add_argument(
+        "--max-sessions",
+        type=int,
+        metavar="N",
+        help="sessions that it may have open (default: what the verify node allows)",
+    )
+    draft.add_argument(
+        "--max-round-tokens",
+        type=int,
+        metavar="N",
+        help="tokens that it may have drafted in a round (default: no limit but the budget)",
+    )
     draft.set_defaults(make=make_draft)
     for added in (verify, draft):
-        added.add_argument("--folder", type=Path, default=Path(), help="where the files go; default: here")
+        added.add_argument("--folder", type=Path, default=Path(), help="where the files go (default: here)")
 
 
 def run(namespace: argparse.Namespace) -> int:

@@ -13,12 +13,14 @@ from goodspeed.tiny import models
 
 NAME = "models"
 HELP = "list the embedded models, or print the folder of one"
+EXAMPLE = "goodspeed models path tiny-target"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    listing = chosen.add_parser("list", help="names and sizes")
-    listing.add_argument("--json", action="store_true", help="one JSON object")
+    parser.set_defaults(show=show_list, json=False)
+    chosen = parser.add_subparsers(title="commands", metavar="COMMAND")
+    listing = chosen.add_parser("list", help="names, sizes and roles; so does `goodspeed models` alone")
+    listing.add_argument("--json", action="store_true", help="one JSON object (default: off)")
     listing.set_defaults(show=show_list)
     path = chosen.add_parser("path", help="the checkpoint folder of one model")
     path.add_argument("name", metavar="NAME", help=", ".join(models.NAMES))
@@ -40,7 +42,8 @@ def show_list(namespace: argparse.Namespace) -> None:
         print_json({"models": [asdict(size) for size in sizes]})
         return
     for size in sizes:
-        print(f"{size.name:<14} {size.num_parameters / 1e6:6.2f}M parameters {size.num_bytes / 1e6:6.1f} MB")
+        sizes_in_words = f"{size.num_parameters / 1e6:6.2f}M parameters {size.num_bytes / 1e6:6.1f} MB"
+        print(f"{size.name:<14} {sizes_in_words}  {size.role}")
 
 
 def find(name: str) -> Path:
@@ -55,9 +58,10 @@ def find(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Size:
-    """How large an embedded model is, and where."""
+    """How large an embedded model is, where, and what for."""
 
     name: str
+    role: str
     path: str
     num_parameters: int
     num_bytes: int  # of all files
@@ -66,7 +70,7 @@ class Size:
 def measure(name: str) -> Size:
     folder = find(name)
     num_bytes = sum(file.stat().st_size for file in folder.iterdir())
-    return Size(name, str(folder), num_parameters(folder / "model.safetensors"), num_bytes)
+    return Size(name, models.ROLES[name], str(folder), num_parameters(folder / "model.safetensors"), num_bytes)
 
 
 def num_parameters(weights: Path) -> int:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.command import add_log_option
-from goodspeed.config import Settings, add_options, from_namespace, option
+from goodspeed.command import LOGGING, add_log_option
+from goodspeed.config import Settings, add_options, from_namespace, group_of, option
 from goodspeed.errors import ConfigError
 from goodspeed.events import print_json
 from goodspeed.latency import Linear
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NAME = "profile"
 HELP = "measure forward passes on this device and fit the latency models"
+EXAMPLE = "goodspeed profile --model tiny-target --json profile.json"
 WANTED_R2 = 0.95
 
 
@@ -30,25 +31,37 @@ WANTED_R2 = 0.95
 class ProfileConfig(Settings):
     """See `goodspeed profile --help`."""
 
-    model: str = option(help="an embedded name, a local folder, or a hub name", metavar="NAME")
-    device: str = option("cpu", help="cpu, cuda, or cuda:INDEX")
-    dtype: str = option("float32", choices=("float32", "bfloat16", "float16"), help="precision of the forward pass")
-    threads: int | None = option(None, minimum=1, help="CPU threads of the model; default: one", metavar="N")
-    seconds: float = option(20.0, minimum=0.1, maximum=3600.0, help="about how long to measure", metavar="S")
-    max_tokens: int = option(512, minimum=1, maximum=1 << 20, help="most tokens of a forward pass", metavar="N")
-    max_context: int = option(1024, minimum=0, maximum=MAX_CONTEXT, help="most tokens cached of a session", metavar="N")
-    max_sessions: int = option(16, minimum=1, maximum=4096, help="most sessions of a forward pass", metavar="N")
+    model: str = option(group="model", help="an embedded name, a local folder, or a hub name", metavar="NAME")
+    device: str = option("cpu", group="model", help="cpu, cuda, or cuda:INDEX")
+    dtype: str = option(
+        "float32", choices=("float32", "bfloat16", "float16"), group="model", help="precision of the forward pass"
+    )
+    threads: int | None = option(
+        None, minimum=1, shown="one", group="model", help="CPU threads of the model", metavar="N"
+    )
+    seconds: float = option(
+        20.0, minimum=0.1, maximum=3600.0, group="measuring", help="about how long to measure", metavar="S"
+    )
+    max_tokens: int = option(
+        512, minimum=1, maximum=1 << 20, group="measuring", help="most tokens of a forward pass", metavar="N"
+    )
+    max_context: int = option(
+        1024, minimum=0, maximum=MAX_CONTEXT, group="measuring", help="most tokens cached of a session", metavar="N"
+    )
+    max_sessions: int = option(
+        16, minimum=1, maximum=4096, group="measuring", help="most sessions of a forward pass", metavar="N"
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, ProfileConfig)
     add_log_option(parser)
-    parser.add_argument(
+    group_of(parser, LOGGING).add_argument(
         "--json",
         nargs="?",
         const="",
         metavar="FILE",
-        help="one JSON object as the last line; with FILE also saved there",
+        help="one JSON object as the last line; with FILE also saved there (default: a table)",
     )
 
 

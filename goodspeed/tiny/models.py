@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
-NAMES = ("tiny-target", "tiny-draft-s", "tiny-draft-m")
+ROLES = {
+    "tiny-target": "target: writes the text, at the verify node",
+    "tiny-draft-s": "draft: the small one, quick and often wrong",
+    "tiny-draft-m": "draft: the middle one, slower and more often right",
+}
+NAMES = tuple(ROLES)
 WEIGHTS = Path(__file__).parent / "weights"
 
 

@@ -223,6 +223,6 @@ def test_the_key_is_of_a_file_or_the_environment(
 )
 def test_what_is_no_url(talk: Talk, url: str) -> None:
     status, _, err = talk("hi", url=url)
-    assert status == 1
+    assert status == 2
     assert err.startswith("goodspeed: --url ")
     assert "u:p" not in err

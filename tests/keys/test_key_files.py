@@ -63,7 +63,7 @@ def test_nothing_is_overwritten(
     before = {path.name: path.read_bytes() for path in made.iterdir()}
     (made / "edge-1.key").unlink()
     for words in (["verify"], ["draft", "edge-1"], ["draft", "verify"]):
-        assert keygen(monkeypatch, *words, "--folder", str(made)) == 1
+        assert keygen(monkeypatch, *words, "--folder", str(made)) == 2
         assert "exists already" in capsys.readouterr().err
     del before["edge-1.key"]  # and none is made beside the public file that is there
     assert {path.name: path.read_bytes() for path in made.iterdir()} == before
@@ -116,7 +116,7 @@ def test_what_cannot_be_enrolled_is_not_made(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert keygen(monkeypatch, *words, "--folder", str(tmp_path)) == 1
+    assert keygen(monkeypatch, *words, "--folder", str(tmp_path)) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 

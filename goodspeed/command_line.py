@@ -1,0 +1,91 @@
+"""The parser of every command line: a wrong word is one line with a hint, and the help ends with an example.
+
+Knows nothing about particular options, and imports nothing but the standard library.
+"""
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from goodspeed import __version__
+
+USAGE = 2
+"""Exit status of a command line that has to be changed before the command can do anything."""
+
+STATUSES = """\
+exit status:
+  0    done
+  1    a named error, said in one line on standard error
+  2    wrong usage: an option, a value, or a file of settings or keys has to be changed
+  74   standard output cannot be written to
+  130  interrupted, with something unfinished
+  141  whoever read standard output is gone"""
+
+CHOICES = re.compile(r"argument (?P<what>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<known>.*)\)", re.S)
+MISSING = re.compile(r"the following arguments are required: (?P<what>.*)", re.S)
+OTHER = re.compile(r"argument (?P<what>[^:]+): (?P<why>.*)", re.S)
+
+
+class CommandLine(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are one line. `example` is shown at the end of the help, then the statuses."""
+
+    def __init__(self, *, example: str | None = None, version: bool = False, **options: Any) -> None:
+        parts = [f"example:\n  {example}"] if example else []
+        options.setdefault("epilog", "\n\n".join([*parts, STATUSES]))
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        if version:
+            self.add_argument("--version", action="version", version=f"{self.prog} {__version__}")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As a parser of a subcommand is called, too; here, other than there, an unknown word is an error at once."""
+        words = list(sys.argv[1:] if args is None else args)
+        if unknown := self._unknown_option(words):  # before what is missing is told: it may be what was mistyped
+            self.error(_advice("option", unknown, self._options))
+        namespace, rest = super().parse_known_args(words, namespace)
+        if rest and not rest[0].startswith("-"):
+            self.error(f"unexpected word {rest[0]!r}")
+        if rest:
+            self.error(_advice("option", rest[0], self._options))
+        return namespace, rest
+
+    def error(self, message: str) -> NoReturn:
+        """One line on standard error, and exit status 2."""
+        told = _in_our_words(message)
+        self.exit(USAGE, f"{self.prog}: {told}{'' if told.endswith('?') else '.'} See {self.prog} --help\n")
+
+    def _unknown_option(self, words: Sequence[str]) -> str | None:
+        """The first that looks like a long option and begins no known one; what follows a subcommand is not ours."""
+        for word in words:
+            if word == "--" or (self._subparsers is not None and not word.startswith("-")):
+                return None
+            name = word.partition("=")[0]
+            if re.fullmatch(r"--[\w-]+", name) and not any(known.startswith(name) for known in self._options):
+                return name
+        return None
+
+    @property
+    def _options(self) -> list[str]:
+        return list(self._option_string_actions)
+
+
+def _in_our_words(message: str) -> str:
+    """What argparse says, as the rest of this project's errors are said."""
+    if found := CHOICES.fullmatch(message):
+        known = re.findall(r"[^\s,']+", found["known"])
+        kind = found["what"].lower() if found["what"].isupper() else found["what"]
+        return _advice(kind, found["given"].strip("'"), known, all_of_them=True)
+    if found := MISSING.fullmatch(message):
+        return f"{found['what']} is missing"
+    found = OTHER.fullmatch(message)
+    return f"{found['what']}: {found['why']}" if found else message
+
+
+def _advice(kind: str, given: str, known: list[str], *, all_of_them: bool = False) -> str:
+    """That it is unknown, and what was meant; `all_of_them` lists what is known where nothing is near."""
+    text = f"unknown {kind} {given if given.startswith('-') else repr(given)}"
+    if near := difflib.get_close_matches(given, known, n=1):
+        return f"{text}; did you mean {near[0]}?"
+    return f"{text}; choose one of: {', '.join(known)}" if all_of_them else text

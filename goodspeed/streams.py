@@ -1,0 +1,101 @@
+"""Standard output and standard error of a command, when they cannot be written to: a full disk, or a closed descriptor.
+
+What a command prints on standard output is its result, so a failure there is an error with a name. Standard error is a
+log, so a failure there loses the line and nothing else. Knows nothing about what is written.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from typing import Any, TextIO
+
+from goodspeed.errors import OutputError
+
+DESCRIPTORS = (0, 1, 2)
+
+
+def guard() -> None:
+    """Puts the two streams below in the place of `sys.stdout` and `sys.stderr`; doing it again changes nothing.
+
+    A closed descriptor is taken first, by one that gives and accepts nothing: else the next socket or file would get
+    its number, and what a library prints would go there. Where `sys.stderr` is None, `print(..., file=sys.stderr)`
+    would print on standard output.
+    """
+    for descriptor in DESCRIPTORS:
+        _occupy(descriptor)
+    if not isinstance(sys.stdout, Output):
+        sys.stdout = Output(_or_descriptor(sys.stdout, 1))
+    if not isinstance(sys.stderr, Log):
+        sys.stderr = Log(_or_descriptor(sys.stderr, 2))
+
+
+def discard_output() -> None:
+    """Nobody gets it any more, and Python would complain at its end about what is left in the buffer."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+class _Stream:
+    """Another stream, but for what `write` and `flush` do about a failure."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class Output(_Stream):
+    """Standard output. OutputError when it cannot be written to; BrokenPipeError when its reader is gone."""
+
+    def write(self, text: str) -> int:
+        try:
+            return int(self._stream.write(text))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _cannot_be_written(error) from None
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _cannot_be_written(error) from None
+
+
+class Log(_Stream):
+    """Standard error. What cannot be written is lost; later lines are tried again, for a disk may have room again."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):  # ValueError: the stream was closed in Python
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+
+def _cannot_be_written(error: OSError) -> OutputError:
+    why = error.strerror or type(error).__name__
+    return OutputError(f"standard output cannot be written to ({why}); what was to be printed is lost")
+
+
+def _or_descriptor(stream: TextIO | None, descriptor: int) -> TextIO:
+    """A stream that Python did not open, because its descriptor was closed, fails when something is written."""
+    return stream if stream is not None else os.fdopen(descriptor, "w", encoding="utf-8", closefd=False)
+
+
+def _occupy(descriptor: int) -> None:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        # For reading only: who writes is told so by an error, and does not take it for written.
+        found = os.open(os.devnull, os.O_RDONLY)
+        if found != descriptor:
+            os.dup2(found, descriptor)
+            os.close(found)

@@ -1,0 +1,145 @@
+"""Wrong words as one line with a hint, and helps in which every option has its group and its default."""
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from draft_node import cli as draft_cli
+from experiments import harness, runner
+from goodspeed import __version__, cli
+from goodspeed.command_line import CommandLine
+from goodspeed.config import option
+from verify_node import cli as verify_cli
+
+ROOT = Path(__file__).parents[1]
+PARSERS = {
+    "goodspeed": cli.build_parser(),
+    "goodspeed-verify": verify_cli.build_parser(),
+    "goodspeed-draft": draft_cli.build_parser(),
+}
+
+
+def all_parsers() -> Iterator[argparse.ArgumentParser]:
+    """Those of all commands and their subcommands."""
+    waiting = list(PARSERS.values())
+    while waiting:
+        parser = waiting.pop()
+        yield parser
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                waiting += action.choices.values()
+
+
+ALL = {parser.prog: parser for parser in all_parsers()}
+
+
+def test_all_are_looked_at() -> None:
+    assert {"goodspeed generate", "goodspeed keygen draft", "goodspeed models list", "goodspeed-draft"} <= set(ALL)
+    assert all(isinstance(parser, CommandLine) for parser in ALL.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            "goodspeed-draft --model x --sesions 3",
+            "goodspeed-draft: unknown option --sesions; did you mean --max-sessions? See goodspeed-draft --help",
+        ),
+        (
+            "goodspeed-draft --sesions=3",
+            "unknown option --sesions; did you mean --max-sessions?",
+        ),  # before what is missing
+        ("goodspeed-verify", "goodspeed-verify: --model is missing. See goodspeed-verify --help"),
+        (
+            "goodspeed-verify --model x --zzzzzz",
+            "goodspeed-verify: unknown option --zzzzzz. See goodspeed-verify --help",
+        ),
+        ("goodspeed-verify --model", "goodspeed-verify: --model: expected one argument. See"),
+        ("goodspeed-verify --model x -q", "goodspeed-verify: unknown option -q"),
+        ("goodspeed-verify --model x tcp://a:1", "goodspeed-verify: unexpected word 'tcp://a:1'. See"),
+        ("goodspeed-verify --model x --max-sessions many", "--max-sessions: 'many' is not a whole number"),
+        ("goodspeed-verify --model x --eta many", "--eta: 'many' is not a number"),
+        ("goodspeed-verify --model x --log-level loud", "unknown --log-level 'loud'; choose one of: debug, info, warn"),
+        ("goodspeed genrate --prompt x", "goodspeed: unknown command 'genrate'; did you mean generate? See"),
+        ("goodspeed generate --promt x", "goodspeed generate: unknown option --promt; did you mean --prompt? See"),
+        ("goodspeed models list --jsn", "goodspeed models list: unknown option --jsn; did you mean --json? See"),
+    ],
+)
+def test_a_wrong_word_is_one_line_with_a_hint(words: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program, *rest = words.split()
+    with pytest.raises(SystemExit) as ended:
+        PARSERS[program].parse_args(rest)
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert line in err
+    assert len(err.splitlines()) == 1
+
+
+def test_values_that_look_like_options_are_taken_as_before() -> None:
+    parsed = PARSERS["goodspeed"].parse_args(
+        ["generate", "--prompt=--sesions", "--max-tok", "3", "--temperature", "-1"]
+    )
+    assert (parsed.prompt, parsed.max_tokens, parsed.temperature) == ("--sesions", 3, -1.0)
+    assert PARSERS["goodspeed"].parse_args(["generate", "--prompt", "--a b"]).prompt == "--a b"
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: runner.run_all("experiments.x", "about", []),
+        lambda: harness.run("x", "about", lambda _: harness.Outcome([], [], harness.new_figure()), dict),
+    ],
+    ids=["runner", "harness"],
+)
+def test_experiments_and_benchmarks_say_it_in_the_same_way(
+    run: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["x", "--quik"])
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == 2
+    said = "python -m experiments.x: unknown option --quik; did you mean --quick? See python -m experiments.x --help\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("parser", ALL.values(), ids=ALL)
+def test_every_option_tells_its_default(parser: argparse.ArgumentParser) -> None:
+    for action in parser._actions:
+        if action.option_strings and not isinstance(action, argparse._HelpAction | argparse._VersionAction):
+            assert re.search(r"\((default: .+|required)\)$", action.help or ""), action.option_strings
+            assert "None" not in (action.help or "")
+    assert "exit status:" in parser.format_help()
+
+
+@pytest.mark.parametrize("name", ["goodspeed-verify", "goodspeed-draft", "goodspeed demo", "goodspeed chat"])
+def test_a_long_help_has_groups_an_example_and_a_short_usage(name: str) -> None:
+    text = ALL[name].format_help()
+    groups = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)
+    assert groups[0] == "options"  # --help and --version
+    assert groups[-3:] == ["logging", "example", "exit status"]
+    assert len(groups) >= 6
+    assert text.splitlines()[0].endswith(" [options]")
+    options = text[text.index("\noptions:") : text.index(f"\n{groups[1]}:")]
+    assert set(re.findall(r"--\w+", options)) <= {"--help", "--version"}
+    assert f"\n  {name} " in text[text.index("\nexample:") :]
+
+
+def test_none_needs_words() -> None:
+    with pytest.raises(RuntimeError, match="does not say what that means"):
+        option(None, help="nobody knows")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("goodspeed", "goodspeed"), ("verify_node", "goodspeed-verify"), ("draft_node", "goodspeed-draft")],
+)
+def test_every_command_tells_its_version(module: str, name: str) -> None:
+    script = Path(sys.executable).parent / name
+    for command in ([sys.executable, "-m", module], [str(script)]):
+        ended = subprocess.run([*command, "--version"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{name} {__version__}\n", "")
