@@ -1,38 +1,31 @@
 """Builds a draft node from its settings: model, memory, channel, daemon."""
 
-import logging
 import secrets
 import time
 
 import torch
 
+from draft_node.beforehand import read_keys
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.drafter import Drafter
 from draft_node.link import VerifyLink
-from goodspeed.command import warn_trusted_network
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.identity import public_name
 from goodspeed.engine.runner import Runner
-from goodspeed.keys import read_draft_pair, read_verify_key
 from goodspeed.messages import VERSION, Hello
 from goodspeed.transport import ClientKeys, DraftChannel, connect_draft
 
-logger = logging.getLogger("goodspeed.draft")
 
+def assemble(config: DraftConfig, keys: ClientKeys | None = None) -> tuple[DraftDaemon, Checkpoint]:
+    """Everything but running it; raises the named errors of whatever cannot be had.
 
-def assemble(config: DraftConfig) -> tuple[DraftDaemon, Checkpoint]:
-    """Everything but running it; raises the named errors of whatever cannot be had."""
+    keys: those of the settings, which are read where nobody did before.
+    """
     torch.set_num_threads(config.threads or 1)
     boot_id = secrets.token_bytes(8)
-    channel = connect_draft(config.verify, trusted_network=config.trusted_network, keys=read_keys(config))
-    if config.trusted_network:
-        warn_trusted_network(config.verify)
-    if config.fallback == "local":
-        logger.warning(
-            "--fallback local: while the verify node is away, texts are the draft model's own, another distribution"
-        )
+    channel = connect_draft(config.verify, trusted_network=config.trusted_network, keys=keys or read_keys(config))
     try:
         # How texts are sampled is for the target to say; the draft model's own word counts where it may write alone.
         generation_config = "auto" if config.fallback == "local" else "none"
@@ -43,13 +36,6 @@ def assemble(config: DraftConfig) -> tuple[DraftDaemon, Checkpoint]:
     except BaseException:
         channel.close()
         raise
-
-
-def read_keys(config: DraftConfig) -> ClientKeys | None:
-    """This node's key and the verify node's; None where the wire has no keys."""
-    if config.key is None or config.verify_key is None:
-        return None
-    return ClientKeys(read_draft_pair(config.key), read_verify_key(config.verify_key).public_key)
 
 
 def build(config: DraftConfig, checkpoint: Checkpoint, channel: DraftChannel, boot_id: bytes) -> DraftDaemon:

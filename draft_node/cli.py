@@ -2,35 +2,35 @@
 
 import argparse
 import asyncio
-import re
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from draft_node import standard_input
-from draft_node.config import NAME, DraftConfig, default_name
+from draft_node.beforehand import check
+from draft_node.config import DraftConfig
 from goodspeed import descriptors
-from goodspeed.command import add_daemon_options, run, until_signal
+from goodspeed.command import INTERRUPTED, add_daemon_options, run, until_signal
 from goodspeed.command_line import CommandLine
 from goodspeed.config import add_options, from_namespace
-from goodspeed.endpoints import parse_endpoint
-from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog, print_json
-from goodspeed.keys import read_draft_pair
-from goodspeed.prompts import read_file
+from goodspeed.prompts import Prompt
+from goodspeed.status import Status
 
-if TYPE_CHECKING:  # they import torch
+if TYPE_CHECKING:  # they import torch, and HTTP
     from draft_node.console import Console
     from draft_node.daemon import DraftDaemon
+    from goodspeed import web
+    from goodspeed.engine.checkpoints import Checkpoint
+
+PROGRAM = "goodspeed-draft"
 
 
 def main() -> int:
-    return run("goodspeed-draft", build_parser(), serve)
+    return run(PROGRAM, build_parser(), serve)
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = CommandLine(
-        prog="goodspeed-draft",
+        prog=PROGRAM,
         description="A draft node: proposes tokens with a small model and streams what the verify node confirms.",
         example="goodspeed-draft --model tiny-draft-s --name ana --http 127.0.0.1:8000",
         version=True,
@@ -45,59 +45,57 @@ def serve(namespace: argparse.Namespace) -> int:
 
     Exit status 1 when a prompt failed, 130 when a signal left a text unfinished.
     """
-    config = _named_by_key(from_namespace(DraftConfig, namespace))
-    if not re.fullmatch(NAME, config.name):
-        raise ConfigError(f"--name {config.name!r} must be 1 to 64 letters, digits, dots, dashes or underscores")
-    parse_endpoint(config.verify, config.trusted_network or config.key is not None, "connecting")
+    status = Status(PROGRAM, quiet=namespace.quiet)
     descriptors.check_limit()
+    found = check(from_namespace(DraftConfig, namespace), status)
     events = EventLog(enabled=namespace.json)
-    return _serve_http(config, events) if config.http is not None else _serve_prompts(config, events)
-
-
-def _named_by_key(config: DraftConfig) -> DraftConfig:
-    """A key has a name, and --name may only repeat it."""
-    if config.key is None:
-        return config
-    name = read_draft_pair(config.key).name or ""
-    if config.name not in (name, default_name()):
-        raise ConfigError(f"--name {config.name!r} is not what --key {config.key} is made for, {name!r}; leave it out")
-    return replace(config, name=name)
-
-
-def _serve_http(config: DraftConfig, events: EventLog) -> int:
-    """Finishes running texts when told to stop; the last event says whether all were."""
-    from goodspeed import web  # here: HTTP libraries are for those who serve it
-
-    keys = web.read_keys(config.api_key) if config.api_key is not None else None
-    web.check_reach(web.parse_address(config.http or ""), keys)
-    # After the options are checked: importing torch takes seconds that a wrong option should not cost.
+    status.say("loading %s ...", found.config.model)
+    # After all that may be wrong was looked at: importing torch takes seconds, and loading a model minutes.
     from draft_node.assembly import assemble
-    from draft_node.face import Face
 
-    daemon, checkpoint = assemble(config)
-    face = Face(config, checkpoint, daemon, events, keys)
+    daemon, checkpoint = assemble(found.config, found.keys)
+    if found.http is not None:
+        return _serve_http(found.config, checkpoint, daemon, events, status, found.http)
+    return _serve_prompts(found.config, checkpoint, daemon, events, status, found.prompts)
+
+
+def _serve_http(
+    config: DraftConfig,
+    checkpoint: "Checkpoint",
+    daemon: "DraftDaemon",
+    events: EventLog,
+    status: Status,
+    port: "web.Port",
+) -> int:
+    """Finishes running texts when told to stop; the last event says whether all were."""
+    from draft_node.face import Face  # here: HTTP libraries are for those who serve it
+
+    face = Face(config, checkpoint, daemon, events, port, status)
     try:
         asyncio.run(until_signal(face.run()))
     finally:
         events.write("stopped", **face.summary())
     if not face.all_finished:
-        print(f"interrupted; texts were unfinished after {config.drain_timeout_s:g} s", file=sys.stderr)
-    return 0 if face.all_finished else 130
+        print(f"{PROGRAM}: interrupted; texts were unfinished after {config.drain_timeout_s:g} s", file=sys.stderr)
+    return 0 if face.all_finished else INTERRUPTED
 
 
-def _serve_prompts(config: DraftConfig, events: EventLog) -> int:
-    prompts = read_file(config.prompts) if config.prompts not in (None, standard_input.NAME) else None
-    from draft_node.assembly import assemble
+def _serve_prompts(
+    config: DraftConfig,
+    checkpoint: "Checkpoint",
+    daemon: "DraftDaemon",
+    events: EventLog,
+    status: Status,
+    prompts: list[Prompt] | None,
+) -> int:
     from draft_node.console import Console
 
-    daemon, checkpoint = assemble(config)
-    console = Console(config, checkpoint, daemon, events, prompts)
-
+    console = Console(config, checkpoint, daemon, events, prompts, status)
     try:
-        if asyncio.run(until_signal(_work(config, daemon, console, events))) and console.unfinished:
-            print(f"interrupted; unfinished prompts: {len(console.unfinished)}", file=sys.stderr)
+        if asyncio.run(until_signal(_work(config, daemon, console, events, status))) and console.unfinished:
+            print(f"{PROGRAM}: interrupted; unfinished prompts: {len(console.unfinished)}", file=sys.stderr)
             console.give_up("interrupted", "this draft node was told to stop")
-            return 130
+            return INTERRUPTED
     finally:
         console.give_up("closed", "this draft node could not go on")
         if events.enabled:
@@ -105,24 +103,24 @@ def _serve_prompts(config: DraftConfig, events: EventLog) -> int:
     return 1 if console.num_failed else 0
 
 
-async def _work(config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog) -> None:
+async def _work(
+    config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog, status: Status
+) -> None:
     """Serves until the prompts are done, or the daemon gives up."""
+    from draft_node.telling import tell
+
     serving = asyncio.create_task(daemon.serve())
     asking = asyncio.create_task(console.run())
-    telling = asyncio.create_task(_tell_when_connected(config, daemon, events))
     events.write("ready", name=config.name, model=config.model)
+    telling = asyncio.create_task(tell(config, daemon, events, status))
     try:
-        await asyncio.wait([serving, asking], return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            serving.result()
+        await asyncio.wait([serving, asking, telling], return_when=asyncio.FIRST_COMPLETED)
+        for task in (serving, telling):
+            if task.done():
+                task.result()
         asking.result()
     finally:
         for tasks in ((asking, telling), (serving,)):  # while it still serves, sessions can be closed
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _tell_when_connected(config: DraftConfig, daemon: "DraftDaemon", events: EventLog) -> None:
-    await daemon.connected.wait()
-    events.write("connected", name=config.name, verify=config.verify)

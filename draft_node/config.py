@@ -5,7 +5,7 @@ import re
 import socket
 from dataclasses import dataclass, fields
 
-from goodspeed.config import Settings, option
+from goodspeed.config import DEVICE, Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
 
@@ -143,7 +143,7 @@ class DraftConfig(Settings):
         help="pages of key/value memory, instead of a share",
         metavar="N",
     )
-    device: str = option("cpu", group="model", help="cpu, cuda, or cuda:INDEX")
+    device: str = option("cpu", pattern=DEVICE, group="model", help="cpu, cuda, or cuda:INDEX")
     dtype: str = option(
         "float32", choices=("float32", "bfloat16", "float16"), group="model", help="precision of the forward pass"
     )

@@ -21,7 +21,11 @@ from goodspeed.engine.text import encode_chat, encode_prompt, ends_blank
 from goodspeed.errors import PromptError
 from goodspeed.events import EventLog
 from goodspeed.messages import Defaults
-from goodspeed.prompts import Prompt, parse
+from goodspeed.prompts import Prompt, cut, none_in, parse
+from goodspeed.status import QUIET, Status
+
+READING_S = 2.0
+"""A first token that takes longer is worth a word: a long prompt is read before there is anything to show."""
 
 
 @dataclass(slots=True)
@@ -72,6 +76,7 @@ class Console:
         daemon: DraftDaemon,
         events: EventLog,
         prompts: list[Prompt] | None,
+        status: Status = QUIET,
     ) -> None:
         """prompts: None for those of standard input."""
         self.config = config
@@ -79,10 +84,12 @@ class Console:
         self.daemon = daemon
         self.events = events
         self.prompts = prompts
+        self.status = status
         self.results: list[dict[str, Any]] = []
         self.num_failed = 0
         self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # and not failed
         self._token_texts = TokenTexts(checkpoint.tokenizer)
+        self._told_of_context = False
         self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
 
     async def run(self) -> None:
@@ -99,10 +106,13 @@ class Console:
                 await self._begin(tasks, slots, index, prompt, live=len(prompts) == 1)
 
     async def _run_standard_input(self, *, jsonl: bool) -> None:
-        """Every line that is not blank, as it comes: one after another as text, several at once as JSON."""
+        """Every line that is not blank, as it comes: one after another as text, several at once as JSON.
+
+        PromptError where there is none, as of an empty file.
+        """
+        number = index = 0
         async with asyncio.TaskGroup() as tasks, aclosing(standard_input.lines()) as lines:
             slots = asyncio.Semaphore(self.config.max_sessions if jsonl else 1)
-            number = index = 0
             async for line in lines:
                 number += 1
                 if not line.strip():
@@ -115,6 +125,8 @@ class Console:
                     self.unfinished[index] = prompt.text
                     await self._begin(tasks, slots, index, prompt, live=not jsonl)
                 index += 1
+        if index == 0:
+            raise none_in("standard input", jsonl=jsonl)
 
     async def _begin(
         self, tasks: asyncio.TaskGroup, slots: asyncio.Semaphore, index: int, prompt: Prompt, *, live: bool
@@ -182,16 +194,37 @@ class Console:
             return
         serving = _Serving(index, prompt, request, self._begin_answer(request.prompt), live)
         self.events.write("start", index=index, session=serving.session, domain=prompt.domain, prompt=prompt.text)
-        async with aclosing(self.daemon.generate(request)) as items:
-            async for item in items:
-                if isinstance(item, Fail):
-                    self._fail(index, prompt.text, item.code, item.what)
-                    return
-                statistics = self.daemon.session(request.session_id).statistics
-                self._show(serving, item)
-                if serving.answer.is_complete:
-                    self._finish(serving, statistics)
-                    return
+        self._tell_of_context(serving)
+        reading = asyncio.get_running_loop().call_later(READING_S, self._tell_of_reading, serving)
+        try:
+            async with aclosing(self.daemon.generate(request)) as items:
+                async for item in items:
+                    reading.cancel()
+                    if isinstance(item, Fail):
+                        self._fail(index, prompt.text, item.code, item.what)
+                        return
+                    statistics = self.daemon.session(request.session_id).statistics
+                    self._show(serving, item)
+                    if serving.answer.is_complete:
+                        self._finish(serving, statistics)
+                        return
+        finally:
+            reading.cancel()
+
+    def _tell_of_context(self, serving: _Serving) -> None:
+        """That --max-tokens is more than the target can hold: once, since it is the same with every prompt."""
+        welcome = self.daemon.link.welcome
+        if welcome is None or self._told_of_context:
+            return
+        sentence = cut(self.config.max_tokens, len(serving.request.prompt), welcome.context_len, "the target's")
+        if sentence is not None:
+            self._told_of_context = True
+            self.status.say("prompt %d: " + sentence.text, serving.index + 1, *sentence.values)
+
+    def _tell_of_reading(self, serving: _Serving) -> None:
+        if self.daemon.link.connected:  # else that is told
+            num_tokens = f"{len(serving.request.prompt):,}"
+            self.status.say("prompt %d: the target is reading %s tokens", serving.index + 1, num_tokens)
 
     def _show(self, serving: _Serving, item: Deliver | Finish) -> None:
         piece = serving.answer.take(item)

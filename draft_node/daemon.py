@@ -183,19 +183,15 @@ class DraftDaemon:
                 await self._act(generation, generation.session.receive(message, now))
         elif isinstance(message, Refusal):
             extra = {"code": message.code, "what": message.what, "what_to_do": message.what_to_do}
-            logger.warning("the verify node refused", extra=extra)
+            logger.info("the verify node refused", extra=extra)
 
     async def _watch(self) -> None:
         """The clock: signs of life, silence, repetitions."""
         while True:
             now = time.monotonic()
             if why := self.channel.failure():
-                level = logging.INFO if why == self.link.trouble else logging.WARNING
-                logger.log(
-                    level,
-                    "the verify node does not let us in, and is asked again",
-                    extra={"why": why, "at": self.channel.endpoint},
-                )
+                extra = {"why": why, "at": self.channel.endpoint}
+                logger.info("the verify node does not let us in, and is asked again", extra=extra)
                 await self._obey(self.link.turned_away(why, now))
             if self.channel.broke():
                 for message in self.channel.receive_ready():  # the last words on it
@@ -234,7 +230,7 @@ class DraftDaemon:
         if not self.is_local:
             self.is_local = True
             self.ready.set()
-            logger.warning("from here on texts are the draft model's own", extra={"why": self._away()})
+            logger.info("from here on texts are the draft model's own", extra={"why": self._away()})
         for generation in list(self._generations.values()):
             await self._fall_back(generation)
 
@@ -257,7 +253,7 @@ class DraftDaemon:
                 case Command.OPEN_SESSIONS:
                     await self._open_sessions()
                 case Command.DROP_SESSIONS:
-                    logger.warning("the verify node is away", extra={"num_waiting": len(self._generations)})
+                    logger.info("the verify node is away", extra={"num_waiting": len(self._generations)})
                     self.connected.clear()
                     self.ready.clear()
                     for generation in self._generations.values():
@@ -270,7 +266,7 @@ class DraftDaemon:
         logger.info("the verify node is there", extra={"num_waiting": len(self._generations)})
         if self.is_local:
             self.is_local = False
-            logger.warning("the verify node is back: from here on texts are the target's again")
+            logger.info("the verify node is back: from here on texts are the target's again")
         self.connected.set()
         self.ready.set()
         self.counts.num_connected += 1

@@ -9,43 +9,61 @@ from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.metrics import create_registry
 from draft_node.service import Service
+from draft_node.telling import tell
 from goodspeed import metrics, web
 from goodspeed.counts import Answers
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.events import EventLog
+from goodspeed.status import QUIET, Status
 
 
 class Face:
     """Serves until cancelled; then lets nobody in, and running texts finish within `drain_timeout_s`."""
 
     def __init__(
-        self, config: DraftConfig, checkpoint: Checkpoint, daemon: DraftDaemon, events: EventLog, keys: web.Keys | None
+        self,
+        config: DraftConfig,
+        checkpoint: Checkpoint,
+        daemon: DraftDaemon,
+        events: EventLog,
+        port: web.Port | None,
+        status: Status = QUIET,
     ) -> None:
+        """port: what `web.take_port` gave; None has the settings' address taken now."""
         self.config = config
         self.checkpoint = checkpoint
         self.daemon = daemon
         self.events = events
-        self.keys = keys
+        self.port = port or web.take_port(config.http or "", config.api_key)
+        self.status = status
         self.all_finished = True
         daemon.stays = True  # users are told that the verify node is away, for as long as it is
 
     async def run(self) -> None:
+        keys = self.port.keys
         service = Service(self.daemon, self.checkpoint, max_waiting=self.config.http_max_waiting)
         answers = Answers()
         exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
-        app = create_app(service, self.config, exposition, self.keys)
-        app = web.Counted(web.LocalHost(app) if self.keys is None else app, answers)
-        with web.listen(web.parse_address(self.config.http or ""), self.keys) as listener:
+        app = create_app(service, self.config, exposition, keys)
+        app = web.Counted(web.LocalHost(app) if keys is None else app, answers)
+        with self.port.listener as listener:
+            web.start_listening(listener)
             serving = asyncio.create_task(self.daemon.serve())
             answering = asyncio.create_task(web.serve(app, listener, max_connections=self._max_connections))
-            telling = asyncio.create_task(self._tell_when_connected())
-            self.events.write("ready", name=self.config.name, model=self.config.model, url=web.url(listener))
+            url = web.url(listener)
+            self.events.write("ready", name=self.config.name, model=self.config.model, url=url)
+            telling = asyncio.create_task(tell(self.config, self.daemon, self.events, self.status, url))
             try:
-                await asyncio.wait([serving, answering], return_when=asyncio.FIRST_COMPLETED)
-                for task in (serving, answering):
+                await asyncio.wait([serving, answering, telling], return_when=asyncio.FIRST_COMPLETED)
+                for task in (serving, answering, telling):
                     if task.done():
                         task.result()
             finally:
+                if not serving.done():
+                    num_texts = self.daemon.num_running + self.daemon.num_waiting
+                    self.status.say(
+                        "draining for %g s at most: unfinished texts: %d", self.config.drain_timeout_s, num_texts
+                    )
                 self.all_finished = await service.drain(self.config.drain_timeout_s)
                 await _stop(telling, answering)  # while it still serves, sessions can be closed
                 await _stop(serving)
@@ -65,10 +83,6 @@ class Face:
             "acceptance_rate": statistics.acceptance_rate,
             **asdict(statistics),
         }
-
-    async def _tell_when_connected(self) -> None:
-        await self.daemon.connected.wait()
-        self.events.write("connected", name=self.config.name, verify=self.config.verify)
 
 
 async def _stop(*tasks: "asyncio.Task[None]") -> None:

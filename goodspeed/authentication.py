@@ -51,14 +51,14 @@ def server_options(pair: KeyPair) -> dict[int, int | bytes]:
     """CURVE is all that is spoken then, and nobody gets in when no `Gate` answers."""
     return {
         zmq.CURVE_SERVER: 1,
-        zmq.CURVE_SECRETKEY: _checked(pair).secret_key.encode(),
+        zmq.CURVE_SECRETKEY: checked_pair(pair).secret_key.encode(),
         zmq.ZAP_DOMAIN: ZAP_DOMAIN,
         zmq.ZAP_ENFORCE_DOMAIN: 1,
     }
 
 
 def client_options(keys: ClientKeys) -> dict[int, int | bytes]:
-    pair = _checked(keys.pair)
+    pair = checked_pair(keys.pair)
     return {
         zmq.CURVE_SERVERKEY: keys.verify_key.encode(),
         zmq.CURVE_PUBLICKEY: pair.public_key.encode(),
@@ -66,7 +66,8 @@ def client_options(keys: ClientKeys) -> dict[int, int | bytes]:
     }
 
 
-def _checked(pair: KeyPair) -> KeyPair:
+def checked_pair(pair: KeyPair) -> KeyPair:
+    """The pair; ConfigError where its halves are of two."""
     if zmq.curve_public(pair.secret_key.encode()) != pair.public_key.encode():
         raise ConfigError("--key: the public and the secret key in it do not belong together; make a new pair")
     return pair

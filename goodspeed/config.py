@@ -5,11 +5,15 @@ dataclass, and the dataclass checks the bounds, so that a wrong value is refused
 """
 
 import argparse
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from goodspeed.errors import ConfigError
+
+DEVICE = r"(cpu|cuda)(:\d+)?"
+"""What --device may be; whether there is such a device is known later, to torch."""
 
 T = TypeVar("T", bound="Settings")
 
@@ -23,16 +27,17 @@ def option(
     choices: tuple[str, ...] = (),
     minimum: float | None = None,
     maximum: float | None = None,
+    pattern: str | None = None,
     metavar: str | None = None,
 ) -> Any:
-    """A dataclass field that is also a command-line option; bounds are inclusive.
+    """A dataclass field that is also a command-line option; bounds are inclusive, a pattern is matched as a whole.
 
     A type like `int | Literal["auto"]` takes a number within the bounds, or that word. The help lists the option under
     the heading `group`, and its default as `shown` has it: a default of None needs words that say what it means.
     """
     if default is None and shown is None:
         raise RuntimeError(f"an option's default is None, and `shown` does not say what that means: {help}")
-    bounds = {"choices": choices, "minimum": minimum, "maximum": maximum}
+    bounds = {"choices": choices, "minimum": minimum, "maximum": maximum, "pattern": pattern}
     return field(default=default, metadata={"help": help, "group": group, "shown": shown, "metavar": metavar, **bounds})
 
 
@@ -51,6 +56,8 @@ def _check(entry: "Field[Any]", value: Any) -> None:
         return
     if rules["choices"] and value not in rules["choices"]:
         raise ConfigError(f"{name} {value!r} is unknown; choose one of: {', '.join(rules['choices'])}")
+    if rules["pattern"] and not re.fullmatch(rules["pattern"], str(value)):
+        raise ConfigError(f"{name} {value!r} is unknown; it must be {rules['help']}")
     if isinstance(value, str):
         return  # a word beside numbers has no bounds
     if rules["minimum"] is not None and not value >= rules["minimum"]:

@@ -3,12 +3,13 @@
 Knows nothing about sockets of ZeroMQ, or what goes over them.
 """
 
+import errno
 import ipaddress
 import re
 import socket
 from typing import Final, NamedTuple
 
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, TransportError
 
 MAKE_KEYS: Final = {
     "binding": "Make keys with `goodspeed keygen verify` and `goodspeed keygen draft NAME`, and give --key FILE "
@@ -33,6 +34,8 @@ def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint
     port = 0 if not match or match[2] == "*" else int(match[2])
     if not match or port > 65535 or (doing == "connecting" and match[1] == "*"):
         raise ConfigError(f"{endpoint!r} is not an endpoint; write tcp://HOST:PORT, for example tcp://127.0.0.1:5555")
+    if doing == "connecting" and port == 0:
+        raise ConfigError(f"{endpoint}: a port to connect to is 1 to 65535")
     host = match[1].strip("[]")
     addresses = ["::"] if host == "*" else _resolve(host)
     if not trusted_network and not all(ipaddress.ip_address(address).is_loopback for address in addresses):
@@ -43,6 +46,29 @@ def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint
         )
     # IPv6 only where it is needed: with it on, ZeroMQ takes the first address, though the peer may listen on IPv4.
     return Endpoint(f"tcp://{match[1]}:{port}", port, ipv6=all(":" in address for address in addresses))
+
+
+def check_free(address: Endpoint) -> None:
+    """TransportError when nobody could listen there now. Tries it and lets go; a port 0 is any that is free."""
+    host = address.endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    with socket.socket(socket.AF_INET6 if address.ipv6 else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as ZeroMQ does: connections that end do not count
+        try:
+            probe.bind(("" if host == "*" else host, address.port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):  # of all else ZeroMQ is the judge
+                raise cannot_bind(address.endpoint, error.errno, str(error.strerror)) from None
+
+
+def cannot_bind(endpoint: str, number: int, why: str) -> TransportError:
+    """What is said of an address that cannot be had, by the system's error number and its words."""
+    if number == errno.EADDRINUSE:
+        what_to_do = "another program listens there; stop it, or choose another port (0 takes any free one)"
+    elif number == errno.EACCES:
+        what_to_do = "choose a port above 1023"
+    else:
+        what_to_do = "choose an address of this machine"
+    return TransportError(f"cannot bind {endpoint}: {why}; {what_to_do}")
 
 
 def _resolve(host: str) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goodspeed.errors import PromptError
+from goodspeed.status import Sentence
 
 KNOWN = {"prompt", "domain", "seed"}
 
@@ -26,8 +27,28 @@ def read_file(path: str | Path) -> list[Prompt]:
         raise PromptError(f"cannot read the prompts in {path}: {error}") from error
     prompts = [parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not prompts:
-        raise PromptError(f"{path} holds no prompts; write one JSON object with a `prompt` per line")
+        raise none_in(path)
     return prompts
+
+
+def none_in(where: str | Path, *, jsonl: bool = True) -> PromptError:
+    """A file of prompts, or standard input, without any."""
+    wanted = "one JSON object with a `prompt` per line" if jsonl else "a line of text for each prompt"
+    return PromptError(f"{where} holds no prompts, so there is nothing to do; write {wanted}")
+
+
+def cut(max_tokens: int, num_prompt_tokens: int, context_len: int, whose: str) -> Sentence | None:
+    """What is said where a context leaves less room than --max-tokens asks for; None where it does not, or leaves none.
+
+    All counts are tokens.
+    """
+    room = context_len - num_prompt_tokens
+    if not 0 < room < max_tokens:
+        return None
+    what = "--max-tokens %d is cut to %d: %s context has %d tokens, of which the prompt takes %d; a text that fills it "
+    return Sentence(
+        what + "ends there, with finish_reason length", (max_tokens, room, whose, context_len, num_prompt_tokens)
+    )
 
 
 def parse(line: str, where: str) -> Prompt:

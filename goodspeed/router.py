@@ -12,8 +12,7 @@ import zmq
 
 from goodspeed.authentication import Gate, ServerKeys, proven_key
 from goodspeed.connections import Guard
-from goodspeed.endpoints import Endpoint
-from goodspeed.errors import TransportError
+from goodspeed.endpoints import Endpoint, cannot_bind
 from goodspeed.sockets import SocketLink
 
 MAX_FRAMES: Final = 4096
@@ -54,11 +53,7 @@ class RouterLink(SocketLink):
         try:
             self._socket.bind(self.endpoint)
         except zmq.ZMQError as error:
-            if error.errno == zmq.EADDRINUSE:
-                what_to_do = "another program listens there; stop it, or choose another port (0 takes any free one)"
-            else:
-                what_to_do = "choose an address of this machine"
-            raise TransportError(f"cannot bind {self.endpoint}: {error.strerror}; {what_to_do}") from None
+            raise cannot_bind(self.endpoint, int(error.errno or 0), str(error.strerror)) from None
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def bar(self, names: Container[bytes]) -> None:

@@ -13,7 +13,6 @@ from goodspeed.authentication import ClientKeys, ServerKeys, client_options, ser
 from goodspeed.channels import Delivery, DraftChannel, Received, Traffic, VerifyChannel, peer_name
 from goodspeed.codec import MAX_MESSAGE_BYTES
 from goodspeed.endpoints import parse_endpoint
-from goodspeed.errors import ConfigError
 from goodspeed.memory_network import Faults, MemoryNetwork, Packet
 from goodspeed.router import RouterLink
 from goodspeed.sockets import DealerLink
@@ -99,8 +98,6 @@ def connect_draft(
     Each connection is named anew by the verify node, also after it broke and ZeroMQ made another.
     """
     address = parse_endpoint(endpoint, trusted_network or keys is not None, "connecting")
-    if address.port == 0:
-        raise ConfigError(f"{endpoint}: a port to connect to is 1 to 65535")
     options: dict[int, int | bytes] = {
         **OPTIONS,
         **(client_options(keys) if keys is not None else {}),

@@ -63,6 +63,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "draft_node/repeats.py",
     "draft_node/rests.py",
     "draft_node/session.py",
+    "draft_node/standing.py",
     "verify_node/answers.py",
     "verify_node/caps.py",
     "verify_node/checks.py",
@@ -81,6 +82,7 @@ PURE = [  # no tensors and no sockets, not even through what they import
     "verify_node/settlement.py",
     "verify_node/shown.py",
     "verify_node/suspicion.py",
+    "verify_node/visits.py",
     *(f"goodspeed/policies/{file.name}" for file in sorted((ROOT / "goodspeed/policies").glob("*.py"))),
 ]
 MACHINES = [
@@ -91,6 +93,7 @@ MACHINES = [
     "draft_node/repeats.py",
     "draft_node/rests.py",
     "draft_node/session.py",
+    "draft_node/standing.py",
     "verify_node/answers.py",
     "verify_node/conduct.py",
     "verify_node/core.py",
@@ -100,6 +103,7 @@ MACHINES = [
     "verify_node/present.py",
     "verify_node/register.py",
     "verify_node/replies.py",
+    "verify_node/visits.py",
 ]  # events in, actions out
 CLOCKS_AND_IO = {"time", "datetime", "asyncio", "socket", "selectors", "threading", "subprocess"}
 HEAVY = ("torch", "transformers", "zmq")

@@ -1,25 +1,24 @@
 """Builds a verify node from its settings: model, memory, policy, core, channel."""
 
 import secrets
-from typing import Any
 
 import torch
 from msgspec.structs import replace
 
-from goodspeed import defaults, policies
+from goodspeed import defaults
 from goodspeed.codec import max_message_bytes
-from goodspeed.command import warn_trusted_network
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.identity import public_name
 from goodspeed.engine.runner import Runner
 from goodspeed.events import EventLog
-from goodspeed.keys import read_verify_pair
-from goodspeed.latency import CostModel, Refined, saved
+from goodspeed.latency import Refined
 from goodspeed.messages import MAX_DRAFT, VERSION, Welcome
-from goodspeed.transport import ServerKeys, VerifyChannel, bind_verify
+from goodspeed.status import QUIET, Status
+from goodspeed.transport import VerifyChannel, bind_verify
 from verify_node import planner
-from verify_node.config import VerifyConfig
+from verify_node.beforehand import Found, check
+from verify_node.config import VerifyConfig, create_policy
 from verify_node.core import VerifyCore
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
@@ -30,41 +29,35 @@ from verify_node.scheduler import Scheduler
 from verify_node.target import Target
 
 
-def assemble(config: VerifyConfig, events: EventLog) -> VerifyDaemon:
-    """Loads the model and binds the address; raises the named errors of whatever cannot be had."""
+def assemble(
+    config: VerifyConfig, events: EventLog, found: Found | None = None, status: Status = QUIET
+) -> VerifyDaemon:
+    """Loads the model and binds the address; raises the named errors of whatever cannot be had.
+
+    found: what `beforehand.check` gave; it is asked where nobody did before.
+    """
+    found = found or check(config, status)
     torch.set_num_threads(config.threads or 1)
-    create_policy(config)  # before the model is loaded: a wrong name should not cost that
-    if config.profile is not None:
-        saved.load(config.profile)  # likewise
-    keys, enrolment = read_keys(config)  # likewise
     checkpoint = checkpoints.load(
         config.model, device=config.device, dtype=config.dtype, generation_config=config.generation_config
     )
     runner = make_runner(config, checkpoint)
-    profile = find_profile(config, runner)
-    config = with_budget(config, profile)
+    profile = find_profile(config, runner, status)
+    config = with_budget(config, profile, status)
     welcome = make_welcome(config, checkpoint)
-    if config.trusted_network:
-        warn_trusted_network(config.bind)
     channel = bind_verify(
         config.bind,
         max_message_bytes=welcome.max_message_bytes,
         trusted_network=config.trusted_network,
-        keys=keys,
+        keys=found.keys,
     )
     try:
-        return build(config, runner, channel, welcome, events, make_cost(profile), enrolment)
+        daemon = build(config, runner, channel, welcome, events, make_cost(profile), found.enrolment)
     except BaseException:
         channel.close()
         raise
-
-
-def read_keys(config: VerifyConfig) -> tuple[ServerKeys, Enrolment] | tuple[None, None]:
-    """This node's key and whom it lets in; neither where the wire has no keys."""
-    if config.key is None or config.enrolled is None:
-        return None, None
-    pair, enrolment = read_verify_pair(config.key), Enrolment(config.enrolled)
-    return ServerKeys(pair, enrolment.admits), enrolment
+    daemon.status = status
+    return daemon
 
 
 def make_runner(config: VerifyConfig, checkpoint: Checkpoint) -> Runner:
@@ -107,15 +100,6 @@ def build(
     target = Target(runner.checkpoint, runner, records=config.record)
     recorder = Recorder(events) if config.record else None
     return VerifyDaemon(core, target, channel, events, recorder, enrolment)
-
-
-def create_policy(config: VerifyConfig, cost: CostModel | None = None) -> policies.Policy:
-    """The policy by name, with the options that it has."""
-    options: dict[str, dict[str, Any]] = {
-        "gradient": {"fairness": config.fairness, "cost": cost, "barrier": config.rounds == "barrier"},
-        "random": {"seed": config.seed},
-    }
-    return policies.create(config.policy, **options.get(config.policy, {}))
 
 
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:

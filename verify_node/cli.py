@@ -9,24 +9,27 @@ from goodspeed import descriptors
 from goodspeed.command import add_daemon_options, run, until_signal
 from goodspeed.command_line import CommandLine
 from goodspeed.config import add_options, from_namespace
-from goodspeed.endpoints import parse_endpoint
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog
+from goodspeed.status import Status
+from verify_node.beforehand import check
 from verify_node.config import VerifyConfig
 
 if TYPE_CHECKING:  # they import torch, and HTTP
-    from goodspeed.web import Keys
+    from goodspeed import web
     from verify_node.daemon import VerifyDaemon
     from verify_node.window.window import Window
 
+PROGRAM = "goodspeed-verify"
+
 
 def main() -> int:
-    return run("goodspeed-verify", build_parser(), serve)
+    return run(PROGRAM, build_parser(), serve)
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = CommandLine(
-        prog="goodspeed-verify",
+        prog=PROGRAM,
         description="The verify node: checks everybody's drafts with the target model and shares out the budget.",
         example="goodspeed-verify --model tiny-target --http 127.0.0.1:9000",
         version=True,
@@ -41,15 +44,16 @@ def serve(namespace: argparse.Namespace) -> int:
     config = from_namespace(VerifyConfig, namespace)
     if config.record and not namespace.json:
         raise ConfigError("--record adds to the events that --json prints; give both, or neither")
-    parse_endpoint(config.bind, config.trusted_network or config.key is not None, "binding")
+    status = Status(PROGRAM, quiet=namespace.quiet)
     descriptors.check_limit()
-    keys = http_keys(config)
-    # After the options are checked: importing torch takes seconds that a wrong option should not cost.
+    found = check(config, status)
+    status.say("loading %s ...", config.model)
+    # After all that may be wrong was looked at: importing torch takes seconds, and loading a model minutes.
     from verify_node.assembly import assemble
 
     events = EventLog(enabled=namespace.json)
-    daemon = assemble(config, events)
-    window = open_window(config, daemon, keys)
+    daemon = assemble(config, events, found, status)
+    window = open_window(config, daemon, found.http)
     welcome = daemon.core.welcome
     events.write(
         "ready",
@@ -63,6 +67,9 @@ def serve(namespace: argparse.Namespace) -> int:
         num_pages=daemon.core.pool.num_pages,
         url=window.url if window is not None else None,
     )
+    status.say("listening at %s", daemon.channel.endpoint)
+    if window is not None:
+        status.say("the window is at %s", window.url)
     asyncio.run(until_signal(daemon.serve() if window is None else window.serve()))
     events.write(
         "stopped",
@@ -74,21 +81,10 @@ def serve(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def http_keys(config: VerifyConfig) -> "Keys | None":
-    """Those of --api-key, once it is sure that --http may be served with them; HTTP is imported only where it is."""
-    if config.http is None:
-        return None
-    from goodspeed import web
-
-    keys = web.read_keys(config.api_key) if config.api_key is not None else None
-    web.check_reach(web.parse_address(config.http), keys)
-    return keys
-
-
-def open_window(config: VerifyConfig, daemon: "VerifyDaemon", keys: "Keys | None") -> "Window | None":
+def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.Port | None") -> "Window | None":
     """What --http asks for."""
-    if config.http is None:
+    if http is None:
         return None
     from verify_node.window.window import Window
 
-    return Window(config, daemon, keys)
+    return Window(config, daemon, http)

@@ -1,10 +1,12 @@
 """The verify node's settings; each is also an option of `goodspeed-verify`."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from goodspeed.config import Settings, option
+from goodspeed import policies
+from goodspeed.config import DEVICE, Settings, option
 from goodspeed.errors import ConfigError
+from goodspeed.latency import CostModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +108,7 @@ class VerifyConfig(Settings):
         help="auto: sampling and stop strings that a request leaves open are those of the checkpoint's "
         "generation_config.json (for chats chat_generation_config.json, too); none: they are the API's own",
     )
-    device: str = option("cpu", group="model", help="cpu, cuda, or cuda:INDEX")
+    device: str = option("cpu", pattern=DEVICE, group="model", help="cpu, cuda, or cuda:INDEX")
     dtype: str = option(
         "float32", choices=("float32", "bfloat16", "float16"), group="model", help="precision of the forward pass"
     )
@@ -188,3 +190,12 @@ class VerifyConfig(Settings):
         if self.budget == "auto":
             raise RuntimeError("the budget is still to be measured")
         return self.budget
+
+
+def create_policy(config: VerifyConfig, cost: CostModel | None = None) -> policies.Policy:
+    """The policy by name, with the options that it has."""
+    options: dict[str, dict[str, Any]] = {
+        "gradient": {"fairness": config.fairness, "cost": cost, "barrier": config.rounds == "barrier"},
+        "random": {"seed": config.seed},
+    }
+    return policies.create(config.policy, **options.get(config.policy, {}))

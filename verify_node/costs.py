@@ -1,9 +1,8 @@
 """What a round costs in time on this device: a saved profile, a quick one at the start, or nothing known yet.
 
-Says on standard error what was measured and which budget was chosen. Knows nothing about policies.
+Says what is measured and which budget is chosen. Knows nothing about policies.
 """
 
-import sys
 from dataclasses import replace
 
 from goodspeed import profiler
@@ -12,6 +11,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.latency import Refined, saved
 from goodspeed.latency.knee import describe, usual_knee
 from goodspeed.latency.saved import Profile
+from goodspeed.status import QUIET, Status
 from verify_node.config import VerifyConfig
 
 QUICK_S = 1.5
@@ -22,7 +22,7 @@ soon, and finished rounds refine what this finds."""
 POOR_R2 = 0.9
 
 
-def find_profile(config: VerifyConfig, runner: Runner) -> Profile | None:
+def find_profile(config: VerifyConfig, runner: Runner, status: Status = QUIET) -> Profile | None:
     """The profile that was asked for: loaded from --profile, measured now, or none when nothing needs one.
 
     Raises ConfigError for a file that is damaged, or of another model or device.
@@ -31,15 +31,18 @@ def find_profile(config: VerifyConfig, runner: Runner) -> Profile | None:
     if config.profile is not None:
         found = saved.load(config.profile)
         saved.check(found, setting, config.profile)
-        _say(f"profile {config.profile}, measured {found.measured_at:%Y-%m-%d %H:%M} UTC: {_fit(found)}")
+        status.say(
+            "profile %s, measured %s UTC: %s", config.profile, f"{found.measured_at:%Y-%m-%d %H:%M}", _fit(found)
+        )
         return found
     if config.budget != "auto" and not config.weighs_time:
         return None
     most = min(QUICK.max_tokens, config.max_round_tokens or QUICK.max_tokens)  # more might not fit into the memory
+    status.say("profiling %s for about %g s ...", config.model, QUICK_S)
     found, measured = profiler.profile(runner, replace(QUICK, max_tokens=most), QUICK_S)
     where = f"{setting.model} on {setting.hardware}, {setting.dtype}, {setting.threads} threads"
     shapes = f"{measured.num_passes} forward passes of {len(found.samples)} shapes in {measured.wall_s:.1f} s"
-    _say(f"profiled {where}: {shapes}: {_fit(found)}")
+    status.say("profiled %s: %s: %s", where, shapes, _fit(found))
     return found
 
 
@@ -48,7 +51,7 @@ def make_cost(profile: Profile | None) -> Refined:
     return Refined(profile.roofline if profile is not None else None)
 
 
-def with_budget(config: VerifyConfig, profile: Profile | None) -> VerifyConfig:
+def with_budget(config: VerifyConfig, profile: Profile | None, status: Status = QUIET) -> VerifyConfig:
     """The settings with a budget that is a number: `auto` becomes the knee of the profile."""
     if config.budget != "auto":
         return config
@@ -56,14 +59,10 @@ def with_budget(config: VerifyConfig, profile: Profile | None) -> VerifyConfig:
         raise ConfigError("--budget auto needs a profile; give --profile FILE, or a number")
     most = profile.trusted_tokens if config.max_round_tokens is None else config.max_round_tokens - 1
     budget = usual_knee(profile.roofline, most)
-    _say(f"--budget auto: {describe(profile.roofline, budget)}")
+    status.say("--budget auto: %s", describe(profile.roofline, budget))
     return replace(config, budget=budget)
 
 
 def _fit(profile: Profile) -> str:
     poor = "" if profile.roofline_r2 >= POOR_R2 else "; a poor fit: give --profile, measured longer on a quiet machine"
     return f"R2 {profile.linear_r2:.3f} as a line, {profile.roofline_r2:.3f} as a roofline{poor}"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

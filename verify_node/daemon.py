@@ -16,6 +16,7 @@ from goodspeed.errors import MessageTooLarge, ProtocolError, TargetError
 from goodspeed.events import EventLog
 from goodspeed.messages import Draft, Leave, OpenSession, Verdict
 from goodspeed.model_thread import ModelThread
+from goodspeed.status import QUIET, Status
 from goodspeed.transport import Delivery, Received, VerifyChannel
 from verify_node.core import VerifyCore
 from verify_node.enrolment import Enrolment
@@ -24,6 +25,7 @@ from verify_node.planner import Round
 from verify_node.recorder import Recorder
 from verify_node.round_events import round_event
 from verify_node.target import RoundResult, Target
+from verify_node.visits import Visits
 
 logger = logging.getLogger("goodspeed.verify")
 
@@ -61,6 +63,7 @@ class VerifyDaemon:
     events: EventLog
     recorder: Recorder | None = None
     enrolment: Enrolment | None = None  # None: the wire has no keys
+    status: Status = QUIET
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of Draft messages
     _num_failures: int = 0  # of the target model, in a row
@@ -96,6 +99,8 @@ class VerifyDaemon:
 
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
         """Lets nobody in, and starts no round; draft nodes learn at once, and not from silence."""
+        num_unfinished = sum(not session.finished for session in self.core.sessions.values())
+        self.status.say("stopping; unfinished texts, which stay with their draft nodes: %d", num_unfinished)
         self.core.drain()
         self._woken.set()
         await asyncio.wait([rounds])
@@ -249,12 +254,14 @@ class VerifyDaemon:
             recorder.arrived(message, received.num_bytes, now)
 
     async def _heartbeat(self) -> None:
+        visits = Visits(self.core.diary)
         while True:
             now = time.monotonic()
             self._reply(self.core.tick(now))
             for lost in self.core.diary.losses_since(now):
                 extra = {"client": lost.client, "lease_s": self.core.welcome.lease_s}
-                logger.warning("a draft node was lost", extra=extra)
+                logger.info("a draft node was lost", extra=extra)
+            self.status.say_all(visits.news())
             self._woken.set()
             await asyncio.sleep(min(self.core.welcome.heartbeat_s, TICK_S))
 

@@ -29,29 +29,39 @@ class Diary:
     """The newest entries."""
 
     def __init__(self) -> None:
+        self.num_visits = 0  # ever noted: `visits_after` gives those that are new
         self._visits: deque[Entry] = deque(maxlen=MAX_VISITS)
         self._refusals: dict[tuple[str, str], Entry] = {}  # by client and code, the newest last
 
     def joined(self, client: str, draft_model: str, now: float) -> None:
-        self._visits.append(Entry(now, "joined", client, draft_model))
+        self._visit(Entry(now, "joined", client, draft_model))
 
     def left(self, client: str, draft_model: str, now: float) -> None:
         """It said that it goes."""
-        self._visits.append(Entry(now, "left", client, draft_model))
+        self._visit(Entry(now, "left", client, draft_model))
 
     def lost(self, client: str, draft_model: str, now: float) -> None:
         """Silent for longer than its lease."""
-        self._visits.append(Entry(now, "lost", client, draft_model))
+        self._visit(Entry(now, "lost", client, draft_model))
 
     def barred(self, client: str, why: str, now: float) -> None:
         """Put out for what it sent; nothing of it is heard for a while."""
-        self._visits.append(Entry(now, "barred", client, why))
+        self._visit(Entry(now, "barred", client, why))
+
+    def _visit(self, entry: Entry) -> None:
+        self.num_visits += 1
+        self._visits.append(entry)
 
     def refused(self, client: str, code: str, now: float) -> None:
         known = self._refusals.pop((client, code), None)
         self._refusals[client, code] = Entry(now, "refused", client, code, known.num_times + 1 if known else 1)
         if len(self._refusals) > MAX_REFUSALS:
             del self._refusals[next(iter(self._refusals))]
+
+    def visits_after(self, number: int) -> list[Entry]:
+        """Who came and went since `num_visits` was this, the oldest first; of more than are kept the newest."""
+        num_new = min(self.num_visits - number, len(self._visits))
+        return list(self._visits)[len(self._visits) - num_new :]
 
     def entries(self) -> list[Entry]:
         """All that is kept, the newest first."""

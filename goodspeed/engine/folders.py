@@ -6,10 +6,14 @@ Knows nothing about torch or tensors. The hub is asked only for what is not at h
 import json
 import os
 import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import snapshot_download
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from safetensors import SafetensorError, safe_open
 
 from goodspeed.errors import CheckpointError, UnsupportedModelError
@@ -25,8 +29,15 @@ LFS_POINTER = b"version https://git-lfs"
 """How a file begins that stands for another one."""
 
 
-def find_folder(name: str) -> Path:
-    """The folder of a checkpoint, complete with config.json and safetensors."""
+def say_nothing(text: str, *values: object) -> None:
+    """For whoever has nobody to tell that a download begins."""
+
+
+def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
+    """The folder of a checkpoint, complete with config.json and safetensors.
+
+    say: told, as a text with %-places and their values, that a download begins; it may take minutes.
+    """
     if name in models.NAMES:
         folder = models.path(name)
     elif name and Path(name).is_dir():
@@ -34,12 +45,12 @@ def find_folder(name: str) -> Path:
     elif name and Path(name).exists():
         raise CheckpointError(f"{name}: this is a file; give the folder that holds config.json and the weights")
     else:
-        folder = _from_hub(name)
+        folder = _from_hub(name, say)
     _refuse_files(name, folder)
     return folder
 
 
-def _from_hub(name: str) -> Path:
+def _from_hub(name: str, say: Callable[..., None]) -> Path:
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or name.startswith("."):
         raise _unknown(name, "there is no such folder, and hub names are OWNER/NAME")
     try:
@@ -49,11 +60,26 @@ def _from_hub(name: str) -> Path:
             return folder
     except Exception:  # not at hand, whatever the reason: ask
         pass
+    say("downloading %s ...", name)
     try:
-        return Path(snapshot_download(name, allow_patterns=WANTED, etag_timeout=5))
+        with _progress_at_terminals():
+            return Path(snapshot_download(name, allow_patterns=WANTED, etag_timeout=5))
     except Exception as error:
         first_line = str(error).strip().split("\n")[0]
         raise _unknown(name, f"no such folder, and the hub did not give it: {first_line}") from error
+
+
+@contextmanager
+def _progress_at_terminals() -> Iterator[None]:
+    """The hub's progress bar is for people; in a log it would be a line for every percent."""
+    if sys.stderr.isatty() or are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
 
 
 def _unknown(name: str, why: str) -> CheckpointError:

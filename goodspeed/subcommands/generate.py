@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from goodspeed import defaults
 from goodspeed.command import add_common_options
-from goodspeed.config import Settings, add_options, from_namespace, option
+from goodspeed.config import DEVICE, Settings, add_options, from_namespace, option
 from goodspeed.errors import ConfigError
 from goodspeed.events import print_json
 from goodspeed.leading import Leading
 from goodspeed.messages import MAX_CONTEXT, Defaults, Sampling
+from goodspeed.prompts import cut
+from goodspeed.status import Status
 from goodspeed.stops import StopFinder
 from goodspeed.text_stream import TextStream
 
@@ -78,7 +80,7 @@ class GenerateConfig(Settings):
         help="auto: sampling and stop strings that no option says are those of the checkpoint's "
         "generation_config.json (with --chat chat_generation_config.json, too); none: they are off",
     )
-    device: str = option("cpu", group="model", help="cpu, cuda, or cuda:INDEX")
+    device: str = option("cpu", pattern=DEVICE, group="model", help="cpu, cuda, or cuda:INDEX")
     dtype: str = option(
         "float32", choices=("float32", "bfloat16", "float16"), group="model", help="precision of the forward pass"
     )
@@ -96,7 +98,12 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(GenerateConfig, namespace)
     if not config.prompt:
         raise ConfigError("--prompt is empty; give at least one character")
-    # After the options are checked: importing torch takes seconds that a wrong option should not cost.
+    # After the options are checked: what finds models is slow to import, and torch takes seconds.
+    from goodspeed.engine.folders import find_folder
+
+    status = Status("goodspeed")
+    find_folder(config.model, status.say)
+    status.say("loading %s ...", config.model)
     import torch
 
     from goodspeed.engine import checkpoints
@@ -158,6 +165,8 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     else:
         prompt_ids = encode_prompt(tokenizer, config.prompt)
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
+    if sentence := cut(config.max_tokens, len(prompt_ids), checkpoint.context_len, "the model's"):
+        Status("goodspeed").say_all([sentence])
     runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     says = defaults.of_checkpoint(checkpoint.settings, chat=config.chat)
     is_trimmed = config.chat and not ends_blank(tokenizer, prompt_ids)

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goodspeed.command import LOGGING, add_log_option
-from goodspeed.config import Settings, add_options, from_namespace, group_of, option
+from goodspeed.config import DEVICE, Settings, add_options, from_namespace, group_of, option
 from goodspeed.errors import ConfigError
 from goodspeed.events import print_json
 from goodspeed.latency import Linear
 from goodspeed.latency.knee import describe, usual_knee
 from goodspeed.latency.saved import Profile, save, to_json
 from goodspeed.messages import MAX_CONTEXT
+from goodspeed.status import Status
 
 if TYPE_CHECKING:
     from goodspeed.profiler import Measured
@@ -32,7 +33,7 @@ class ProfileConfig(Settings):
     """See `goodspeed profile --help`."""
 
     model: str = option(group="model", help="an embedded name, a local folder, or a hub name", metavar="NAME")
-    device: str = option("cpu", group="model", help="cpu, cuda, or cuda:INDEX")
+    device: str = option("cpu", pattern=DEVICE, group="model", help="cpu, cuda, or cuda:INDEX")
     dtype: str = option(
         "float32", choices=("float32", "bfloat16", "float16"), group="model", help="precision of the forward pass"
     )
@@ -69,7 +70,12 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(ProfileConfig, namespace)
     if namespace.json and not Path(namespace.json).absolute().parent.is_dir():
         raise ConfigError(f"--json {namespace.json}: there is no such folder; make it, or choose another place")
-    # After the options are checked: importing torch takes seconds that a wrong option should not cost.
+    # After the options are checked: what finds models is slow to import, and torch takes seconds.
+    from goodspeed.engine.folders import find_folder
+
+    status = Status("goodspeed")
+    find_folder(config.model, status.say)
+    status.say("loading %s, then measuring for about %g s ...", config.model, config.seconds)
     import torch
 
     from goodspeed import profiler

@@ -4,7 +4,17 @@ Beyond loopback a face is served only with API keys; `/health` and `/ready` are 
 what is served: an ASGI application goes in.
 """
 
-from goodspeed.web.address import Address, check_reach, listen, parse_address, url
+from goodspeed.web.address import (
+    Address,
+    Port,
+    bind,
+    check_reach,
+    listen,
+    parse_address,
+    start_listening,
+    take_port,
+    url,
+)
 from goodspeed.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, error_body, user_of
 from goodspeed.web.keys import Keys, read_keys
 from goodspeed.web.server import MAX_CONNECTIONS, serve
@@ -17,12 +27,16 @@ __all__ = [
     "KeyCheck",
     "Keys",
     "LocalHost",
+    "Port",
+    "bind",
     "check_reach",
     "error_body",
     "listen",
     "parse_address",
     "read_keys",
     "serve",
+    "start_listening",
+    "take_port",
     "url",
     "user_of",
 ]

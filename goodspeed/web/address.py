@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 
 from goodspeed.errors import ConfigError, TransportError
-from goodspeed.web.keys import Keys
+from goodspeed.web.keys import Keys, read_keys
 
 BACKLOG = 1024
 
@@ -48,6 +48,13 @@ def check_reach(address: Address, keys: Keys | None) -> None:
 
 def listen(address: Address, keys: Keys | None) -> socket.socket:
     """A listening socket. ConfigError beyond loopback without keys; TransportError when it cannot be bound."""
+    listener = bind(address, keys)
+    start_listening(listener)
+    return listener
+
+
+def bind(address: Address, keys: Keys | None) -> socket.socket:
+    """A socket that has the address and does not listen yet, so whoever connects is refused; errors as of `listen`."""
     check_reach(address, keys)
     family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
     # The protocol is named because asyncio sends at once (TCP_NODELAY) only where it is.
@@ -55,12 +62,43 @@ def listen(address: Address, keys: Keys | None) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.ip, address.port))
-        listener.listen(BACKLOG)
+        # Until it listens the address must not be taken by another process that says SO_REUSEADDR, too.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise TransportError(f"--http: cannot listen at {address.name} ({error.strerror}); is it taken?") from None
+        raise _taken(address.name, error) from None
     return listener
+
+
+@dataclass(frozen=True)
+class Port:
+    """What `--http` and `--api-key` ask for: the keys, and the address, which is taken and not listened to yet."""
+
+    keys: Keys | None
+    listener: socket.socket
+
+
+def take_port(text: str, key_file: str | None) -> Port:
+    """ConfigError for what is no address or no file of keys; else as `bind`."""
+    keys = read_keys(key_file) if key_file is not None else None
+    return Port(keys, bind(parse_address(text), keys))
+
+
+def start_listening(listener: socket.socket) -> None:
+    """For what `bind` gave; TransportError where another process was quicker."""
+    name = url(listener).removeprefix("http://")
+    try:
+        # Connections inherit it, and those that were closed must not keep the address from the node's next start.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise _taken(name, error) from None
+
+
+def _taken(name: str, error: OSError) -> TransportError:
+    return TransportError(f"--http: cannot listen at {name} ({error.strerror}); is it taken?")
 
 
 def url(listener: socket.socket) -> str:

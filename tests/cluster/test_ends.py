@@ -44,7 +44,10 @@ def test_interrupted_before_the_end(number: signal.Signals, prompts: Path, verif
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert err == "interrupted; unfinished prompts: 3\n"
+    loading, connected, last = err.splitlines()
+    assert loading == "goodspeed-draft: loading tiny-draft-s ..."
+    assert connected == f"goodspeed-draft: connected to {verify.endpoint}"
+    assert last == "goodspeed-draft: interrupted; unfinished prompts: 3"
     result = json.loads(out.splitlines()[-1])
     assert [row["error"]["code"] for row in result["prompts"]] == ["interrupted"] * 3
     assert [row["prompt"] for row in result["prompts"]] == ["one", "two", "three"]
@@ -79,7 +82,8 @@ def test_the_verify_node_is_away(prompts: Path) -> None:
         with start(endpoint, prompts, "--connect-timeout-s", "0.3") as process:
             out, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert err.startswith(f"goodspeed-draft: the verify node at {endpoint} has been away")
-    assert len(err.splitlines()) == 1
+    loading, last = err.splitlines()
+    assert loading == "goodspeed-draft: loading tiny-draft-s ..."
+    assert last.startswith(f"goodspeed-draft: the verify node at {endpoint} has been away")
     result = json.loads(out.splitlines()[-1])
     assert [row["error"]["code"] for row in result["prompts"]] == ["closed"] * 3

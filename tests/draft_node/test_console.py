@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -20,11 +21,14 @@ from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.console import Console
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.errors import PromptError
 from goodspeed.events import EventLog
 from goodspeed.messages import Defaults
-from goodspeed.prompts import Prompt
+from goodspeed.prompts import Prompt, read_file
+from goodspeed.status import Status
 
 EOS_IDS = (7, 11)
+CONTEXT_LEN = 2048
 TEMPLATE = "{% for message in messages %}[{{ message.role }}: {{ message.content }}]{% endfor %}"
 
 
@@ -52,7 +56,7 @@ class FakeDaemon:
     at_once: int = 1
     ready: Connected = field(default_factory=Connected)
     chat_defaults: Defaults = field(default_factory=Defaults)
-    link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None))
+    link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None, connected=False))
     served: list[Request] = field(default_factory=list)
     num_active: int = 0
     most_active: int = 0
@@ -62,7 +66,10 @@ class FakeDaemon:
         self._barrier = asyncio.Barrier(self.at_once)
 
     def connect(self) -> "FakeDaemon":
-        self.link.welcome = SimpleNamespace(eos_ids=EOS_IDS, defaults=Defaults(), chat_defaults=self.chat_defaults)
+        self.link.welcome = SimpleNamespace(
+            eos_ids=EOS_IDS, context_len=CONTEXT_LEN, defaults=Defaults(), chat_defaults=self.chat_defaults
+        )
+        self.link.connected = True
         self.ready.set()
         return self
 
@@ -175,6 +182,89 @@ def test_text_lines_are_served_one_after_another(give: Callable[..., None], caps
     assert [rows[index]["prompt"] for index in range(3)] == ["one", "two", "three"]
     assert daemon.most_active == 1
     assert capsys.readouterr().out == "one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "wanted"),
+    [((), {}, "a line of text"), ((" ", ""), {}, "a line of text"), (("",), {"prompts": "-"}, "one JSON object")],
+)
+def test_an_empty_standard_input_is_as_an_empty_file(
+    given: tuple[str, ...], options: dict[str, str], wanted: str, give: Callable[..., None], tmp_path: Path
+) -> None:
+    give(*given)
+    console = make_console(FakeDaemon().connect(), None, **options)
+    with pytest.raises(PromptError, match=f"to do; write {wanted}") as caught:
+        run(console)
+    assert str(caught.value).startswith("standard input holds no prompts, so there is nothing to do; ")
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("\n".join(given))
+    with pytest.raises(PromptError) as of_file:
+        read_file(file)
+    assert str(of_file.value).startswith(f"{file} holds no prompts, so there is nothing to do; ")
+
+
+def test_lines_that_are_wrong_are_not_nothing(give: Callable[..., None]) -> None:
+    give("nonsense")
+    assert run(make_console(FakeDaemon().connect(), None, prompts="-"))[0]["error"]["code"] == "prompt"
+
+
+def test_more_tokens_than_the_target_holds_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [Prompt("The river"), Prompt("The sea")]
+    console = make_console(FakeDaemon().connect(), asked, max_tokens=5000, max_sessions=1)
+    console.status = Status("x")
+    run(console)
+    num_prompt = len(console.daemon.served[0].prompt)  # type: ignore[attr-defined]
+    assert capsys.readouterr().err == (
+        f"x: prompt 1: --max-tokens 5000 is cut to {CONTEXT_LEN - num_prompt}: the target's context has {CONTEXT_LEN} "
+        f"tokens, of which the prompt takes {num_prompt}; a text that fills it ends there, with finish_reason length\n"
+    )
+    fits = make_console(FakeDaemon().connect(), asked[:1], max_tokens=CONTEXT_LEN - num_prompt)
+    fits.status = Status("x")
+    run(fits)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_first_token_that_takes_long_is_told_once(
+    connected: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the verify node is away, that is what is told, elsewhere."""
+    monkeypatch.setattr(module, "READING_S", 0.0)
+    due = asyncio.Event()
+
+    class Reading(FakeDaemon):
+        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+            asyncio.get_running_loop().call_later(0.0, due.set)  # after what was to be called in 0 s before it
+            await due.wait()
+            yield Deliver(request.prompt[:1])
+            yield Finish("length")
+
+    daemon = Reading().connect()
+    daemon.link.connected = connected
+    console = make_console(daemon, [Prompt("The river " * 600)])
+    console.status = Status("x")
+    run(console)
+    said = re.findall(r"^x: prompt 1: the target is reading (1,\d\d\d) tokens\n$", capsys.readouterr().err)
+    assert len(said) == connected
+
+
+def test_a_first_token_that_comes_soon_is_not_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "READING_S", 0.0)
+    due = asyncio.Event()
+
+    class Quick(FakeDaemon):
+        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+            yield Deliver(request.prompt[:1])
+            asyncio.get_running_loop().call_later(0.0, due.set)  # after what was to be called in 0 s before it
+            await due.wait()
+            yield Finish("length")
+
+    console = make_console(Quick().connect(), [Prompt("The river")])
+    console.status = Status("x")
+    run(console)
+    assert capsys.readouterr().err == ""
 
 
 def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> None:

@@ -23,6 +23,7 @@ from unittest.mock import patch
 
 from draft_node import assembly
 from draft_node.actions import Deliver, Finish, Request
+from draft_node.beforehand import read_keys
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from goodspeed import keys
@@ -330,7 +331,7 @@ async def _honest(endpoint: str, site: Site, attacker: Attacker) -> Any:
     for options in site.honest:
         config = DraftConfig(model="tiny-draft-s", verify=endpoint, **options)  # type: ignore[arg-type]
         boot_id = secrets.token_bytes(8)
-        channel = connect_draft(config.verify, keys=assembly.read_keys(config))
+        channel = connect_draft(config.verify, keys=read_keys(config))
         _tap(channel, attacker.overhear)
         daemons.append(assembly.build(config, load(config.model), channel, boot_id))
     serving = [asyncio.create_task(daemon.serve()) for daemon in daemons]

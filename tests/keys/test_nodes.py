@@ -1,6 +1,7 @@
 """Both nodes with keys, in one process, on real sockets, with the embedded models: who gets texts, and until when."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from draft_node import assembly as draft_assembly
+from draft_node import beforehand as draft_beforehand
 from draft_node import cli as draft_cli
 from draft_node.actions import Deliver, Finish, Request
 from draft_node.config import DraftConfig
@@ -25,6 +27,7 @@ from tests.cluster.cluster import alone, load, make_request, prompt_ids
 from tests.keys.wire import Tape, run_async
 from tests.waiting import until
 from verify_node import assembly as verify_assembly
+from verify_node import beforehand as verify_beforehand
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 
@@ -66,7 +69,7 @@ class Site:
         )
         target = load("tiny-target")
         welcome = verify_assembly.make_welcome(config, target)
-        server_keys, enrolment = verify_assembly.read_keys(config)
+        server_keys, enrolment = verify_beforehand.read_keys(config)
         channel = bind_verify(config.bind, max_message_bytes=welcome.max_message_bytes, keys=server_keys)
         runner = verify_assembly.make_runner(config, target)
         events = EventLog(enabled=False)
@@ -84,7 +87,7 @@ class Site:
             **options,
         )
         boot_id = secrets.token_bytes(8)
-        line = connect_draft(config.verify, keys=draft_assembly.read_keys(config))
+        line = connect_draft(config.verify, keys=draft_beforehand.read_keys(config))
         return draft_assembly.build(config, load(config.model), line, boot_id)
 
     def start_draft(self, name: str, endpoint: str) -> DraftDaemon:
@@ -193,6 +196,7 @@ async def test_a_cut_connection_is_made_anew_and_the_text_goes_on(tmp_path: Path
 async def test_who_is_enrolled_later_gets_in_with_what_the_key_allows(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     async with site(tmp_path) as here:
         here.key("late", weight=2.5, max_sessions=1, max_round_tokens=3)
         verify = here.start_verify()

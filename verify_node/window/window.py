@@ -18,12 +18,13 @@ REALM = "GoodSpeed verify node"
 class Window:
     """Listens from the beginning, serves beside the daemon."""
 
-    def __init__(self, config: VerifyConfig, daemon: VerifyDaemon, keys: web.Keys | None) -> None:
-        """TransportError for an address that is taken."""
+    def __init__(self, config: VerifyConfig, daemon: VerifyDaemon, port: web.Port) -> None:
+        """TransportError for an address that was taken meanwhile."""
         self._config = config
         self._daemon = daemon
-        self._keys = keys
-        self._listener = web.listen(web.parse_address(config.http or ""), keys)
+        self._keys = port.keys
+        self._listener = port.listener
+        web.start_listening(self._listener)
 
     @property
     def url(self) -> str:

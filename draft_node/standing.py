@@ -1,0 +1,60 @@
+"""Which sentences a draft node has for whoever started it about its verify node. No I/O, no clock.
+
+The state of the connection goes in, with the time; sentences come out when something changed, and while the verify node
+is waited for, ever more rarely.
+"""
+
+from goodspeed.status import Sentence
+
+FIRST_S = 2.0
+"""A verify node that is there answers sooner: only then is waiting worth a word."""
+
+MOST_S = 600.0
+"""Between two words about the same waiting; it is three times as long each time until then."""
+
+
+class Standing:
+    """What was told last, and when waiting is told again."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._was_connected: bool | None = None  # None before the first time
+        self._was_local = False
+        self._trouble: str | None = None
+        self._away_s = 0.0  # at the last look
+        self._next_s = FIRST_S
+
+    def look(self, *, connected: bool, away_s: float, trouble: str | None, local: bool = False) -> list[Sentence]:
+        """What is to be said now. away_s: for how long it has not been there; trouble: why it lets nobody in."""
+        found = self._arrived() if connected else self._missed(away_s, trouble, local)
+        self._away_s, self._was_local = away_s, local and not connected
+        return found
+
+    def _arrived(self) -> list[Sentence]:
+        before, self._was_connected = self._was_connected, True
+        self._next_s, self._trouble = FIRST_S, None
+        if before is None:
+            return [Sentence("connected to %s", (self._endpoint,))]
+        if before:
+            return []
+        texts = "; texts are the target's again" if self._was_local else ""
+        return [Sentence("the verify node is back after %.1f s" + texts, (self._away_s,))]
+
+    def _missed(self, away_s: float, trouble: str | None, local: bool) -> list[Sentence]:
+        found = []
+        if self._was_connected:
+            self._was_connected = False
+            found.append(Sentence("the verify node at %s is away; texts wait for it", (self._endpoint,)))
+        if trouble is not None and trouble != self._trouble:
+            self._trouble = trouble
+            found.append(Sentence("the verify node at %s does not let this node in: %s", (self._endpoint, trouble)))
+        if local and not self._was_local:
+            found.append(Sentence("texts are the draft model's own from here on, as --fallback local has it", ()))
+        if away_s >= self._next_s:
+            self._next_s = min(3 * self._next_s, self._next_s + MOST_S)
+            found.append(self._waiting(away_s))
+        return found
+
+    def _waiting(self, away_s: float) -> Sentence:
+        what_to_do = "" if self._trouble else "; start goodspeed-verify there, or check --verify"
+        return Sentence("waiting for the verify node at %s (since %.0f s)" + what_to_do, (self._endpoint, away_s))

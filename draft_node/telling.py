@@ -1,0 +1,40 @@
+"""Tells those who started a draft node how it stands with its verify node, as lines and as events, while it serves."""
+
+import asyncio
+import time
+from contextlib import suppress
+
+from draft_node.config import DraftConfig
+from draft_node.daemon import DraftDaemon
+from draft_node.standing import Standing
+from goodspeed.events import EventLog
+from goodspeed.status import Status
+
+LOOK_S = 0.1
+"""Shorter absences are told nobody: a connection that broke is made anew in about that time."""
+
+
+async def tell(
+    config: DraftConfig, daemon: DraftDaemon, events: EventLog, status: Status, url: str | None = None
+) -> None:
+    """Until cancelled. url: of the HTTP face, which is ready as soon as texts can be begun."""
+    if config.fallback == "local":
+        status.say("--fallback local: while the verify node is away, texts are the draft model's own, not the target's")
+    standing = Standing(config.verify)
+    has_connected = is_ready = False
+    while True:
+        connected = daemon.connected.is_set()
+        away_s, trouble = daemon.link.away_s(time.monotonic()), daemon.link.trouble
+        status.say_all(standing.look(connected=connected, away_s=away_s, trouble=trouble, local=daemon.is_local))
+        if connected and not has_connected:
+            has_connected = True
+            events.write("connected", name=config.name, verify=config.verify)
+        if url is not None and daemon.ready.is_set() and not is_ready:
+            is_ready = True
+            status.say("ready at %s", url)
+        if has_connected:
+            await asyncio.sleep(LOOK_S)
+            continue
+        with suppress(TimeoutError):  # at once when it is there: a short text may end before the next look
+            async with asyncio.timeout(LOOK_S):
+                await daemon.connected.wait()

@@ -1,0 +1,66 @@
+"""What can be wrong about a verify node's settings is looked for before torch and the model are loaded.
+
+That takes seconds to minutes, which a port in use or an unreadable key should not cost. Imports no torch.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from goodspeed.authentication import checked_pair
+from goodspeed.command import warn_trusted_network
+from goodspeed.endpoints import check_free, parse_endpoint
+from goodspeed.keys import read_verify_pair
+from goodspeed.latency import saved
+from goodspeed.status import QUIET, Status
+from goodspeed.transport import ServerKeys
+from verify_node.config import VerifyConfig, create_policy
+from verify_node.enrolment import Enrolment
+
+if TYPE_CHECKING:  # HTTP is imported only where it is served
+    from goodspeed import web
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read and taken on the way, for those who build the node."""
+
+    keys: ServerKeys | None  # this node's own, and whom it lets in; None where the wire has no keys
+    enrolment: Enrolment | None
+    http: "web.Port | None"  # None without --http
+
+
+def check(config: VerifyConfig, status: Status = QUIET) -> Found:
+    """Everything that can be known without torch; raises the named error of the first thing that is wrong.
+
+    A model of the hub is downloaded here.
+    """
+    address = parse_endpoint(config.bind, config.trusted_network or config.key is not None, "binding")
+    if config.trusted_network:
+        warn_trusted_network(config.bind)
+    create_policy(config)
+    if config.profile is not None:
+        saved.load(config.profile)
+    keys, enrolment = read_keys(config)
+    check_free(address)
+    http = _take_port(config)
+    # Here: it asks for a library that the other checks can do without.
+    from goodspeed.engine.folders import find_folder
+
+    find_folder(config.model, status.say)
+    return Found(keys, enrolment, http)
+
+
+def read_keys(config: VerifyConfig) -> tuple[ServerKeys, Enrolment] | tuple[None, None]:
+    """This node's key and whom it lets in; neither where the wire has no keys."""
+    if config.key is None or config.enrolled is None:
+        return None, None
+    pair, enrolment = checked_pair(read_verify_pair(config.key)), Enrolment(config.enrolled)
+    return ServerKeys(pair, enrolment.admits), enrolment
+
+
+def _take_port(config: VerifyConfig) -> "web.Port | None":
+    if config.http is None:
+        return None
+    from goodspeed import web
+
+    return web.take_port(config.http, config.api_key)
