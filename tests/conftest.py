@@ -17,7 +17,7 @@ settings.load_profile("unhurried")
 
 ALONE = {
     *("demo", "docs", "faults", "fuzz", "http", "keys", "window"),
-    *(f"cluster/test_{name}.py" for name in ("bad_input", "bad_peers", "ends", "put_out")),
+    *(f"cluster/test_{name}.py" for name in ("bad_input", "bad_peers", "ends", "put_out", "says")),
     *("draft_node/test_service.py", "draft_node/test_service_local.py", "simulation/test_twin.py"),
     *("test_hang_up.py", "test_transport.py", "test_web_patience.py"),
 }

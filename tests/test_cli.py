@@ -79,6 +79,17 @@ def test_generate_prints_text_or_an_object(run: Run) -> None:
     assert run(*words)[:2] == (0, result["text"] + "\n")
 
 
+def test_generate_tells_that_the_context_is_shorter_than_what_was_asked_for(run: Run) -> None:
+    prompt = "word " * 2040  # a token each
+    status, out, err = run("generate", "--prompt", prompt, "--max-tokens", "5000", "--temperature", "0", "--json")
+    result = json.loads(out.splitlines()[-1])
+    told = re.search(r"^goodspeed: --max-tokens 5000 is cut to (\d+): the model's context has 2048 tokens, ", err, re.M)
+    assert status == 0
+    assert told is not None
+    assert result["num_tokens"] <= int(told[1]) < 20
+    assert "is cut" not in run("generate", "--prompt", prompt, "--max-tokens", told[1], "--json")[2]
+
+
 def test_generate_answers_a_chat(run: Run) -> None:
     words = ("generate", "--model", "tiny-draft-s", "--max-tokens", "8", "--temperature", "0", "--json")
     chat = json.loads(run(*words, "--prompt", "hello", "--chat")[1])
@@ -98,7 +109,7 @@ def test_a_chat_needs_a_template(run: Run, tmp_path: Path) -> None:
     config.write_text(json.dumps(settings))
     status, out, err = run("generate", "--model", str(tmp_path), "--prompt", "hello", "--chat")
     assert (status, out) == (1, "")
-    assert err.startswith("goodspeed: this tokenizer has no chat template; ")
+    assert err.splitlines()[-1].startswith("goodspeed: this tokenizer has no chat template; ")
 
 
 QUICK_PROFILE = ("profile", "--model", "tiny-draft-s", "--seconds", "0.2", "--max-tokens", "16", "--max-context", "0")
@@ -106,7 +117,7 @@ QUICK_PROFILE = ("profile", "--model", "tiny-draft-s", "--seconds", "0.2", "--ma
 
 def test_profile_prints_what_was_measured_and_both_fits(run: Run) -> None:
     status, out, err = run(*QUICK_PROFILE)
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, "goodspeed: loading tiny-draft-s, then measuring for about 0.2 s ...\n")
     lines = out.splitlines()
     assert lines[0].split() == ["tokens", "sessions", "context", "ms", "linear", "roofline"]
     assert {line.split()[0] for line in lines} >= {"linear", "roofline", "knee"}

@@ -1,11 +1,14 @@
 """Folders of checkpoints: complete ones, and downloads and copies that stopped half-way. No weights, no network."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled
 
 from goodspeed.engine import folders
 from goodspeed.errors import CheckpointError
@@ -61,6 +64,30 @@ def test_an_interrupted_download_is_completed(
     assert folders.find_folder("someone/something") == folder
     assert hub == ["someone/something"]
     assert all((folder / shard).exists() for shard in SHARDS)
+
+
+@pytest.mark.parametrize("at_terminal", [True, False])
+def test_a_download_is_said_before_it_begins_and_its_bar_is_for_terminals(
+    folder: Path, hub: list[str], at_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / SHARDS[1]).unlink()
+    said: list[str] = []
+    bars: list[bool] = []
+    download = folders.snapshot_download
+
+    def watched(name: str, **options: Any) -> str:
+        if not options.get("local_files_only"):
+            assert said == ["downloading someone/something ..."]
+            bars.append(not are_progress_bars_disabled())
+        return download(name, **options)
+
+    monkeypatch.setattr(folders, "snapshot_download", watched)
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: at_terminal))
+    for _ in range(2):  # what is there is not said again
+        folders.find_folder("someone/something", lambda text, *values: said.append(text % values))
+    assert bars == [at_terminal]
+    assert len(said) == 1
+    assert not are_progress_bars_disabled()
 
 
 def test_missing_shards_are_listed(folder: Path) -> None:
