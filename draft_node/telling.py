@@ -19,7 +19,8 @@ async def tell(
 ) -> None:
     """Until cancelled. url: of the HTTP face, which is ready as soon as texts can be begun."""
     if config.fallback == "local":
-        status.say("--fallback local: while the verify node is away, texts are the draft model's own, not the target's")
+        what = "the draft model writes on alone, which is another distribution"
+        status.say(f"--fallback local: while the verify node is away, {what}")
     standing = Standing(config.verify)
     has_connected = is_ready = False
     while True:

@@ -48,7 +48,7 @@ class CommandLine(argparse.ArgumentParser):
         if rest and not rest[0].startswith("-"):
             self.error(f"unexpected word {rest[0]!r}")
         if rest:
-            self.error(_advice("option", rest[0], self._options))
+            self.error(_advice("option", rest[0].partition("=")[0], self._options))
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:

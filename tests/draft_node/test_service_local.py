@@ -105,7 +105,7 @@ def parts(reader: Reader) -> list[tuple[int, int, bool]]:
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED])
 def test_the_draft_model_goes_on_and_the_target_after_it(sampling: Sampling, caplog: pytest.LogCaptureFixture) -> None:
     """Twice; the verify node still has the session as it was, with tokens of its own that never came."""
-    caplog.set_level(logging.WARNING, "goodspeed.draft")
+    caplog.set_level(logging.INFO, "goodspeed.draft")
     what = wanted(2, ENDLESS, sampling, ignore_eos=True)
 
     async def work() -> Reader:

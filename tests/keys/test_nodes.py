@@ -12,7 +12,6 @@ import pytest
 
 from draft_node import assembly as draft_assembly
 from draft_node import beforehand as draft_beforehand
-from draft_node import cli as draft_cli
 from draft_node.actions import Deliver, Finish, Request
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
@@ -258,8 +257,8 @@ def test_halves_at_the_draft_node_are_refused(given: dict[str, Any], said: str) 
 
 def test_the_name_is_the_keys(tmp_path: Path) -> None:
     Site(tmp_path).key("edge-1")
-    given = {"model": "tiny-draft-s", "key": str(tmp_path / "edge-1.key"), "verify_key": "verify.pub"}
-    assert draft_cli._named_by_key(DraftConfig(**given)).name == "edge-1"
-    assert draft_cli._named_by_key(DraftConfig(name="edge-1", **given)).name == "edge-1"
+    given = {"model": "tiny-draft-s", "key": str(tmp_path / "edge-1.key"), "verify_key": str(tmp_path / "verify.pub")}
+    assert draft_beforehand.check(DraftConfig(**given)).config.name == "edge-1"
+    assert draft_beforehand.check(DraftConfig(name="edge-1", **given)).config.name == "edge-1"
     with pytest.raises(ConfigError, match=r"--name 'edge-2' is not what --key .* is made for, 'edge-1'; leave it out"):
-        draft_cli._named_by_key(DraftConfig(name="edge-2", **given))
+        draft_beforehand.check(DraftConfig(name="edge-2", **given))
