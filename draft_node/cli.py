@@ -5,21 +5,19 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from draft_node.beforehand import check
+from draft_node.beforehand import Found, check
 from draft_node.config import DraftConfig
 from goodspeed import descriptors
 from goodspeed.command import INTERRUPTED, add_daemon_options, run, until_signal
 from goodspeed.command_line import CommandLine
 from goodspeed.config import add_options, from_namespace
 from goodspeed.events import EventLog, print_json
-from goodspeed.prompts import Prompt
 from goodspeed.status import Status
 
 if TYPE_CHECKING:  # they import torch, and HTTP
     from draft_node.console import Console
     from draft_node.daemon import DraftDaemon
     from goodspeed import web
-    from goodspeed.engine.checkpoints import Checkpoint
 
 PROGRAM = "goodspeed-draft"
 
@@ -50,26 +48,20 @@ def serve(namespace: argparse.Namespace) -> int:
     found = check(from_namespace(DraftConfig, namespace), status)
     events = EventLog(enabled=namespace.json)
     status.say("loading %s ...", found.config.model)
-    # After all that may be wrong was looked at: importing torch takes seconds, and loading a model minutes.
-    from draft_node.assembly import assemble
-
-    daemon, checkpoint = assemble(found.config, found.keys)
     if found.http is not None:
-        return _serve_http(found.config, checkpoint, daemon, events, status, found.http)
-    return _serve_prompts(found.config, checkpoint, daemon, events, status, found.prompts)
+        return _serve_http(found, found.http, events, status)
+    return _serve_prompts(found, events, status)
 
 
-def _serve_http(
-    config: DraftConfig,
-    checkpoint: "Checkpoint",
-    daemon: "DraftDaemon",
-    events: EventLog,
-    status: Status,
-    port: "web.Port",
-) -> int:
+def _serve_http(found: Found, port: "web.Port", events: EventLog, status: Status) -> int:
     """Finishes running texts when told to stop; the last event says whether all were."""
-    from draft_node.face import Face  # here: HTTP libraries are for those who serve it
+    # After all that may be wrong was looked at: importing torch takes seconds, and loading a model minutes. Both are
+    # imported before the node is built, from when on the time counts for which the verify node is away.
+    from draft_node.assembly import assemble
+    from draft_node.face import Face
 
+    config = found.config
+    daemon, checkpoint = assemble(config, found.keys)
     face = Face(config, checkpoint, daemon, events, port, status)
     try:
         asyncio.run(until_signal(face.run()))
@@ -80,17 +72,13 @@ def _serve_http(
     return 0 if face.all_finished else INTERRUPTED
 
 
-def _serve_prompts(
-    config: DraftConfig,
-    checkpoint: "Checkpoint",
-    daemon: "DraftDaemon",
-    events: EventLog,
-    status: Status,
-    prompts: list[Prompt] | None,
-) -> int:
+def _serve_prompts(found: Found, events: EventLog, status: Status) -> int:
+    from draft_node.assembly import assemble
     from draft_node.console import Console
 
-    console = Console(config, checkpoint, daemon, events, prompts, status)
+    config = found.config
+    daemon, checkpoint = assemble(config, found.keys)
+    console = Console(config, checkpoint, daemon, events, found.prompts, status)
     try:
         if asyncio.run(until_signal(_work(config, daemon, console, events, status))) and console.unfinished:
             print(f"{PROGRAM}: interrupted; unfinished prompts: {len(console.unfinished)}", file=sys.stderr)
@@ -107,7 +95,7 @@ async def _work(
     config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog, status: Status
 ) -> None:
     """Serves until the prompts are done, or the daemon gives up."""
-    from draft_node.telling import tell
+    from draft_node.telling import tell  # here: it imports the daemon, and that torch
 
     serving = asyncio.create_task(daemon.serve())
     asking = asyncio.create_task(console.run())

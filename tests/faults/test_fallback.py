@@ -51,10 +51,10 @@ def test_away_beyond_the_limit(tmp_path: Path) -> None:
             verify.restart()
             verify.wait_for("ready", after=after)
             console.go_on()
-            console.wait_for_line("the verify node is back")
+            console.wait_for_line("texts are the target's again")
             wait_for_tokens(console, 30, local=False, after=console.num_events)
             console.kill()
-            served.wait_for_line("the verify node is back")
+            served.wait_for_line("texts are the target's again")
             wanted = texts.mixed(20)[1]
             texts.check(wanted, texts.ask(served.url, wanted).finish())
     writers = [check(console, index) for index in range(len(PROMPTS))]
