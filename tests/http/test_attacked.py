@@ -1,0 +1,34 @@
+"""A real draft node beside a thousand connections of strangers that hold what they can."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from tests.attackers import attacking
+from tests.http.conftest import draft_node
+from tests.nodes import DraftNode
+
+NUM_ATTACKERS = 1000
+WITHIN_S = 1.0
+
+KEY = {"Authorization": "Bearer users-key"}
+
+
+@pytest.fixture(scope="module")
+def node(endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DraftNode]:
+    keys = tmp_path_factory.mktemp("attacked") / "keys"
+    keys.write_text("users-key\n")
+    with draft_node(endpoint, "--api-key", str(keys)) as (node, _):
+        yield node
+
+
+@pytest.mark.parametrize("kind", ["models", "document", "dripping", "incomplete"])
+def test_users_are_served_beside_strangers(kind: str, node: DraftNode) -> None:
+    with attacking(kind, int(node.url.rpartition(":")[2]), NUM_ATTACKERS):
+        httpx2.get(f"{node.url}/health", timeout=30)  # behind all that came at once
+        for _ in range(5):
+            assert httpx2.get(f"{node.url}/health", timeout=WITHIN_S).status_code == 200
+            assert httpx2.get(f"{node.url}/v1/models", headers=KEY, timeout=WITHIN_S).status_code == 200
+        body = {"prompt": "The river", "max_tokens": 2}
+        assert httpx2.post(f"{node.url}/v1/completions", json=body, headers=KEY, timeout=30).status_code == 200
