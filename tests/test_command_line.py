@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,11 +89,15 @@ def test_values_that_look_like_options_are_taken_as_before() -> None:
     assert PARSERS["goodspeed"].parse_args(["generate", "--prompt", "--a b"]).prompt == "--a b"
 
 
+def never(*arguments: object) -> Any:
+    pytest.fail("nothing runs where the command line is wrong")
+
+
 @pytest.mark.parametrize(
     "run",
     [
         lambda: runner.run_all("experiments.x", "about", []),
-        lambda: harness.run("x", "about", lambda _: harness.Outcome([], [], harness.new_figure()), dict),
+        lambda: harness.run("x", "about", never, never, dict),
     ],
     ids=["runner", "harness"],
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed import descriptors
+from goodspeed.command_line import USAGE
 from goodspeed.errors import ConfigError
 from goodspeed.web import accepting, listen, parse_address, server
 from goodspeed.web.accepting import Acceptor
@@ -79,6 +80,6 @@ def test_fewer_places_where_descriptors_are_scarce(caplog: pytest.LogCaptureFixt
 def test_a_limit_that_is_too_low_is_said_at_the_start(command: str) -> None:
     line = f"ulimit -n {descriptors.LEAST - 1}; exec {sys.executable} -m {command} --model tiny-target"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
+    assert done.returncode == USAGE
     assert f"ulimit -n {descriptors.LEAST}" in done.stderr
     assert "Traceback" not in done.stderr

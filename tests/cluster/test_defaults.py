@@ -73,8 +73,10 @@ async def _wanted(prompt: Prompt, service: Service, chat: bool, options: dict[st
     )
     if chat:
         said = {"messages": [{"role": "user", "content": prompt.text}]}
-        return (await of_chat(ChatRequest(**asked, **said, **options), service, config)).texts[0]
-    return (await of_completion(CompletionRequest(**asked, prompt=prompt.text, **options), service, config)).texts[0]
+        return (await of_chat(ChatRequest(**asked, **said, **options), service, config, "user")).texts[0]
+    return (
+        await of_completion(CompletionRequest(**asked, prompt=prompt.text, **options), service, config, "user")
+    ).texts[0]
 
 
 async def _text(service: Service, wanted: Wanted) -> str:
