@@ -150,7 +150,7 @@ def test_a_chat_begins_without_the_blank_that_its_template_leaves_to_the_model()
 
     async def work() -> tuple[Written, Written, Written]:
         async with edge() as here:
-            prompt = await here.service.encode_chat([user])
+            prompt = await here.service.encode_chat([user], "user")
             asked = Wanted(prompt=prompt, sampling=GREEDY, max_tokens=20)
             chat = replace(asked, is_chat=True, stop=here.service.defaults(chat=True).stop)
             after_blank = replace(asked, prompt=(*prompt, *encode_prompt(tokenizer, " ")), is_chat=True)
