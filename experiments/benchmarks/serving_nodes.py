@@ -173,7 +173,7 @@ async def _write(service: Any, text: Text) -> tuple[str, int]:
     from goodspeed.messages import MAX_DRAFT, Sampling
 
     wanted = Wanted(
-        prompt=await service.encode(text.prompt),
+        prompt=await service.encode(text.prompt, "benchmark"),
         sampling=Sampling(temperature=text.temperature, seed=text.seed),
         max_tokens=text.max_tokens,
         ignore_eos=True,
