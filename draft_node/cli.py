@@ -55,8 +55,8 @@ def serve(namespace: argparse.Namespace) -> int:
 
 def _serve_http(found: Found, port: "web.Port", events: EventLog, status: Status) -> int:
     """Finishes running texts when told to stop; the last event says whether all were."""
-    # After all that may be wrong was looked at: importing torch takes seconds, and loading a model minutes. Both are
-    # imported before the node is built, from when on the time counts for which the verify node is away.
+    # Imported late, since torch takes seconds: after the checks, but before the node is built, which starts the clock
+    # of --connect-timeout-s.
     from draft_node.assembly import assemble
     from draft_node.face import Face
 

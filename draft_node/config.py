@@ -101,7 +101,12 @@ class DraftConfig(Settings):
         help="ratio: what is sent of the distributions",
     )
     lattice_k: int = option(
-        64, minimum=1, maximum=256, group="drafting", help="ratio: tokens of a lattice position", metavar="K"
+        64,
+        minimum=1,
+        maximum=256,
+        group="drafting",
+        help="ratio: tokens kept at each position of a lattice proposal",
+        metavar="K",
     )
     max_draft: int = option(
         MAX_DRAFT,
@@ -119,8 +124,8 @@ class DraftConfig(Settings):
         minimum=0.0,
         maximum=1.0,
         group="drafting",
-        help="match: a draft ends where the odds that all of it is accepted fall below, by the draft model's own "
-        "confidence; 0 drafts all that is assigned",
+        help="match: end a draft when the draft model's own probability that all of it is accepted falls below P; "
+        "0 always drafts the full length",
         metavar="P",
     )
     max_sessions: int = option(

@@ -25,7 +25,7 @@ from goodspeed.prompts import Prompt, cut, none_in, parse
 from goodspeed.status import QUIET, Status
 
 READING_S = 2.0
-"""A first token that takes longer is worth a word: a long prompt is read before there is anything to show."""
+"""If the first token takes longer than this, a status line says that the prompt is being read."""
 
 
 @dataclass(slots=True)
@@ -139,8 +139,8 @@ class Console:
     async def request(self, prompt: Prompt) -> Request:
         """The session that a prompt asks for; without any seed it gets a random one. PromptError if it cannot be.
 
-        Waits for the verify node: where a text ends is for the target to say, not for the draft model. With `--fallback
-        local` it is waited for no longer than for anything else.
+        Waits for the verify node, whose Welcome has the end-of-sequence ids; with `--fallback local`, for
+        --connect-timeout-s at most.
         """
         seed = prompt.seed if prompt.seed is not None else self.config.seed
         config = self.config
@@ -212,7 +212,7 @@ class Console:
             reading.cancel()
 
     def _tell_of_context(self, serving: _Serving) -> None:
-        """That --max-tokens is more than the target can hold: once, since it is the same with every prompt."""
+        """Says, for the first such prompt only, that --max-tokens exceeds the room in the target's context."""
         welcome = self.daemon.link.welcome
         if welcome is None or self._told_of_context:
             return

@@ -12,18 +12,20 @@ from draft_node.turns import Turns
 from goodspeed.engine.text import encode_chat, encode_prompt
 
 LONG = 1 << 14
-"""Characters from which a text is long: about ten milliseconds."""
+"""A text of at least this many characters is long; encoding that many takes about 10 ms."""
 
 MAX_CHARS = 1 << 24
-"""Of one user's texts that wait or are being encoded: four bodies of 4 MiB."""
+"""Of one user's texts that wait or are being encoded, for each of the two tokenizers: four bodies of 4 MiB."""
+
+TOO_MUCH = "your earlier texts still wait for the tokenizer; wait for their answers, then ask again"
 
 
 class Encoder:
     """A tokenizer's work, for users by name."""
 
     def __init__(self, tokenizer: Any) -> None:
-        self._short = tokenizer, Turns(MAX_CHARS)
-        self._long = copy.deepcopy(tokenizer), Turns(MAX_CHARS)
+        self._short = tokenizer, Turns(MAX_CHARS, TOO_MUCH)
+        self._long = copy.deepcopy(tokenizer), Turns(MAX_CHARS, TOO_MUCH)
 
     async def prompt(self, text: str, user: str) -> tuple[int, ...]:
         """Token ids; PromptError when it has none, Busy when too much of this user's waits."""

@@ -61,9 +61,8 @@ class Face:
             finally:
                 if not serving.done():
                     num_texts = self.daemon.num_running + self.daemon.num_waiting
-                    self.status.say(
-                        "draining for %g s at most: unfinished texts: %d", self.config.drain_timeout_s, num_texts
-                    )
+                    texts = "1 unfinished text" if num_texts == 1 else f"{num_texts} unfinished texts"
+                    self.status.say("draining: %s may go on for %g s", texts, self.config.drain_timeout_s)
                 self.all_finished = await service.drain(self.config.drain_timeout_s)
                 await _stop(telling, answering)  # while it still serves, sessions can be closed
                 await _stop(serving)

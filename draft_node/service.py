@@ -45,8 +45,8 @@ __all__ = [
 logger = logging.getLogger("goodspeed.draft")
 
 MENDING_S = 5.0
-"""A verify node that was there so short a time ago is waited for, as running texts wait for it: a connection that broke
-is made anew in a tenth of a second nearby, and in five seconds where the other side is a second away."""
+"""If the verify node was there less than this long ago, new texts wait for it instead of being refused: a broken
+connection is made anew in a tenth of a second nearby, and in five seconds where the other side is a second away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +163,9 @@ class Service:
 
     @property
     def max_chars(self) -> int:
-        """A text of more does not fit into the context, however it is cut into tokens.
+        """The most characters that can fit into the context: its tokens times the longest token.
 
-        While the verify node is away it is what was last known of the target, and the draft model's own context before
-        there was one.
+        While the verify node is away: the target's last known context, or the draft model's if none is known.
         """
         welcome = self._daemon.link.welcome
         known = welcome.context_len if welcome is not None else self._daemon.drafter.context_len

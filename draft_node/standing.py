@@ -1,4 +1,4 @@
-"""Which sentences a draft node has for whoever started it about its verify node. No I/O, no clock.
+"""Status lines about the connection to the verify node: waiting, connected, away, back. No I/O, no clock.
 
 The state of the connection goes in, with the time; sentences come out when something changed, and while the verify node
 is waited for, ever more rarely.

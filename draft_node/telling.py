@@ -11,7 +11,7 @@ from goodspeed.events import EventLog
 from goodspeed.status import Status
 
 LOOK_S = 0.1
-"""Shorter absences are told nobody: a connection that broke is made anew in about that time."""
+"""Seconds between looks. Absences shorter than this are not reported: reconnecting takes about as long."""
 
 
 async def tell(

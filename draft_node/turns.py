@@ -1,7 +1,7 @@
 """Work that is done one piece at a time, on another thread, for users who take turns. Knows nothing about the work.
 
-Whoever has much to do waits for whoever has little: after a piece of one user's comes one of the next. A piece that has
-begun is finished, also where nobody waits for it any more, and only then the next one begins.
+Round-robin: one piece per user, so a long queue delays nobody else. A piece that has begun runs to its end even if its
+caller is gone; only then does the next begin.
 """
 
 import asyncio
@@ -31,9 +31,10 @@ class _User:
 class Turns:
     """The users who wait, in the order of their next turn; each one's own pieces are done in the order they came."""
 
-    def __init__(self, max_size: int) -> None:
-        """max_size: of what one user may have waiting and running, in whatever unit pieces are measured."""
+    def __init__(self, max_size: int, too_much: str) -> None:
+        """max_size: the most that one user may have waiting and running, in any unit; too_much: what Busy then says."""
         self._max_size = max_size
+        self._too_much = too_much
         self._users: dict[str, _User] = {}
         self._is_running = False
 
@@ -50,9 +51,7 @@ class Turns:
         size = max(1, size)
         account = self._users.get(user)
         if account is not None and account.size + size > self._max_size:
-            raise Busy(
-                "busy", "your earlier texts still wait for the tokenizer; wait for their answers, then ask again"
-            )
+            raise Busy("busy", self._too_much)
         account = self._users.setdefault(user, _User())
         piece = _Piece(work, size, asyncio.get_running_loop().create_future())
         account.size += size

@@ -19,7 +19,7 @@ LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h")
 HATCHES = ("", "//", "..", "\\\\", "xx", "--")
 MAX_MARKS = 12
-"""On one curve; of a longer one every so many points is marked, those of other curves elsewhere."""
+"""The most markers on a curve. Longer curves are marked at intervals, shifted from curve to curve."""
 
 WIDEST, NARROWEST = 3.4, 1.2
 KNOWN = {

@@ -40,7 +40,7 @@ class CommandLine(argparse.ArgumentParser):
             self.add_argument("--version", action="version", version=f"{self.prog} {__version__}")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As a parser of a subcommand is called, too; here, other than there, an unknown word is an error at once."""
+        """argparse calls this for subcommands too. Unlike argparse, it reports an unknown word at once."""
         words = list(sys.argv[1:] if args is None else args)
         if unknown := self._unknown_option(words):  # before what is missing is told: it may be what was mistyped
             self.error(_advice("option", unknown, self._options))

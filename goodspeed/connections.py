@@ -20,17 +20,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import ioctl
-from pathlib import Path
 from termios import FIONREAD
 from typing import Final, NamedTuple, TypeAlias
 
-from goodspeed import descriptors as limits
+from goodspeed.descriptors import OWN, num_free
 
 logger = logging.getLogger("goodspeed.wire")
 
 Address: TypeAlias = tuple[str, int]
 
-OWN_DESCRIPTORS: Final = Path("/proc/self/fd")
 LOOK_S: Final = 0.1
 """Between two looks at all connections, or more where that would take more than a twentieth of the time."""
 
@@ -40,8 +38,8 @@ NUM_LOOKS: Final = 3
 the bound was passed, has to be kept: as much as the line brings."""
 
 ROOM: Final = 8
-"""Descriptors that are kept free by cutting who never said anything. Where none is left, ZeroMQ tries to accept the
-next connection again and again without a pause, which takes a whole core."""
+"""Keep at least this many descriptors free, by closing connections that never sent a message. With none left, ZeroMQ
+tries to accept the next connection again and again without a pause, which takes a whole core."""
 
 SAY_S: Final = 60.0
 """How often the log tells that descriptors are scarce."""
@@ -100,7 +98,7 @@ def cut(descriptor: int, peer: Address) -> bool:
 def accepted(port: int) -> list[Connection]:
     """This process's connections to a port of its own."""
     try:
-        descriptors: Iterable[int] = [int(entry.name) for entry in OWN_DESCRIPTORS.iterdir()]
+        descriptors: Iterable[int] = [int(entry.name) for entry in OWN.iterdir()]
     except OSError as error:
         if error.errno != errno.EMFILE:
             return []
@@ -195,7 +193,7 @@ class Guard:
 
     def _make_room(self, now: float) -> None:
         """Those that are cut are the ones that have said nothing for longest."""
-        free = limits.num_free()
+        free = num_free()
         if free is None or free >= ROOM:
             return
         silent = sorted((seen.since, *line) for line, seen in self._seen.items() if not seen.delivered_bytes)

@@ -1,6 +1,6 @@
-"""What holds for a text where its request does not say: the word of the target's makers, else the API's own default.
+"""Sampling defaults and stop strings for requests that leave them out.
 
-The verify node tells the former in its Welcome. Knows nothing about requests over HTTP, files or models.
+They are the target's, from its generation_config.json, else the API's. The verify node sends the target's in its Welcome. Knows nothing about requests over HTTP, files or models.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,10 @@ def known(welcome: Welcome | None, settings: GenerationSettings, *, chat: bool) 
 def sampling(
     defaults: Defaults, *, temperature: float | None, top_k: int | None, top_p: float | None, seed: int
 ) -> Sampling:
-    """None of what is given is what the defaults say, and 1.0, 0 (off) and 1.0 (off) where they do not."""
+    """An argument of None takes the value in `defaults`; if that is None too: temperature 1.0, top_k 0, top_p 1.0.
+
+    The last two mean off.
+    """
     return Sampling(
         temperature=float(_first(temperature, defaults.temperature, 1.0)),
         top_k=int(_first(top_k, defaults.top_k, 0)),

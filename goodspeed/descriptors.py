@@ -9,7 +9,7 @@ from goodspeed.errors import ConfigError
 OWN = Path("/proc/self/fd")
 
 LEAST = 64
-"""Of the limit (`ulimit -n`), below which no daemon starts: one takes 20 to 30 before its first connection."""
+"""The lowest `ulimit -n` with which a daemon starts; it uses 20 to 30 descriptors before its first connection."""
 
 ASSUMED = 32
 """Open descriptors where the system does not tell how many there are."""

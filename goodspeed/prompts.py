@@ -38,9 +38,9 @@ def none_in(where: str | Path, *, jsonl: bool = True) -> PromptError:
 
 
 def cut(max_tokens: int, num_prompt_tokens: int, context_len: int, whose: str) -> Sentence | None:
-    """What is said where a context leaves less room than --max-tokens asks for; None where it does not, or leaves none.
+    """A notice that --max-tokens is cut to the room left in the context.
 
-    All counts are tokens.
+    None if it fits, or if there is no room at all (that is an error elsewhere). All counts are tokens.
     """
     room = context_len - num_prompt_tokens
     if not 0 < room < max_tokens:

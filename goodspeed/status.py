@@ -1,6 +1,6 @@
-"""What a daemon says to the person who started it: a plain line on standard error for each thing that happens.
+"""Status lines of a command, on standard error, for the person who started it.
 
-It stands beside the log, which is for programs and for details. Knows nothing about what happens.
+They stand beside the log, which is for programs and for details. Knows nothing about what happens.
 """
 
 import logging
@@ -12,14 +12,14 @@ from goodspeed.events import Seldom
 
 
 class Sentence(NamedTuple):
-    """What a state machine wants said: a text with %-places, the same for all of its kind, and what goes into them."""
+    """One status line: a %-format and its values. Lines are rate-limited by format."""
 
     text: str
     values: tuple[object, ...]
 
 
 class Status:
-    """Says lines behind the command's name, as errors are said. `quiet` says nothing."""
+    """Prints lines after the command's name, like errors. With `quiet` it prints nothing."""
 
     def __init__(self, name: str, *, quiet: bool = False) -> None:
         self._name = name
@@ -41,4 +41,4 @@ class Status:
 
 
 QUIET = Status("", quiet=True)
-"""For whoever builds a node without a person who waits for it."""
+"""Prints nothing; for nodes built in tests and benchmarks."""

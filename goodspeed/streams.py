@@ -17,8 +17,8 @@ DESCRIPTORS = (0, 1, 2)
 def guard() -> None:
     """Puts the two streams below in the place of `sys.stdout` and `sys.stderr`; doing it again changes nothing.
 
-    A closed descriptor is taken first, by one that gives and accepts nothing: else the next socket or file would get
-    its number, and what a library prints would go there. Where `sys.stderr` is None, `print(..., file=sys.stderr)`
+    First opens /dev/null, read-only, on each of 0, 1 and 2 that is closed: otherwise the next socket or file would get
+    that number, and what a library prints would go into it. Where `sys.stderr` is None, `print(..., file=sys.stderr)`
     would print on standard output.
     """
     for descriptor in DESCRIPTORS:
@@ -30,7 +30,7 @@ def guard() -> None:
 
 
 def discard_output() -> None:
-    """Nobody gets it any more, and Python would complain at its end about what is left in the buffer."""
+    """Sends the rest of standard output to /dev/null; otherwise Python reports an error when it flushes at exit."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -94,7 +94,7 @@ def _occupy(descriptor: int) -> None:
     try:
         os.fstat(descriptor)
     except OSError:
-        # For reading only: who writes is told so by an error, and does not take it for written.
+        # Read-only, so that writing to it fails instead of losing data silently.
         found = os.open(os.devnull, os.O_RDONLY)
         if found != descriptor:
             os.dup2(found, descriptor)

@@ -105,8 +105,8 @@ class VerifyConfig(Settings):
         "auto",
         choices=("auto", "none"),
         group="model",
-        help="auto: sampling and stop strings that a request leaves open are those of the checkpoint's "
-        "generation_config.json (for chats chat_generation_config.json, too); none: they are the API's own",
+        help="auto: sampling and stop strings that a request leaves out come from the checkpoint's "
+        "generation_config.json (for chats chat_generation_config.json, too); none: the API's defaults",
     )
     device: str = option("cpu", pattern=DEVICE, group="model", help="cpu, cuda, or cuda:INDEX")
     dtype: str = option(

@@ -100,7 +100,8 @@ class VerifyDaemon:
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
         """Lets nobody in, and starts no round; draft nodes learn at once, and not from silence."""
         num_unfinished = sum(not session.finished for session in self.core.sessions.values())
-        self.status.say("stopping; unfinished texts, which stay with their draft nodes: %d", num_unfinished)
+        texts = "1 unfinished text stays with its draft node" if num_unfinished == 1 else None
+        self.status.say("stopping; %s", texts or f"{num_unfinished} unfinished texts stay with their draft nodes")
         self.core.drain()
         self._woken.set()
         await asyncio.wait([rounds])

@@ -59,7 +59,7 @@ class Diary:
             del self._refusals[next(iter(self._refusals))]
 
     def visits_after(self, number: int) -> list[Entry]:
-        """Who came and went since `num_visits` was this, the oldest first; of more than are kept the newest."""
+        """Visits after number `number`, oldest first; only the newest are kept."""
         num_new = min(self.num_visits - number, len(self._visits))
         return list(self._visits)[len(self._visits) - num_new :]
 

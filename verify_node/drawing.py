@@ -104,7 +104,7 @@ def without_banned(drawings: Sequence[Drawing], wanted: Tensor) -> Tensor:
 
 
 def largest(wanted: Tensor, allowed: Tensor) -> Tensor:
-    """Largest logits [num_rows], fp64; no number where one of a row's is an overflow, or nothing is left to draw."""
+    """Largest logit of each row [num_rows], fp64; not finite if a logit overflowed or every token is banned."""
     tops = wanted.amax(-1).double()
     return tops if allowed is wanted else tops + allowed.amax(-1)
 

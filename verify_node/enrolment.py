@@ -44,7 +44,7 @@ class Enrolment:
                 f"--enrolled {folder}: cannot read the folder ({error.strerror}); make it, and put the public files "
                 "of `goodspeed keygen draft NAME` into it"
             ) from None
-        self.enrolled, clashes = self._sort_out()
+        self.enrolled, clashes = self._resolve_clashes()
         if clashes:
             raise ConfigError(f"--enrolled {folder}: {'; '.join(clashes)}; remove one of them")
 
@@ -72,7 +72,7 @@ class Enrolment:
         if states == {name: state for name, (state, _) in self._files.items()}:
             return
         self._read(states)
-        enrolled, clashes = self._sort_out()
+        enrolled, clashes = self._resolve_clashes()
         for clash in clashes:
             what_to_do = "it stays refused until it is changed: give it a name and a key of its own, or remove it"
             logger.error("a file enrols nobody", extra={"folder": self.folder, "why": clash, "what_to_do": what_to_do})
@@ -115,8 +115,11 @@ class Enrolment:
             logger.error("a file enrols nobody", extra={"file": name, "why": error})
             return None
 
-    def _sort_out(self) -> tuple[dict[str, Enrolled], list[str]]:
-        """Whom the files enrol, and which of them are refused now, since another has their key or their name."""
+    def _resolve_clashes(self) -> tuple[dict[str, Enrolled], list[str]]:
+        """The keys that the files enrol, and the files refused because another one has the same key or name.
+
+        Notes the refused files, so that they stay refused until they change.
+        """
         files = {
             name: one
             for name, (state, one) in self._files.items()

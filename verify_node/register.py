@@ -87,14 +87,14 @@ class Register:
         self._make_room(hello.name)
         client = self._scheduler.client(hello.name)
         if all(peer.client is not client for peer in self.peers.values()):
-            self._scheduler.drafts_by(client, hello.draft_fingerprint)
+            self._scheduler.set_draft_model(client, hello.draft_fingerprint)
         if principal is not None and self.enrolled is not None:
             record = self.enrolled[principal]
             client.weight, client.max_sessions = record.weight, record.max_sessions
             client.max_round_tokens = record.max_round_tokens
         self._follow(peer_id, hello, principal)
         old = self.peers.get(peer_id)
-        if old is not None and not _is_same_process(old, client, hello):
+        if old is not None and not _is_same_draft_node(old, client, hello):
             self._drop_sessions_of(old)  # it knows nothing of them
             old = None
         if old is None:
@@ -263,8 +263,8 @@ class Register:
             self.drop(session)
 
 
-def _is_same_process(peer: Peer, client: Client, hello: Hello) -> bool:
-    """Whether a Hello is of the process that the peer was, by the same name and with the same draft model."""
+def _is_same_draft_node(peer: Peer, client: Client, hello: Hello) -> bool:
+    """Whether a Hello comes from the peer's own process, under the same client name and draft model."""
     known = (peer.boot_id, peer.draft_fingerprint)
     return peer.client is client and known == (hello.boot_id, hello.draft_fingerprint)
 

@@ -80,10 +80,10 @@ class Scheduler:
             self.clients[name] = Client(name, self._unknown_acceptance(), GoodputEstimator(self.beta, INITIAL_GOODPUT))
         return self.clients[name]
 
-    def drafts_by(self, client: Client, draft_fingerprint: str) -> None:
-        """Which model drafts for a client from now on; what was estimated of another one is forgotten.
+    def set_draft_model(self, client: Client, draft_fingerprint: str) -> None:
+        """Sets the client's draft model. If it changed, resets the acceptance and drafting-time estimates.
 
-        The bound of what its drafts have brought stays (`shown`): else a new name for its model would lift it.
+        The bound in `shown` stays: a client could lift that by renaming its model.
         """
         if client.draft_fingerprint not in (None, draft_fingerprint):
             client.acceptance, client.draft_s_per_token = self._unknown_acceptance(), 0.0

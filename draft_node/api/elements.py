@@ -36,7 +36,10 @@ def check(body: bytes) -> None:
 
 
 def _without_escapes(body: bytes) -> bytes:
-    """A quote that is left begins or ends a text. Where a backslash is outside of texts no reader goes on."""
+    """The body without escape sequences, so that each quote left begins or ends a string.
+
+    A backslash outside a string is invalid JSON; the parser refuses it.
+    """
     if b"\\" not in body:
         return body
     return body.replace(b"\\\\", b"").replace(b'\\"', b"")

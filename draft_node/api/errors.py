@@ -94,7 +94,7 @@ def of_validation(error: ValidationError) -> ApiError:
 
 
 def _telling(errors: Sequence[ErrorDetails]) -> ErrorDetails:
-    """The first error; of a content that is neither of what it may be, the one that went furthest into it."""
+    """The first error; for a message content that matches no branch of its union, the most deeply nested error."""
     first = errors[0]
     if first["loc"][:1] != ("messages",):
         return first
@@ -134,7 +134,7 @@ def install(app: FastAPI) -> None:
 
 
 def _route(status: int, method: str, path: str, allowed: str) -> str:
-    """What is said of a route that is not there, or not for this method; empty for what has nothing to do with it."""
+    """The message for 404 and 405; empty for other statuses."""
     if status == 404:
         return f"there is nothing at {path}; GET /openapi.json lists what there is"
     if status == 405:

@@ -47,7 +47,7 @@ def _only(value: bool) -> AfterValidator:
 
 
 class _NotNull:
-    """Of a field that has to be given: null is an error of its own, and not that of whatever the field may be."""
+    """Marks a required field: null gets an error of its own instead of the type's."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._check, core_schema.nullable_schema(handler(source)))

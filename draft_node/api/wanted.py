@@ -219,7 +219,7 @@ def _sampling(request: Generation, says: Defaults, choice: int) -> Sampling:
 
 
 def _stop(request: Generation, says: Defaults) -> tuple[str, ...]:
-    """The request's own strings, and the target's but for a text that is to go on beyond where its makers end it."""
+    """The request's stop strings, and the target's unless ignore_eos is set."""
     own = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
     return own if request.ignore_eos else defaults.stops(says, own)
 

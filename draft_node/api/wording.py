@@ -51,7 +51,7 @@ CHOICES = {
     "text": "a text",
     "type": '"text"',
 }
-"""What the parameters are that may be one of several things, or have to be there; what follows `must be`."""
+"""The text after "must be", for parameters that are required or take several types."""
 
 PREDICATES = {
     **dict.fromkeys(("int_type", "int_from_float", "int_parsing", "int_parsing_size"), "must be a whole number"),
@@ -74,7 +74,7 @@ PREDICATES = {
 """What is said of any other parameter, by pydantic's name of the error and with its context."""
 
 BOUNDS = frozenset({"too_long", "too_short", "string_too_long", "string_unicode"})
-"""Errors that `PREDICATES` tells better than `CHOICES`."""
+"""For these errors the text comes from `PREDICATES` even if the parameter is in `CHOICES`."""
 
 ONLY_TEXT = "only_text"
 """Of a `prompt` that may be nothing but a text, as that of `/tokenize`."""
@@ -108,7 +108,7 @@ def sentence(param: str, kind: str, context: Mapping[str, Any]) -> str:
 
 
 def is_unsupported(param: str) -> bool:
-    """Whether it is known, and served at the value that changes nothing only."""
+    """Whether the parameter is known but accepted only at its neutral value."""
     parts = param.split(".")
     return parts[0] in UNSUPPORTED or (
         parts[0] == "messages" and len(parts) > 2 and parts[2] in UNSUPPORTED_IN_MESSAGES

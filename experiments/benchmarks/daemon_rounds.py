@@ -103,7 +103,7 @@ async def answer_all(players: list[Client], endpoint: str, over: threading.Event
 
 
 async def answer(player: Client, endpoint: str) -> None:
-    """Answers verdicts for ever. RuntimeError when the client's text is finished: there are no rounds of all then."""
+    """Answers verdicts for ever. RuntimeError when the client's text ends, since then a round would lack a client."""
     line = connect_draft(endpoint)
     try:
         await send_all(line, player.greet())

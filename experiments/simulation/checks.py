@@ -96,7 +96,7 @@ def _generations(world: World) -> Iterator[Generation]:
 
 
 def _compare(generation: Generation, world: World, found: Findings) -> None:
-    """A user who went away, or whose session could not go on, has got the beginning; and each text is one target's."""
+    """A cancelled or failed session has delivered a prefix of its text; every text comes from one target."""
     found.num_sessions += 1
     settings, request = world.settings, generation.session.request
     delivered = tuple(generation.delivered)

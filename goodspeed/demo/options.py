@@ -95,7 +95,8 @@ class DemoConfig(Settings):
         minimum=0.0,
         maximum=1.0,
         group="drafting",
-        help="match: a draft in doubt ends there; 0 drafts all that is assigned",
+        help="match: end a draft when the draft model's own probability that all of it is accepted falls below P; "
+        "0 always drafts the full length",
         metavar="P",
     )
     record: str | None = option(

@@ -66,7 +66,7 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
 
 
 def _explained(error: BaseException, log_level: str, view: View) -> ProcessError:
-    """The same with what to do; what the node said before its last word is said first."""
+    """The error with advice; first prints what the node wrote before its last line."""
     for note in getattr(error, "__notes__", ()):
         view.say(note)
     advice = "" if log_level in ALL_TOLD else ". To see all that the nodes say, add --log-level info"

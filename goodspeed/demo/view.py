@@ -46,7 +46,7 @@ class View(Protocol):
         ...
 
     def done(self) -> None:
-        """It does not go on any more; so it is when nothing was begun."""
+        """Ends what `doing` shows; does nothing if nothing is shown."""
         ...
 
     async def watch(self, config: DemoConfig, state: DemoState) -> None:

@@ -30,7 +30,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 TOKENIZER_FILES = ("tokenizer.json", "tekken.json", "*.model", "*.tiktoken", "vocab.*", "merges.txt")
-"""Any of these holds what the ids mean; tokenizer_config.json alone does not."""
+"""One of these is needed for a vocabulary; tokenizer_config.json alone has none."""
 
 MAX_EOS_IDS = 64
 """Token ids that end a text: as many as the wire carries."""
@@ -98,7 +98,8 @@ def _settings(name: str, folder: Path) -> GenerationSettings:
     settings = generation_settings.read(name, folder)
     if settings.unsupported:
         extra = {"model": name, "keys": "; ".join(settings.unsupported)}
-        logger.warning("the checkpoint's generation settings ask for what is not supported, and not done", extra=extra)
+        what = "these settings of the checkpoint's generation config are not supported and are ignored"
+        logger.warning(what, extra=extra)
     return settings
 
 
@@ -190,7 +191,7 @@ def _first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _without_progress() -> Iterator[None]:
-    """Nor transformers' table of the weights that are missing: that is an error here, and told as one."""
+    """Turns off progress bars and transformers' table of missing weights, which we report as an error."""
     shown, verbosity = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
     hf_logging.disable_progress_bar()
     hf_logging.set_verbosity_error()

@@ -26,7 +26,7 @@ SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 """Weights in one file, or the list of the files (shards) that they are spread over."""
 
 LFS_POINTER = b"version https://git-lfs"
-"""How a file begins that stands for another one."""
+"""The first bytes of a Git LFS pointer file."""
 
 
 def say_nothing(text: str, *values: object) -> None:
@@ -127,7 +127,7 @@ def _refuse_files(name: str, folder: Path) -> None:
 
 
 def refuse_weights(name: str, folder: Path) -> None:
-    """CheckpointError where they are not found, or damaged or not complete by what stands at a file's beginning."""
+    """CheckpointError if weight files are missing, or if a file's header shows that it is damaged or cut short."""
     if not (folder / SINGLE).exists() and not (folder / INDEX).exists():
         raise CheckpointError(
             f"{name}: its weights are neither in {SINGLE} nor listed in {INDEX}; get the checkpoint again"

@@ -71,7 +71,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[i
 
 
 def ends_blank(tokenizer: Any, token_ids: Sequence[int]) -> bool:
-    """Whether a prompt ends in whitespace, special tokens counted as the text that they are written as."""
+    """Whether a prompt's text, special tokens included, ends in whitespace."""
     end = str(tokenizer.decode(list(token_ids[-8:]), skip_special_tokens=False, clean_up_tokenization_spaces=False))
     return end[-1:].isspace()
 

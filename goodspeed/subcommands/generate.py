@@ -77,8 +77,8 @@ class GenerateConfig(Settings):
         "auto",
         choices=("auto", "none"),
         group="model",
-        help="auto: sampling and stop strings that no option says are those of the checkpoint's "
-        "generation_config.json (with --chat chat_generation_config.json, too); none: they are off",
+        help="auto: options left out come from the checkpoint's generation_config.json (with --chat "
+        "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings",
     )
     device: str = option("cpu", pattern=DEVICE, group="model", help="cpu, cuda, or cuda:INDEX")
     dtype: str = option(

@@ -19,8 +19,8 @@ OPEN_PATHS = ("/health", "/ready")
 
 
 LET_IN = "goodspeed.let_in"
-"""An ASGI extension of our server: an application calls its `tell` once it knows that a request may be served. The
-connection then keeps its place while others are sent away."""
+"""ASGI extension: the application calls `tell` once a request is authorised; from then until it is answered its
+connection is not closed to make room."""
 
 
 USER = "goodspeed.user"

@@ -29,10 +29,10 @@ TAKE_S = 30.0
 """Something of an answer has to be taken in each so many seconds."""
 
 HOLD_S = 2.0
-"""An answer of which nothing was taken for so long does not keep its connection from making room for another."""
+"""If nothing of an answer is taken for this long, its connection may be closed to make room."""
 
 MAX_AHEAD = 8
-"""Requests in a row that may be sent before the answer to the one before; none after one that was not let in."""
+"""The most pipelined requests in a row; none may follow an unauthorised request."""
 
 
 class PatientProtocol(H11Protocol):

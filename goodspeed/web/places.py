@@ -75,8 +75,10 @@ class Places(Generic[C]):
                 del self._hosts[place.host]
 
     def _largest(self, host: str) -> str:
-        """Of the hosts that have at least as many connections as the newcomer's, the one with most that can give one
-        up. That is the newcomer's own where there is none."""
+        """The host that must give up a connection.
+
+        It is the one with most, among those with an idle connection and at least as many as `host`; else `host` itself.
+        """
         own, *others = [host, *(other for other in self._hosts if other != host)]
         rich = [other for other in others if len(self._hosts[other]) >= len(self._hosts[own]) and self._has_idle(other)]
         return max([own, *rich], key=lambda each: len(self._hosts[each]))

@@ -16,7 +16,7 @@ class Bench:
     """Pieces that wait to be allowed to end, and the order in which they were begun."""
 
     def __init__(self, max_size: int = 100) -> None:
-        self.turns = Turns(max_size)
+        self.turns = Turns(max_size, "come again later")
         self.begun: list[str] = []
         self.num_at_once = self.most_at_once = 0
         self._may_end = threading.Semaphore(0)
@@ -76,7 +76,7 @@ def test_who_has_too_much_waiting_is_told_so_and_nobody_else() -> None:
     async def body(bench: Bench) -> None:
         tasks = [bench.ask("a", "a1", 6), bench.ask("a", "a2", 4)]
         await until(lambda: bench.begun)
-        with pytest.raises(Busy, match="then ask again"):
+        with pytest.raises(Busy, match="come again later"):
             await bench.ask("a", "a3")
         tasks += [bench.ask("b", "b1", 10)]
         bench.end(3)
