@@ -24,6 +24,7 @@ class Request(Struct, frozen=True):
     max_draft: int = MAX_DRAFT
     num_logprobs: int | None = None  # alternatives told of each position; None: no logprobs at all
     min_tokens: int = 0  # none of stop_ids is drawn before so many
+    target: str | None = None  # fingerprint of the target that stop_ids and sampling are for; None: for any
 
     def banned_at(self, position: int) -> tuple[int, ...]:
         """What may not be drawn at this position of the text."""

@@ -162,6 +162,7 @@ class Console:
             stop_ids=welcome.eos_ids if welcome else self.checkpoint.eos_ids,
             verification="ratio" if config.verification == "ratio" else "match",
             max_draft=config.max_draft,
+            target=welcome.target_fingerprint if welcome else None,
         )
 
     def _defaults(self) -> Defaults:
@@ -187,11 +188,16 @@ class Console:
 
     async def _serve(self, index: int, prompt: Prompt, *, live: bool) -> None:
         """One prompt from beginning to end; a failed one is reported, and the others go on."""
+        while await self._attempt(index, prompt, live=live):
+            pass
+
+    async def _attempt(self, index: int, prompt: Prompt, *, live: bool) -> bool:
+        """Whether it has to be asked for again: another target is there, before the one before wrote anything."""
         try:
             request = await self.request(prompt)
         except PromptError as error:
             self._fail(index, prompt.text, "prompt", str(error))
-            return
+            return False
         serving = _Serving(index, prompt, request, self._begin_answer(request.prompt), live)
         self.events.write("start", index=index, session=serving.session, domain=prompt.domain, prompt=prompt.text)
         self._tell_of_context(serving)
@@ -201,15 +207,18 @@ class Console:
                 async for item in items:
                     reading.cancel()
                     if isinstance(item, Fail):
+                        if item.code == "target_changed" and not serving.token_ids:
+                            return True
                         self._fail(index, prompt.text, item.code, item.what)
-                        return
+                        return False
                     statistics = self.daemon.session(request.session_id).statistics
                     self._show(serving, item)
                     if serving.answer.is_complete:
                         self._finish(serving, statistics)
-                        return
+                        return False
         finally:
             reading.cancel()
+        return False
 
     def _tell_of_context(self, serving: _Serving) -> None:
         """Says, for the first such prompt only, that --max-tokens exceeds the room in the target's context."""

@@ -91,6 +91,10 @@ class Text:
         texts.num_tokens += num_tokens
         self._last_at = now
 
+    def begin_anew(self) -> None:
+        """What was delivered is void."""
+        self.num_tokens = 0
+
     def finished(self, reason: FinishReason, now: float) -> None:
         """The text is complete."""
         self._over = True

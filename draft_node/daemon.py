@@ -274,18 +274,10 @@ class DraftDaemon:
             await self._open(generation)
 
     async def _open(self, generation: _Generation) -> None:
-        context_len = self.link.welcome.context_len if self.link.welcome else 0
-        num_tokens = len(generation.session.tokens)
-        if num_tokens >= context_len:
-            if generation.session.committed:  # written locally, before this context was known
-                generation.session.cancel()
-                generation.outbox.put_nowait(Finish("length"))
-                return
-            what = f"{num_tokens} tokens leave no room in the target's context of {context_len}; shorten the prompt"
-            generation.outbox.put_nowait(Fail("prompt", what))
-            return
-        target = self.link.welcome.target_fingerprint if self.link.welcome else ""
-        await self._act(generation, generation.session.connect(time.monotonic(), target))
+        welcome = self.link.welcome
+        if welcome is not None:
+            actions = generation.session.connect(time.monotonic(), welcome.target_fingerprint, welcome.context_len)
+            await self._act(generation, actions)
 
     async def _act(self, generation: _Generation, actions: Iterable[Action]) -> None:
         for action in actions:

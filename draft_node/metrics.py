@@ -27,7 +27,7 @@ class DraftCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One family after another."""
-        yield metrics.build_info("draft", self._daemon.drafter.checkpoint.name)
+        yield metrics.build_info("draft", self._daemon.link.hello.draft_model)
         yield metrics.target_info(self._daemon.link.welcome)
         yield from self._requests()
         yield from self._times()

@@ -11,9 +11,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from draft_node.actions import Fail, Request, Statistics
 from draft_node.answer import Alternative, Answer, Piece, Token
@@ -64,6 +64,9 @@ class Wanted:
     max_draft: int = MAX_DRAFT  # 0: no speculation
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing
+    target: str | None = None  # fingerprint of the target whose defaults were filled in; None: none were
+    resolve: Callable[[Defaults], tuple[Sampling, tuple[str, ...]]] | None = field(default=None, compare=False)
+    """Sampling and stop strings under the defaults of another target; None: they are the request's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,12 @@ class Service:
         return Target(welcome.target, welcome.target_fingerprint)
 
     @property
+    def target_fingerprint(self) -> str | None:
+        """Of the target that was seen last; None before there was one."""
+        welcome = self._daemon.link.welcome
+        return None if welcome is None else welcome.target_fingerprint
+
+    @property
     def draft_fingerprint(self) -> str:
         return self._checkpoint.model_fingerprint
 
@@ -194,7 +203,8 @@ class Service:
         """Begun, pieces of text as they are certain, then Ended. Waits its turn, first come first served.
 
         Tokens that the draft model wrote alone are marked. When the verify node comes back with another target, a text
-        that `restarts` begins anew (Begun a second time), and any other one fails with the code `target_changed`.
+        of which nothing was delivered, or that `restarts`, begins anew (Begun a second time), with the defaults of that
+        target; any other one fails with the code `target_changed`.
 
         Raises at the first step Busy, Draining or VerifyAway, and at any later one VerifyAway (it went and did not
         come back in time), Draining (no time is left) or Refused. Leaving the iteration early (`aclosing`, or a
@@ -209,9 +219,11 @@ class Service:
                             yield item
                     return
                 except Refused as error:
-                    if error.code != "target_changed" or not wanted.restarts:
+                    if error.code != "target_changed" or (text.num_tokens and not wanted.restarts):
                         raise
                     logger.info("a text begins anew: the verify node has another target")
+                    text.begin_anew()
+                    wanted = self._renewed(wanted)
 
     async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
         """The text by one target, in one session."""
@@ -236,6 +248,13 @@ class Service:
             yield piece
         yield Ended(answer.reason, answer.stop, answer.num_tokens, session.statistics, answer.num_local)
 
+    def _renewed(self, wanted: Wanted) -> Wanted:
+        """With the defaults of the target that is there now."""
+        sampling, stop = wanted.sampling, wanted.stop
+        if wanted.resolve is not None:
+            sampling, stop = wanted.resolve(self.defaults(chat=wanted.is_chat))
+        return replace(wanted, sampling=sampling, stop=stop, target=self.target_fingerprint)
+
     def _answer(self, wanted: Wanted) -> Answer:
         """Nothing of it yet."""
         tokenizer = self._checkpoint.tokenizer
@@ -258,6 +277,7 @@ class Service:
         welcome = self._daemon.link.welcome
         # Where a text ends is for the target to say; until it has been seen, the draft model has to.
         eos_ids = welcome.eos_ids if welcome is not None else self._checkpoint.eos_ids
+        target = wanted.target if wanted.target is not None else self.target_fingerprint
         return Request(
             session_id=secrets.token_bytes(16),
             prompt=wanted.prompt,
@@ -268,6 +288,7 @@ class Service:
             max_draft=wanted.max_draft,
             num_logprobs=wanted.num_logprobs,
             min_tokens=wanted.min_tokens,
+            target=target,
         )
 
     @contextmanager

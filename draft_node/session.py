@@ -75,6 +75,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
+        self.target = self.request.target
         self._ahead = Ahead(self.request, self.statistics, self.odds, self.draft_ahead)
 
     @property
@@ -87,18 +88,32 @@ class Session:
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def connect(self, now: float, target: str = "") -> list[Action]:
-        """The verify node is there (again), with the target model of this fingerprint.
+    def connect(self, now: float, target: str = "", context_len: int | None = None) -> list[Action]:
+        """The verify node is there (again), with the target model of this fingerprint and context.
 
-        A text is one target's: when another one has written a part of it, it fails instead of being continued.
+        A session is one target's: it fails when another one is there, since what that one would write, and what would
+        end its text, is not known here. Whoever asked may begin another session.
         """
         if self.done:
             return []
-        if self.target not in (None, target) and self.committed:
-            self.state = State.DONE
-            return [Fail("target_changed", TARGET_CHANGED)]
+        if self.target not in (None, target):
+            return self._end(Fail("target_changed", TARGET_CHANGED))
         self.target = target
+        if context_len is not None and len(self.tokens) >= context_len:
+            return self._end(self._beyond(context_len))
         return self._open(now)
+
+    def _beyond(self, context_len: int) -> Finish | Fail:
+        """Why a text that fills the context does not go on; the draft model may have written some of it alone."""
+        if self.committed:
+            return Finish("length")
+        what = f"{len(self.tokens)} tokens leave no room in the target's context of {context_len}; shorten the prompt"
+        return Fail("prompt", what)
+
+    def _end(self, last: Finish | Fail) -> list[Action]:
+        """Of a session that the verify node does not know: nothing has to be closed there."""
+        self.state = State.DONE
+        return [last]
 
     def _open(self, now: float) -> list[Action]:
         """Opens the session with what is committed, and warms the draft model's cache."""

@@ -4,6 +4,7 @@ The state of the connection goes in, with the time; sentences come out when some
 is waited for, ever more rarely.
 """
 
+from goodspeed.outside import harmless
 from goodspeed.status import Sentence
 
 FIRST_S = 2.0
@@ -26,6 +27,7 @@ class Standing:
 
     def look(self, *, connected: bool, away_s: float, trouble: str | None, local: bool = False) -> list[Sentence]:
         """What is to be said now. away_s: for how long it has not been there; trouble: why it lets nobody in."""
+        trouble = None if trouble is None else harmless(trouble)  # in the verify node's own words
         found = self._arrived() if connected else self._missed(away_s, trouble, local)
         self._away_s, self._was_local = away_s, local and not connected
         return found

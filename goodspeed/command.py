@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 
 from goodspeed import streams
 from goodspeed.command_line import USAGE
@@ -86,14 +87,22 @@ def run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Nam
 
 
 def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
+    """Flushes standard output, whatever happens: here a failure of that still gets its line."""
     try:
         namespace = parser.parse_args()
         for variable, number in KERNELS.items():
             os.environ.setdefault(variable, number)
         setup_logging(getattr(namespace, "log_level", "warning"))
-        return body(namespace)
-    finally:
-        sys.stdout.flush()  # here, where a failure still gets its line; also after --help
+        status = body(namespace)
+    except SystemExit:  # after --help, say
+        sys.stdout.flush()
+        raise
+    except Exception:
+        with suppress(OutputError, BrokenPipeError):  # what went wrong first is told
+            sys.stdout.flush()
+        raise
+    sys.stdout.flush()
+    return status
 
 
 def _status_of(error: BaseException) -> int:

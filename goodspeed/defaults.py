@@ -1,6 +1,7 @@
 """Sampling defaults and stop strings for requests that leave them out.
 
-They are the target's, from its generation_config.json, else the API's. The verify node sends the target's in its Welcome. Knows nothing about requests over HTTP, files or models.
+They are the target's, from its generation_config.json, else the API's. The verify node sends the target's in its
+Welcome. Knows nothing about requests over HTTP, files or models.
 """
 
 from collections.abc import Iterable

@@ -75,5 +75,5 @@ def _resolve(host: str) -> list[str]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise ConfigError(f"the host name {host!r} cannot be resolved ({error.strerror}); check it") from None
+        raise TransportError(f"the host name {host!r} cannot be resolved ({error.strerror}); check it") from None
     return [str(entry[4][0]).partition("%")[0] for entry in found]

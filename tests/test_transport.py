@@ -622,7 +622,7 @@ def test_what_is_no_endpoint_is_refused(endpoint: str) -> None:
 def test_other_settings_that_cannot_work_are_refused() -> None:
     with pytest.raises(ConfigError, match="port to connect to"):
         connect_draft("tcp://127.0.0.1:0")
-    with pytest.raises(ConfigError, match="cannot be resolved"):
+    with pytest.raises(TransportError, match="cannot be resolved"):
         bind_verify("tcp://no.such.host.invalid:5555")
     for identity in (b"", b"x" * 65):
         with pytest.raises(ConfigError, match="identity has 1 to 64 bytes"):

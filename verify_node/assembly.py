@@ -17,7 +17,7 @@ from goodspeed.messages import MAX_DRAFT, VERSION, Welcome
 from goodspeed.status import QUIET, Status
 from goodspeed.transport import VerifyChannel, bind_verify
 from verify_node import planner
-from verify_node.beforehand import Found, check
+from verify_node.beforehand import Found
 from verify_node.config import VerifyConfig, create_policy
 from verify_node.core import VerifyCore
 from verify_node.costs import find_profile, make_cost, with_budget
@@ -29,14 +29,11 @@ from verify_node.scheduler import Scheduler
 from verify_node.target import Target
 
 
-def assemble(
-    config: VerifyConfig, events: EventLog, found: Found | None = None, status: Status = QUIET
-) -> VerifyDaemon:
+def assemble(config: VerifyConfig, events: EventLog, found: Found, status: Status = QUIET) -> VerifyDaemon:
     """Loads the model and binds the address; raises the named errors of whatever cannot be had.
 
-    found: what `beforehand.check` gave; it is asked where nobody did before.
+    found: what `beforehand.check` gave.
     """
-    found = found or check(config, status)
     torch.set_num_threads(config.threads or 1)
     checkpoint = checkpoints.load(
         config.model, device=config.device, dtype=config.dtype, generation_config=config.generation_config

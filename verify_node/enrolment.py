@@ -35,7 +35,7 @@ class Enrolment:
         self.on_refused: Callable[[], None] = lambda: None
         self.barred: Container[bytes] = ()  # keys that may not connect for a while, though they are enrolled
         self._files: dict[str, tuple[State, Enrolled | None]] = {}  # by name; None: broken
-        self._refused: dict[str, State] = {}  # by name: files that clashed with another, as they were then
+        self._refused: dict[str, Enrolled] = {}  # by name: what files say that clashed with another
         self._looked_at = 0.0
         try:
             self._read(self._states())
@@ -62,16 +62,18 @@ class Enrolment:
         The newcomer stays refused until its file changes: revoking a key must not hand its name to another.
         """
         try:
-            states = self._states()
+            states, is_there = self._states(), True
         except (FileNotFoundError, NotADirectoryError) as error:
             logger.error("the folder is gone: nobody is enrolled", extra={"folder": self.folder, "why": error})
-            states = {}
+            states, is_there = {}, False
         except OSError as error:
             logger.error("cannot read the folder: all stays as it was", extra={"folder": self.folder, "why": error})
             return
         if states == {name: state for name, (state, _) in self._files.items()}:
             return
         self._read(states)
+        if is_there:  # a folder that was away for a moment forgets nothing
+            self._refused = {name: one for name, one in self._refused.items() if name in states}
         enrolled, clashes = self._resolve_clashes()
         for clash in clashes:
             what_to_do = "it stays refused until it is changed: give it a name and a key of its own, or remove it"
@@ -121,9 +123,7 @@ class Enrolment:
         Notes the refused files, so that they stay refused until they change.
         """
         files = {
-            name: one
-            for name, (state, one) in self._files.items()
-            if one is not None and self._refused.get(name) != state
+            name: one for name, (_, one) in self._files.items() if one is not None and self._refused.get(name) != one
         }
         newcomers_last = sorted(
             files, key=lambda name: (self.enrolled.get(files[name].public_key) != files[name], name)
@@ -142,5 +142,5 @@ class Enrolment:
                 keys[one.public_key] = names[one.name] = name
                 enrolled[one.public_key] = one
                 continue
-            self._refused[name] = self._files[name][0]
+            self._refused[name] = one
         return enrolled, clashes

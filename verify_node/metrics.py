@@ -48,7 +48,7 @@ class VerifyCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One family after another."""
-        yield metrics.build_info("verify", self._daemon.target.checkpoint.name)
+        yield metrics.build_info("verify", self._core.welcome.target)
         yield metrics.target_info(self._core.welcome)
         yield from self._sessions()
         yield from self._tokens()

@@ -44,21 +44,19 @@ class Choice:
     tokens: list[Token] = field(default_factory=list)
     ended: Ended | None = None
     target_fingerprint: str | None = None
-
-    @property
-    def num_local(self) -> int:
-        """Tokens so far that the draft model wrote alone."""
-        return self.ended.num_local if self.ended else sum(token.local for token in self.tokens)
+    num_local: int = 0  # tokens so far that the draft model wrote alone
 
     def take(self, item: Begun | Piece | Ended) -> None:
         match item:
             case Begun():
-                self.text, self.tokens, self.target_fingerprint = "", [], item.target_fingerprint
+                self.text, self.tokens, self.num_local = "", [], 0
+                self.target_fingerprint = item.target_fingerprint
             case Piece():
                 self.text += item.text
                 self.tokens += item.tokens
+                self.num_local += sum(token.local for token in item.tokens)
             case Ended():
-                self.ended = item
+                self.ended, self.num_local = item, item.num_local
 
 
 class Shape(Protocol):

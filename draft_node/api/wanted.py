@@ -8,6 +8,7 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from draft_node.api.errors import ApiError
 from draft_node.api.schemas import ChatRequest, CompletionRequest, Extension, Generation, Message
@@ -44,9 +45,8 @@ async def of_completion(request: CompletionRequest, service: Service, config: Dr
         raise ApiError(400, what, param="prompt")
     _check_within_reach(service)
     ids = [await _encoded(prompt, service, user) for prompt in prompts]
-    says = service.defaults(chat=False)
     max_tokens = _max_tokens(request, DEFAULT_MAX_TOKENS, ids, service)
-    texts = _wanted(request, says, ids, max_tokens, request.logprobs, config)
+    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config)
     echoes = [""] * len(prompts)
     if request.echo:
         echoes = [await _text(prompt, service) for prompt in prompts]
@@ -63,9 +63,8 @@ async def of_chat(request: ChatRequest, service: Service, config: DraftConfig, u
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
     _check_within_reach(service)
     ids = [await encode_chat(request.messages, service, user)]
-    says = service.defaults(chat=True)
     max_tokens = _max_tokens(request, config.max_tokens, ids, service)
-    texts = _wanted(request, says, ids, max_tokens, num_logprobs, config, is_chat=True)
+    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, is_chat=True)
     return Wish(texts, len(ids[0]), [""] * len(texts), service.draft_fingerprint)
 
 
@@ -178,43 +177,56 @@ def _one_of(request: Generation) -> int | None:
 
 def _wanted(
     request: Generation,
-    says: Defaults,
     ids: Sequence[tuple[int, ...]],
     max_tokens: Sequence[int],
     num_logprobs: int | None,
+    service: Service,
     config: DraftConfig,
     *,
     is_chat: bool = False,
 ) -> list[Wanted]:
-    """says: what the target's makers want where the request does not say."""
+    """One for each prompt and choice."""
     if any((request.min_tokens or 0) > most for most in max_tokens):
         raise ApiError(400, "min_tokens must not be more than max_tokens", param="min_tokens")
-    return [
-        Wanted(
-            prompt=prompt,
-            sampling=_sampling(request, says, choice),
-            max_tokens=most,
-            min_tokens=request.min_tokens or 0,
-            ignore_eos=bool(request.ignore_eos),
-            stop=_stop(request, says),
-            is_chat=is_chat,
-            num_logprobs=num_logprobs,
-            max_draft=_max_draft(request.goodspeed, config),
-            verification="ratio" if config.verification == "ratio" else "match",
-            restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
-        )
-        for prompt, most in zip(ids, max_tokens, strict=True)
-        for choice in range(request.n or 1)
-    ]
+    says, target = service.defaults(chat=is_chat), service.target_fingerprint
+    texts = []
+    for prompt, most in zip(ids, max_tokens, strict=True):
+        for choice in range(request.n or 1):
+            seed = secrets.randbits(63) if request.seed is None else choice_seed(request.seed, choice)
+            resolve = partial(_resolve, request, seed)
+            sampling, stop = resolve(says)
+            texts.append(
+                Wanted(
+                    prompt=prompt,
+                    sampling=sampling,
+                    max_tokens=most,
+                    min_tokens=request.min_tokens or 0,
+                    ignore_eos=bool(request.ignore_eos),
+                    stop=stop,
+                    is_chat=is_chat,
+                    num_logprobs=num_logprobs,
+                    max_draft=_max_draft(request.goodspeed, config),
+                    verification="ratio" if config.verification == "ratio" else "match",
+                    restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
+                    target=target,
+                    resolve=resolve,
+                )
+            )
+    return texts
 
 
-def _sampling(request: Generation, says: Defaults, choice: int) -> Sampling:
+def _resolve(request: Generation, seed: int, says: Defaults) -> tuple[Sampling, tuple[str, ...]]:
+    """What depends on the target's defaults, `says`: the sampling, and the strings that end the text."""
+    return _sampling(request, says, seed), _stop(request, says)
+
+
+def _sampling(request: Generation, says: Defaults, seed: int) -> Sampling:
     return defaults.sampling(
         says,
         temperature=request.temperature,
         top_k=None if request.top_k is None else max(request.top_k, 0),
         top_p=request.top_p,
-        seed=secrets.randbits(63) if request.seed is None else choice_seed(request.seed, choice),
+        seed=seed,
     )
 
 

@@ -119,7 +119,7 @@ def _compare(generation: Generation, world: World, found: Findings) -> None:
 def _had_reason(generation: Generation, world: World) -> bool:
     """Whether this session might fail: the target failed on it, or another target came and its text was begun."""
     if generation.fail is not None and generation.fail.code == "target_changed":
-        return bool(generation.delivered) and generation.session.target != str(world.verify.num_targets - 1)
+        return generation.session.target != str(world.verify.num_targets - 1)
     return generation.session.request.session_id in world.verify.failures.given_up
 
 

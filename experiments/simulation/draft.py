@@ -122,7 +122,7 @@ class DraftNode:
                 generation.cancel_after = self._random.randrange(request.max_tokens)
             self.generations[request.session_id] = generation
             if self.link.connected:
-                self._act(generation, generation.session.connect(self._watch.now, self._target))
+                self._open(generation)
 
     def _acceptance(self, number: int) -> Acceptance:
         settings = self.world.settings
@@ -130,9 +130,11 @@ class DraftNode:
             return settings.acceptance(self.index, number)
         return Independent(of_client(settings.alpha, self.index))
 
-    @property
-    def _target(self) -> str:
-        return self.link.welcome.target_fingerprint if self.link.welcome else ""
+    def _open(self, generation: Generation) -> None:
+        welcome = self.link.welcome
+        if welcome is not None:
+            now = self._watch.now
+            self._act(generation, generation.session.connect(now, welcome.target_fingerprint, welcome.context_len))
 
     # events; a frozen process finds them waiting when it goes on
 
@@ -180,7 +182,7 @@ class DraftNode:
                     self._send(Heartbeat(self.link.hello.boot_id))
                 case Command.OPEN_SESSIONS:
                     for generation in list(self.generations.values()):
-                        self._act(generation, generation.session.connect(self._watch.now, self._target))
+                        self._open(generation)
                 case Command.DROP_SESSIONS:
                     for generation in self.generations.values():
                         generation.session.disconnect()

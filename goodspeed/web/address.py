@@ -25,14 +25,16 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """HOST:PORT or [IPv6]:PORT; ConfigError when it is not that."""
+    """HOST:PORT or [IPv6]:PORT; ConfigError when it is not that, TransportError for a name that is not known (yet)."""
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", text)
     if not match or int(match[2]) > 65535:
         raise ConfigError(f"--http {text!r} is not an address; write HOST:PORT, for example 127.0.0.1:8000")
     try:
         found = socket.getaddrinfo(match[1].strip("[]"), None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise ConfigError(f"--http: the host name {match[1]} cannot be resolved ({error.strerror}); check it") from None
+        raise TransportError(
+            f"--http: the host name {match[1]} cannot be resolved ({error.strerror}); check it"
+        ) from None
     first = min(found, key=lambda entry: entry[0] != socket.AF_INET)  # `localhost` is both; clients expect the old one
     return Address(text, str(first[4][0]).partition("%")[0], int(match[2]))
 

@@ -25,6 +25,7 @@ from goodspeed.prompts import Prompt
 from goodspeed.subcommands.generate import GenerateConfig, generate, ignore
 from tests.cluster.cluster import load
 from verify_node import assembly as verify_assembly
+from verify_node.beforehand import check
 from verify_node.config import VerifyConfig
 
 ASKED = [
@@ -120,7 +121,7 @@ def test_what_a_verify_node_tells_of_the_embedded_target(generation_config: str,
     )
 
     async def told() -> Welcome:
-        daemon = verify_assembly.assemble(config, EventLog(enabled=False))
+        daemon = verify_assembly.assemble(config, EventLog(enabled=False), check(config))
         daemon.channel.close()
         return daemon.core.welcome
 

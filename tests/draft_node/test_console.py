@@ -67,7 +67,11 @@ class FakeDaemon:
 
     def connect(self) -> "FakeDaemon":
         self.link.welcome = SimpleNamespace(
-            eos_ids=EOS_IDS, context_len=CONTEXT_LEN, defaults=Defaults(), chat_defaults=self.chat_defaults
+            target_fingerprint="one",
+            eos_ids=EOS_IDS,
+            context_len=CONTEXT_LEN,
+            defaults=Defaults(),
+            chat_defaults=self.chat_defaults,
         )
         self.link.connected = True
         self.ready.set()

@@ -18,7 +18,7 @@ from goodspeed.engine.text import decode, encode_prompt
 from goodspeed.events import EventLog
 from goodspeed.latency import Refined
 from goodspeed.memory_network import MemoryNetwork
-from goodspeed.messages import Sampling
+from goodspeed.messages import Defaults, Sampling
 from tests.cluster.cluster import alone, load, prompt_ids
 from tests.waiting import until
 from verify_node import assembly as verify_assembly
@@ -256,6 +256,24 @@ def test_cancelled_again_while_the_line_is_busy() -> None:
             assert (await write(here.service, wanted())).ids == alone(prompt_ids(0), GREEDY, 24)
 
     run(work())
+
+
+def test_a_text_for_a_target_that_is_gone_is_asked_for_anew_under_the_defaults_of_the_new_one() -> None:
+    said: list[Defaults] = []
+
+    def resolve(says: Defaults) -> tuple[Sampling, tuple[str, ...]]:
+        said.append(says)
+        return GREEDY, ()
+
+    async def work() -> Written:
+        async with edge() as here:
+            asked = wanted(sampling=Sampling(seed=5), stop=("e",), target="of the one before", resolve=resolve)
+            written = await write(here.service, asked)
+            assert said == [here.service.defaults(chat=False)]
+            assert not here.service.texts.failed
+            return written
+
+    assert run(work()).ids == alone(prompt_ids(0), GREEDY, 24)
 
 
 def test_few_wait_and_the_first_is_served_first() -> None:

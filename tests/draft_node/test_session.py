@@ -308,12 +308,35 @@ def test_a_text_is_not_continued_by_another_target():
     assert session.connect(3.0, "one") == session.cancel() == []
 
 
-def test_a_text_goes_on_with_the_same_target_and_begins_with_any():
+def test_a_text_goes_on_with_the_same_target():
     session = Session(REQUEST)
     session.connect(0.0, "one")
+    session.receive(verdict(3, [7], next_length=2), 1.0)
     session.disconnect()
-    assert isinstance(session.connect(1.0, "another")[0], Send), "nothing was written yet"
-    session.receive(verdict(3, [7], next_length=2, epoch=2), 2.0)
-    session.disconnect()
-    [opened, _] = session.connect(3.0, "another")
+    [opened, _] = session.connect(2.0, "one")
     assert opened.message.committed == (7,)
+
+
+def test_a_text_begins_only_with_the_target_that_it_was_asked_for():
+    """Its end-of-sequence ids and its sampling are that target's."""
+    session = Session(replace(REQUEST, target="one"))
+    [failed] = session.connect(0.0, "another")
+    assert (failed.code, session.state) == ("target_changed", State.DONE)
+
+
+def test_what_fills_the_context_does_not_go_on_whoever_wrote_it():
+    [failed] = Session(REQUEST).connect(0.0, "one", context_len=3)
+    assert failed.code == "prompt"
+    assert "3 tokens leave no room" in failed.what
+    alone = Session(REQUEST)
+    alone.tokens.append(9)  # the draft model wrote it before this context was known
+    assert alone.connect(0.0, "one", context_len=4) == [Finish("length")]
+
+
+def test_another_target_of_a_shorter_context_does_not_seem_to_finish_a_text():
+    session = Session(REQUEST)
+    session.connect(0.0, "one", context_len=100)
+    session.receive(verdict(3, [7], next_length=2), 1.0)
+    session.disconnect()
+    [failed] = session.connect(2.0, "another", context_len=4)
+    assert failed.code == "target_changed"

@@ -75,3 +75,9 @@ def test_a_draft_model_that_goes_on_alone_is_told_and_so_is_its_end() -> None:
     assert alone == ["texts are the draft model's own from here on, as --fallback local has it"]
     assert text(standing.look(connected=False, away_s=1.2, trouble=None, local=True)) == []
     assert come(standing) == ["the verify node is back after 1.2 s; texts are the target's again"]
+
+
+def test_the_verify_nodes_own_words_cannot_command_a_terminal() -> None:
+    said = Standing("tcp://there:5555").look(connected=False, away_s=0.1, trouble="no\x1b[2J\nroot: all is well")
+    assert any("does not let this node in" in sentence.text for sentence in said)
+    assert not any(control in str(sentence.values) for sentence in said for control in ("\\x1b", "\\n"))

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.identity import NUM_SAMPLES, fingerprint, revision
+from goodspeed.engine.identity import NUM_SAMPLES, fingerprint, public_name, revision
 from tests.engine.test_checkpoints import edit
 
 
@@ -54,3 +54,10 @@ def test_every_element_of_a_small_tensor_counts_and_the_ends_of_a_large_one(tmp_
 def test_a_snapshot_of_the_hub_is_of_a_revision() -> None:
     assert revision(Path("/cache/models--a--b/snapshots/0123abc")) == "0123abc"
     assert revision(Path("/models/qwen")) == ""
+
+
+def test_others_see_the_last_part_of_a_folder_only(tmp_path: Path) -> None:
+    (tmp_path / "secret" / "qwen").mkdir(parents=True)
+    assert public_name(str(tmp_path / "secret" / "qwen")) == public_name(f"{tmp_path}/secret/qwen/") == "qwen"
+    assert public_name("Qwen/Qwen3-14B") == "Qwen/Qwen3-14B"
+    assert public_name("name\x1b[2J" + "x" * 300) == ("name[2J" + "x" * 300)[:256]

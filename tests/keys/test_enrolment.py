@@ -120,9 +120,15 @@ def test_a_refused_file_stays_refused_when_the_owner_is_revoked_and_comes_back(t
     assert found.enrolled == {b.public_key: b}, "the owner comes back"
     (tmp_path / "b.pub").unlink()
     (tmp_path / "c.pub").unlink()
+    found.look()
     enrol(tmp_path, "b", file="rival", key=rival.public_key)
     found.look()
-    assert found.enrolled == {rival.public_key: rival}, "a file that was written anew is a file like any other"
+    assert found.enrolled == {}, "it says what it said when it was refused"
+    (tmp_path / "rival.pub").unlink()
+    found.look()
+    enrol(tmp_path, "b", file="rival", key=rival.public_key)
+    found.look()
+    assert found.enrolled == {rival.public_key: rival}, "a file that comes anew is a file like any other"
 
 
 def test_a_refused_file_stays_refused_when_the_whole_folder_was_away(tmp_path: Path) -> None:

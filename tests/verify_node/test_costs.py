@@ -14,6 +14,7 @@ from goodspeed.status import Status
 from tests.micro import make_checkpoint, make_runner
 from verify_node import costs
 from verify_node.assembly import assemble
+from verify_node.beforehand import check
 from verify_node.config import VerifyConfig, create_policy
 from verify_node.costs import find_profile, make_cost, with_budget
 
@@ -95,7 +96,7 @@ def test_a_profile_of_another_model_is_refused(file):
 
 def test_a_node_with_an_automatic_budget(quick, capsys):
     wanted = VerifyConfig(model="tiny-draft-s", bind="tcp://127.0.0.1:0", budget="auto")
-    daemon = assemble(wanted, EventLog(enabled=False), status=Status("x"))
+    daemon = assemble(wanted, EventLog(enabled=False), check(wanted), Status("x"))
     daemon.channel.close()
     core = daemon.core
     assert f"--budget auto: {core.limits.budget} drafted tokens" in capsys.readouterr().err

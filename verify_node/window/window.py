@@ -47,7 +47,7 @@ class Window:
         return Node(
             boot_id=self._daemon.core.welcome.boot_id.hex(),
             version=__version__,
-            model=self._config.model,
+            model=self._daemon.core.welcome.target,
             policy=self._config.policy,
             rounds=self._config.rounds,
             budget=self._daemon.core.limits.budget,

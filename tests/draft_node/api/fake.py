@@ -37,6 +37,7 @@ class FakeService:
         self.fails_after = 0  # tokens
         self.local_from: int | None = None  # from this token on the draft model writes alone
         self.target = Target("big-model", "b1")
+        self.target_fingerprint: str | None = "b1"
         self.draft_model, self.draft_fingerprint = "small-model", "d1"
         self.retargets_after: int | None = None  # after this token another target begins anew, or the text fails
 
