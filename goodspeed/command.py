@@ -1,8 +1,6 @@
 """What every command line of the project does alike: parse, run, and end with a clear error and exit status.
 
-Exit status 0: done. 1: a named error, said on standard error. 2: wrong usage, whether the parser finds it or somebody
-later: every ConfigError, so an option, a value, or a file of settings or keys has to be changed. 74: standard output
-cannot be written to (EX_IOERR). 130: interrupted, with something unfinished. 141: whoever read standard output is gone.
+The exit statuses are in `exit_statuses.py`. Wrong usage is every ConfigError, whoever finds it.
 """
 
 import argparse
@@ -14,10 +12,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 
 from goodspeed import streams
-from goodspeed.command_line import USAGE
 from goodspeed.config import group_of
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
 from goodspeed.events import LOG_LEVELS, setup_logging
+from goodspeed.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
 from goodspeed.model_thread import leave
 
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
@@ -31,9 +29,6 @@ LOGGING = "logging"
 """Heading of the help under which these options are."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-FAILED, UNWRITABLE, INTERRUPTED, UNREAD = 1, 74, 130, 141
-"""Exit statuses; USAGE is 2."""
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
 """The parser of every command line: a wrong word is one line with a hint, and the help ends with an example.
 
-Knows nothing about particular options, and imports nothing but the standard library.
+Knows nothing about particular options, and imports only the standard library, the version and the exit statuses.
 """
 
 import argparse
@@ -11,18 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from goodspeed import __version__
-
-USAGE = 2
-"""Exit status of a command line that has to be changed before the command can do anything."""
-
-STATUSES = """\
-exit status:
-  0    done
-  1    a named error, said in one line on standard error
-  2    wrong usage: an option, a value, or a file of settings or keys has to be changed
-  74   standard output cannot be written to
-  130  interrupted, with something unfinished
-  141  whoever read standard output is gone"""
+from goodspeed.exit_statuses import STATUSES, USAGE
 
 CHOICES = re.compile(r"argument (?P<what>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<known>.*)\)", re.S)
 MISSING = re.compile(r"the following arguments are required: (?P<what>.*)", re.S)

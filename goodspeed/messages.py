@@ -109,7 +109,7 @@ class Hello(Message, frozen=True, tag="hello"):
     tokenizer: Label  # fingerprint
     draft_model: Label = ""
     draft_fingerprint: Label = ""  # of the draft model's weights and precision
-    capabilities: Capabilities = ()  # what this peer understands beyond the version; unknown names are ignored
+    capabilities: Capabilities = ()  # reserved: what a peer understands beyond this version; sent empty, and ignored
 
 
 class Defaults(Message, frozen=True):
@@ -142,7 +142,7 @@ class Welcome(Message, frozen=True, tag="welcome"):
     target_fingerprint: Label = ""  # of its weights, precision and revision: a text is continued by this target only
     defaults: Defaults = Defaults()  # of plain completions
     chat_defaults: Defaults = Defaults()
-    capabilities: Capabilities = ()  # as in Hello
+    capabilities: Capabilities = ()  # reserved, as in Hello
 
 
 class OpenSession(Message, frozen=True, tag="open"):

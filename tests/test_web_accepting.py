@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from goodspeed import descriptors
-from goodspeed.command_line import USAGE
 from goodspeed.errors import ConfigError
+from goodspeed.exit_statuses import USAGE
 from goodspeed.web import accepting, listen, parse_address, server
 from goodspeed.web.accepting import Acceptor
 from tests.descriptors import at_most

@@ -8,7 +8,7 @@ FinishReason = Literal["stop", "length"]
 
 
 class Speculation(BaseModel):
-    """What drafting did for this request: verified drafts, their tokens, and those of them that were accepted.
+    """What drafting did for this request: verdicts, drafted tokens that were verified, and those that were accepted.
 
     `local` tokens the draft model wrote alone, while the verify node was away.
     """

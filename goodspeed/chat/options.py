@@ -22,16 +22,20 @@ class ChatConfig(Settings):
     )
     api_key: str | None = option(
         None,
-        shown="what GOODSPEED_API_KEY holds",
+        shown=f"the key itself in {KEY_VARIABLE}, if set",
         group="node",
-        help=f"file with the key; or set {KEY_VARIABLE}",
+        help="file with the key",
         metavar="FILE",
     )
     system: str | None = option(
         None, shown="nothing", group="texts", help="what the model is told first", metavar="TEXT"
     )
     stop: str | None = option(
-        None, shown="what the node says", group="texts", help="ends an answer where it would come", metavar="TEXT"
+        None,
+        shown="only those",
+        group="texts",
+        help="end answers at TEXT too, beside the model's own stop strings",
+        metavar="TEXT",
     )
     max_tokens: int | None = option(
         None,

@@ -19,6 +19,7 @@ EXAMPLE = "goodspeed models path tiny-target"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(show=show_list, json=False)
     chosen = parser.add_subparsers(title="commands", metavar="COMMAND")
+    parser.usage = "%(prog)s [-h] [COMMAND ...]"  # set late: the usage of the commands themselves begins with this
     listing = chosen.add_parser("list", help="names, sizes and roles; so does `goodspeed models` alone")
     listing.add_argument("--json", action="store_true", help="one JSON object (default: off)")
     listing.set_defaults(show=show_list)

@@ -19,15 +19,26 @@ FAILED = "this command failed: "
 TROUBLE = ("Traceback", "no such job", "command not found", "No such file", "Address already in use")
 DEADLINE_S = 600.0
 BEGIN = f"set -m; trap 'echo \"{FAILED}$BASH_COMMAND\" >&2' ERR"
-END = "trap - ERR; kill $(jobs -p) 2>/dev/null; wait; exit 0"
+BACKGROUND = re.compile(r"(?<![&|])&( \w+=\$!)?$", re.MULTILINE)
+NOTED = r'& pids+=" $!";\1'
+END = f"""trap - ERR; kill $(jobs -p) 2>/dev/null
+for pid in $pids; do
+    wait $pid; status=$?  # bash keeps the status of a job that was waited for, too
+    case $status in 0 | {128 + signal.SIGTERM}) ;; *) echo "{FAILED}a background job, with status $status" >&2 ;; esac
+done; exit 0"""
 
 
 def script(document: Path) -> str:
     """The blocks that are pasted."""
     blocks = [(language, text) for skip, language, text in BLOCK.findall(document.read_text()) if not skip]
     assert blocks, f"{document.name} has no examples"
-    pasted = [text if language == "sh" else f"python - <<'PYTHON'\n{text}PYTHON\n" for language, text in blocks]
+    pasted = [noted(text) if language == "sh" else f"python - <<'PYTHON'\n{text}PYTHON\n" for language, text in blocks]
     return "\n".join(pasted)
+
+
+def noted(commands: str) -> str:
+    """The same, with the numbers of its background jobs in $pids."""
+    return BACKGROUND.sub(NOTED, commands)
 
 
 def paste(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -69,3 +80,14 @@ def test_all_examples_work_in_order_in_one_shell(name: str, tmp_path: Path) -> N
 def test_an_example_that_fails_is_found(tmp_path: Path) -> None:
     said = paste("true\nkill %1\n", tmp_path)
     assert f"{FAILED}kill %1" in said.stderr
+
+
+@pytest.mark.parametrize("commands", ["(exit 3) &\nsleep 1\n", "(exit 3) & job=$!\nwait $job || true\n"])
+def test_a_background_job_that_fails_is_found(commands: str, tmp_path: Path) -> None:
+    said = paste(noted(commands), tmp_path)
+    assert f"{FAILED}a background job, with status 3" in said.stderr
+
+
+def test_a_background_job_that_is_left_or_ended_is_no_failure(tmp_path: Path) -> None:
+    said = paste(noted("sleep 60 &\nsleep 60 & job=$!\nkill $job; wait $job || true\n"), tmp_path)
+    assert FAILED not in said.stderr

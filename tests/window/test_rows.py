@@ -21,9 +21,18 @@ NOW = 1e9
 
 ROWS = (
     replace(WRITES, name="writes", since=NOW - 60, drafted_per_round=15.5, assigned=31),
-    replace(WRITES, name="writes-too", since=NOW - 60, drafted_per_round=6.5, assigned=24, num_sessions=1),
-    replace(WRITES, name="rests", since=NOW - 60, activity="idle", num_sessions=0, moved=None, drafted_per_round=0.0),
-    replace(WRITES, name="is-stuck", since=NOW - 60, activity="stalled", moved=NOW - 8, drafted_per_round=0.0),
+    replace(WRITES, name="writes-too", since=NOW - 60, drafted_per_round=4.5, assigned=24, num_sessions=1),
+    replace(
+        WRITES,
+        name="rests",
+        since=NOW - 60,
+        activity="idle",
+        num_sessions=0,
+        moved=None,
+        drafted_per_round=0.0,
+        share=0.0,
+    ),
+    replace(WRITES, name="is-stuck", since=NOW - 60, activity="stalled", moved=NOW - 8, drafted_per_round=2.0),
 )
 
 
@@ -56,7 +65,7 @@ def test_what_clients_draft_sums_to_what_stands_beside_the_budget(driver: Chrome
     """Permissions do not, and are marked as bounds."""
     figure = driver.find_element(By.CSS_SELECTOR, "#figures div:nth-child(4)").text.split()
     assert " ".join(figure) == "Drafted per round 22.0 of budget 24"
-    assert [cells(driver, name)[1] for name in ("writes", "writes-too")] == ["15.5", "6.5"]
+    assert [cells(driver, name)[1] for name in ("writes", "writes-too", "is-stuck")] == ["15.5", "4.5", "2.0"]
     assert [cells(driver, name)[2] for name in ("writes", "writes-too")] == ["≤ 31", "≤ 24"]
 
 
@@ -74,12 +83,15 @@ def test_a_client_that_writes(driver: Chrome) -> None:
     assert cells(driver, "writes-too")[0] == "connected 1 min\nwriting 1 text"
 
 
-@pytest.mark.parametrize(("name", "activity"), [("rests", "idle"), ("is-stuck", "no progress for 8 s")])
-def test_one_that_does_not_has_no_estimates(driver: Chrome, name: str, activity: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "activity", "drafted", "share"),
+    [("rests", "idle", "0.0", "0 %"), ("is-stuck", "no progress for 8 s", "2.0", "13 %")],
+)
+def test_one_that_does_not_has_no_estimates(driver: Chrome, name: str, activity: str, drafted: str, share: str) -> None:
+    """What is measured stays: the figures of all clients sum to the total."""
     state, *figures = cells(driver, name)
     assert state == f"connected 1 min\n{activity}"
-    assert figures == [*[NOTHING] * 5, "1,094", "1"]
-    widths = [
-        bar.get_attribute("style") for bar in driver.find_elements(By.CSS_SELECTOR, f'tr[data-key="{name}"] .bar i')
-    ]
-    assert all(re.search(r"width: 0%", str(width)) for width in widths)
+    assert figures == [drafted, *[NOTHING] * 3, share, "1,094", "1"]
+    for estimate in ("acceptance", "goodput"):
+        bar = driver.find_element(By.CSS_SELECTOR, f'tr[data-key="{name}"] .{estimate} .bar i')
+        assert re.search(r"width: 0%", str(bar.get_attribute("style")))

@@ -111,11 +111,11 @@ function showRow(tr, row, { at, budget, most }) {
   state.className = `state ${row.state}`;
   setText(state.querySelector("span"), row.state === "silent" ? "silent" : `${row.state} ${duration(at - row.since)}${lost ? " ago" : ""}`);
   setText(state.querySelector("small"), lost ? "" : activity(row, at));
-  showBar(tr, ".drafted", fixed(row.drafted_per_round, 1), row.drafted_per_round / budget, writes);
+  showBar(tr, ".drafted", fixed(row.drafted_per_round, 1), row.drafted_per_round / budget, !lost);
   showNumber(tr, ".length", writes ? `≤ ${count(row.assigned)}` : "–");
   showBar(tr, ".acceptance", fixed(row.acceptance_rate, 2), row.acceptance_rate, writes);
   showBar(tr, ".goodput", fixed(row.goodput, 2), row.goodput / most, writes);
-  showBar(tr, ".share", percent(row.share), row.share, writes);
+  showBar(tr, ".share", percent(row.share), row.share, !lost);
   showNumber(tr, ".tokens", count(row.num_tokens));
   showNumber(tr, ".weight", String(row.weight));
   tr.querySelector(".weight").classList.toggle("usual", row.weight === 1);
