@@ -38,8 +38,11 @@ def fingerprint(model: nn.Module, folder: Path, dtype: torch.dtype) -> str:
 
 def public_name(name: str) -> str:
     """A model's name as others see it: of a folder the last part only, since its path is nobody else's business."""
-    shown = Path(name).resolve().name if Path(name).is_dir() else name
-    return "".join(character for character in shown if character.isprintable())[:256]
+    shown = "".join(character for character in name if character.isprintable())[:256]
+    try:
+        return Path(name).resolve().name if Path(name).is_dir() else shown
+    except OSError:  # too long to be the name of a file
+        return shown
 
 
 def revision(folder: Path) -> str:
