@@ -21,7 +21,7 @@ from goodspeed.engine.text import encode_chat, encode_prompt, ends_blank
 from goodspeed.errors import PromptError
 from goodspeed.events import EventLog
 from goodspeed.messages import Defaults
-from goodspeed.prompts import Prompt, cut, none_in, parse
+from goodspeed.prompts import Prompt, cut_notice, no_prompts_error, parse
 from goodspeed.status import QUIET, Status
 
 READING_S = 2.0
@@ -126,7 +126,7 @@ class Console:
                     await self._begin(tasks, slots, index, prompt, live=not jsonl)
                 index += 1
         if index == 0:
-            raise none_in("standard input", jsonl=jsonl)
+            raise no_prompts_error("standard input", jsonl=jsonl)
 
     async def _begin(
         self, tasks: asyncio.TaskGroup, slots: asyncio.Semaphore, index: int, prompt: Prompt, *, live: bool
@@ -225,7 +225,7 @@ class Console:
         welcome = self.daemon.link.welcome
         if welcome is None or self._told_of_context:
             return
-        sentence = cut(self.config.max_tokens, len(serving.request.prompt), welcome.context_len, "the target's")
+        sentence = cut_notice(self.config.max_tokens, len(serving.request.prompt), welcome.context_len, "the target's")
         if sentence is not None:
             self._told_of_context = True
             self.status.say("prompt %d: " + sentence.text, serving.index + 1, *sentence.values)

@@ -27,17 +27,17 @@ def read_file(path: str | Path) -> list[Prompt]:
         raise PromptError(f"cannot read the prompts in {path}: {error}") from error
     prompts = [parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not prompts:
-        raise none_in(path)
+        raise no_prompts_error(path)
     return prompts
 
 
-def none_in(where: str | Path, *, jsonl: bool = True) -> PromptError:
+def no_prompts_error(where: str | Path, *, jsonl: bool = True) -> PromptError:
     """A file of prompts, or standard input, without any."""
     wanted = "one JSON object with a `prompt` per line" if jsonl else "a line of text for each prompt"
     return PromptError(f"{where} holds no prompts, so there is nothing to do; write {wanted}")
 
 
-def cut(max_tokens: int, num_prompt_tokens: int, context_len: int, whose: str) -> Sentence | None:
+def cut_notice(max_tokens: int, num_prompt_tokens: int, context_len: int, whose: str) -> Sentence | None:
     """A notice that --max-tokens is cut to the room left in the context.
 
     None if it fits, or if there is no room at all (that is an error elsewhere). All counts are tokens.

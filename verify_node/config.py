@@ -23,6 +23,7 @@ class VerifyConfig(Settings):
         "gradient",
         group="rounds and budget",
         help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random",
+        metavar="fixed|gradient|random|throughput",
     )
     cost: str = option(
         "auto",
@@ -67,7 +68,12 @@ class VerifyConfig(Settings):
         help="continuous rounds: longest wait for a draft that is on its way",
     )
     eta: float = option(
-        0.1, minimum=1e-6, maximum=1.0, group="rounds and budget", help="smoothing of acceptance rates, Eq. (3)"
+        0.1,
+        minimum=1e-6,
+        maximum=1.0,
+        group="rounds and budget",
+        help="smoothing of acceptance rates, Eq. (3)",
+        metavar="X",
     )
     weigh_evidence: bool = option(
         True,
@@ -75,10 +81,19 @@ class VerifyConfig(Settings):
         help="larger steps of Eq. (3) while little is known, smaller ones after the shortest drafts",
     )
     beta: float = option(
-        0.1, minimum=1e-6, maximum=1.0, group="rounds and budget", help="smoothing of goodput, Eq. (4)"
+        0.1,
+        minimum=1e-6,
+        maximum=1.0,
+        group="rounds and budget",
+        help="smoothing of goodput, Eq. (4)",
+        metavar="X",
     )
     fairness: float = option(
-        1.0, minimum=0.0, group="rounds and budget", help="alpha-fair utility of goodput; 1 is the paper's logarithm"
+        1.0,
+        minimum=0.0,
+        group="rounds and budget",
+        help="alpha-fair utility of goodput; 1 is the paper's logarithm",
+        metavar="X",
     )
     max_sessions: int = option(1024, minimum=1, group="limits", help="sessions open at once", metavar="N")
     max_client_sessions: int = option(

@@ -22,6 +22,7 @@ from draft_node.api.answers import (
     CompletionChoice,
     Speculation,
     Usage,
+    json_with,
 )
 from draft_node.api.errors import ApiError
 from draft_node.api.schemas import Generation, StreamOptions
@@ -88,10 +89,10 @@ async def answer(
         chunks = _chunks(service, wish, shape, body.stream_options or StreamOptions(), mark_accepted=mark_accepted)
         return EventStream(await begun(request.receive, chunks))
     choices = await texts.unless_gone(request.receive, _collect(service, wish))
-    return Response(await written(wish, shape, choices), media_type="application/json")
+    return Response(await to_json(wish, shape, choices), media_type="application/json")
 
 
-async def written(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
+async def to_json(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
     """The whole answer as JSON."""
     if sum(len(choice.tokens) for choice in choices) * _num_told(wish) < LARGE:
         return _whole(wish, shape, choices)
@@ -111,8 +112,7 @@ def _whole(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
     for each, choice in zip(told, choices, strict=True):
         marks.on_whole(each, choice.ended)
     written = ",".join(each.model_dump_json(exclude_unset=True) for each in told)
-    frame = whole.model_copy(update={"choices": []}).model_dump_json(exclude_unset=True)
-    return frame.replace('"choices":[]', f'"choices":[{written}]', 1)
+    return json_with(whole.model_copy(update={"choices": []}), "choices", written)
 
 
 async def _collect(service: Service, wish: Wish) -> list[Choice]:
@@ -127,14 +127,14 @@ async def _chunks(
     service: Service, wish: Wish, shape: Shape, options: StreamOptions, *, mark_accepted: bool
 ) -> AsyncGenerator[Chunk, None]:
     choices = [Choice() for _ in wish.texts]
-    begun = False
+    is_begun = False
     async with aclosing(texts.write(service, wish.texts)) as items:
         async for index, item in items:
             choices[index].take(item)
             if isinstance(item, Begun):
                 continue
-            new = [] if begun else list(shape.beginnings())
-            begun = True
+            new = [] if is_begun else list(shape.beginnings())
+            is_begun = True
             chunk = shape.piece(index, item) if isinstance(item, Piece) else shape.ending(index, item)
             if chunk is not None:
                 marks.on_chunk(chunk.choices[0], item, spans=mark_accepted)

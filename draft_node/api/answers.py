@@ -182,3 +182,12 @@ class Tokenized(BaseModel):
 
 class Detokenized(BaseModel):
     prompt: str
+
+
+def json_with(frame: BaseModel, name: str, members: str) -> str:
+    """The JSON of an answer whose list `name` is empty, with these members in it: JSON already, with commas between.
+
+    `name` has to be the first list of that name.
+    """
+    empty = f'"{name}":[]'
+    return frame.model_dump_json(exclude_unset=True).replace(empty, f"{empty[:-1]}{members}]", 1)

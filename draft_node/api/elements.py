@@ -1,7 +1,7 @@
 """How much there is in a JSON body, counted before anything is made of it. Knows nothing about what the body says.
 
 Whoever reads JSON in Python holds the interpreter until all is built, whatever thread it is on: some microseconds for
-each list or object, less for a text, and a tenth of one for a number. Counting costs a few milliseconds for 4 MiB.
+each list or object, less for a string, and a tenth of one for a number. Counting costs a few milliseconds for 4 MiB.
 """
 
 from draft_node.api.errors import ApiError
@@ -9,30 +9,30 @@ from draft_node.api.errors import ApiError
 MAX_CONTAINERS = 1 << 12
 """Lists and objects. A conversation has one for each message and each part of one."""
 
-MAX_TEXTS = 1 << 14
-"""Texts, names of members included."""
+MAX_STRINGS = 1 << 14
+"""Strings, names of members included."""
 
 MAX_VALUES = 1 << 18
 """Numbers and all else that commas part: 64 prompts of 4,096 token ids."""
 
 
 MAX_BARE_BYTES = 3 << 20
-"""Of everything but the texts: twelve for each value. Numbers of very many digits take longer than others."""
+"""Of everything but the strings: twelve for each value. Numbers of very many digits take longer than others."""
 
 
 def check(body: bytes) -> None:
     """ApiError 413 for more than these; whether the body is valid JSON is for others to say."""
     bare = _without_escapes(body)
-    pieces = bare.split(b'"', 2 * MAX_TEXTS + 1)  # outside of texts, inside, outside...
-    if len(pieces) > 2 * MAX_TEXTS + 1:
-        raise _too_many(MAX_TEXTS, "texts")
+    pieces = bare.split(b'"', 2 * MAX_STRINGS + 1)  # outside of strings, inside, outside...
+    if len(pieces) > 2 * MAX_STRINGS + 1:
+        raise _too_many(MAX_STRINGS, "strings")
     outside = b"".join(pieces[::2])
     if outside.count(b"[") + outside.count(b"{") > MAX_CONTAINERS:
         raise _too_many(MAX_CONTAINERS, "lists and objects")
     if outside.count(b",") >= MAX_VALUES:
         raise _too_many(MAX_VALUES, "values")
     if len(outside) > MAX_BARE_BYTES:
-        raise _too_many(MAX_BARE_BYTES, "bytes besides its texts")
+        raise _too_many(MAX_BARE_BYTES, "bytes besides its strings")
 
 
 def _without_escapes(body: bytes) -> bytes:

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from draft_node.api.answers import Detokenized, Tokenized
+from draft_node.api.answers import Detokenized, Tokenized, json_with
 from draft_node.api.body import reads
 from draft_node.api.document import TAKE, takes
 from draft_node.api.errors import ApiError
@@ -56,5 +56,6 @@ def _tokenized(ids: Sequence[int], max_model_len: int) -> str:
     """The answer, made in slices: between them others have the interpreter."""
     slices = (ids[start : start + SLICE] for start in range(0, len(ids), SLICE))
     tokens = ",".join(json.dumps(each, separators=(",", ":"))[1:-1] for each in slices)
-    answer = Tokenized(tokens=[], count=len(ids), max_model_len=max_model_len).model_dump_json()
-    return answer.replace('"tokens":[]', f'"tokens":[{tokens}]', 1)
+    return json_with(
+        Tokenized(tokens=[], count=len(ids), max_model_len=max_model_len, token_strs=None), "tokens", tokens
+    )

@@ -40,15 +40,15 @@ UNSUPPORTED_IN_MESSAGES = {
 }
 
 CHOICES = {
-    "prompt": "a text, a list of texts, a list of token ids, or a list of such lists; none of them may be empty",
-    "stop": "a text, or a list of at most 4; each has 1 to 256 characters",
+    "prompt": "a string, a list of strings, a list of token ids, or a list of such lists; none of them may be empty",
+    "stop": "a string, or a list of at most 4; each has 1 to 256 characters",
     "messages": "a list of messages, each with a role and a content",
     "message": "an object with a role and a content",
     "role": ROLES,
-    "content": "a text or a list of text parts",
+    "content": "a string or a list of text parts",
     "part": 'an object like {"type": "text", "text": "..."}',
     "tokens": "a list of token ids",
-    "text": "a text",
+    "text": "a string",
     "type": '"text"',
 }
 """The text after "must be", for parameters that are required or take several types."""
@@ -58,7 +58,7 @@ PREDICATES = {
     **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
     "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
-    "string_type": "must be a text",
+    "string_type": "must be a string",
     "string_too_long": "must have at most {max_length} characters",
     "string_unicode": "must be valid Unicode; remove lone surrogates",
     "list_type": "must be a list",
@@ -77,15 +77,15 @@ BOUNDS = frozenset({"too_long", "too_short", "string_too_long", "string_unicode"
 """For these errors the text comes from `PREDICATES` even if the parameter is in `CHOICES`."""
 
 ONLY_TEXT = "only_text"
-"""Of a `prompt` that may be nothing but a text, as that of `/tokenize`."""
+"""Of a `prompt` that may be nothing but a string, as that of `/tokenize`."""
 
 SPECIAL = {
-    ONLY_TEXT: " must be a text",
+    ONLY_TEXT: " must be a string",
     "missing": " must be given: {allowed}",
     EMPTY: " must not be null; send {allowed}",
     ROLE: ": {given} is not a role that is served; use " + ROLES,
     PART: ": {given} parts are not served; only text parts are served",
-    "too_short content": " must not be an empty list; send a text, or at least one text part",
+    "too_short content": " must not be an empty list; send a string, or at least one text part",
     "too_short messages": " must not be an empty list; send at least one message",
 }
 """Errors, some of them at one place only, with what follows the name."""

@@ -33,6 +33,7 @@ class DemoConfig(Settings):
         "gradient",
         group="rounds and budget",
         help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random",
+        metavar="fixed|gradient|random|throughput",
     )
     cost: str = option(
         "none",

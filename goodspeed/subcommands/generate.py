@@ -15,7 +15,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.events import print_json
 from goodspeed.leading import Leading
 from goodspeed.messages import MAX_CONTEXT, Defaults, Sampling
-from goodspeed.prompts import cut
+from goodspeed.prompts import cut_notice
 from goodspeed.status import Status
 from goodspeed.stops import StopFinder
 from goodspeed.text_stream import TextStream
@@ -165,7 +165,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     else:
         prompt_ids = encode_prompt(tokenizer, config.prompt)
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
-    if sentence := cut(config.max_tokens, len(prompt_ids), checkpoint.context_len, "the model's"):
+    if sentence := cut_notice(config.max_tokens, len(prompt_ids), checkpoint.context_len, "the model's"):
         Status("goodspeed").say_all([sentence])
     runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     says = defaults.of_checkpoint(checkpoint.settings, chat=config.chat)

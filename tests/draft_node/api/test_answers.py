@@ -257,7 +257,7 @@ def test_a_very_large_answer_does_not_hold_the_event_loop() -> None:
                 choices[-1].take(item)
         shape = Shape("goodspeed", wish, logprobs=True)
         started = time.perf_counter()
-        writing = asyncio.create_task(answering.written(wish, shape, choices))
+        writing = asyncio.create_task(answering.to_json(wish, shape, choices))
         gap_s = await _longest_gap_s(writing)
         content = json.loads(await writing)
         assert [len(choice["logprobs"]["tokens"]) for choice in content["choices"]] == [900] * 16

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from draft_node.api import elements
 from draft_node.api.body import _validated
-from draft_node.api.elements import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_TEXTS, MAX_VALUES
+from draft_node.api.elements import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES
 from draft_node.api.errors import ApiError
 from draft_node.api.schemas import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
 from tests.draft_node.api.fake import Api, error_of
@@ -38,7 +38,7 @@ def taken(body: bytes) -> bool:
     [
         (lambda number: repeated(b"[]", number - 2), MAX_CONTAINERS),
         (lambda number: repeated(b"{}", number - 2), MAX_CONTAINERS),
-        (lambda number: repeated(b'"a"', number - 1), MAX_TEXTS),
+        (lambda number: repeated(b'"a"', number - 1), MAX_STRINGS),
         (lambda number: repeated(b"1", number), MAX_VALUES),
     ],
     ids=["lists", "objects", "texts", "values"],
@@ -76,7 +76,7 @@ BODIES: dict[str, tuple[type[BaseModel], bytes]] = {
     "large numbers, unknown": (CompletionRequest, repeated(b"9" * 20, MAX_BARE_BYTES // 21 - 1, name="x")),
     "as many floats as may be": (CompletionRequest, repeated(b"1.5e100", MAX_VALUES)),
     "small texts": (CompletionRequest, repeated(b'""')),
-    "unknown members": (CompletionRequest, json.dumps({f"x{i}": i for i in range(MAX_TEXTS)}).encode()),
+    "unknown members": (CompletionRequest, json.dumps({f"x{i}": i for i in range(MAX_STRINGS)}).encode()),
     "one text": (CompletionRequest, b'{"prompt":"' + b"a" * (SIZE - 20) + b'"}'),
     "escapes": (CompletionRequest, b'{"prompt":"' + b"\\u00e9" * (SIZE // 6 - 20) + b'"}'),
     "quotes": (CompletionRequest, b'{"prompt":"' + b'\\"' * (SIZE // 2 - 20) + b'"}'),

@@ -11,8 +11,8 @@ from tests.draft_node.api.fake import CONTEXT_LEN, Api, error_of
 from tests.draft_node.api.test_parameters import REFUSED, REFUSED_CHAT, REFUSED_COMPLETION
 
 ROLES = "system, developer, user or assistant"
-PROMPT = "a text, a list of texts, a list of token ids, or a list of such lists; none of them may be empty"
-STOP = "stop must be a text, or a list of at most 4; each has 1 to 256 characters"
+PROMPT = "a string, a list of strings, a list of token ids, or a list of such lists; none of them may be empty"
+STOP = "stop must be a string, or a list of at most 4; each has 1 to 256 characters"
 UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
     "frequency_penalty": (0.5, "is not supported; leave it out, or send 0"),
     "presence_penalty": (0.5, "is not supported; leave it out, or send 0"),
@@ -63,32 +63,32 @@ MESSAGES: list[tuple[Any, str]] = [
     (user(role=None), f"messages.0.role must not be null; send {ROLES}"),
     (user(role=5), f"messages.0.role must be {ROLES}"),
     ([{"content": "x"}], f"messages.0.role must be given: {ROLES}"),
-    (user(content=None), "messages.0.content must not be null; send a text or a list of text parts"),
-    ([{"role": "user"}], "messages.0.content must be given: a text or a list of text parts"),
-    (user(content=5), "messages.0.content must be a text or a list of text parts"),
-    (user(content=[]), "messages.0.content must not be an empty list; send a text, or at least one text part"),
+    (user(content=None), "messages.0.content must not be null; send a string or a list of text parts"),
+    ([{"role": "user"}], "messages.0.content must be given: a string or a list of text parts"),
+    (user(content=5), "messages.0.content must be a string or a list of text parts"),
+    (user(content=[]), "messages.0.content must not be an empty list; send a string, or at least one text part"),
     (user(content=["x"]), 'messages.0.content.0 must be an object like {"type": "text", "text": "..."}'),
     (
         part(type="image_url"),
         "messages.0.content.0: 'image_url' parts are not served; only text parts are served",
     ),
     (part(type=None), 'messages.0.content.0.type must not be null; send "text"'),
-    (part(text=None), "messages.0.content.0.text must not be null; send a text"),
-    (part(text=5), "messages.0.content.0.text must be a text"),
+    (part(text=None), "messages.0.content.0.text must not be null; send a string"),
+    (part(text=5), "messages.0.content.0.text must be a string"),
     (part(cache_control={}), "'messages.0.content.0.cache_control' is not a known parameter; leave it out"),
     (user(tool_calls=[{}]), "messages.0.tool_calls are not supported; leave them out"),
     (user(annotations=[{}]), "messages.0.annotations are not supported; leave them out"),
     (user(function_call={}), "messages.0.function_call is not supported; leave it out"),
     (user(refusal="no"), "messages.0.refusal is not supported; leave it out"),
     (user(audio={}), "messages.0.audio is not supported; leave it out"),
-    (user(name=5), "messages.0.name must be a text"),
+    (user(name=5), "messages.0.name must be a string"),
     (user(name="x" * 513), "messages.0.name must have at most 512 characters"),
     (user(weight=1), "'messages.0.weight' is not a known parameter; leave it out"),
     (user() * 1025, "messages must have at most 1024 members"),
 ]
 OTHERS: list[tuple[dict[str, Any], str]] = [
     ({"model": "gpt-5"}, "the model 'gpt-5' is not served here; ask for 'goodspeed'"),
-    ({"model": 5}, "model must be a text"),
+    ({"model": 5}, "model must be a string"),
     ({"temperature": "1"}, "temperature must be a number"),
     ({"temperature": 2.5}, "temperature must be at most 2"),
     ({"top_p": 0}, "top_p must be at least 0.000001"),
@@ -103,7 +103,7 @@ OTHERS: list[tuple[dict[str, Any], str]] = [
     ({"stop": ["x"] * 5}, STOP),
     ({"stop": "x" * 257}, "stop must have at most 256 characters"),
     ({"n": 17}, "n must be at most 16"),
-    ({"user": 5}, "user must be a text"),
+    ({"user": 5}, "user must be a string"),
     ({"goodspeed": {"slo": {}}}, "goodspeed.slo is reserved; leave it out"),
     ({"goodspeed": {"mark_accepted": True}}, "goodspeed.mark_accepted needs stream: true; send both, or neither"),
     ({"top_a": 1}, "'top_a' is not a known parameter; leave it out"),
@@ -180,7 +180,7 @@ def test_messages_that_are_too_long_are_called_that(api: Api) -> None:
         ("GET", "/v2", None, "there is nothing at /v2; GET /openapi.json lists what there is"),
         ("GET", "/v1/completions", None, "GET /v1/completions is not served; use POST"),
         ("GET", "/v1/models/gpt-5", None, "the model 'gpt-5' is not served here; ask for 'goodspeed'"),
-        ("POST", "/tokenize", {"prompt": 5}, "prompt must be a text"),
+        ("POST", "/tokenize", {"prompt": 5}, "prompt must be a string"),
         ("POST", "/tokenize", {}, "send either prompt or messages"),
         ("POST", "/tokenize", {"prompt": "a", "add_special_tokens": False}, "add_special_tokens must be true, or"),
         ("POST", "/detokenize", {}, "tokens must be given: a list of token ids"),
