@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 EVERYWHERE := not gpu and not slow_faults
 
-.PHONY: demo test check format bench bench-quick experiments experiments-quick notebooks screenshots simulate-faults faults fuzz fuzz-decoders soak audit gpu clean
+.PHONY: demo test test-all check format bench bench-quick experiments experiments-quick notebooks screenshots simulate-faults faults fuzz fuzz-decoders soak audit gpu clean
 .DEFAULT_GOAL := test
 
 # On a terminal pip shows what it does; elsewhere (in CI, say) it only tells what goes wrong.
@@ -27,10 +27,15 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/goodspeed demo $(ARGS)
 
-# Twice, and the second time one by one; ARGS may leave nothing for one of the two (5 is pytest's word for that).
-test: $(READY)
+# What starts no nodes runs side by side, and then one of each kind of what does, one by one; `test-all` runs all of these.
+# ARGS may leave nothing for one of the two (5 is pytest's word for that).
+ALONE = alone and essential
+
+test-all: ALONE = alone
+
+test test-all: $(READY)
 	@set -x; $(BIN)/python -m pytest -m "$(EVERYWHERE) and not alone" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS); \
-	beside=$$?; $(BIN)/python -m pytest -m "$(EVERYWHERE) and alone" $(ARGS); alone=$$?; \
+	beside=$$?; $(BIN)/python -m pytest -m "$(EVERYWHERE) and $(ALONE)" $(ARGS); alone=$$?; \
 	case "$$beside $$alone" in "0 0" | "0 5" | "5 0") ;; *) exit 1 ;; esac
 
 check: $(READY)

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import msgspec
+import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
@@ -35,6 +36,8 @@ from tests.test_transport import (
     verdict,
 )
 from tests.waiting import until
+
+pytestmark = pytest.mark.alone
 
 LAST_WORD = Refusal("barred", "this draft node sent rubbish", "come back after 30 s")
 

@@ -57,3 +57,13 @@ def test_ci_runs_every_benchmark():
     words = (ROOT / ".ci/run").read_text().split()
     assert "bench-quick" in words
     assert "experiments.benchmarks --quick --json" in (ROOT / "Makefile").read_text()
+
+
+def test_all_tests_are_in_one_target_and_ci_runs_it(checkout):
+    marks = {
+        target: [line for line in make(checkout, "-n", target).stdout.splitlines() if "pytest" in line]
+        for target in ("test", "test-all")
+    }
+    assert "and alone and essential" in " ".join(marks["test"])
+    assert "essential" not in " ".join(marks["test-all"])
+    assert "test-all" in (ROOT / ".ci/run").read_text().split()

@@ -31,6 +31,8 @@ from goodspeed.transport import (
 from tests.faults.proxy import Proxy
 from tests.waiting import until
 
+pytestmark = pytest.mark.alone
+
 SESSION = bytes(range(16))
 BOOT = b"bootboot"
 ANY_PORT = "tcp://127.0.0.1:0"

@@ -11,6 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from goodspeed.web import LocalHost, listen, parse_address, patience, serve, server
 
+pytestmark = pytest.mark.alone
+
 HEAD = b" / HTTP/1.1\r\nHost: localhost\r\n"
 
 

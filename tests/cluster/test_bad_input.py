@@ -13,6 +13,8 @@ from goodspeed.tiny.models import path
 from tests.nodes import VerifyNode
 from verify_node import cli as verify_cli
 
+pytestmark = pytest.mark.alone
+
 Command = Callable[[list[str]], tuple[int, str]]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
+import pytest
 import zmq
 
 from draft_node import assembly
@@ -31,6 +32,8 @@ from goodspeed.messages import (
 from goodspeed.transport import connect_draft
 from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
 from tests.nodes import VerifyNode
+
+pytestmark = pytest.mark.alone
 
 PATIENCE_MS = 30_000
 

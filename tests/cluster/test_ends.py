@@ -12,6 +12,8 @@ import pytest
 
 from tests.nodes import VerifyNode
 
+pytestmark = pytest.mark.alone
+
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 

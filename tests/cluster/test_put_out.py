@@ -7,6 +7,8 @@ import asyncio
 import socket
 from pathlib import Path
 
+import pytest
+
 from draft_node.actions import Finish
 from goodspeed.messages import Refusal
 from goodspeed.transport import Delivery
@@ -17,6 +19,8 @@ from tests.keys.wire import run_async
 from tests.nodes import VerifyNode
 from tests.waiting import until
 from verify_node import conduct
+
+pytestmark = pytest.mark.alone
 
 ENDLESS_BYTES = 300 << 20
 MORE_BYTES = 200 << 20

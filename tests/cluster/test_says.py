@@ -11,6 +11,8 @@ import pytest
 
 from tests.nodes import ENVIRONMENT, VerifyNode
 
+pytestmark = pytest.mark.alone
+
 ROOT = Path(__file__).parents[2]
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full on this system")

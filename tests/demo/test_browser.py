@@ -6,6 +6,8 @@ import pytest
 
 from goodspeed.demo import browser
 
+pytestmark = pytest.mark.alone
+
 SCREEN = {"DISPLAY": ":0"}
 
 

@@ -24,6 +24,8 @@ from goodspeed.generation import generate
 from goodspeed.messages import Sampling
 from goodspeed.tiny import prompts
 
+pytestmark = pytest.mark.alone
+
 ROOT = Path(__file__).parents[2]
 FIELDS = ["policy", "rounds", "budget", "num_rounds", "tokens_per_s", "log_utility", "jain", "uplink_bytes_per_token"]
 CLIENT_FIELDS = (

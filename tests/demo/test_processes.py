@@ -15,6 +15,8 @@ from goodspeed.demo import processes
 from goodspeed.demo.processes import Child, Event, Household
 from goodspeed.errors import ProcessError
 
+pytestmark = pytest.mark.alone
+
 ROOT = Path(__file__).parents[2]
 SPEAK = "import json, sys, time\nsay = lambda **event: print(json.dumps(event), flush=True)\n"
 WAIT = "say(event='ready')\nsys.stdin.read()\n"

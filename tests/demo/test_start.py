@@ -19,6 +19,8 @@ from goodspeed.errors import ProcessError
 from goodspeed.prompts import Prompt
 from tests.waiting import until
 
+pytestmark = pytest.mark.alone
+
 READY = {"event": "ready", "endpoint": "tcp://127.0.0.1:1", "url": "http://127.0.0.1:2"}
 URL = READY["url"]
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(<!-- not pasted: [^\n]+ -->\n+)?```(sh|python)\n(.*?)```", re.DOTALL)
 FAILED = "this command failed: "

@@ -25,6 +25,8 @@ from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 
+pytestmark = pytest.mark.alone
+
 T = TypeVar("T")
 AWAY = r"the verify node has been away for \d+ s; ask again later"
 ADDRESS = "tcp://10.9.8.7:5555"

@@ -17,6 +17,8 @@ from tests.cluster.cluster import load, prompt_ids
 from tests.draft_node.test_service import GREEDY, Edge, edge, run, wanted, write
 from tests.waiting import until
 
+pytestmark = pytest.mark.alone
+
 DRAFT, TARGET = "tiny-draft-s", "tiny-target"
 SEEDED = Sampling(temperature=0.9, top_k=50, seed=6)
 SHORT = {"verify_timeout_s": 0.3, "connect_timeout_s": 0.3}

@@ -13,6 +13,8 @@ from draft_node.session import PATIENCE_S
 from tests.faults.texts import Stream, Wanted, ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
+pytestmark = pytest.mark.alone
+
 NUM_PLAIN = 40
 """Tokens that each text gets while the draft model does not work."""
 

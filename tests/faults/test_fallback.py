@@ -24,6 +24,8 @@ from goodspeed.tiny import prompts
 from tests.faults import texts
 from tests.nodes import DraftNode, Process, VerifyNode
 
+pytestmark = pytest.mark.alone
+
 DRAFT, TARGET = "tiny-draft-s", "tiny-target"
 LOCAL = ("--connect-timeout-s", "1", "--fallback", "local")
 ENDLESS = 1500

@@ -10,6 +10,8 @@ from tests.faults.proxy import Proxy
 from tests.faults.texts import ask, check, compare, expected, mixed
 from tests.nodes import DraftNode, VerifyNode
 
+pytestmark = pytest.mark.alone
+
 
 def test_what_is_wrong_is_called_wrong() -> None:
     wanted = mixed(12)[1]

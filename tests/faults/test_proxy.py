@@ -11,6 +11,8 @@ import pytest
 
 from tests.faults.proxy import Proxy
 
+pytestmark = pytest.mark.alone
+
 TIMEOUT_S = 30  # a wait in vain
 SILENCE_S = 0.2  # long enough for bytes that are not held back
 

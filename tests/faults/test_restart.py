@@ -13,6 +13,8 @@ from httpx2 import Client, TransportError
 from tests.faults.texts import ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
+pytestmark = pytest.mark.alone
+
 PATIENT = ("--verify-timeout-s", "600", "--connect-timeout-s", "600")
 AWAY = 0
 """Instead of a status: nobody listens."""

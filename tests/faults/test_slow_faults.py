@@ -13,7 +13,7 @@ from tests.faults.test_together import all_exact, sleep_until
 from tests.faults.texts import Wanted, ask, mixed
 from tests.nodes import DraftNode, VerifyNode
 
-pytestmark = pytest.mark.slow_faults
+pytestmark = [pytest.mark.alone, pytest.mark.slow_faults]
 
 STEADY = NAMES[1:]
 NUM_TOKENS = 100

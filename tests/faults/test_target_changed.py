@@ -14,6 +14,8 @@ from goodspeed.generation import generate
 from tests.faults.texts import GREEDY, ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
+pytestmark = pytest.mark.alone
+
 PATIENT = ("--connect-timeout-s", "600")
 PROMPT = "def read_lines(path):"
 NUM_TOKENS = 300

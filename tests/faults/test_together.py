@@ -13,6 +13,8 @@ from tests.faults.conftest import NAMES, Site
 from tests.faults.texts import Stream, ask, check, mixed
 from tests.nodes import Process
 
+pytestmark = pytest.mark.alone
+
 TIMEOUT_S = 3.0  # the default of --lease-s and --verify-timeout-s
 PROMISE_S = 2 * TIMEOUT_S
 NUM_TOKENS = 150

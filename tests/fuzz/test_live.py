@@ -7,6 +7,8 @@ import pytest
 from goodspeed.messages import RefusalCode
 from tests.fuzz import live
 
+pytestmark = pytest.mark.alone
+
 NUM_MESSAGES = 20_000
 
 SELDOM = {"not_enrolled", "wrong_name", "unsupported", "too_many_sessions", "draining", "failed", "stale_round",

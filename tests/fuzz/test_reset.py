@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 PROGRAM = """
 import socket, struct, sys, time
 from goodspeed.transport import bind_verify

@@ -9,6 +9,8 @@ from tests.attackers import attacking
 from tests.http.conftest import draft_node
 from tests.nodes import DraftNode
 
+pytestmark = pytest.mark.alone
+
 NUM_ATTACKERS = 1000
 WITHIN_S = 1.0
 

@@ -9,6 +9,8 @@ import pytest
 from goodspeed import cli
 from goodspeed.chat.options import KEY_VARIABLE
 
+pytestmark = pytest.mark.alone
+
 
 def test_a_conversation(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Accepted text is marked where there is speculation, and none without it; the text is the same."""

@@ -14,6 +14,8 @@ from draft_node.service import Service
 from goodspeed import web
 from tests.cluster.cluster import Cluster, load
 
+pytestmark = pytest.mark.alone
+
 
 class Nodes(Cluster):
     """A verify node and a draft node that serves HTTP."""

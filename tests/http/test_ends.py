@@ -8,6 +8,8 @@ from httpx2 import Client
 
 from tests.http.conftest import draft_node
 
+pytestmark = pytest.mark.alone
+
 
 def test_it_drains_and_ends(endpoint: str) -> None:
     """A stream that runs when SIGTERM comes is finished, while new requests and `/ready` are refused."""

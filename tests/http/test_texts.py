@@ -17,6 +17,8 @@ from goodspeed.tiny import prompts
 from goodspeed.tiny.models import path
 from tests.cluster.cluster import load, prompt_ids
 
+pytestmark = pytest.mark.alone
+
 MODEL = "goodspeed"
 
 

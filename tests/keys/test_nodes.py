@@ -30,6 +30,8 @@ from verify_node import beforehand as verify_beforehand
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 
+pytestmark = pytest.mark.alone
+
 NUM_TOKENS = 60
 
 

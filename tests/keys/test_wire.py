@@ -10,6 +10,8 @@ from goodspeed.transport import Delivery, ServerKeys, bind_verify, connect_draft
 from tests.keys.wire import KeyedNet, Tape, curve, hello, keyed, raw_socket, run_async
 from tests.waiting import until
 
+pytestmark = pytest.mark.alone
+
 
 async def honest(net: KeyedNet) -> None:
     """Somebody who is enrolled still gets in and is answered; nobody else was heard meanwhile."""

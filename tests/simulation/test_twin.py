@@ -28,6 +28,8 @@ from goodspeed.errors import ConfigError
 from goodspeed.messages import Verdict
 from goodspeed.recording import Recording
 
+pytestmark = pytest.mark.alone
+
 ROOT = Path(__file__).parents[2]
 WORDS = ("--clients", "3", "--max-tokens", "50", "--budget", "9", "--cost", "none", "--min-odds", "0")
 COUNTS = ("num_accepted", "num_verified")

@@ -16,6 +16,8 @@ from tests.window.run import Run, running
 from tests.window.serving import served
 from tests.window.snapshots import make_app
 
+pytestmark = pytest.mark.alone
+
 PATIENCE_S = 60
 
 

@@ -15,6 +15,8 @@ from tests.window.snapshots import EMPTY, WRITES, make_app
 from verify_node.window.feed import Feed
 from verify_node.window.snapshot import Node, Snapshot
 
+pytestmark = pytest.mark.alone
+
 PATIENCE_S = 60
 NOTHING = "\N{EN DASH}"
 NOW = 1e9

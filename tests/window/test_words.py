@@ -18,6 +18,8 @@ from verify_node.window.app import PAGE
 from verify_node.window.feed import Feed
 from verify_node.window.snapshot import Snapshot
 
+pytestmark = pytest.mark.alone
+
 PATIENCE_S = 60
 DOCS = Path(__file__).parents[2] / "docs" / "WINDOW.md"
 TIP = "const tip = document.getElementById('tip'); return tip.hidden ? '' : tip.innerText"
