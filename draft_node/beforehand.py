@@ -45,7 +45,9 @@ def check(config: DraftConfig, status: Status = QUIET) -> Found:
     parse_endpoint(config.verify, config.trusted_network or config.key is not None, "connecting")
     if config.trusted_network:
         warn_trusted_network(config.verify)
-    prompts = read_file(config.prompts) if config.prompts not in (None, standard_input.NAME) else None
+    prompts = None
+    if config.prompts is not None and config.prompts != standard_input.NAME:
+        prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")
     http = _take_port(config)
     # Here: it asks for a library that the other checks can do without.
     from goodspeed.engine.folders import find_folder

@@ -218,6 +218,8 @@ class DraftConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.kv_pages is not None and self.memory_fraction is not None:
+            raise ConfigError("--kv-pages and --memory-fraction both say how much memory there is; give one of them")
         if (self.key is None) != (self.verify_key is None):
             raise ConfigError("--key FILE and --verify-key FILE belong together: give both, or neither")
         if self.key is not None and self.trusted_network:

@@ -220,7 +220,7 @@ class DraftDaemon:
         """For whoever runs this node; users are told `VerifyLink.absence`, without addresses."""
         what = f"the verify node at {self.channel.endpoint} has been away for {self.connect_timeout_s:g} s"
         if self.link.trouble:
-            what += f", for it lets us not in: {self.link.trouble}"
+            what += f", because it refuses this node: {self.link.trouble}"
         else:
             what += "; start goodspeed-verify there, or check the address"
         return what

@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, reason
+
+ONE_A_LINE = "write a file with one key a line"
 
 
 def read(path: str) -> list[str]:
@@ -11,7 +13,7 @@ def read(path: str) -> list[str]:
     try:
         lines = Path(path).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--api-key {path}: cannot read it ({error})") from None
+        raise ConfigError(f"--api-key {path}: cannot read it ({reason(error)}); {ONE_A_LINE}") from None
     keys = []
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line or line.startswith("#"):
@@ -22,7 +24,7 @@ def read(path: str) -> list[str]:
             )
         keys.append(line)
     if not keys:
-        raise ConfigError(f"--api-key {path}: there is no key in it; write one a line")
+        raise ConfigError(f"--api-key {path}: there is no key in it; {ONE_A_LINE}")
     return keys
 
 

@@ -15,6 +15,8 @@ from goodspeed.exit_statuses import STATUSES, USAGE
 
 CHOICES = re.compile(r"argument (?P<what>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<known>.*)\)", re.S)
 MISSING = re.compile(r"the following arguments are required: (?P<what>.*)", re.S)
+NO_VALUE = re.compile(r"argument (?P<what>[^:]+): expected one argument")
+COMMAND = "COMMAND"
 OTHER = re.compile(r"argument (?P<what>[^:]+): (?P<why>.*)", re.S)
 
 
@@ -42,7 +44,7 @@ class CommandLine(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line on standard error, and exit status 2."""
-        told = _in_our_words(message)
+        told = _in_our_words(message, self._commands)
         self.exit(USAGE, f"{self.prog}: {told}{'' if told.endswith('?') else '.'} See {self.prog} --help\n")
 
     def _unknown_option(self, words: Sequence[str]) -> str | None:
@@ -56,18 +58,26 @@ class CommandLine(argparse.ArgumentParser):
         return None
 
     @property
+    def _commands(self) -> list[str]:
+        groups = self._subparsers._group_actions if self._subparsers is not None else ()
+        return [name for group in groups for name in group.choices or ()]
+
+    @property
     def _options(self) -> list[str]:
         return list(self._option_string_actions)
 
 
-def _in_our_words(message: str) -> str:
+def _in_our_words(message: str, commands: Sequence[str]) -> str:
     """What argparse says, as the rest of this project's errors are said."""
     if found := CHOICES.fullmatch(message):
         known = re.findall(r"[^\s,']+", found["known"])
         kind = found["what"].lower() if found["what"].isupper() else found["what"]
         return _advice(kind, found["given"].strip("'"), known, all_of_them=True)
     if found := MISSING.fullmatch(message):
-        return f"{found['what']} is missing"
+        choose = f"; choose one of: {', '.join(commands)}" if commands and found["what"] == COMMAND else ""
+        return f"{found['what']} is missing{choose}"
+    if found := NO_VALUE.fullmatch(message):
+        return f"{found['what']} needs a value"
     found = OTHER.fullmatch(message)
     return f"{found['what']}: {found['why']}" if found else message
 

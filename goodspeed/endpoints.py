@@ -19,6 +19,8 @@ MAKE_KEYS: Final = {
 }
 """What to do about an address beyond loopback."""
 
+DOING: Final = {"binding": "listening at", "connecting": "connecting to"}
+
 
 class Endpoint(NamedTuple):
     """Where a socket is bound, or connects to."""
@@ -40,9 +42,9 @@ def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint
     addresses = ["::"] if host == "*" else _resolve(host)
     if not trusted_network and not all(ipaddress.ip_address(address).is_loopback for address in addresses):
         raise ConfigError(
-            f"{doing} at {endpoint} reaches beyond this machine, in clear and without keys: anybody on the way can "
-            f"read the text, and anybody who reaches the port can use it. {MAKE_KEYS[doing]} "
-            "Or use a loopback address, or say --trusted-network if only machines you trust are on that network"
+            f"{DOING[doing]} {endpoint} needs keys, a loopback address, or --trusted-network (if only machines you "
+            f"trust are on that network). {MAKE_KEYS[doing]} The address is beyond this machine: without keys anybody "
+            "on the way can read the text, and anybody who reaches the port can use it"
         )
     # IPv6 only where it is needed: with it on, ZeroMQ takes the first address, though the peer may listen on IPv4.
     return Endpoint(f"tcp://{match[1]}:{port}", port, ipv6=all(":" in address for address in addresses))
@@ -61,7 +63,7 @@ def check_free(address: Endpoint) -> None:
 
 
 def cannot_bind(endpoint: str, number: int, why: str) -> TransportError:
-    """What is said of an address that cannot be had, by the system's error number and its words."""
+    """The error for an address that cannot be listened at, by the system's error number and its words."""
     if number == errno.EADDRINUSE:
         what_to_do = "another program listens there; stop it, or choose another port (0 takes any free one)"
     elif number == errno.EACCES:

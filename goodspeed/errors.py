@@ -28,6 +28,11 @@ Each message says what was wrong and what to do. Our own broken invariants are n
 """
 
 
+def reason(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file cannot be read, in the system's words; its path and the error's number are left out."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
 class GoodSpeedError(Exception):
     """Root of the tree; catch it at the edge of a program."""
 

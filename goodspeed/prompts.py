@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from goodspeed.errors import PromptError
+from goodspeed.errors import PromptError, reason
 from goodspeed.status import Sentence
 
 KNOWN = {"prompt", "domain", "seed"}
@@ -19,12 +19,13 @@ class Prompt:
     seed: int | None = None
 
 
-def read_file(path: str | Path) -> list[Prompt]:
-    """All prompts of a JSONL file; PromptError names the line that is wrong."""
+def read_file(path: str | Path, *, instead: str = "") -> list[Prompt]:
+    """All prompts of a JSONL file; PromptError names the line that is wrong. `instead` is what else may be given."""
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")  # splitlines() would cut inside of JSON strings
     except (OSError, UnicodeDecodeError) as error:
-        raise PromptError(f"cannot read the prompts in {path}: {error}") from error
+        what = f"--prompts {path}: cannot read it ({reason(error)}); give a file with one JSON object a line{instead}"
+        raise PromptError(what) from error
     prompts = [parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not prompts:
         raise no_prompts_error(path)
@@ -58,7 +59,7 @@ def parse(line: str, where: str) -> Prompt:
     except (ValueError, RecursionError) as error:
         raise PromptError(f"{where}: not JSON ({error}); write an object with a `prompt`") from error
     if not isinstance(value, dict) or not isinstance(value.get("prompt"), str):
-        raise PromptError(f"{where}: an object with a text `prompt` is needed")
+        raise PromptError(f'{where}: not an object with a string `prompt`; write {{"prompt": "..."}}')
     if unknown := sorted(set(value) - KNOWN):
         some = ", ".join(ascii(name)[1:-1][:40] for name in unknown[:4])
         raise PromptError(f"{where}: unknown {some}; known are {', '.join(sorted(KNOWN))}")

@@ -58,7 +58,7 @@ def run(module: str, *words: str) -> tuple[int, list[str]]:
             "cannot bind tcp://BUSY: Address already in use; another program listens",
         ),
         ((*VERIFY, "--bind", "tcp://192.0.2.1:5555", "--trusted-network"), 1, "choose an address of this machine"),
-        ((*VERIFY, "--http", "BUSY"), 1, "--http: cannot listen at BUSY (Address already in use)"),
+        ((*VERIFY, "--http", "BUSY"), 1, "cannot bind --http BUSY: Address already in use; another program listens"),
         ((*VERIFY, "--policy", "greedy"), 2, "no policy is called 'greedy'"),
         ((*VERIFY, "--fairness", "1e9"), 2, "fairness is 1000000000.0"),
         ((*VERIFY, "--profile", "/no/such/file"), 2, "profile /no/such/file cannot be read"),
@@ -66,13 +66,19 @@ def run(module: str, *words: str) -> tuple[int, list[str]]:
         (
             (*VERIFY, "--http", "127.0.0.1:0", "--api-key", "/no/such/keys"),
             2,
-            "--api-key /no/such/keys: cannot read it",
+            "--api-key /no/such/keys: cannot read it (No such file or directory); write a file with one key a line",
         ),
         ((*VERIFY, "--model", "tiny-goose"), 1, "model 'tiny-goose' was not found"),
         ((*VERIFY, "--model", str(ROOT / "docs")), 1, "is not a checkpoint folder"),
         ((*VERIFY, "--budget", "0"), 2, "--budget 0 is too small"),
-        ((*DRAFT, "--http", "BUSY"), 1, "--http: cannot listen at BUSY (Address already in use)"),
-        ((*DRAFT, "--prompts", "/no/such/file"), 1, "cannot read the prompts in /no/such/file"),
+        ((*DRAFT, "--http", "BUSY"), 1, "cannot bind --http BUSY: Address already in use; another program listens"),
+        (
+            (*DRAFT, "--prompts", "/no/such/file"),
+            1,
+            "--prompts /no/such/file: cannot read it (No such file or directory); "
+            "give a file with one JSON object a line, or - for standard input",
+        ),
+        ((*DRAFT, "--kv-pages", "9", "--memory-fraction", "0.1"), 2, "give one of them"),
         ((*DRAFT, "--verify", "tcp://127.0.0.1:0"), 2, "a port to connect to is 1 to 65535"),
         ((*DRAFT, "--key", "/no/such/key", "--verify-key", "/no"), 2, "/no/such/key: cannot read it"),
         ((*DRAFT, "--name", "no spaces"), 2, "--name 'no spaces' must be"),
@@ -117,7 +123,7 @@ def test_the_pages_port_is_held_while_the_model_loads_and_refuses_until_it_is_se
         address = web.parse_address(web.url(listener).removeprefix("http://"))
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((address.ip, address.port), timeout=10)
-        with pytest.raises(TransportError, match="is it taken"):
+        with pytest.raises(TransportError, match="another program listens there; stop it"):
             web.bind(address, None)
         web.start_listening(listener)
         socket.create_connection((address.ip, address.port), timeout=10).close()

@@ -143,7 +143,7 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        ([], 2, "COMMAND is missing"),
+        ([], 2, "COMMAND is missing; choose one of: chat, demo, generate, keygen, models, profile. See"),
         (["nonsense"], 2, "unknown command 'nonsense'; choose one of: chat, demo"),
         (["models", "path", "tiny"], 1, "no embedded model is called 'tiny'; choose one of: tiny-target"),
         (["generate"], 2, "--prompt is missing"),
@@ -168,7 +168,11 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
         (["demo", "--clients", "0"], 2, "--clients 0 is too small"),
         (["demo", "--budget", "0"], 2, "--budget 0 is too small"),
         (["demo", "--draft-models", ","], 2, "--draft-models names no model"),
-        (["demo", "--prompts", "/no/such/file"], 1, "cannot read the prompts in /no/such/file"),
+        (
+            ["demo", "--prompts", "/no/such/file"],
+            1,
+            "--prompts /no/such/file: cannot read it (No such file or directory); give a file",
+        ),
         (["demo", "--png", "/no/such/folder/x.png"], 2, "there is no folder /no/such/folder"),
         (["demo", "--record", "/no/such/folder/x.jsonl"], 2, "--record /no/such/folder/x.jsonl: there is no folder"),
         (["demo", "--record", "x.jsonl", "--compare"], 2, "--record keeps one run, and --compare makes three"),

@@ -60,7 +60,7 @@ def test_all_are_looked_at() -> None:
             "goodspeed-verify --model x --zzzzzz",
             "goodspeed-verify: unknown option --zzzzzz. See goodspeed-verify --help",
         ),
-        ("goodspeed-verify --model", "goodspeed-verify: --model: expected one argument. See"),
+        ("goodspeed-verify --model", "goodspeed-verify: --model needs a value. See"),
         ("goodspeed-verify --model x -q", "goodspeed-verify: unknown option -q"),
         ("goodspeed-verify --model x tcp://a:1", "goodspeed-verify: unexpected word 'tcp://a:1'. See"),
         ("goodspeed-verify --model x --max-sessions many", "--max-sessions: 'many' is not a whole number"),

@@ -36,7 +36,7 @@ def test_what_is_written_is_read_again() -> None:
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
         ('"text"', "an object"),
-        ('{"prompt": 3}', "an object with a text"),
+        ('{"prompt": 3}', "not an object with a string `prompt`; write"),
         ('{"prompt": ""}', "empty"),
         ('{"prompt": "x", "sed": 1}', "unknown sed"),
         ('{"prompt": "x", "\\u001b[31m": 1}', r"unknown \\x1b\[31m;"),

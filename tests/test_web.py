@@ -87,7 +87,7 @@ def test_a_taken_port_is_said() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(TransportError, match="is it taken"):
+        with pytest.raises(TransportError, match="another program listens there; stop it"):
             listen(parse_address(f"127.0.0.1:{taken.getsockname()[1]}"), None)
 
 

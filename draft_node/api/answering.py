@@ -84,7 +84,7 @@ async def answer(
     if body.stream and body.goodspeed is not None and body.goodspeed.on_target_change == "restart":
         what = "goodspeed.on_target_change: a stream cannot take back what it has sent; use fail, or leave out stream"
         raise ApiError(400, what, param="goodspeed.on_target_change")
-    texts.check_room(service, config, len(wish.texts))
+    texts.check_room(service, config, len(wish.texts), body.n or 1)
     if body.stream:
         chunks = _chunks(service, wish, shape, body.stream_options or StreamOptions(), mark_accepted=mark_accepted)
         return EventStream(await begun(request.receive, chunks))

@@ -43,7 +43,8 @@ def router(service: Service, config: DraftConfig, exposition: Exposition) -> API
                 target=target.name,
                 target_fingerprint=target.fingerprint,
             )
-        what = "shutting down" if service.draining else "the verify node is away"
+        away = "the verify node is away; start it, or see this node's standard error"
+        what = "shutting down" if service.draining else away
         raise ApiError(503, f"not ready: {what}", code="draining" if service.draining else "verify_away")
 
     @routes.get("/version", responses=READ)

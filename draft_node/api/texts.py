@@ -15,11 +15,12 @@ from goodspeed.errors import Busy
 T = TypeVar("T")
 
 
-def check_room(service: Service, config: DraftConfig, num_texts: int) -> None:
-    """All of a request's texts are let in, or none."""
+def check_room(service: Service, config: DraftConfig, num_texts: int, n: int) -> None:
+    """All of a request's texts are let in, or none. n: the request's choices for each prompt."""
     most = config.max_sessions + config.http_max_waiting
     if num_texts > most:
-        raise ApiError(400, f"n: the request asks for {num_texts} texts; this node takes {most} at most", param="n")
+        what = f"the request asks for {num_texts} texts; this node takes {most} at most; send several requests"
+        raise ApiError(400, what, param="n" if n > 1 else "prompt")
     if num_texts > most - service.num_running - service.num_waiting:
         raise Busy("busy", f"{service.num_running} texts are written and {service.num_waiting} wait; ask again later")
 

@@ -160,9 +160,16 @@ def _too_long(request: Generation, context_len: int, num_tokens: int, asked: int
     param, verb = ("messages", "take") if isinstance(request, ChatRequest) else ("prompt", "takes")
     taken = f"the context has {context_len} tokens, and the {param} {verb} {num_tokens} of them"
     if asked and num_tokens < context_len:
-        what = f"max_tokens must be at most {context_len - num_tokens}: {taken}"
-        return ApiError(400, what, param="max_tokens", code="context_length_exceeded")
+        name = _name_of_max_tokens(request)
+        what = f"{name} must be at most {context_len - num_tokens}: {taken}"
+        return ApiError(400, what, param=name, code="context_length_exceeded")
     return ApiError(400, f"{param} must be shorter: {taken}", param=param, code="context_length_exceeded")
+
+
+def _name_of_max_tokens(request: Generation) -> str:
+    """The name by which the request sent it; the older one if it sent both, or neither."""
+    only_new = request.max_tokens is None and request.max_completion_tokens is not None
+    return "max_completion_tokens" if only_new else "max_tokens"
 
 
 def _one_of(request: Generation) -> int | None:
@@ -187,7 +194,7 @@ def _wanted(
 ) -> list[Wanted]:
     """One for each prompt and choice."""
     if any((request.min_tokens or 0) > most for most in max_tokens):
-        raise ApiError(400, "min_tokens must not be more than max_tokens", param="min_tokens")
+        raise ApiError(400, f"min_tokens must not be more than {_name_of_max_tokens(request)}", param="min_tokens")
     says, target = service.defaults(chat=is_chat), service.target_fingerprint
     texts = []
     for prompt, most in zip(ids, max_tokens, strict=True):

@@ -103,7 +103,7 @@ def sentence(param: str, kind: str, context: Mapping[str, Any]) -> str:
         return f"{'.'.join(parts[:3])} {UNSUPPORTED_IN_MESSAGES[parts[2]]}"
     if _place(parts) in CHOICES and kind not in BOUNDS:
         return f"{param} must be {CHOICES[_place(parts)]}"
-    predicate = PREDICATES.get(kind, "is not what it must be")
+    predicate = PREDICATES.get(kind, "is not valid; see /openapi.json")
     return f"{param} {predicate.format_map(_Shown(context))}"
 
 

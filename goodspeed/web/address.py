@@ -5,6 +5,7 @@ import re
 import socket
 from dataclasses import dataclass
 
+from goodspeed.endpoints import cannot_bind
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.web.keys import Keys, read_keys
 
@@ -100,7 +101,7 @@ def start_listening(listener: socket.socket) -> None:
 
 
 def _taken(name: str, error: OSError) -> TransportError:
-    return TransportError(f"--http: cannot listen at {name} ({error.strerror}); is it taken?")
+    return cannot_bind(f"--http {name}", error.errno or 0, error.strerror or str(error))
 
 
 def url(listener: socket.socket) -> str:

@@ -103,7 +103,8 @@ class LocalHost:
             await self._app(scope, receive, send)
             return
         message = (
-            "without API keys only `localhost` and loopback addresses are answered to; a proxy has to send such a Host"
+            "this node has no API keys, so it answers only if Host is `localhost` or a loopback address; "
+            "send that Host, or start it with --api-key FILE"
         )
         body = error_body(message, type="invalid_request_error", code="wrong_host")
         await JSONResponse(body, 421)(scope, receive, send)

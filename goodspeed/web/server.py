@@ -35,6 +35,11 @@ LOOK_S = 1.0
 """How often connections are looked at for answers that nobody takes."""
 
 
+FAILED_HERE = (
+    "the node failed on this request; ask again, and if it persists tell its operator (the node's log says why)"
+)
+
+
 class _Guard:
     """The edge: what an application did not catch is logged, and is a 500 where nothing was answered yet."""
 
@@ -56,7 +61,7 @@ class _Guard:
         except Exception:
             logger.exception("a request failed", extra={"path": scope["path"]})
             if not started:
-                body = error_body("this request failed here; the log says why", type="server_error", code="internal")
+                body = error_body(FAILED_HERE, type="server_error", code="internal")
                 await JSONResponse(body, 500)(scope, receive, send)
 
 

@@ -161,7 +161,7 @@ def test_bad_prompts_fail_alone(tmp_path: Path, run: Command, verify: VerifyNode
     ("line", "said"),
     [
         ("not json", "line 1: not JSON"),
-        ('{"text": "hello"}', "a text `prompt` is needed"),
+        ('{"text": "hello"}', 'not an object with a string `prompt`; write {"prompt": "..."}'),
         ('{"prompt": "hello", "colour": "red"}', "unknown colour"),
         ('{"prompt": "hello", "seed": -1}', "the seed must be"),
         ('{"prompt": ""}', "the prompt is empty"),

@@ -227,7 +227,9 @@ async def test_who_never_gets_in_is_told_why_in_the_end(tmp_path: Path) -> None:
         serving = asyncio.create_task(node.serve())
         await until(lambda: node.link.trouble)
         node.connect_timeout_s = 0.0  # it is over
-        with pytest.raises(TransportError, match=r"lets us not in: it turned this draft node's key away.*never\.pub"):
+        with pytest.raises(
+            TransportError, match=r"because it refuses this node: it turned this draft node's key away.*never\.pub"
+        ):
             await serving
 
 

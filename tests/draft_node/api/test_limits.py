@@ -232,4 +232,7 @@ def test_all_texts_of_a_request_are_let_in_or_none(running: int, waiting: int, s
 def test_more_texts_than_the_node_ever_takes_is_no_matter_of_waiting() -> None:
     api = Api(max_sessions=1, http_max_waiting=4)
     assert api.complete(n=5).status_code == 200
-    assert error_of(api.complete(n=6))["param"] == "n"
+    error = error_of(api.complete(n=6))
+    assert error["param"] == "n"
+    assert error["message"] == "the request asks for 6 texts; this node takes 5 at most; send several requests"
+    assert error_of(api.complete(prompt=["x"] * 6))["param"] == "prompt"

@@ -207,6 +207,8 @@ def test_what_does_not_fit_into_the_context_is_refused() -> None:
     assert api.complete(max_tokens=CONTEXT_LEN - 5).status_code == 200
     error = error_of(api.complete(max_tokens=CONTEXT_LEN - 4))
     assert (error["param"], error["code"]) == ("max_tokens", "context_length_exceeded")
+    error = error_of(api.chat(max_completion_tokens=CONTEXT_LEN))
+    assert (error["param"], error["message"].split()[0]) == ("max_completion_tokens", "max_completion_tokens")
     assert api.complete(prompt="x" * (CONTEXT_LEN - 1)).json()["usage"]["completion_tokens"] == 1
     error = error_of(api.complete(prompt="x" * CONTEXT_LEN))
     assert (error["param"], error["code"]) == ("prompt", "context_length_exceeded")
