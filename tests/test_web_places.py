@@ -62,11 +62,55 @@ def test_busy_connections_are_never_sent_away() -> None:
     assert places.num_taken == 3
 
 
-def test_a_host_with_more_does_not_take_the_place_of_one_with_less() -> None:
-    places = full("a", "a", "b")
+def test_a_host_with_more_idle_ones_does_not_take_the_place_of_one_with_less() -> None:
+    places = full("b", "a", "a")
+    places.busy("a1")
+    assert places.enter("new", "a", 9) == "a2"
+
+
+def test_who_has_only_busy_ones_takes_the_place_of_an_idle_one() -> None:
+    """Answers that run are work that was let in; several users behind one address are not kept out by who is silent."""
+    places = full("a", "a", "b", "c", "c")
     places.busy("a0")
     places.busy("a1")
-    assert places.enter("new", "a", 9) == "new"
+    assert places.enter("new", "a", 9) == "c3"
+
+
+def test_a_new_host_is_let_in_where_every_host_has_one_idle_connection() -> None:
+    """Strangers of as many addresses as there are places do not shut it out."""
+    places: Places[int] = Places(512)
+    for number in range(512):
+        assert places.enter(number, f"host{number}", number) is None
+    assert places.enter(512, "new", 512) == 0
+    assert places.enter(513, "newer", 513) == 1
+    assert places.num_taken == 512
+
+
+def test_of_hosts_with_equally_many_the_longest_idle_connection_makes_room() -> None:
+    assert full("b", "a", "b", "a").enter("new", "c", 9) == "b0"
+    assert full("b", "a", "a", "a", "b", "b").enter("new", "c", 9) == "b0"
+    assert full("c", "b", "b", "a").enter("new", "a", 9) == "b1"
+    assert full("c", "a", "b", "b").enter("new", "a", 9) == "a1"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_newcomer_is_refused_only_where_all_are_busy(seed: int) -> None:
+    draw = random.Random(seed)
+    places: Places[int] = Places(draw.randint(8, 20))
+    idle: set[int] = set()
+    for number in range(400):
+        victim = places.enter(number, draw.choice("abcdefghijklmnopqrstuvwxyz"), number)
+        assert victim != number or not idle
+        idle.add(number)
+        if victim is not None:
+            idle.discard(victim)
+        for who in draw.sample(sorted(idle), k=len(idle) // 2):
+            places.busy(who)
+            idle.discard(who)
+        if draw.random() < 0.1:
+            for who in range(number + 1):
+                places.leave(who)
+            idle.clear()
 
 
 def test_who_left_is_asked_nothing() -> None:

@@ -5,7 +5,7 @@ nothing about sockets, clocks or HTTP.
 """
 
 import ipaddress
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -26,8 +26,9 @@ class Places(Generic[C]):
 
     All others are idle: nothing was asked, half a request, a request without a key, an answer that nobody takes. A
     newcomer that finds no place takes that of the connection which has been idle for longest, among those of the host
-    with most connections; so a host gives up places only to those who have no more than it has. Busy connections are
-    never sent away.
+    with most connections (of several that have as many, the longest idle of all). Hosts of which all connections are
+    busy do not count, so a host whose other connections are idle takes places only from hosts that have no fewer than
+    it has. The newcomer itself is refused only where no other connection is idle. Busy connections are never sent away.
     """
 
     def __init__(self, num_places: int) -> None:
@@ -48,9 +49,9 @@ class Places(Generic[C]):
         self._places[who] = _Place(host, now)
         self._hosts.setdefault(host, set()).add(who)
         if len(self._hosts[host]) > self.num_host_places:
-            victim = self._idlest(host, who)
+            victim = self._idlest([host], who)
         elif self.num_taken > self.num_places:
-            victim = self._idlest(self._largest(host), who)
+            victim = self._idlest(self._largest(who), who)
         else:
             return None
         self.leave(victim)
@@ -74,23 +75,21 @@ class Places(Generic[C]):
             if not self._hosts[place.host]:
                 del self._hosts[place.host]
 
-    def _largest(self, host: str) -> str:
-        """The host that must give up a connection.
+    def _largest(self, newcomer: C) -> list[str]:
+        """Among the hosts that have an idle connection besides the newcomer's: those that have most connections."""
+        able = [host for host in self._hosts if self._idle_since(host, newcomer)]
+        most = max((len(self._hosts[host]) for host in able), default=0)
+        return [host for host in able if len(self._hosts[host]) == most]
 
-        It is the one with most, among those with an idle connection and at least as many as `host`; else `host` itself.
-        """
-        own, *others = [host, *(other for other in self._hosts if other != host)]
-        rich = [other for other in others if len(self._hosts[other]) >= len(self._hosts[own]) and self._has_idle(other)]
-        return max([own, *rich], key=lambda each: len(self._hosts[each]))
-
-    def _has_idle(self, host: str) -> bool:
-        return any(self._places[who].idle_since is not None for who in self._hosts[host])
-
-    def _idlest(self, host: str, newcomer: C) -> C:
-        """Of one host; the newcomer where all others there are busy."""
-        since = {who: self._places[who].idle_since for who in self._hosts[host] if who != newcomer}
-        idle = {who: moment for who, moment in since.items() if moment is not None}
+    def _idlest(self, hosts: Iterable[str], newcomer: C) -> C:
+        """Of these hosts; the newcomer where all others there are busy."""
+        idle = {who: since for host in hosts for who, since in self._idle_since(host, newcomer).items()}
         return min(idle, key=lambda who: idle[who], default=newcomer)
+
+    def _idle_since(self, host: str, newcomer: C) -> dict[C, float]:
+        """The idle connections of one host but the newcomer's."""
+        since = {who: self._places[who].idle_since for who in self._hosts[host] if who != newcomer}
+        return {who: moment for who, moment in since.items() if moment is not None}
 
 
 def host_of(address: str) -> str:
