@@ -65,6 +65,63 @@ def test_without_descriptors_one_line_and_hardly_any_work(
     assert [line.split(";")[0] for line in said] == [SCARCE]
 
 
+def test_a_protocol_that_cannot_be_made_leaves_no_socket(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> asyncio.BaseProtocol:
+        raise ValueError("as ordered")
+
+    async def body() -> None:
+        accepted: list[socket.socket] = []
+        with listen(parse_address("127.0.0.1:0"), None) as listener, socket.create_connection(listener.getsockname()):
+            acceptor = Acceptor(listener, broken, accepted.append)
+            await until(lambda: accepted and not acceptor._beginning)
+            assert accepted[0].fileno() == -1
+            acceptor.close()
+
+    asyncio.run(asyncio.wait_for(body(), 30))
+    assert "as ordered" in caplog.text
+
+
+@pytest.mark.parametrize("num_turns", range(5))
+def test_nothing_begins_after_the_end(num_turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the end comes right after a connection was accepted, or some turns of the event loop later."""
+    made: dict[asyncio.Protocol, asyncio.BaseTransport] = {}
+    accepted: list[socket.socket] = []
+    begin = Acceptor._begin
+
+    class Staying(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            made[self] = transport
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            del made[self]
+
+    def noted(self: Acceptor, connection: socket.socket) -> None:
+        accepted.append(connection)
+        begin(self, connection)
+
+    monkeypatch.setattr(Acceptor, "_begin", noted)
+
+    async def body() -> None:
+        with listen(parse_address("127.0.0.1:0"), None) as listener:
+            clients = [socket.create_connection(listener.getsockname()) for _ in range(3)]
+            acceptor = Acceptor(listener, Staying, lambda _: None)
+            acceptor._accept()
+            for _ in range(num_turns):
+                await asyncio.sleep(0)
+            begun = set(made)
+            acceptor.close()
+            await until(lambda: not acceptor._beginning)
+            await asyncio.sleep(0)  # what is lost is told in the next turn
+            left, num_open = set(made), sum(connection.fileno() != -1 for connection in accepted)
+            for each in (*clients, *made.values()):
+                each.close()
+            await until(lambda: not made)
+            assert left <= begun
+            assert num_open == len(left)
+
+    asyncio.run(asyncio.wait_for(body(), 30))
+
+
 def test_fewer_places_where_descriptors_are_scarce(caplog: pytest.LogCaptureFixture) -> None:
     num_open = descriptors.limit() or 0
     num_open -= descriptors.num_free() or 0

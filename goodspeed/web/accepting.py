@@ -10,6 +10,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 
 logger = logging.getLogger("goodspeed.http")
 
@@ -51,9 +52,11 @@ class Acceptor:
         self._loop.remove_reader(self._listener)
         if self._resting is not None:
             self._resting.cancel()
+        for task in self._beginning:
+            task.cancel()  # else its connection would begin after whoever closes has ended all others
 
     async def wait_closed(self) -> None:
-        """Connections that were accepted live on; whoever serves them ends them."""
+        """Connections that have begun live on; whoever serves them ends them."""
 
     def _accept(self) -> None:
         while len(self._beginning) < MAX_BEGINNING:
@@ -71,16 +74,26 @@ class Acceptor:
     def _begin(self, connection: socket.socket) -> None:
         task = self._loop.create_task(self._connect(connection))
         self._beginning.add(task)
-        task.add_done_callback(self._beginning.discard)
+        task.add_done_callback(partial(self._begun, connection))
 
     async def _connect(self, connection: socket.socket) -> None:
-        try:
-            connection.setblocking(False)
-            self._prepare(connection)
-            await self._loop.connect_accepted_socket(self._create_protocol, connection)
-        except OSError as error:
-            logger.info("an HTTP connection ended before it began", extra={"error": error.strerror})
+        connection.setblocking(False)
+        self._prepare(connection)
+        await self._loop.connect_accepted_socket(self._create_protocol, connection)
+
+    def _begun(self, connection: socket.socket, task: "asyncio.Task[None]") -> None:
+        """A transport owns the socket now; or none does, and then the socket is closed here.
+
+        Not in the task, since one that is cancelled before its first step never runs.
+        """
+        self._beginning.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
             connection.close()
+        if isinstance(error, OSError):
+            logger.info("an HTTP connection ended before it began", extra={"error": error.strerror})
+        elif error is not None:
+            logger.error("an HTTP connection could not begin", exc_info=error)
 
     def _rest(self, error: OSError) -> None:
         """The listening socket stays readable: it is not looked at for a moment, or nothing else would happen."""
