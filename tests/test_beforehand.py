@@ -29,6 +29,13 @@ print("loaded:", *heavy, file=sys.stderr)
 sys.exit(status)
 """
 
+SCARCE = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+held = [open("/dev/null") for _ in range(84)]
+"""
+"""A limit with which a node starts, of which most is used up already."""
+
 VERIFY = ("verify_node", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
 DRAFT = ("draft_node", "--model", "tiny-draft-s", "--verify", "tcp://127.0.0.1:5999")
 
@@ -42,9 +49,9 @@ def busy() -> Iterator[str]:
         yield f"127.0.0.1:{other.getsockname()[1]}"
 
 
-def run(module: str, *words: str) -> tuple[int, list[str]]:
-    """Exit status and lines of standard error, the last of which says what was imported."""
-    command = [sys.executable, "-c", PROGRAM.format(module=module), *words]
+def run(module: str, *words: str, first: str = "") -> tuple[int, list[str]]:
+    """Exit status and lines of standard error, the last of which says what was imported; first: what runs before."""
+    command = [sys.executable, "-c", first + PROGRAM.format(module=module), *words]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     return ended.returncode, ended.stderr.splitlines()
 
@@ -99,6 +106,12 @@ def test_it_is_said_before_torch_is_loaded(words: tuple[str, ...], status: int, 
 def test_a_port_in_use_is_said_before_a_model_that_is_none(words: tuple[str, ...], busy: str) -> None:
     _, lines = run(*(word.replace("BUSY", busy) for word in words), "--model", "tiny-goose")
     assert "Address already in use" in lines[-2]
+
+
+@pytest.mark.parametrize("words", [VERIFY, DRAFT])
+def test_too_few_descriptors_for_http_are_said_before_a_model_that_is_none(words: tuple[str, ...]) -> None:
+    _, lines = run(*words, "--http", "127.0.0.1:0", "--model", "tiny-goose", first=SCARCE)
+    assert "too few to serve HTTP" in lines[-2]
 
 
 def test_a_bad_pair_of_keys_is_found(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from goodspeed import descriptors
 from goodspeed.errors import ConfigError
 from goodspeed.exit_statuses import USAGE
-from goodspeed.web import accepting, listen, parse_address, server
+from goodspeed.web import accepting, capacity, listen, parse_address
 from goodspeed.web.accepting import Acceptor
 from tests.descriptors import at_most
 from tests.waiting import until
@@ -127,10 +127,10 @@ def test_fewer_places_where_descriptors_are_scarce(caplog: pytest.LogCaptureFixt
     num_open -= descriptors.num_free() or 0
     for free, wanted, places in ((1000, 512, 512), (200, 512, 150), (40, 512, 24), (20, 512, 4), (20, 3, 3)):
         with at_most(num_open + free):
-            assert server.num_places(wanted) == places
+            assert capacity.num_places(wanted) == places
     assert "fewer HTTP connections" in caplog.text
     with at_most(num_open + 19), pytest.raises(ConfigError, match=r"at least 1 more \(ulimit -n\)"):
-        server.num_places(512)
+        capacity.num_places(512)
 
 
 @pytest.mark.parametrize("command", ["draft_node", "verify_node"])

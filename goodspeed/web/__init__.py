@@ -15,9 +15,10 @@ from goodspeed.web.address import (
     take_port,
     url,
 )
+from goodspeed.web.capacity import MAX_CONNECTIONS
 from goodspeed.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, error_body, user_of
 from goodspeed.web.keys import Keys, read_keys
-from goodspeed.web.server import MAX_CONNECTIONS, serve
+from goodspeed.web.server import serve
 
 __all__ = [
     "MAX_CONNECTIONS",

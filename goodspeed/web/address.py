@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from goodspeed.endpoints import cannot_bind
 from goodspeed.errors import ConfigError, TransportError
+from goodspeed.web import capacity
 from goodspeed.web.keys import Keys, read_keys
 
 BACKLOG = 1024
@@ -83,7 +84,8 @@ class Port:
 
 
 def take_port(text: str, key_file: str | None) -> Port:
-    """ConfigError for what is no address or no file of keys; else as `bind`."""
+    """ConfigError for what is no address or no file of keys, or with too few descriptors to serve; else as `bind`."""
+    capacity.check()
     keys = read_keys(key_file) if key_file is not None else None
     return Port(keys, bind(parse_address(text), keys))
 

@@ -10,9 +10,8 @@ import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed import descriptors
-from goodspeed.errors import ConfigError
 from goodspeed.web.accepting import Acceptor
+from goodspeed.web.capacity import MAX_CONNECTIONS, num_places
 from goodspeed.web.guards import error_body
 from goodspeed.web.patience import PatientProtocol, prepare
 from goodspeed.web.places import Places
@@ -21,15 +20,6 @@ logger = logging.getLogger("goodspeed.http")
 
 GRACE_S = 2
 """How long answers may go on after the server was told to stop; whoever wants to wait longer does so before."""
-
-MAX_CONNECTIONS = 512
-"""Well below the 1,024 descriptors that a process usually may have."""
-
-MIN_CONNECTIONS = 4
-"""With fewer places nothing is served."""
-
-KEPT = 16
-"""Descriptors that are left for the wire and for files, or a quarter of those that are free, if that is more."""
 
 LOOK_S = 1.0
 """How often connections are looked at for answers that nobody takes."""
@@ -91,28 +81,6 @@ class _Server(uvicorn.Server):
             for connection in list(self.server_state.connections):
                 if isinstance(connection, PatientProtocol):
                     connection.look(loop.time())
-
-
-def num_places(wanted: int) -> int:
-    """How many HTTP connections there may be: as many as are wanted, or fewer where descriptors are scarce.
-
-    ConfigError where that is next to none.
-    """
-    free = descriptors.num_free()
-    if free is None:
-        return wanted
-    places = min(wanted, free - max(KEPT, free // 4))
-    if places < min(wanted, MIN_CONNECTIONS):
-        raise ConfigError(
-            f"--http: only {free} more files and sockets may be open in this process, too few to serve HTTP; allow it "
-            f"at least {KEPT + MIN_CONNECTIONS - free} more (ulimit -n), or {KEPT + wanted} for {wanted} connections"
-        )
-    if places < wanted:
-        logger.warning(
-            "fewer HTTP connections than usual are served; allow this process more descriptors (ulimit -n)",
-            extra={"num_places": places, "wanted": wanted},
-        )
-    return places
 
 
 async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int = MAX_CONNECTIONS) -> None:
