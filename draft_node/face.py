@@ -5,6 +5,7 @@ from dataclasses import asdict
 from functools import partial
 
 from draft_node.api import create_app
+from draft_node.api.large import LargeWork
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.metrics import create_registry
@@ -42,9 +43,10 @@ class Face:
     async def run(self) -> None:
         keys = self.port.keys
         service = Service(self.daemon, self.checkpoint, max_waiting=self.config.http_max_waiting)
+        work = LargeWork()
         answers = Answers()
         exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
-        app = create_app(service, self.config, exposition, keys)
+        app = create_app(service, self.config, exposition, keys, work)
         app = web.Counted(web.LocalHost(app) if keys is None else app, answers)
         with self.port.listener as listener:
             web.start_listening(listener)
@@ -66,6 +68,8 @@ class Face:
                 self.all_finished = await service.drain(self.config.drain_timeout_s)
                 await _stop(telling, answering)  # while it still serves, sessions can be closed
                 await _stop(serving)
+                work.close()
+                service.close()
 
     @property
     def _max_connections(self) -> int:

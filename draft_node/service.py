@@ -23,7 +23,7 @@ from draft_node.encoding import Encoder
 from draft_node.token_text import TokenTexts
 from goodspeed import defaults
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.text import decode, ends_blank
+from goodspeed.engine.text import ends_blank
 from goodspeed.errors import Busy, Draining, Refused, ServiceError, VerifyAway
 from goodspeed.messages import MAX_DRAFT, Defaults, FinishReason, Sampling, Verification
 
@@ -333,9 +333,13 @@ class Service:
         """Token ids of a conversation, by the chat template; PromptError where there is none, or it refuses; Busy."""
         return await self._encoder.chat(messages, user)
 
-    def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of token ids, without special tokens."""
-        return decode(self._checkpoint.tokenizer, token_ids)
+    async def decode(self, token_ids: Sequence[int], user: str) -> str:
+        """Text of token ids, without special tokens; Busy when too much of this user's waits."""
+        return await self._encoder.decode(token_ids, user)
+
+    def close(self) -> None:
+        """Ends the tokenizers' threads, when nobody is served any more."""
+        self._encoder.close()
 
 
 def _error(fail: Fail) -> ServiceError:

@@ -1,12 +1,15 @@
-"""Work that is done one piece at a time, on another thread, for users who take turns. Knows nothing about the work.
+"""Work that is done one piece at a time, on a thread of its own, for users who take turns.
 
 Round-robin: one piece per user, so a long queue delays nobody else. A piece that has begun runs to its end even if its
-caller is gone; only then does the next begin.
+caller is gone; then the event loop has a whole turn, and only then does the next begin. A piece may hold the
+interpreter for as long as it runs, and without that turn the pieces would pass it on to each other. Knows nothing about
+the work.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -31,12 +34,15 @@ class _User:
 class Turns:
     """The users who wait, in the order of their next turn; each one's own pieces are done in the order they came."""
 
-    def __init__(self, max_size: int, too_much: str) -> None:
-        """max_size: the most that one user may have waiting and running, in any unit; too_much: what Busy then says."""
+    def __init__(self, max_size: int, too_much: str, name: str) -> None:
+        """max_size: the most that one user may have waiting and running, in any unit; too_much: what Busy then says;
+        name: the thread's."""
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._max_size = max_size
         self._too_much = too_much
         self._users: dict[str, _User] = {}
         self._is_running = False
+        self._is_closed = False
 
     @property
     def num_users(self) -> int:
@@ -65,15 +71,28 @@ class Turns:
                 account.waiting.remove(piece)
                 self._settle(user, piece)
 
+    def close(self) -> None:
+        """Who still waits is cancelled; a piece that runs goes on to its end, and its thread ends with it."""
+        self._is_closed = True
+        for account in self._users.values():
+            for piece in account.waiting:
+                piece.done.cancel()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
     def _begin(self) -> None:
         """The next piece, where none is running."""
         user = next((name for name, account in self._users.items() if account.waiting), None)
-        if self._is_running or user is None:
+        if self._is_running or self._is_closed or user is None:
             return
         self._is_running = True
         piece = self._users[user].waiting.popleft()
-        running = asyncio.get_running_loop().run_in_executor(None, piece.work)
-        running.add_done_callback(lambda done: self._finished(user, piece, done))
+        running = asyncio.get_running_loop().run_in_executor(self._executor, piece.work)
+        running.add_done_callback(lambda done: self._ended(user, piece, done))
+
+    def _ended(self, user: str, piece: _Piece, done: "asyncio.Future[Any]") -> None:
+        """Between this turn of the event loop and the next but one, all who are ready have theirs."""
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._finished, user, piece, done)
 
     def _finished(self, user: str, piece: _Piece, done: "asyncio.Future[Any]") -> None:
         self._is_running = False

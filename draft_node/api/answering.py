@@ -3,7 +3,6 @@
 What an answer looks like is its `Shape`'s affair (`completions.py`, `chat.py`).
 """
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
@@ -30,6 +29,8 @@ from draft_node.api.stream import EventStream, begun
 from draft_node.api.wanted import Wish
 from draft_node.config import DraftConfig
 from draft_node.service import Begun, Ended, Piece, Service, Token
+from draft_node.turns import Turns
+from goodspeed.web import user_of
 
 Chunk = ChatChunk | Completion
 
@@ -71,9 +72,18 @@ class Shape(Protocol):
 
 
 async def answer(
-    request: Request, body: Generation, wish: Wish, shape: Shape, service: Service, config: DraftConfig
+    request: Request,
+    body: Generation,
+    wish: Wish,
+    shape: Shape,
+    service: Service,
+    config: DraftConfig,
+    answers: Turns,
 ) -> Response:
-    """Starts the texts, all or none, and answers with them; they end when their user leaves."""
+    """Starts the texts, all or none, and answers with them; they end when their user leaves.
+
+    answers: where large ones are written.
+    """
     if body.stream_options is not None and not body.stream:
         raise ApiError(400, "stream_options needs stream: true; send both, or neither", param="stream_options")
     mark_accepted = body.goodspeed is not None and bool(body.goodspeed.mark_accepted)
@@ -89,14 +99,15 @@ async def answer(
         chunks = _chunks(service, wish, shape, body.stream_options or StreamOptions(), mark_accepted=mark_accepted)
         return EventStream(await begun(request.receive, chunks))
     choices = await texts.unless_gone(request.receive, _collect(service, wish))
-    return Response(await to_json(wish, shape, choices), media_type="application/json")
+    return Response(await to_json(wish, shape, choices, answers, user_of(request.scope)), media_type="application/json")
 
 
-async def to_json(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
+async def to_json(wish: Wish, shape: Shape, choices: Sequence[Choice], answers: Turns, user: str) -> str:
     """The whole answer as JSON."""
-    if sum(len(choice.tokens) for choice in choices) * _num_told(wish) < LARGE:
+    size = sum(len(choice.tokens) for choice in choices) * _num_told(wish)
+    if size < LARGE:
         return _whole(wish, shape, choices)
-    return await asyncio.to_thread(_whole, wish, shape, choices)
+    return await answers.run(user, size, lambda: _whole(wish, shape, choices))
 
 
 def _num_told(wish: Wish) -> int:

@@ -6,21 +6,35 @@ from starlette.types import ASGIApp
 import goodspeed
 from draft_node.api import chat, completions, document, errors, node, tokens
 from draft_node.api.body import BodyLimit
+from draft_node.api.large import LargeWork
 from draft_node.config import DraftConfig
 from draft_node.service import Service
 from goodspeed.web import KeyCheck, Keys
 
 
-def create_app(service: Service, config: DraftConfig, exposition: node.Exposition, keys: Keys | None = None) -> ASGIApp:
-    """exposition: the metrics as text with their content type, asked for at each scrape."""
-    guarded: ASGIApp = BodyLimit(
-        create_api(service, config, exposition, keyed=keys is not None), config.http_max_body_bytes
-    )
+def create_app(
+    service: Service,
+    config: DraftConfig,
+    exposition: node.Exposition,
+    keys: Keys | None = None,
+    work: LargeWork | None = None,
+) -> ASGIApp:
+    """exposition: the metrics as text with their content type, asked for at each scrape; work: the caller closes it."""
+    api = create_api(service, config, exposition, keyed=keys is not None, work=work)
+    guarded: ASGIApp = BodyLimit(api, config.http_max_body_bytes)
     return guarded if keys is None else KeyCheck(guarded, keys)
 
 
-def create_api(service: Service, config: DraftConfig, exposition: node.Exposition, *, keyed: bool = False) -> FastAPI:
+def create_api(
+    service: Service,
+    config: DraftConfig,
+    exposition: node.Exposition,
+    *,
+    keyed: bool = False,
+    work: LargeWork | None = None,
+) -> FastAPI:
     """Without limit on the body, and without looking at keys; its document says whether they are needed."""
+    work = work or LargeWork()
     # Its pages for people load scripts from elsewhere; the document itself is enough.
     app = FastAPI(
         title="GoodSpeed draft node",
@@ -30,9 +44,9 @@ def create_api(service: Service, config: DraftConfig, exposition: node.Expositio
         redirect_slashes=False,
     )
     errors.install(app)
-    app.include_router(completions.router(service, config))
-    app.include_router(chat.router(service, config))
-    app.include_router(tokens.router(service, config))
+    app.include_router(completions.router(service, config, work))
+    app.include_router(chat.router(service, config, work))
+    app.include_router(tokens.router(service, config, work))
     app.include_router(node.router(service, config, exposition))
     document.complete(app, keyed=keyed)
     return app

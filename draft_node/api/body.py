@@ -3,7 +3,6 @@
 Knows nothing about what is asked for.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -14,7 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from draft_node.api import elements
 from draft_node.api.errors import ApiError, ClientGone, of_validation
-from goodspeed.web import OPEN_PATHS
+from draft_node.turns import Turns
+from goodspeed.web import OPEN_PATHS, user_of
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -80,8 +80,11 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def reads(schema: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
-    """A dependency: the body as this schema; ApiError names what is wrong with it."""
+def reads(schema: type[M], bodies: Turns) -> Callable[[Request], Coroutine[Any, Any, M]]:
+    """A dependency: the body as this schema; ApiError names what is wrong with it. Large ones are read in turn.
+
+    Several at once would pass the interpreter on to each other, and the event loop would have it when all are read.
+    """
 
     async def read(request: Request) -> M:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -90,7 +93,7 @@ def reads(schema: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
         body = await request.body()
         if len(body) < LARGE:
             return _validated(schema, body)
-        return await asyncio.to_thread(_validated, schema, body)
+        return await bodies.run(user_of(request.scope), len(body), lambda: _validated(schema, body))
 
     return read
 

@@ -21,6 +21,7 @@ from draft_node.api.answers import (
 )
 from draft_node.api.body import reads
 from draft_node.api.document import WORK, takes
+from draft_node.api.large import LargeWork
 from draft_node.api.logprobs import for_chat
 from draft_node.api.schemas import ChatRequest
 from draft_node.api.texts import unless_gone
@@ -88,15 +89,17 @@ class Shape:
         )
 
 
-def router(service: Service, config: DraftConfig) -> APIRouter:
+def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
     routes = APIRouter()
 
     @routes.post(
         "/v1/chat/completions", response_model=ChatCompletion, responses=WORK, openapi_extra=takes(ChatRequest)
     )
-    async def chat(request: Request, body: Annotated[ChatRequest, Depends(reads(ChatRequest))]) -> Response:
+    async def chat(
+        request: Request, body: Annotated[ChatRequest, Depends(reads(ChatRequest, work.bodies))]
+    ) -> Response:
         wish = await unless_gone(request.receive, of_chat(body, service, config, user_of(request.scope)))
         shape = Shape(config.served_model_name, wish, logprobs=bool(body.logprobs))
-        return await answer(request, body, wish, shape, service, config)
+        return await answer(request, body, wish, shape, service, config, work.answers)
 
     return routes

@@ -11,6 +11,7 @@ from draft_node.api.answering import Choice, answer, now
 from draft_node.api.answers import Completion, CompletionChoice, FinishReason, Logprobs, Usage
 from draft_node.api.body import reads
 from draft_node.api.document import WORK, takes
+from draft_node.api.large import LargeWork
 from draft_node.api.logprobs import Offsets, for_completion
 from draft_node.api.schemas import CompletionRequest
 from draft_node.api.texts import unless_gone
@@ -72,15 +73,15 @@ class Shape:
         )
 
 
-def router(service: Service, config: DraftConfig) -> APIRouter:
+def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
     routes = APIRouter()
 
     @routes.post("/v1/completions", response_model=Completion, responses=WORK, openapi_extra=takes(CompletionRequest))
     async def completions(
-        request: Request, body: Annotated[CompletionRequest, Depends(reads(CompletionRequest))]
+        request: Request, body: Annotated[CompletionRequest, Depends(reads(CompletionRequest, work.bodies))]
     ) -> Response:
         wish = await unless_gone(request.receive, of_completion(body, service, config, user_of(request.scope)))
         shape = Shape(config.served_model_name, wish, logprobs=body.logprobs is not None)
-        return await answer(request, body, wish, shape, service, config)
+        return await answer(request, body, wish, shape, service, config, work.answers)
 
     return routes

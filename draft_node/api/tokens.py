@@ -1,6 +1,5 @@
 """`POST /tokenize` and `/detokenize`, in vLLM's shape: what a prompt is to the models, and back."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from typing import Annotated
@@ -12,6 +11,7 @@ from draft_node.api.answers import Detokenized, Tokenized, json_with
 from draft_node.api.body import reads
 from draft_node.api.document import TAKE, takes
 from draft_node.api.errors import ApiError
+from draft_node.api.large import LargeWork
 from draft_node.api.schemas import DetokenizeRequest, TokenizeRequest
 from draft_node.api.texts import unless_gone
 from draft_node.api.wanted import check_model, encode_chat, encode_prompt
@@ -23,11 +23,13 @@ SLICE = 1 << 14
 """Token ids that are written at once."""
 
 
-def router(service: Service, config: DraftConfig) -> APIRouter:
+def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
     routes = APIRouter()
 
     @routes.post("/tokenize", response_model=Tokenized, responses=TAKE, openapi_extra=takes(TokenizeRequest))
-    async def tokenize(request: Request, body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest))]) -> Response:
+    async def tokenize(
+        request: Request, body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest, work.bodies))]
+    ) -> Response:
         """`prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
         check_model(body.model, config)
         if (body.prompt is None) == (body.messages is None):
@@ -38,16 +40,19 @@ def router(service: Service, config: DraftConfig) -> APIRouter:
         else:
             encoding = encode_prompt(body.prompt or "", service, user)
         ids = await unless_gone(request.receive, encoding)
-        content = await asyncio.to_thread(_tokenized, ids, service.context_len)
+        content = await work.answers.run(user, len(ids), lambda: _tokenized(ids, service.context_len))
         return Response(content, media_type="application/json")
 
     @routes.post("/detokenize", responses=TAKE, openapi_extra=takes(DetokenizeRequest))
-    async def detokenize(body: Annotated[DetokenizeRequest, Depends(reads(DetokenizeRequest))]) -> Detokenized:
+    async def detokenize(
+        request: Request, body: Annotated[DetokenizeRequest, Depends(reads(DetokenizeRequest, work.bodies))]
+    ) -> Detokenized:
         check_model(body.model, config)
         if body.tokens and max(body.tokens) >= service.vocab_size:
             what = f"tokens: {max(body.tokens)} is no token id; they go from 0 to {service.vocab_size - 1}"
             raise ApiError(400, what, param="tokens", code="vocabulary")
-        return Detokenized(prompt=await asyncio.to_thread(service.decode, body.tokens))
+        decoding = service.decode(body.tokens, user_of(request.scope))
+        return Detokenized(prompt=await unless_gone(request.receive, decoding))
 
     return routes
 

@@ -3,7 +3,6 @@
 Nothing has been started yet when this is done.
 """
 
-import asyncio
 import hashlib
 import secrets
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from functools import partial
 from draft_node.api.errors import ApiError
 from draft_node.api.schemas import ChatRequest, CompletionRequest, Extension, Generation, Message
 from draft_node.config import DraftConfig
+from draft_node.encoding import num_chat_chars
 from draft_node.service import Service, VerifyAway, Wanted
 from goodspeed import defaults
 from goodspeed.errors import PromptError
@@ -49,7 +49,7 @@ async def of_completion(request: CompletionRequest, service: Service, config: Dr
     texts = _wanted(request, ids, max_tokens, request.logprobs, service, config)
     echoes = [""] * len(prompts)
     if request.echo:
-        echoes = [await _text(prompt, service) for prompt in prompts]
+        echoes = [await _text(prompt, service, user) for prompt in prompts]
     return Wish(
         texts, sum(map(len, ids)), [echo for echo in echoes for _ in range(request.n or 1)], service.draft_fingerprint
     )
@@ -81,7 +81,7 @@ async def encode_prompt(prompt: str, service: Service, user: str) -> tuple[int, 
 
 async def encode_chat(messages: Sequence[Message], service: Service, user: str) -> tuple[int, ...]:
     turns = [_turn(message) for message in messages]
-    _check_chars(sum(len(turn["content"]) for turn in turns), "messages", service)
+    _check_chars(num_chat_chars(turns), "messages", service)
     try:
         return await service.encode_chat(turns, user)
     except PromptError as error:
@@ -127,8 +127,8 @@ async def _encoded(prompt: str | list[int], service: Service, user: str) -> tupl
     return tuple(prompt)
 
 
-async def _text(prompt: str | list[int], service: Service) -> str:
-    return prompt if isinstance(prompt, str) else await asyncio.to_thread(service.decode, prompt)
+async def _text(prompt: str | list[int], service: Service, user: str) -> str:
+    return prompt if isinstance(prompt, str) else await service.decode(prompt, user)
 
 
 def _check_chars(num_chars: int, param: str, service: Service) -> None:

@@ -16,7 +16,7 @@ class Bench:
     """Pieces that wait to be allowed to end, and the order in which they were begun."""
 
     def __init__(self, max_size: int = 100) -> None:
-        self.turns = Turns(max_size, "come again later")
+        self.turns = Turns(max_size, "come again later", "bench")
         self.begun: list[str] = []
         self.num_at_once = self.most_at_once = 0
         self._may_end = threading.Semaphore(0)
@@ -127,5 +127,50 @@ def test_an_error_is_its_own_users_and_the_next_goes_on() -> None:
         with pytest.raises(ValueError, match="as ordered"):
             await failing
         assert await following == "A2"
+
+    run(body)
+
+
+def test_the_event_loop_has_a_whole_turn_between_two_pieces() -> None:
+    """What is ready when a piece ends, and what that makes ready, comes before the next piece begins."""
+
+    async def body(bench: Bench) -> None:
+        tasks = [bench.ask("a", "a1"), bench.ask("b", "b1")]
+        await until(lambda: bench.begun)
+        running = bench.turns._executor.submit(lambda: None)  # behind the piece that runs
+        num_turns_before: list[int] = []
+        num_turns = 0
+        submit = bench.turns._executor.submit
+
+        def noted(*args: Any) -> Any:
+            num_turns_before.append(num_turns)
+            return submit(*args)
+
+        bench.turns._executor.submit = noted  # type: ignore[method-assign]
+        bench.end()
+        running.result()  # the first has ended, and the event loop does not know it yet
+        while not num_turns_before:
+            await asyncio.sleep(0)
+            num_turns += 1
+        assert num_turns_before[0] >= 2
+        bench.end()
+        await asyncio.gather(*tasks)
+
+    run(body)
+
+
+def test_the_end_cancels_who_waits_and_ends_the_thread() -> None:
+    async def body(bench: Bench) -> None:
+        mine = "bench-closed"
+        bench.turns = Turns(100, "", mine)
+        first, second = bench.ask("a", "a1"), bench.ask("a", "a2")
+        await until(lambda: bench.begun)
+        bench.turns.close()
+        await asyncio.wait([second])
+        assert second.cancelled()
+        bench.end(2)
+        assert await first == "A1"
+        await until(lambda: not [each for each in threading.enumerate() if each.name.startswith(mine)])
+        assert bench.begun == ["a1"]
 
     run(body)

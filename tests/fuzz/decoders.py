@@ -22,6 +22,7 @@ from starlette.requests import Request
 from draft_node.api import schemas
 from draft_node.api.body import BodyLimit, reads
 from draft_node.api.errors import ApiError
+from draft_node.api.large import LargeWork
 from goodspeed import api_keys, keys, positions, prompts, proposals, recording
 from goodspeed.codec import decode_down, decode_up
 from goodspeed.engine import generation_settings
@@ -271,7 +272,7 @@ def _body(data: bytes) -> None:
     answers: list[dict[str, object]] = []
 
     async def app(scope: dict[str, object], receive: object, send: object) -> None:
-        await reads(schema)(Request(scope, receive))  # type: ignore[arg-type]
+        await reads(schema, LargeWork().bodies)(Request(scope, receive))  # type: ignore[arg-type]
 
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": body, "more_body": False}

@@ -84,7 +84,8 @@ class FakeService:
     def defaults(self, *, chat: bool) -> Defaults:
         return self.chat_defaults if chat else self.completion_defaults
 
-    def decode(self, token_ids: Sequence[int]) -> str:
+    async def decode(self, token_ids: Sequence[int], user: str) -> str:
+        self.users.add(user)
         return bytes(token_ids).decode()
 
 

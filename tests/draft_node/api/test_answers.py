@@ -13,6 +13,7 @@ from draft_node.answer import Piece, Token
 from draft_node.api import answering
 from draft_node.api.answering import Choice
 from draft_node.api.completions import Shape
+from draft_node.api.large import LargeWork
 from draft_node.api.logprobs import Offsets, for_completion
 from draft_node.api.texts import write
 from draft_node.api.wanted import Wish
@@ -256,8 +257,9 @@ def test_a_very_large_answer_does_not_hold_the_event_loop() -> None:
             async for item in FakeService().write(wanted):
                 choices[-1].take(item)
         shape = Shape("goodspeed", wish, logprobs=True)
+        work = LargeWork()
         started = time.perf_counter()
-        writing = asyncio.create_task(answering.to_json(wish, shape, choices))
+        writing = asyncio.create_task(answering.to_json(wish, shape, choices, work.answers, "user"))
         gap_s = await _longest_gap_s(writing)
         content = json.loads(await writing)
         assert [len(choice["logprobs"]["tokens"]) for choice in content["choices"]] == [900] * 16

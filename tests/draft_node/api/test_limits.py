@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -151,7 +152,7 @@ def test_messages() -> None:
 @pytest.mark.parametrize(("num_chars", "num_encoded"), [(2 * CONTEXT_LEN, 1), (2 * CONTEXT_LEN + 1, 0)])
 def test_a_text_that_cannot_fit_is_not_even_encoded(num_chars: int, num_encoded: int) -> None:
     text = "x" * num_chars
-    halves = [{"role": "user", "content": half} for half in (text[1000:], text[:1000])]
+    halves = [{"role": "user", "content": half} for half in (text[1000:], text[: 1000 - 2 * len("user")])]
     for ask in (lambda api: api.complete(prompt=text), lambda api: api.chat(messages=halves)):
         api = Api()
         assert error_of(ask(api))["code"] == "context_length_exceeded"
@@ -162,13 +163,23 @@ def test_a_text_that_cannot_fit_is_not_even_encoded(num_chars: int, num_encoded:
 def test_nor_is_it_to_be_counted(context_len: int) -> None:
     """Whether the verify node is there or not."""
     text = "x" * (2 * CONTEXT_LEN + 1)
-    halves = [{"role": "user", "content": half} for half in (text[1000:], text[:1000])]
+    halves = [{"role": "user", "content": half} for half in (text[1000:], text[: 1000 - 2 * len("user")])]
     for body, param in (({"prompt": text}, "prompt"), ({"messages": halves}, "messages")):
         api = Api()
         api.service.context_len = context_len
         error = error_of(api.client.post("/tokenize", json=body))
         assert (error["code"], error["param"]) == ("context_length_exceeded", param)
         assert str(2 * CONTEXT_LEN) in error["message"]
+        assert api.service.num_encoded == 0
+
+
+def test_names_count_as_well_as_what_is_said() -> None:
+    """A chat template may write them; 1,024 names of 512 characters are half a million."""
+    named = [{"role": "user", "name": "x" * 512, "content": ""}] * MAX_MESSAGES
+    for path in ("/v1/chat/completions", "/tokenize"):
+        api = Api()
+        error = error_of(api.client.post(path, json={"messages": named}))
+        assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
         assert api.service.num_encoded == 0
 
 
@@ -188,10 +199,18 @@ def test_whose_work_a_text_is() -> None:
         assert answer.status_code == 200
     assert len(api.service.users) == 2
     assert not any("key" in user for user in api.service.users)
-    api = Api()
-    api.complete()
-    api.chat()
-    assert api.service.users == {"testclient"}
+    for ask in (Api.complete, Api.chat, _detokenize, _echo):
+        api = Api()
+        assert ask(api).status_code == 200
+        assert api.service.users == {"testclient"}
+
+
+def _detokenize(api: Api) -> Any:
+    return api.client.post("/detokenize", json={"tokens": [65]})
+
+
+def _echo(api: Api) -> Any:
+    return api.complete(prompt=[65], echo=True)
 
 
 @pytest.mark.parametrize(("number", "status"), [(MAX_PARTS, 200), (MAX_PARTS + 1, 400)])
