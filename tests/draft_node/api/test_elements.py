@@ -50,8 +50,16 @@ def test_at_the_bound_and_one_above(body: Callable[[int], bytes], most: int) -> 
 
 def test_bytes_besides_texts() -> None:
     bare = len(b"{:}")
-    assert taken(b'{"prompt":"' + b"a" * SIZE + b'"}' + b" " * (MAX_BARE_BYTES - bare))
-    assert not taken(b'{"prompt":"a"}' + b" " * (MAX_BARE_BYTES - bare + 1))
+    assert taken(b'{"prompt":"' + b"a" * SIZE + b'"}' + b"1" * (MAX_BARE_BYTES - bare) + b" " * 1000)
+    assert not taken(b'{"prompt":"a"}' + b"1" * (MAX_BARE_BYTES - bare + 1))
+    assert not taken(b'{"prompt":"a"}' + b"\n" * (MAX_BARE_BYTES - bare + 1))
+
+
+def test_spaces_after_commas_are_not_counted() -> None:
+    """64 prompts of 4,096 ids of six digits pass as Python's json writes them, too."""
+    body = json.dumps({"prompt": [[151643] * 4095] * 64}).encode()
+    assert len(body) > MAX_BARE_BYTES - 1000
+    assert taken(body.replace(b", ", b",  "))
 
 
 @pytest.mark.parametrize(
@@ -74,6 +82,9 @@ BODIES: dict[str, tuple[type[BaseModel], bytes]] = {
     "as many ids as may be": (CompletionRequest, repeated(b"151643", MAX_VALUES)),
     "64 prompts of 4,095 ids": (CompletionRequest, repeated(b"[" + b",".join([b"12345"] * 4095) + b"]", 64)),
     "large numbers, unknown": (CompletionRequest, repeated(b"9" * 20, MAX_BARE_BYTES // 21 - 1, name="x")),
+    "19 digits": (CompletionRequest, repeated(b"9" * 19, MAX_BARE_BYTES // 20 - 1, name="x")),
+    "ids and spaces": (CompletionRequest, repeated(b" " * 8 + b"151643", MAX_VALUES)),
+    "spaces": (CompletionRequest, repeated(b" ", 1, name="x") + b" " * (SIZE - 100)),
     "as many floats as may be": (CompletionRequest, repeated(b"1.5e100", MAX_VALUES)),
     "small texts": (CompletionRequest, repeated(b'""')),
     "unknown members": (CompletionRequest, json.dumps({f"x{i}": i for i in range(MAX_STRINGS)}).encode()),
