@@ -14,6 +14,8 @@ from starlette.routing import Route
 from goodspeed.web import KeyCheck, Keys, LocalHost, listen, parse_address, patience, serve
 from tests.attackers import HEAD, KINDS, attacking
 
+pytestmark = pytest.mark.alone
+
 NUM_ATTACKERS = 1000
 WITHIN_S = 1.0
 """How soon a user is answered beside them."""

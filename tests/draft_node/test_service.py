@@ -429,7 +429,7 @@ def test_prompts_are_encoded_as_the_console_encodes_them() -> None:
             assert await here.service.encode_chat([{"role": "user", "content": "hi"}], "user") == tuple(
                 here_ids("User: hi\n\nAssistant:")
             )
-            assert here.service.decode(here_ids("The river")) == "The river"
+            assert await here.service.decode(here_ids("The river"), "user") == "The river"
             assert here.service.vocab_size == 4096
 
     run(work())

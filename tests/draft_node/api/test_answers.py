@@ -244,6 +244,7 @@ async def _longest_gap_s(work: "asyncio.Task[str]") -> float:
     return longest
 
 
+@pytest.mark.alone
 def test_a_very_large_answer_does_not_hold_the_event_loop() -> None:
     """16 texts of 900 tokens with 20 alternatives each, which take seconds to write. The bound leaves room for other
     processes on this machine; written at once, on the loop, it is far beyond."""
