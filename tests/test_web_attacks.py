@@ -23,7 +23,7 @@ WITHIN_S = 1.0
 
 AT_MOST_S = 15.0
 """How soon each user is answered. The attackers share the cores with what is tested, and one answer may wait while the
-machine does something else; a connection that was not accepted, or has no place, would wait far longer, or be closed."""
+machine does something else; a connection that was not accepted, or has no place, would wait far longer or be closed."""
 
 KEY = b"Authorization: Bearer users-key\r\n"
 
