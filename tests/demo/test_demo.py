@@ -89,6 +89,7 @@ def test_every_client_has_its_fields(demo: Ended) -> None:
     assert any(client["num_drafted"] for client in clients)
 
 
+@pytest.mark.essential
 def test_the_text_is_the_target_s_own(demo: Ended) -> None:
     target = checkpoints.load("tiny-target")
     runner = Runner(target, num_pages=64)

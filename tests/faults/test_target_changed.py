@@ -46,6 +46,7 @@ class Whole:
         return self._answer.json()
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize(
     "other",
     [("--model", "tiny-draft-m"), pytest.param(("--dtype", "bfloat16"), marks=pytest.mark.slow_faults)],

@@ -68,6 +68,7 @@ def test_greedy_text_is_that_of_plain_transformers(client: openai.OpenAI) -> Non
         assert joined(client.completions.create(**options, stream=True)) == expected
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize(
     "sampling",
     [{}, {"temperature": 0.7, "top_p": 0.9}, {"temperature": 0.9, "top_k": 20}, {"goodspeed": {"speculate": False}}],
@@ -84,6 +85,7 @@ def test_seeded_text_is_that_of_goodspeed_generate(client: openai.OpenAI, sampli
     assert joined(client.chat.completions.create(messages=user(prompt(2)), stream=True, **options)) == expected
 
 
+@pytest.mark.essential
 def test_an_answer_ends_before_the_users_next_turn_and_begins_without_a_blank(client: openai.OpenAI) -> None:
     """README's example; without its makers' stop string the model goes on and makes up a turn of the user."""
     question, options = "How do I make soup?", {"model": MODEL, "max_tokens": 40, "seed": 1}

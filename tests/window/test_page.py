@@ -66,6 +66,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield Page(driver, run)
 
 
+@pytest.mark.essential
 def test_clients_and_figures_move(page: Page) -> None:
     page.wait(lambda: page.text("#line") == "live" and page.row("client-1") and page.row("client-2"))
     assert page.text("#about").startswith("tiny-target · gradient policy · continuous rounds")

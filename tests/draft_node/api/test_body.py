@@ -14,7 +14,7 @@ from draft_node.api.large import LargeWork
 from draft_node.api.schemas import CompletionRequest
 from tests.draft_node.api.test_elements import HOLD_S
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.essential]
 
 NUM_BODIES = 12
 CONTENT = json.dumps({"prompt": [[12345] * 4095] * 64}).encode()
