@@ -139,18 +139,20 @@ class DraftDaemon:
 
     async def serve(self) -> None:
         """Until cancelled; raises RefusedError or TransportError when going on is hopeless."""
+        why = Fail("closed", "this draft node is shutting down")
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._collect())
                 tasks.create_task(self._draft())
                 tasks.create_task(self._watch())
         except* (RefusedError, TransportError) as group:
+            why = Fail("verify_away", self.link.absence(time.monotonic()))
             raise group.exceptions[0] from None
         finally:
             await self._take_leave()
             self._closing = True
-            self._last_word = Fail("closed", "this draft node is shutting down")
-            self._tell_all(self._last_word)
+            self._last_word = why
+            self._tell_all(why)
             self.drafting.close()
             self.channel.close()
 

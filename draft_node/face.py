@@ -62,14 +62,21 @@ class Face:
                         task.result()
             finally:
                 if not serving.done():
-                    num_texts = self.daemon.num_running + self.daemon.num_waiting
-                    texts = "1 unfinished text" if num_texts == 1 else f"{num_texts} unfinished texts"
-                    self.status.say("draining: %s may go on for %g s", texts, self.config.drain_timeout_s)
+                    self._tell_that_it_ends()
                 self.all_finished = await service.drain(self.config.drain_timeout_s)
                 await _stop(telling, answering)  # while it still serves, sessions can be closed
                 await _stop(serving)
                 work.close()
                 service.close()
+
+    def _tell_that_it_ends(self) -> None:
+        num_texts = self.daemon.num_running + self.daemon.num_waiting
+        if not num_texts:
+            self.status.say("stopping")
+            return
+        texts = "1 unfinished text" if num_texts == 1 else f"{num_texts} unfinished texts"
+        what = "draining: %s may go on for %g s; a second signal (Ctrl-C) ends this node at once"
+        self.status.say(what, texts, self.config.drain_timeout_s)
 
     @property
     def _max_connections(self) -> int:

@@ -22,23 +22,42 @@ class Standing:
         self._was_connected: bool | None = None  # None before the first time
         self._was_local = False
         self._trouble: str | None = None
+        self._target: tuple[str, str] | None = None  # name and fingerprint, as they were last
         self._away_s = 0.0  # at the last look
         self._next_s = FIRST_S
 
-    def look(self, *, connected: bool, away_s: float, trouble: str | None, local: bool = False) -> list[Sentence]:
-        """What is to be said now. away_s: for how long it has not been there; trouble: why it lets nobody in."""
+    def look(
+        self,
+        *,
+        connected: bool,
+        away_s: float,
+        trouble: str | None,
+        local: bool = False,
+        target: tuple[str, str] = ("", ""),
+    ) -> list[Sentence]:
+        """What is to be said now.
+
+        away_s: for how long it has not been there; trouble: why it lets nobody in; target: name and fingerprint of the
+        target that is there.
+        """
         trouble = None if trouble is None else harmless(trouble)  # in the verify node's own words
-        found = self._arrived() if connected else self._missed(away_s, trouble, local)
+        found = self._arrived(target) if connected else self._missed(away_s, trouble, local)
         self._away_s, self._was_local = away_s, local and not connected
         return found
 
-    def _arrived(self) -> list[Sentence]:
+    def _arrived(self, target: tuple[str, str]) -> list[Sentence]:
         before, self._was_connected = self._was_connected, True
+        known, self._target = self._target, target
         self._next_s, self._trouble = FIRST_S, None
         if before is None:
             return [Sentence("connected to %s", (self._endpoint,))]
         if before:
             return []
+        if known is not None and known != target:
+            what = "the verify node is back after %.1f s with another target: %s (it was %s); texts of that one end"
+            names = [harmless(name) for name, _ in (target, known)]
+            same = ", of other weights or precision" if names[0] == names[1] else ""
+            return [Sentence(what, (self._away_s, names[0], names[1] + same))]
         texts = "; texts are the target's again" if self._was_local else ""
         return [Sentence("the verify node is back after %.1f s" + texts, (self._away_s,))]
 

@@ -26,7 +26,10 @@ async def tell(
     while True:
         connected = daemon.connected.is_set()
         away_s, trouble = daemon.link.away_s(time.monotonic()), daemon.link.trouble
-        status.say_all(standing.look(connected=connected, away_s=away_s, trouble=trouble, local=daemon.is_local))
+        welcome = daemon.link.welcome
+        target = (welcome.target, welcome.target_fingerprint) if welcome is not None else ("", "")
+        said = standing.look(connected=connected, away_s=away_s, trouble=trouble, local=daemon.is_local, target=target)
+        status.say_all(said)
         if connected and not has_connected:
             has_connected = True
             events.write("connected", name=config.name, verify=config.verify)

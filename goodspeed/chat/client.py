@@ -79,7 +79,7 @@ class Client:
         try:
             what = line(msgspec.json.decode(_read(response), type=Refusal).error.message)
         except (msgspec.DecodeError, RecursionError):
-            what = f"{line(response.reason_phrase) or 'no reason given'}; is it a node of GoodSpeed?"
+            what = f"{line(response.reason_phrase) or 'no reason given'}; is it a draft node's --http?"
         if status == 401:
             wrong = "does not know this API key" if self._has_key else "wants an API key"
             raise ChatError(f"{self.url} {wrong}; name a file with one by --api-key FILE, or set {KEY_VARIABLE}")

@@ -2,7 +2,8 @@
 
 OF_FIGURES = """\
 goodput: tokens per round, over all rounds from a client's first to its last
-log-utility: sum of ln(goodput) over the clients; it is higher when they are faster, and when none is left behind
+log-utility: sum of ln(goodput) over the clients; it is higher when they get more tokens a round,
+  and when none is left behind; compare it under the same --rounds and clients only
 Jain index: 1 when all clients have the same goodput, 1/n when one of n has everything
 uplink bytes: what the draft nodes send for each token that they draft"""
 

@@ -99,5 +99,5 @@ def _files(folder: Path, name: str) -> tuple[Path, Path]:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot make the folder {folder}: {error.strerror}") from None
+        raise ConfigError(f"cannot make the folder {folder}: {error.strerror}; name another --folder") from None
     return secret, public

@@ -76,7 +76,7 @@ def test_a_served_draft_node_tells_where_it_is_ready_and_that_it_drains(verify: 
     with start("draft_node", *words) as process:
         assert re.search(r"ready at http://127\.0\.0\.1:\d+$", line_with(process, "ready at"))
         process.send_signal(signal.SIGTERM)
-        assert line_with(process, "draining") == "goodspeed-draft: draining: 0 unfinished texts may go on for 30 s"
+        assert line_with(process, "stopping") == "goodspeed-draft: stopping"
         assert process.wait(timeout=60) == 0
 
 

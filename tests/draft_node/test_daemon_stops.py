@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from draft_node.actions import Request
 from draft_node.daemon import DraftDaemon
 from draft_node.link import VerifyLink
-from goodspeed.messages import Hello, Leave
+from goodspeed.errors import TransportError
+from goodspeed.messages import Hello, Leave, Sampling
 from goodspeed.transport import MemoryNetwork, VerifyChannel, peer_name
 from tests.fakes import make_core, make_hello
 
@@ -55,5 +57,19 @@ def test_has_nothing_to_say_to_a_verify_node_that_is_away() -> None:
         assert isinstance((await verify.receive()).message, Hello)
         await stop(serving)
         assert said(verify) == []
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_text_is_told_that_the_verify_node_is_away_when_the_node_gives_up() -> None:
+    async def story() -> None:
+        network = MemoryNetwork()
+        network.bind_verify()
+        daemon, serving = start(network)
+        daemon.connect_timeout_s = 0.5
+        told = [item async for item in daemon.generate(Request(bytes(16), (1,), Sampling(), 5))]
+        assert [getattr(item, "code", None) for item in told] == ["verify_away"]
+        with pytest.raises(TransportError, match="has been away"):
+            await serving
 
     asyncio.run(asyncio.wait_for(story(), 60))

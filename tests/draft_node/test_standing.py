@@ -81,3 +81,19 @@ def test_the_verify_nodes_own_words_cannot_command_a_terminal() -> None:
     said = Standing("tcp://there:5555").look(connected=False, away_s=0.1, trouble="no\x1b[2J\nroot: all is well")
     assert any("does not let this node in" in sentence.text for sentence in said)
     assert not any(control in str(sentence.values) for sentence in said for control in ("\\x1b", "\\n"))
+
+
+def test_another_target_is_told_with_both_names() -> None:
+    standing = Standing(ENDPOINT)
+    standing.look(connected=True, away_s=0.0, trouble=None, target=("big", "1"))
+    standing.look(connected=False, away_s=3.0, trouble=None, target=("big", "1"))
+    back = standing.look(connected=True, away_s=0.0, trouble=None, target=("other", "2"))
+    assert text(back) == [
+        "the verify node is back after 3.0 s with another target: other (it was big); texts of that one end"
+    ]
+    standing.look(connected=False, away_s=1.0, trouble=None, target=("other", "2"))
+    again = text(standing.look(connected=True, away_s=0.0, trouble=None, target=("other", "3")))
+    assert again == [
+        "the verify node is back after 1.0 s with another target: other (it was other, of other weights or precision); "
+        "texts of that one end"
+    ]
