@@ -72,7 +72,7 @@ screenshots: $(READY)
 simulate-faults: $(READY)
 	$(BIN)/python -m experiments.simulation.faults $(or $(ARGS),--seeds 1000)
 
-# Faults on real processes and real lines: those of `make test`, and the slow ones.
+# Faults on real processes and real lines: those of `make test-all`, and the slow ones.
 faults: $(READY)
 	$(BIN)/python -m pytest tests/faults $(ARGS)
 

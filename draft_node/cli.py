@@ -11,6 +11,7 @@ from goodspeed import descriptors
 from goodspeed.command import add_daemon_options, run, until_signal
 from goodspeed.command_line import CommandLine
 from goodspeed.config import add_options, from_namespace
+from goodspeed.errors import TransportError
 from goodspeed.events import EventLog, print_json
 from goodspeed.exit_statuses import INTERRUPTED
 from goodspeed.status import Status
@@ -85,6 +86,9 @@ def _serve_prompts(found: Found, events: EventLog, status: Status) -> int:
             print(f"{PROGRAM}: interrupted; unfinished prompts: {len(console.unfinished)}", file=sys.stderr)
             console.give_up("interrupted", "this draft node was told to stop")
             return INTERRUPTED
+    except TransportError as error:
+        console.give_up("verify_away", str(error))
+        raise
     finally:
         console.give_up("closed", "this draft node could not go on")
         if events.enabled:

@@ -31,7 +31,7 @@ from goodspeed.transport import (
 from tests.faults.proxy import Proxy
 from tests.waiting import until
 
-pytestmark = [pytest.mark.alone, pytest.mark.essential]
+pytestmark = pytest.mark.alone
 
 SESSION = bytes(range(16))
 BOOT = b"bootboot"

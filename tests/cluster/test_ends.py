@@ -88,4 +88,4 @@ def test_the_verify_node_is_away(prompts: Path) -> None:
     assert loading == "goodspeed-draft: loading tiny-draft-s ..."
     assert last.startswith(f"goodspeed-draft: the verify node at {endpoint} has been away")
     result = json.loads(out.splitlines()[-1])
-    assert [row["error"]["code"] for row in result["prompts"]] == ["closed"] * 3
+    assert [row["error"]["code"] for row in result["prompts"]] == ["verify_away"] * 3

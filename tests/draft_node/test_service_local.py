@@ -17,7 +17,7 @@ from tests.cluster.cluster import load, prompt_ids
 from tests.draft_node.test_service import GREEDY, Edge, edge, run, wanted, write
 from tests.waiting import until
 
-pytestmark = [pytest.mark.alone, pytest.mark.essential]
+pytestmark = pytest.mark.alone
 
 DRAFT, TARGET = "tiny-draft-s", "tiny-target"
 SEEDED = Sampling(temperature=0.9, top_k=50, seed=6)
