@@ -95,6 +95,8 @@ class Console:
     async def run(self) -> None:
         """As many prompts at once as the node serves together."""
         if self.prompts is None:
+            if sys.stdin is not None and sys.stdin.isatty():
+                self.status.say("type a prompt and press Enter; Ctrl-D ends")
             await self._run_standard_input(jsonl=self.config.prompts == standard_input.NAME)
         else:
             await self._run_list(self.prompts)

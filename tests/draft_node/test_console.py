@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
@@ -364,3 +365,14 @@ def test_what_the_draft_model_wrote_alone_is_told(capsys: pytest.CaptureFixture[
     assert [event["local"] for event in told if event["event"] == "tokens"] == [False, True]
     assert [event["num_local"] for event in told if event["event"] == "finish"] == [4]
     assert captured.err == "prompt 1: 4 of its 5 tokens are the draft model's own\n"
+
+
+def test_whoever_sits_at_a_terminal_is_told_that_prompts_are_wanted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(Console, "_run_standard_input", lambda self, jsonl: asyncio.sleep(0))
+    console = make_console(FakeDaemon(), None)
+    console.status = Status("x")
+    asyncio.run(console.run())
+    assert capsys.readouterr().err == "x: type a prompt and press Enter; Ctrl-D ends\n"
