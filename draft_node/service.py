@@ -11,21 +11,22 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from draft_node.actions import Fail, Request, Statistics
+from draft_node.actions import Fail, Request
 from draft_node.answer import Alternative, Answer, Piece, Token
 from draft_node.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
 from draft_node.encoding import Encoder
+from draft_node.text_request import Begun, Ended, Target, Wanted
 from draft_node.token_text import TokenTexts
 from goodspeed import defaults
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import ends_blank
 from goodspeed.errors import Busy, Draining, Refused, ServiceError, VerifyAway
-from goodspeed.messages import MAX_DRAFT, Defaults, FinishReason, Sampling, Verification
+from goodspeed.messages import Defaults
 
 __all__ = [
     "Alternative",
@@ -47,52 +48,6 @@ logger = logging.getLogger("goodspeed.draft")
 MENDING_S = 5.0
 """If the verify node was there less than this long ago, new texts wait for it instead of being refused: a broken
 connection is made anew in a tenth of a second nearby, and in five seconds where the other side is a second away."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """One text."""
-
-    prompt: tuple[int, ...]
-    sampling: Sampling
-    max_tokens: int
-    min_tokens: int = 0  # neither the end of sequence nor a stop string comes before
-    ignore_eos: bool = False  # go on to max_tokens
-    stop: tuple[str, ...] = ()  # strings that end the text; no part of any is given out
-    is_chat: bool = False  # the text begins without the blank that a template leaves to the model
-    num_logprobs: int | None = None  # alternatives besides the token itself; None: no log-probabilities
-    max_draft: int = MAX_DRAFT  # 0: no speculation
-    verification: Verification = "match"
-    restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing
-    target: str | None = None  # fingerprint of the target whose defaults were filled in; None: none were
-    resolve: Callable[[Defaults], tuple[Sampling, tuple[str, ...]]] | None = field(default=None, compare=False)
-    """Sampling and stop strings under the defaults of another target; None: they are the request's own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The target model, as the verify node names it; None where that is out of reach."""
-
-    name: str | None = None
-    fingerprint: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """The text begins, or begins anew: what came before is void."""
-
-    target_fingerprint: str | None  # of the target that writes it; None where the draft model begins alone
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The text is complete, and its session closed at both nodes."""
-
-    reason: FinishReason
-    stop: str | None  # the stop string that ended it
-    num_tokens: int  # generated tokens that are part of the answer, the one that completed a stop string included
-    statistics: Statistics
-    num_local: int = 0  # of the tokens, those that the draft model wrote alone
 
 
 class Service:
@@ -157,7 +112,7 @@ class Service:
 
     @property
     def target_fingerprint(self) -> str | None:
-        """Of the target that was seen last; None before there was one."""
+        """The fingerprint of the target that was seen last; None before there was one."""
         welcome = self._daemon.link.welcome
         return None if welcome is None else welcome.target_fingerprint
 
@@ -256,7 +211,7 @@ class Service:
         return replace(wanted, sampling=sampling, stop=stop, target=self.target_fingerprint)
 
     def _answer(self, wanted: Wanted) -> Answer:
-        """Nothing of it yet."""
+        """An answer that has no token yet."""
         tokenizer = self._checkpoint.tokenizer
         is_trimmed = wanted.is_chat and not ends_blank(tokenizer, wanted.prompt)
         return Answer(tokenizer, self._token_texts, wanted.stop, wanted.min_tokens, is_trimmed=is_trimmed)

@@ -36,16 +36,7 @@ def router(service: Service, config: DraftConfig, exposition: Exposition) -> API
 
         With `--fallback local` the verify node may be away; the status then says so.
         """
-        if service.is_ready:
-            target = service.target
-            return Ready(
-                status=LOCAL if service.is_local else "ready",
-                target=target.name,
-                target_fingerprint=target.fingerprint,
-            )
-        away = "the verify node is away; start it, or see this node's standard error"
-        what = "shutting down" if service.draining else away
-        raise ApiError(503, f"not ready: {what}", code="draining" if service.draining else "verify_away")
+        return _ready(service)
 
     @routes.get("/version", responses=READ)
     async def version() -> Version:
@@ -68,6 +59,18 @@ def router(service: Service, config: DraftConfig, exposition: Exposition) -> API
 
     _answer_head(routes)
     return routes
+
+
+def _ready(service: Service) -> Ready:
+    """The answer of `/ready`; ApiError says why texts are not let in."""
+    if service.draining:
+        raise ApiError(503, "not ready: shutting down", code="draining")
+    if not service.is_ready:
+        what = "not ready: the verify node is away; start it, or see this node's standard error"
+        raise ApiError(503, what, code="verify_away")
+    target = service.target
+    status = LOCAL if service.is_local else "ready"
+    return Ready(status=status, target=target.name, target_fingerprint=target.fingerprint)
 
 
 def _model(service: Service, config: DraftConfig, started: int) -> Model:
