@@ -5,6 +5,7 @@ import re
 import socket
 from dataclasses import dataclass, fields
 
+from goodspeed import sampling_options
 from goodspeed.config import DEVICE, Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
@@ -57,33 +58,11 @@ class DraftConfig(Settings):
         help="most tokens generated per prompt; over HTTP: of a chat that does not say",
         metavar="N",
     )
-    temperature: float | None = option(
-        None,
-        minimum=0.0,
-        maximum=100.0,
-        shown="what the target's makers say, else 1",
-        group="prompts",
-        help="0 is greedy",
-        metavar="T",
+    temperature: float | None = sampling_options.temperature(
+        group="prompts", shown="what the target's makers say, else 1"
     )
-    top_k: int | None = option(
-        None,
-        minimum=0,
-        maximum=(1 << 31) - 1,
-        shown="what the target's makers say, else 0",
-        group="prompts",
-        help="sample among the K likeliest; 0 is off",
-        metavar="K",
-    )
-    top_p: float | None = option(
-        None,
-        minimum=1e-6,
-        maximum=1.0,
-        shown="what the target's makers say, else 1",
-        group="prompts",
-        help="sample among the likeliest that make P",
-        metavar="P",
-    )
+    top_k: int | None = sampling_options.top_k(group="prompts", shown="what the target's makers say, else 0")
+    top_p: float | None = sampling_options.top_p(group="prompts", shown="what the target's makers say, else 1")
     seed: int | None = option(
         None,
         minimum=0,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from goodspeed import api_keys
+from goodspeed import api_keys, sampling_options
 from goodspeed.config import Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
@@ -46,33 +46,9 @@ class ChatConfig(Settings):
         help="most tokens of an answer",
         metavar="N",
     )
-    temperature: float | None = option(
-        None,
-        minimum=0.0,
-        maximum=2.0,
-        shown="what the node says",
-        group="texts",
-        help="0 takes the likeliest token",
-        metavar="T",
-    )
-    top_p: float | None = option(
-        None,
-        minimum=1e-6,
-        maximum=1.0,
-        shown="what the node says",
-        group="texts",
-        help="sample among the likeliest that make P",
-        metavar="P",
-    )
-    top_k: int | None = option(
-        None,
-        minimum=0,
-        maximum=(1 << 31) - 1,
-        shown="what the node says",
-        group="texts",
-        help="sample among the K likeliest; 0: all",
-        metavar="K",
-    )
+    temperature: float | None = sampling_options.temperature(group="texts", shown="what the node says", maximum=2.0)
+    top_p: float | None = sampling_options.top_p(group="texts", shown="what the node says")
+    top_k: int | None = sampling_options.top_k(group="texts", shown="what the node says")
     seed: int | None = option(
         None,
         minimum=0,

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from goodspeed import defaults
+from goodspeed import defaults, sampling_options
 from goodspeed.command import add_common_options
 from goodspeed.config import DEVICE, Settings, add_options, from_namespace, option
 from goodspeed.errors import ConfigError
@@ -43,33 +43,9 @@ class GenerateConfig(Settings):
     max_tokens: int = option(
         150, minimum=1, maximum=MAX_CONTEXT, group="text", help="most tokens generated", metavar="N"
     )
-    temperature: float | None = option(
-        None,
-        minimum=0.0,
-        maximum=100.0,
-        shown="what the model's makers say, else 1",
-        group="text",
-        help="0 is greedy",
-        metavar="T",
-    )
-    top_k: int | None = option(
-        None,
-        minimum=0,
-        maximum=(1 << 31) - 1,
-        shown="what the model's makers say, else 0",
-        group="text",
-        help="sample among the K likeliest; 0 is off",
-        metavar="K",
-    )
-    top_p: float | None = option(
-        None,
-        minimum=1e-6,
-        maximum=1.0,
-        shown="what the model's makers say, else 1",
-        group="text",
-        help="sample among the likeliest that make P",
-        metavar="P",
-    )
+    temperature: float | None = sampling_options.temperature(group="text", shown="what the model's makers say, else 1")
+    top_k: int | None = sampling_options.top_k(group="text", shown="what the model's makers say, else 0")
+    top_p: float | None = sampling_options.top_p(group="text", shown="what the model's makers say, else 1")
     seed: int = option(
         0, minimum=0, maximum=(1 << 63) - 1, group="text", help="the same seed gives the same text", metavar="N"
     )
