@@ -27,7 +27,7 @@ def known(code: str) -> str:
 
 @dataclass(slots=True)
 class Counts:
-    """Of the node's standing with the verify node, and of sessions that are over."""
+    """Counts of the node's standing with the verify node, and of sessions that are over."""
 
     num_connected: int = 0  # handshakes; every one but the first was a reconnection
     refusals: Counter[str] = field(default_factory=Counter)  # by reason
@@ -45,7 +45,7 @@ def total(*parts: Statistics) -> Statistics:
 
 @dataclass(slots=True)
 class Texts:
-    """Of the texts that were asked for, as their readers saw them."""
+    """Counts of the texts that were asked for, as their readers saw them."""
 
     finished: Counter[FinishReason] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)  # by code; not let in, or not completed

@@ -138,7 +138,7 @@ class DraftDaemon:
     # -- the process -----------------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Until cancelled; raises RefusedError or TransportError when going on is hopeless."""
+        """Serves until cancelled; raises RefusedError or TransportError when going on is hopeless."""
         why = Fail("closed", "this draft node is shutting down")
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -219,7 +219,7 @@ class DraftDaemon:
             raise TransportError(self._away())
 
     def _away(self) -> str:
-        """For whoever runs this node; users are told `VerifyLink.absence`, without addresses."""
+        """What the operator of this node is told; users are told `VerifyLink.absence`, without addresses."""
         what = f"the verify node at {self.channel.endpoint} has been away for {self.connect_timeout_s:g} s"
         if self.link.trouble:
             what += f", because it refuses this node: {self.link.trouble}"

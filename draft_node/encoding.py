@@ -22,7 +22,7 @@ TOO_MUCH = "your earlier texts still wait for the tokenizer; wait for their answ
 
 
 def num_chat_chars(messages: Sequence[Mapping[str, str]]) -> int:
-    """Of all that a chat template may write: names and roles are as much work as what is said."""
+    """Counts all that a chat template may write: names and roles are as much work as what is said."""
     return sum(len(value) for message in messages for value in message.values())
 
 

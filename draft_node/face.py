@@ -84,7 +84,7 @@ class Face:
         return max(web.MAX_CONNECTIONS, 2 * (self.config.max_sessions + self.config.http_max_waiting))
 
     def summary(self) -> dict[str, object]:
-        """Of all that was served."""
+        """The counts of all that was served, for the last event."""
         statistics = self.daemon.statistics
         return {
             "name": self.config.name,

@@ -111,7 +111,7 @@ class Session:
         return Fail("prompt", what)
 
     def _end(self, last: Finish | Fail) -> list[Action]:
-        """Of a session that the verify node does not know: nothing has to be closed there."""
+        """Ends a session that the verify node does not know: nothing has to be closed there."""
         self.state = State.DONE
         return [last]
 

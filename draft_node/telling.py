@@ -17,7 +17,7 @@ LOOK_S = 0.1
 async def tell(
     config: DraftConfig, daemon: DraftDaemon, events: EventLog, status: Status, url: str | None = None
 ) -> None:
-    """Until cancelled. url: of the HTTP face, which is ready as soon as texts can be begun."""
+    """Tells until cancelled. `url` is that of the HTTP face, which is ready as soon as texts can be begun."""
     if config.fallback == "local":
         what = "the draft model writes on alone, which is another distribution"
         status.say(f"--fallback local: while the verify node is away, {what}")

@@ -12,7 +12,7 @@ from goodspeed.messages import Defaults, Sampling, Welcome
 
 
 def of_checkpoint(settings: GenerationSettings, *, chat: bool) -> Defaults:
-    """As the wire has them."""
+    """Gives a checkpoint's defaults as the wire has them."""
     return Defaults(**asdict(settings.chats if chat else settings.completions))
 
 

@@ -22,7 +22,7 @@ class Drawing(Protocol):
 
     @property
     def first_row(self) -> int:
-        """Of the logits: the row that decides the token at `base_len`; the others follow it."""
+        """The row of the logits that decides the token at `base_len`; the others follow it."""
         ...
 
     @property

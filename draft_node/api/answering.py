@@ -111,7 +111,7 @@ async def to_json(wish: Wish, shape: Shape, choices: Sequence[Choice], answers: 
 
 
 def _num_told(wish: Wish) -> int:
-    """Of each token: itself, and the alternatives."""
+    """How many entries an answer has for each token: itself, and the alternatives."""
     return 1 + max((text.num_logprobs or 0 for text in wish.texts), default=0)
 
 

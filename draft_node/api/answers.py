@@ -27,7 +27,7 @@ class Usage(BaseModel):
 
 
 class Logprobs(BaseModel):
-    """Of a completion: one entry per token in each list; a part of a character is written `bytes:\\x..`."""
+    """A completion's: each list has one entry per token; a part of a character is written `bytes:\\x..`."""
 
     tokens: list[str]
     token_logprobs: list[float]

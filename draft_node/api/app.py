@@ -33,7 +33,7 @@ def create_api(
     keyed: bool = False,
     work: LargeWork | None = None,
 ) -> FastAPI:
-    """Without limit on the body, and without looking at keys; its document says whether they are needed."""
+    """Builds the routes, without a limit on bodies or a check of keys; the document says whether keys are needed."""
     work = work or LargeWork()
     # Its pages for people load scripts from elsewhere; the document itself is enough.
     app = FastAPI(

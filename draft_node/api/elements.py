@@ -16,7 +16,7 @@ MAX_VALUES = 1 << 18
 """Numbers and all else that commas part: 64 prompts of 4,096 token ids."""
 
 MAX_BARE_BYTES = 2 << 20
-"""Of everything but strings and spaces: eight for each value. Numbers of 19 digits and more take longer than others."""
+"""Bytes besides strings and spaces: eight for each value. Numbers of 19 digits and more take longer than others."""
 
 
 def check(body: bytes) -> None:

@@ -9,7 +9,7 @@ import sys
 from draft_node.turns import Turns
 
 MAX_BYTES = 1 << 26
-"""Of one user's large bodies that wait to be read: 16 of 4 MiB."""
+"""The most bytes of one user's large bodies that wait to be read: 16 bodies of 4 MiB."""
 
 TOO_MUCH = "your earlier requests still wait to be read; wait for their answers, then ask again"
 

@@ -156,7 +156,7 @@ def _max_tokens(request: Generation, default: int, ids: Sequence[tuple[int, ...]
 
 
 def _too_long(request: Generation, context_len: int, num_tokens: int, asked: int | None) -> ApiError:
-    """Of a prompt of so many tokens, with what is asked for beyond it."""
+    """The error for a prompt of so many tokens, with what is asked for beyond it."""
     param, verb = ("messages", "take") if isinstance(request, ChatRequest) else ("prompt", "takes")
     taken = f"the context has {context_len} tokens, and the {param} {verb} {num_tokens} of them"
     if asked and num_tokens < context_len:

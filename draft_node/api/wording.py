@@ -32,7 +32,7 @@ UNSUPPORTED = {
     "store": "must be false, or left out: no answer is kept",
     "add_generation_prompt": "must be true, or left out",
 }
-"""Of parameters that are known and not supported (`schemas.NEUTRAL`): what follows the name."""
+"""What follows the name of a parameter that is known and not supported (`schemas.NEUTRAL`)."""
 
 UNSUPPORTED_IN_MESSAGES = {
     **dict.fromkeys(("tool_calls", "annotations"), SEVERAL),
@@ -77,7 +77,7 @@ BOUNDS = frozenset({"too_long", "too_short", "string_too_long", "string_unicode"
 """For these errors the text comes from `PREDICATES` even if the parameter is in `CHOICES`."""
 
 ONLY_TEXT = "only_text"
-"""Of a `prompt` that may be nothing but a string, as that of `/tokenize`."""
+"""What is said of a `prompt` that may be nothing but a string, as that of `/tokenize`."""
 
 SPECIAL = {
     ONLY_TEXT: " must be a string",

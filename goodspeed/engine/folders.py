@@ -30,7 +30,7 @@ LFS_POINTER = b"version https://git-lfs"
 
 
 def say_nothing(text: str, *values: object) -> None:
-    """For whoever has nobody to tell that a download begins."""
+    """Says nothing: for callers that have nobody to tell that a download begins."""
 
 
 def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:

@@ -18,7 +18,7 @@ from goodspeed.errors import CheckpointError
 FOR_ALL, FOR_CHATS = "generation_config.json", "chat_generation_config.json"
 
 MAX_STOPS, MAX_STOP_CHARS = 8, 256
-"""Of stop strings: as many, and as long, as the wire carries."""
+"""The most stop strings, and their longest, that the wire carries."""
 
 MAX_TEMPERATURE, MAX_TOP_K, MIN_TOP_P = 100.0, (1 << 31) - 1, 1e-6
 
@@ -79,7 +79,7 @@ def read(name: str, folder: Path) -> GenerationSettings:
 
 
 def _read_file(name: str, path: Path) -> dict[str, Any]:
-    """Without what is null, which says nothing."""
+    """Leaves out what is null, which says nothing."""
     if not path.exists():
         return {}
     try:
@@ -100,7 +100,7 @@ def _unsupported(content: Mapping[str, Any], also_known: Iterable[str]) -> list[
 
 
 def _checked(name: str, file: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the honoured keys that are there, as `TextDefaults` calls them."""
+    """Picks the honoured keys that are there, as `TextDefaults` calls them."""
     found: dict[str, Any] = {}
     if (value := content.get("temperature")) is not None:
         if not _is_number(value) or not 0 <= value <= MAX_TEMPERATURE:

@@ -91,7 +91,7 @@ def take_port(text: str, key_file: str | None) -> Port:
 
 
 def start_listening(listener: socket.socket) -> None:
-    """For what `bind` gave; TransportError where another process was quicker."""
+    """Begins to listen on what `bind` gave; TransportError where another process was quicker."""
     name = url(listener).removeprefix("http://")
     try:
         # Connections inherit it, and those that were closed must not keep the address from the node's next start.

@@ -28,7 +28,7 @@ USER = "goodspeed.user"
 
 
 def user_of(scope: Scope) -> str:
-    """Whose work a request is: a name for its key, else its host's, else its own."""
+    """Names the user whose work a request is: by its key, else by its host, else by itself."""
     name = scope.get("state", {}).get(USER)
     client = scope.get("client")
     return str(name or (host_of(client[0]) if client else f"request {id(scope)}"))

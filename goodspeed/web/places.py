@@ -82,7 +82,7 @@ class Places(Generic[C]):
         return [host for host in able if len(self._hosts[host]) == most]
 
     def _idlest(self, hosts: Iterable[str], newcomer: C) -> C:
-        """Of these hosts; the newcomer where all others there are busy."""
+        """The connection of these hosts that is idle for longest; the newcomer where all others there are busy."""
         idle = {who: since for host in hosts for who, since in self._idle_since(host, newcomer).items()}
         return min(idle, key=lambda who: idle[who], default=newcomer)
 
@@ -93,7 +93,7 @@ class Places(Generic[C]):
 
 
 def host_of(address: str) -> str:
-    """Whose connections are counted together: an IPv4 address, the first half of an IPv6 one, '' for none."""
+    """The host under which connections are counted: an IPv4 address, the first half of an IPv6 one, '' for none."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -84,7 +84,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int = MAX_CONNECTIONS) -> None:
-    """Until cancelled, in this event loop; then accepts nobody, and running answers have GRACE_S to end.
+    """Serves until cancelled, in this event loop; then accepts nobody, and running answers have GRACE_S to end.
 
     ConfigError where this process may not have enough sockets.
     """
