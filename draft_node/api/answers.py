@@ -27,7 +27,7 @@ class Usage(BaseModel):
 
 
 class Logprobs(BaseModel):
-    """A completion's: each list has one entry per token; a part of a character is written `bytes:\\x..`."""
+    """Each list has one entry for each token of a completion; a part of a character is written `bytes:\\x..`."""
 
     tokens: list[str]
     token_logprobs: list[float]
