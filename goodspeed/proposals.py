@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .errors import ConfigError, InvalidProposal
-from .positions import HEADER, LAYOUTS, MAX_K, Layout, spans
-from .sampling import draw
+from goodspeed.errors import ConfigError, InvalidProposal
+from goodspeed.positions import HEADER, LAYOUTS, MAX_K, Layout, spans
+from goodspeed.sampling import draw
 
 KINDS = ("dense-fp32", "dense-fp16", "lattice")
 TOLERANCE = 0.02

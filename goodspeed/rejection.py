@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .sampling import draw
+from goodspeed.sampling import draw
 
 
 def verify_match(target_tokens: Tensor, draft_tokens: Tensor, num_drafted: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .noise import Role, exponential_at, key, match_noise, uniform
-from .truncation import Kept, masked
+from goodspeed.noise import Role, exponential_at, key, match_noise, uniform
+from goodspeed.truncation import Kept, masked
 
 __all__ = ["Role", "Sampling", "SamplingBatch", "choose", "draw", "sample", "to_probs", "uniform"]
 
