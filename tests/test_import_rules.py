@@ -1,6 +1,12 @@
-"""Who may import whom, read from the source itself. What nobody may call at all is in `test_banned_calls.py`."""
+"""Every folder's `__init__` docstring states what the folder may not import, and these tests hold it to that.
+
+Three sentences are read there. "Loads nothing of: ..." forbids libraries even through others; "Imports nothing of: ..."
+forbids imports that stand in the folder's own files, at whatever depth; both hold for the folders inside too. "Only
+rooms that say so import: ..." keeps a library to the folders, without those inside, that say so.
+"""
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -10,124 +16,42 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("goodspeed", "draft_node", "verify_node")
-NEVER = {  # package -> what it never imports
-    "goodspeed": {"draft_node", "verify_node", "experiments", "tests"},
-    "draft_node": {"verify_node", "experiments", "tests"},
-    "verify_node": {"draft_node", "experiments", "tests"},
-}
-HTTP = {
-    "fastapi",
-    "starlette",
-    "uvicorn",
-    "aiohttp",
-    "flask",
-    "tornado",
-    "httpx",
-    "httpx2",
-    "requests",
-    "http",
-    "websockets",
-}
-HTTP_ROOMS = (
-    "goodspeed/web",
-    "goodspeed/chat",
-    "goodspeed/subcommands/chat.py",
-    "goodspeed/demo/users.py",
-    "draft_node/api",
-    "verify_node/window",
-)
-ONLY = {  # library -> where it may be imported: files, or folders with all that is in them
-    "zmq": tuple(f"goodspeed/{name}.py" for name in ("transport", "sockets", "router", "authentication")),
-    "prometheus_client": ("goodspeed/metrics.py", "draft_node/metrics.py", "verify_node/metrics.py"),
-} | dict.fromkeys(HTTP, HTTP_ROOMS)
-PURE = [  # no tensors and no sockets, not even through what they import
-    "goodspeed/codec.py",
-    "goodspeed/counts.py",
-    "goodspeed/defaults.py",
-    "goodspeed/engine/generation_settings.py",
-    "goodspeed/engine/pages.py",
-    "goodspeed/enrolled.py",
-    "goodspeed/errors.py",
-    "goodspeed/estimators.py",
-    *(f"goodspeed/latency/{file.name}" for file in sorted((ROOT / "goodspeed/latency").glob("*.py"))),
-    "goodspeed/messages.py",
-    "goodspeed/leading.py",
-    "goodspeed/positions.py",
-    "goodspeed/stops.py",
-    "draft_node/actions.py",
-    "draft_node/ahead.py",
-    "draft_node/counts.py",
-    "draft_node/link.py",
-    "draft_node/local.py",
-    "draft_node/odds.py",
-    "draft_node/repeats.py",
-    "draft_node/rests.py",
-    "draft_node/session.py",
-    "draft_node/standing.py",
-    "verify_node/answers.py",
-    "verify_node/caps.py",
-    "verify_node/checks.py",
-    "verify_node/conduct.py",
-    "verify_node/core.py",
-    "verify_node/counts.py",
-    "verify_node/diary.py",
-    "verify_node/outcomes.py",
-    "verify_node/patience.py",
-    "verify_node/planner.py",
-    "verify_node/present.py",
-    "verify_node/register.py",
-    "verify_node/replies.py",
-    "verify_node/scheduler.py",
-    "verify_node/sessions.py",
-    "verify_node/settlement.py",
-    "verify_node/shown.py",
-    "verify_node/suspicion.py",
-    "verify_node/visits.py",
-    *(f"goodspeed/policies/{file.name}" for file in sorted((ROOT / "goodspeed/policies").glob("*.py"))),
-]
-MACHINES = [
-    "draft_node/ahead.py",
-    "draft_node/counts.py",
-    "draft_node/link.py",
-    "draft_node/local.py",
-    "draft_node/repeats.py",
-    "draft_node/rests.py",
-    "draft_node/session.py",
-    "draft_node/standing.py",
-    "verify_node/answers.py",
-    "verify_node/conduct.py",
-    "verify_node/core.py",
-    "verify_node/counts.py",
-    "verify_node/diary.py",
-    "verify_node/planner.py",
-    "verify_node/present.py",
-    "verify_node/register.py",
-    "verify_node/replies.py",
-    "verify_node/visits.py",
-]  # events in, actions out
-CLOCKS_AND_IO = {"time", "datetime", "asyncio", "socket", "selectors", "threading", "subprocess"}
-HEAVY = ("torch", "transformers", "zmq")
-BARE = [  # run on a machine that has torch and transformers and nothing of ours installed: see `make gpu`
-    *(f"goodspeed/engine/{file.name}" for file in sorted((ROOT / "goodspeed/engine").glob("*.py"))),
-    "goodspeed/noise.py",
-    "goodspeed/proposals.py",
-    "goodspeed/rejection.py",
-    "goodspeed/sampling.py",
-    "goodspeed/truncation.py",
-    "verify_node/drawing.py",
-    "verify_node/evidence.py",
-    "experiments/benchmarks/gpu.py",
-    "tests/gpu/__main__.py",
-]
+LOADS, IMPORTS, ONLY = "Loads nothing of", "Imports nothing of", "Only rooms that say so import"
+RULE = re.compile(rf"({LOADS}|{IMPORTS}|{ONLY}): ((?:[\w.]*\w, )*[\w.]*\w)\.(?= |$)")
+MAX_FILES = 10
+"""Directly under each of the three packages: whoever lists one sees its rooms."""
+
+BARE = ("tests/gpu/__main__.py", "experiments/benchmarks/gpu.py")
+"""What `make gpu` runs, on a machine that has torch and transformers and nothing of ours installed."""
+
 AT_HAND = {"torch", "transformers", "numpy", "huggingface_hub", "safetensors"}  # transformers brings the last three
 OURS = {*PACKAGES, "experiments", "tests"}
 
 FILES = [str(path.relative_to(ROOT)) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+ROOMS = [str(Path(file).parent) for file in FILES if file.endswith("/__init__.py")]
+
+
+def rules(text: str) -> dict[str, set[str]]:
+    """The names after each of the three sentences, as far as they are there."""
+    found: dict[str, set[str]] = {}
+    for kind, names in RULE.findall(" ".join(text.split())):
+        found.setdefault(kind, set()).update(names.split(", "))
+    return found
 
 
 @cache
 def source(file: str) -> ast.Module:
     return ast.parse((ROOT / file).read_text("utf-8"), filename=file)
+
+
+@cache
+def rules_of(room: str) -> dict[str, set[str]]:
+    return rules(ast.get_docstring(source(f"{room}/__init__.py")) or "")
+
+
+def around(file: str) -> list[str]:
+    """The rooms that this file lies in, the nearest first."""
+    return [str(folder) for folder in Path(file).parents if str(folder) in ROOMS]
 
 
 def imports(tree: ast.AST, file: str) -> set[str]:
@@ -146,8 +70,19 @@ def imports(tree: ast.AST, file: str) -> set[str]:
     return found
 
 
-def libraries(file: str) -> set[str]:
-    return {name.split(".")[0] for name in imports(source(file), file)}
+def banned(names: set[str], room: str) -> set[str]:
+    """Which of these imports the room's docstring forbids, unless they are of the room itself."""
+    here, mine = rules_of(room), room.replace("/", ".")
+    forbidden = here.get(LOADS, set()) | here.get(IMPORTS, set())
+    return {
+        name
+        for name in names
+        if not is_in(name, mine) and name != mine.split(".")[0] and any(is_in(name, ban) for ban in forbidden)
+    }
+
+
+def is_in(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")
 
 
 def reached(file: str) -> dict[str, str]:
@@ -178,48 +113,69 @@ def dotted(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else "?"
 
 
+def libraries(file: str) -> set[str]:
+    return {name.split(".")[0] for name in imports(source(file), file)}
+
+
 def test_there_is_something_to_look_at():
     assert {file.split("/")[0] for file in FILES} == set(PACKAGES)
+    stated = [kind for room in ROOMS for kind in rules_of(room)]
+    assert min(stated.count(kind) for kind in (LOADS, IMPORTS, ONLY)) >= 4
+
+
+@pytest.mark.parametrize("folder", sorted({str(Path(file).parent) for file in FILES}))
+def test_every_folder_says_what_it_is_for_and_what_it_knows_nothing_about(folder):
+    text = " ".join((ast.get_docstring(source(f"{folder}/__init__.py")) or "").split())
+    assert "nows nothing about" in text
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_the_packages_know_only_whom_they_may(file):
-    assert not libraries(file) & NEVER[file.split("/")[0]]
+def test_no_file_imports_what_the_rooms_around_it_forbid(file):
+    names = imports(source(file), file)
+    assert not {room: wrong for room in around(file) if (wrong := banned(names, room))}
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_sockets_and_http_stay_in_their_rooms(file):
-    rooms = {file, *(str(folder) for folder in Path(file).parents)}
-    assert not [library for library in libraries(file) & set(ONLY) if not rooms & set(ONLY[library])]
+def test_some_libraries_are_imported_only_where_a_room_says_so(file):
+    kept = set().union(*(rules_of(room).get(ONLY, set()) for room in ROOMS))
+    allowed = rules_of(str(Path(file).parent)).get(ONLY, set())
+    assert not libraries(file) & (kept - allowed)
 
 
-@pytest.mark.parametrize("file", PURE)
-def test_a_pure_file_is_there_and_imports_nothing_heavy(file):
-    assert (ROOT / file).is_file(), f"{file} is gone or renamed; the rule about it must move with it"
-    assert not libraries(file) & set(HEAVY)
-
-
-@pytest.mark.parametrize("file", MACHINES)
-def test_a_state_machine_has_no_clock_and_no_io(file):
-    assert not libraries(file) & CLOCKS_AND_IO
-
-
-def test_pure_files_load_nothing_heavy_through_what_they_import():
-    modules = [file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in PURE]
+@pytest.mark.parametrize("room", [room for room in ROOMS if LOADS in rules_of(room)])
+def test_what_a_room_never_loads_is_not_loaded_through_others_either(room):
+    names = [file.removesuffix(".py").removesuffix("/__init__") for file in FILES if room in around(file)]
     program = (
         "import importlib, sys\n"
-        "for name in sys.argv[1:]:\n"
+        "forbidden = sys.argv[1].split(',')\n"
+        "for name in sys.argv[2:]:\n"
         "    importlib.import_module(name)\n"
-        f"    heavy = [library for library in {HEAVY} if library in sys.modules]\n"
-        "    if heavy: sys.exit(f'importing {name} imports {heavy}')\n"
+        "    wrong = [library for library in forbidden if library in sys.modules]\n"
+        "    if wrong: sys.exit(f'importing {name} loads {wrong}')\n"
     )
-    run = subprocess.run([sys.executable, "-c", program, *modules], cwd=ROOT, capture_output=True, text=True)
+    mine = [name.replace("/", ".") for name in names if not opts_out(name, room)]
+    command = [sys.executable, "-c", program, ",".join(sorted(rules_of(room)[LOADS])), *mine]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+def opts_out(name: str, room: str) -> bool:
+    """A room inside may say that it is where a library belongs that the room around it never loads."""
+    folders = [
+        str(folder)
+        for folder in Path(name + ".py").parents
+        if is_in(str(folder).replace("/", "."), room.replace("/", "."))
+    ]
+    return any(rules_of(folder).get(ONLY, set()) & rules_of(room)[LOADS] for folder in folders if folder in ROOMS)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_few_files_lie_beside_the_rooms(package):
+    assert len([path for path in (ROOT / package).iterdir() if path.is_file()]) <= MAX_FILES
 
 
 @pytest.mark.parametrize("file", BARE)
 def test_what_runs_on_a_bare_machine_needs_torch_and_transformers_only(file):
-    assert (ROOT / file).is_file(), f"{file} is gone or renamed; the rule about it must move with it"
     wrong = {
         f"{loaded} (imported by {importer or 'nobody'}) imports {library}"
         for loaded, importer in reached(file).items()
@@ -234,20 +190,25 @@ def test_imports_are_followed_through_packages_and_names():
         "goodspeed/engine/__init__.py",
         "goodspeed/engine/runner.py",
     ]
-    assert "goodspeed/messages.py" in reached("goodspeed/generation.py")
-    assert "goodspeed/noise.py" in reached("goodspeed/rejection.py")
+    assert "goodspeed/wire/messages.py" in reached("goodspeed/app/generation.py")
+    assert "goodspeed/exact/noise.py" in reached("goodspeed/exact/rejection.py")
+
+
+def test_a_rule_is_read_wherever_its_line_breaks():
+    text = "A room.\n\nLoads nothing of: torch,\nzmq. Imports nothing of: time, goodspeed.app.\n" + f"{ONLY}: h11."
+    assert rules(text) == {LOADS: {"torch", "zmq"}, IMPORTS: {"time", "goodspeed.app"}, ONLY: {"h11"}}
 
 
 @pytest.mark.parametrize(
-    ("text", "library"),
+    ("text", "name"),
     [
-        ("import verify_node.core", "verify_node"),
-        ("from verify_node import core", "verify_node"),
-        ("def late():\n    import zmq.asyncio as z", "zmq"),
+        ("import verify_node.core.core", "verify_node.core.core"),
+        ("from verify_node import core", "verify_node.core.core"),
+        ("def late():\n    import zmq.asyncio as z", "zmq.asyncio"),
         ("if TYPE_CHECKING:\n    from torch import Tensor", "torch"),
         ("importlib.import_module('zmq')", "zmq"),
-        ("from .engine import pages", "goodspeed"),
+        ("from .engine import pages", "goodspeed.engine"),
     ],
 )
-def test_every_form_of_import_is_seen(text, library):
-    assert library in {name.split(".")[0] for name in imports(ast.parse(text), "goodspeed/x.py")}
+def test_every_form_of_import_is_seen(text, name):
+    assert name in imports(ast.parse(text), "goodspeed/x.py")
