@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from goodspeed.messages import MAX_DRAFT, FinishReason, Sampling, TokenLogprobs, UpMessage, Verification
+from goodspeed.wire.messages import MAX_DRAFT, FinishReason, Sampling, TokenLogprobs, UpMessage, Verification
 
 
 class Request(Struct, frozen=True):

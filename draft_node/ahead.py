@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from draft_node.actions import Proposed, Request, Statistics
 from draft_node.odds import Odds
-from goodspeed.messages import Draft, TextDigest, Verdict
+from goodspeed.wire.messages import Draft, TextDigest, Verdict
 
 
 @dataclass(slots=True)

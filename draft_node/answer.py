@@ -12,9 +12,9 @@ from draft_node.actions import Deliver, Finish
 from draft_node.spans import Origins, Span
 from draft_node.token_text import TokenTexts
 from goodspeed.leading import Leading
-from goodspeed.messages import FinishReason, TokenLogprobs
 from goodspeed.stops import StopFinder
 from goodspeed.text_stream import TextStream
+from goodspeed.wire.messages import FinishReason, TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.identity import public_name
 from goodspeed.engine.runner import Runner
-from goodspeed.messages import VERSION, Hello
-from goodspeed.transport import ClientKeys, DraftChannel, connect_draft
+from goodspeed.wire.messages import VERSION, Hello
+from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
 
 
 def assemble(config: DraftConfig, keys: ClientKeys | None = None) -> tuple[DraftDaemon, Checkpoint]:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from draft_node import standard_input
 from draft_node.config import NAME, DraftConfig, default_name
-from goodspeed.authentication import checked_pair
 from goodspeed.command import warn_trusted_network
-from goodspeed.endpoints import parse_endpoint
 from goodspeed.errors import ConfigError
-from goodspeed.keys import read_draft_pair, read_verify_key
 from goodspeed.prompts import Prompt, read_file
 from goodspeed.status import QUIET, Status
-from goodspeed.transport import ClientKeys
+from goodspeed.wire.endpoints import parse_endpoint
+from goodspeed.wire.keys import read_draft_pair, read_verify_key
+from goodspeed.wire.zmq.authentication import checked_pair
+from goodspeed.wire.zmq.transport import ClientKeys
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
     from goodspeed import web

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from draft_node.beforehand import Found, check
 from draft_node.config import DraftConfig
-from goodspeed import descriptors
 from goodspeed.command import add_daemon_options, run, until_signal
 from goodspeed.command_line import CommandLine
 from goodspeed.config import add_options, from_namespace
@@ -15,6 +14,7 @@ from goodspeed.errors import TransportError
 from goodspeed.events import EventLog, print_json
 from goodspeed.exit_statuses import INTERRUPTED
 from goodspeed.status import Status
+from goodspeed.wire import descriptors
 
 if TYPE_CHECKING:  # they import torch, and HTTP
     from draft_node.console import Console

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from goodspeed import sampling_options
 from goodspeed.config import DEVICE, Settings, option
 from goodspeed.errors import ConfigError
-from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
+from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """What a client may be called."""

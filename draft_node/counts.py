@@ -9,7 +9,7 @@ from typing import get_args
 
 from draft_node.actions import Statistics
 from goodspeed.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
-from goodspeed.messages import FinishReason, RefusalCode
+from goodspeed.wire.messages import FinishReason, RefusalCode
 
 OTHER = "other"
 """A reason of a later release: names that come from the network are not kept."""

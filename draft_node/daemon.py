@@ -19,10 +19,10 @@ from draft_node.link import Command, VerifyLink
 from draft_node.local import Terms
 from draft_node.session import Session
 from draft_node.slots import Slots
-from goodspeed.codec import FIXED_BYTES
 from goodspeed.errors import MessageTooLarge, ProtocolError, RefusedError, TransportError
-from goodspeed.messages import DownMessage, Heartbeat, Leave, Refusal, UpMessage, Verdict
-from goodspeed.transport import DraftChannel
+from goodspeed.wire.codec import FIXED_BYTES
+from goodspeed.wire.messages import DownMessage, Heartbeat, Leave, Refusal, UpMessage, Verdict
+from goodspeed.wire.zmq.transport import DraftChannel
 
 logger = logging.getLogger("goodspeed.draft")
 

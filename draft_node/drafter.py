@@ -20,12 +20,12 @@ from draft_node.actions import Propose, Proposed, Request
 from draft_node.confidence import acceptance_chances
 from draft_node.noise_ahead import noise_ahead
 from goodspeed import proposals
-from goodspeed.codec import MAX_MESSAGE_BYTES
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.messages import MAX_DRAFT
 from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.truncation import without
+from goodspeed.wire.codec import MAX_MESSAGE_BYTES
+from goodspeed.wire.messages import MAX_DRAFT
 
 PREFILL_CHUNK = 256
 """Tokens of a prompt fed per step, so that a long one does not hold the other sessions up."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from goodspeed.errors import RefusedError
-from goodspeed.messages import VERSION, DownMessage, Heartbeat, Hello, Refusal, Welcome
+from goodspeed.wire.messages import VERSION, DownMessage, Heartbeat, Hello, Refusal, Welcome
 
 HELLO_S = 1.0
 """An unanswered Hello is repeated, at first after so long."""

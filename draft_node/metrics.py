@@ -13,8 +13,8 @@ from draft_node.counts import KNOWN, Texts
 from draft_node.daemon import DraftDaemon
 from goodspeed import metrics
 from goodspeed.counts import Answers
-from goodspeed.messages import RefusalCode
 from goodspeed.metrics import counter, counters, gauge, histogram
+from goodspeed.wire.messages import RefusalCode
 
 
 class DraftCollector(Collector):

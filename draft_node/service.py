@@ -26,7 +26,7 @@ from goodspeed import defaults
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import ends_blank
 from goodspeed.errors import Busy, Draining, Refused, ServiceError, VerifyAway
-from goodspeed.messages import Defaults
+from goodspeed.wire.messages import Defaults
 
 __all__ = [
     "Alternative",

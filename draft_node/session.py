@@ -18,7 +18,7 @@ from draft_node.ahead import Ahead
 from draft_node.local import RETRY_S, Local, Terms
 from draft_node.odds import Odds
 from draft_node.repeats import Repeats
-from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, TextDigest, Verdict
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, TextDigest, Verdict
 
 LATER_S = 1.0
 """How long a session waits that was told to try later."""

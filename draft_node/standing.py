@@ -4,8 +4,8 @@ The state of the connection goes in, with the time; sentences come out when some
 is waited for, ever more rarely.
 """
 
-from goodspeed.outside import harmless
 from goodspeed.status import Sentence
+from goodspeed.untrusted import harmless
 
 FIRST_S = 2.0
 """A verify node that is there answers sooner: only then is waiting worth a word."""

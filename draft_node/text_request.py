@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from draft_node.actions import Statistics
-from goodspeed.messages import MAX_DRAFT, Defaults, FinishReason, Sampling, Verification
+from goodspeed.wire.messages import MAX_DRAFT, Defaults, FinishReason, Sampling, Verification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

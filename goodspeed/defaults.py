@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from goodspeed.engine.generation_settings import GenerationSettings
-from goodspeed.messages import Defaults, Sampling, Welcome
+from goodspeed.wire.messages import Defaults, Sampling, Welcome
 
 
 def of_checkpoint(settings: GenerationSettings, *, chat: bool) -> Defaults:

@@ -12,9 +12,9 @@ from torch import Tensor
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import ConfigError, PromptError
-from goodspeed.messages import FinishReason, Sampling
 from goodspeed.sampling import SamplingBatch, choose
 from goodspeed.truncation import without
+from goodspeed.wire.messages import FinishReason, Sampling
 
 PREFILL_CHUNK = 512
 """Tokens of a prompt fed at once."""

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from goodspeed import __version__
 from goodspeed.counts import Answers, Histogram
-from goodspeed.messages import Welcome
+from goodspeed.wire.messages import Welcome
 
 Registry: TypeAlias = CollectorRegistry
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from goodspeed.errors import ConfigError
-from goodspeed.outside import harmless, read_bytes
+from goodspeed.untrusted import harmless, read_bytes
 
 VERSION = 1
 MAX_BYTES = 1 << 28

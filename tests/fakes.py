@@ -15,7 +15,8 @@ from experiments.simulation.models import DraftModel, Target
 from experiments.simulation.text import STOP, VOCAB, alone, next_token
 from goodspeed import policies
 from goodspeed.engine.pages import PagePool
-from goodspeed.messages import (
+from goodspeed.policies import Policy
+from goodspeed.wire.messages import (
     MAX_DRAFT,
     VERSION,
     DownMessage,
@@ -28,7 +29,6 @@ from goodspeed.messages import (
     Welcome,
     digest,
 )
-from goodspeed.policies import Policy
 from verify_node import planner
 from verify_node.core import VerifyCore
 from verify_node.outcomes import Outcome

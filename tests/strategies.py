@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from goodspeed.messages import VERSION, DownMessage, Hello, UpMessage, Welcome
+from goodspeed.wire.messages import VERSION, DownMessage, Hello, UpMessage, Welcome
 
 UP, DOWN = UpMessage.__args__, DownMessage.__args__
 

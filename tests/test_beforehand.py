@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from goodspeed import web
-from goodspeed.endpoints import check_free, parse_endpoint
 from goodspeed.errors import TransportError
+from goodspeed.wire.endpoints import check_free, parse_endpoint
 from verify_node.beforehand import check
 from verify_node.config import VerifyConfig
 

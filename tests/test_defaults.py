@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from goodspeed import defaults
-from goodspeed.codec import decode_down, encode
 from goodspeed.engine.generation_settings import MAX_STOP_CHARS, MAX_STOPS, GenerationSettings, TextDefaults
-from goodspeed.messages import VERSION, Defaults, Sampling, Welcome
+from goodspeed.wire.codec import decode_down, encode
+from goodspeed.wire.messages import VERSION, Defaults, Sampling, Welcome
 from tests.engine.test_generation_settings import settings
 
 OPEN = {"temperature": None, "top_k": None, "top_p": None}

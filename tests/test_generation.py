@@ -13,9 +13,9 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.errors import ConfigError, PoolExhausted, PromptError
-from goodspeed.messages import Sampling
 from goodspeed.sampling import SamplingBatch, choose
 from goodspeed.tiny import models, prompts
+from goodspeed.wire.messages import Sampling
 
 torch.set_num_threads(1)
 GREEDY = Sampling(temperature=0.0)

@@ -7,7 +7,7 @@ import torch
 from msgspec.structs import replace
 
 from experiments.benchmarks import gpu
-from goodspeed.messages import Sampling
+from goodspeed.wire.messages import Sampling
 from tests.gpu import __main__ as command
 from tests.gpu import engine_checks
 from tests.gpu.checks import CHECKS

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from goodspeed import rejection
-from goodspeed.messages import Sampling
 from goodspeed.proposals import decode, encode, make
 from goodspeed.rejection import agreement_match, agreement_ratio, overlaps, ratios, verify_match, verify_ratio
 from goodspeed.sampling import Role, SamplingBatch, draw, sample, to_probs, uniform
+from goodspeed.wire.messages import Sampling
 from tests.chi_square import REJECT, fits
 
 # match

@@ -9,7 +9,7 @@ from experiments.benchmarks.daemon_rounds import BUDGET, PARTS, daemon_rounds, m
 from experiments.benchmarks.recorded import Recording, clients
 from goodspeed.engine import checkpoints
 from goodspeed.events import EventLog
-from goodspeed.messages import Sampling
+from goodspeed.wire.messages import Sampling
 
 NUM_CLIENTS, NUM_ROUNDS = 3, 6
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from goodspeed.messages import Sampling
 from goodspeed.sampling import Role, SamplingBatch, choose, draw, sample, to_probs, uniform
+from goodspeed.wire.messages import Sampling
 from tests.chi_square import REJECT, fits, independent
 
 NUM_DRAWS = 40_000

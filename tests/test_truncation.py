@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from goodspeed.messages import Sampling
 from goodspeed.sampling import SamplingBatch, choose, sample, to_probs
 from goodspeed.truncation import Kept, masked
+from goodspeed.wire.messages import Sampling
 
 OPTIONS = [
     Sampling(top_k=1),

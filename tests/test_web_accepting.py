@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed import descriptors
 from goodspeed.errors import ConfigError
 from goodspeed.exit_statuses import USAGE
 from goodspeed.web import accepting, capacity, listen, parse_address
 from goodspeed.web.accepting import Acceptor
+from goodspeed.wire import descriptors
 from tests.descriptors import at_most
 from tests.waiting import until
 

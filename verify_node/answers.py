@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from goodspeed.messages import Ack, Draft, Verdict, Welcome
+from goodspeed.wire.messages import Ack, Draft, Verdict, Welcome
 from verify_node import patience
 from verify_node.checks import NOT_ACKNOWLEDGED, Refused, check_ack, check_ahead, check_draft
 from verify_node.sessions import Session

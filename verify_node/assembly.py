@@ -6,16 +6,16 @@ import torch
 from msgspec.structs import replace
 
 from goodspeed import defaults
-from goodspeed.codec import max_message_bytes
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.identity import public_name
 from goodspeed.engine.runner import Runner
 from goodspeed.events import EventLog
 from goodspeed.latency import Refined
-from goodspeed.messages import MAX_DRAFT, VERSION, Welcome
 from goodspeed.status import QUIET, Status
-from goodspeed.transport import VerifyChannel, bind_verify
+from goodspeed.wire.codec import max_message_bytes
+from goodspeed.wire.messages import MAX_DRAFT, VERSION, Welcome
+from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
 from verify_node import planner
 from verify_node.beforehand import Found
 from verify_node.config import VerifyConfig, create_policy

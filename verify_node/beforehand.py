@@ -6,13 +6,13 @@ That takes seconds to minutes, which a port in use or an unreadable key should n
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from goodspeed.authentication import checked_pair
 from goodspeed.command import warn_trusted_network
-from goodspeed.endpoints import check_free, parse_endpoint
-from goodspeed.keys import read_verify_pair
 from goodspeed.latency import saved
 from goodspeed.status import QUIET, Status
-from goodspeed.transport import ServerKeys
+from goodspeed.wire.endpoints import check_free, parse_endpoint
+from goodspeed.wire.keys import read_verify_pair
+from goodspeed.wire.zmq.authentication import checked_pair
+from goodspeed.wire.zmq.transport import ServerKeys
 from verify_node.config import VerifyConfig, create_policy
 from verify_node.enrolment import Enrolment
 

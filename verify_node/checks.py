@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from goodspeed.enrolled import Enrolled
-from goodspeed.messages import (
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.messages import (
     VERSION,
     Ack,
     Close,

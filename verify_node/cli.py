@@ -5,13 +5,13 @@ import asyncio
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from goodspeed import descriptors
 from goodspeed.command import add_daemon_options, run, until_signal
 from goodspeed.command_line import CommandLine
 from goodspeed.config import add_options, from_namespace
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog
 from goodspeed.status import Status
+from goodspeed.wire import descriptors
 from verify_node.beforehand import check
 from verify_node.config import VerifyConfig
 

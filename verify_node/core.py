@@ -14,12 +14,12 @@ only when none is.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from goodspeed.codec import refusal_for
 from goodspeed.engine.pages import PagePool
-from goodspeed.enrolled import Enrolled
 from goodspeed.errors import ConfigError, ProtocolError
 from goodspeed.latency import Refined
-from goodspeed.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome
+from goodspeed.wire.codec import refusal_for
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome
 from verify_node import patience
 from verify_node.answers import Answer, repeat, take_ack, take_draft
 from verify_node.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Refused, target_failed

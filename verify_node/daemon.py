@@ -14,10 +14,10 @@ from functools import partial
 
 from goodspeed.errors import MessageTooLarge, ProtocolError, TargetError
 from goodspeed.events import EventLog
-from goodspeed.messages import Draft, Leave, OpenSession, Verdict
 from goodspeed.model_thread import ModelThread
 from goodspeed.status import QUIET, Status
-from goodspeed.transport import Delivery, Received, VerifyChannel
+from goodspeed.wire.messages import Draft, Leave, OpenSession, Verdict
+from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core import VerifyCore
 from verify_node.enrolment import Enrolment
 from verify_node.outcomes import Send

@@ -10,9 +10,9 @@ from collections.abc import Callable, Container
 from pathlib import Path
 from typing import TypeAlias
 
-from goodspeed.enrolled import Enrolled
 from goodspeed.errors import ConfigError
-from goodspeed.keys import read_enrolled
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.keys import read_enrolled
 
 logger = logging.getLogger("goodspeed.enrolment")
 

@@ -10,7 +10,7 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from goodspeed.messages import MIN_LOGPROB, TokenLogprobs
+from goodspeed.wire.messages import MIN_LOGPROB, TokenLogprobs
 from verify_node.outcomes import Outcome
 
 MAX_ROWS = 256

@@ -10,8 +10,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from goodspeed import metrics
-from goodspeed.messages import RefusalCode
 from goodspeed.metrics import counter, counters, gauge, gauges, histogram
+from goodspeed.wire.messages import RefusalCode
 from verify_node.daemon import VerifyDaemon
 from verify_node.present import Present, log_utility, num_running, present_clients, shown
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import ConfigError
-from goodspeed.messages import Sampling, Verification
+from goodspeed.wire.messages import Sampling, Verification
 from verify_node.sessions import Session
 
 LATE = 0.25

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from goodspeed.events import EventLog
-from goodspeed.messages import Draft, Verdict, digest
 from goodspeed.recording import Drafted, Opened, Round
+from goodspeed.wire.messages import Draft, Verdict, digest
 from verify_node import planner
 from verify_node.outcomes import Outcome
 from verify_node.sessions import Session

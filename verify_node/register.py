@@ -9,8 +9,8 @@ pool is not changed while one is in flight.
 from collections.abc import Mapping
 
 from goodspeed.engine.pages import PagePool
-from goodspeed.enrolled import Enrolled
-from goodspeed.messages import Ack, Close, Draft, Hello, OpenSession, UpMessage, Welcome
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.messages import Ack, Close, Draft, Hello, OpenSession, UpMessage, Welcome
 from verify_node.checks import (
     ANOTHERS_PEER,
     NOT_OPEN,

@@ -7,7 +7,7 @@ about why something is refused, and of sessions only that whoever is put out has
 from collections import Counter
 from collections.abc import Iterable
 
-from goodspeed.messages import Refusal, RefusalCode, Verdict
+from goodspeed.wire.messages import Refusal, RefusalCode, Verdict
 from verify_node.answers import Answer
 from verify_node.checks import CHANGED, NOT_ACKNOWLEDGED, NOT_DRAWN, NOT_ENROLLED, AboutSession, Refused
 from verify_node.conduct import Conduct, Stage

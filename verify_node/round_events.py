@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from goodspeed.messages import Verdict
+from goodspeed.wire.messages import Verdict
 from verify_node.planner import Round
 from verify_node.sessions import Session
 

@@ -6,7 +6,7 @@ In that order, as the core calls it. No I/O, no clock, no torch.
 from collections.abc import Mapping, Sequence
 
 from goodspeed.engine.pages import PagePool
-from goodspeed.messages import Verdict
+from goodspeed.wire.messages import Verdict
 from verify_node import patience
 from verify_node.outcomes import Moved, Outcome
 from verify_node.planner import Entry, Round

@@ -17,9 +17,9 @@ from goodspeed import proposals
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import InvalidProposal
-from goodspeed.messages import Sampling
 from goodspeed.rejection import decide_ratio, overlaps, ratios, verify_ratio
 from goodspeed.sampling import Role, SamplingBatch, to_probs, uniform
+from goodspeed.wire.messages import Sampling
 from verify_node.drawing import decide_match, integers, largest, rows_of, without_banned
 from verify_node.evidence import log_gains, log_tilts
 from verify_node.logprobs import Place, with_logprobs

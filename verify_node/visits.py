@@ -3,8 +3,8 @@
 Reads the diary, which is bounded, and remembers whom it called away, so that a return can be called one.
 """
 
-from goodspeed.outside import harmless
 from goodspeed.status import Sentence
+from goodspeed.untrusted import harmless
 from verify_node.diary import MAX_VISITS, Diary, Entry
 
 

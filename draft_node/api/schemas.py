@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
+from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT
 
 MAX_STOPS, MAX_STOP_CHARS = 4, 256
 MAX_LOGPROBS = 20

@@ -16,7 +16,7 @@ from draft_node.encoding import num_chat_chars
 from draft_node.service import Service, VerifyAway, Wanted
 from goodspeed import defaults
 from goodspeed.errors import PromptError
-from goodspeed.messages import Defaults, Sampling
+from goodspeed.wire.messages import Defaults, Sampling
 
 DEFAULT_MAX_TOKENS = 16
 """Of a completion that does not say; OpenAI's."""

@@ -17,8 +17,8 @@ from typing import TextIO, cast
 from experiments.benchmarks.recorded import Client
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.events import EventLog
-from goodspeed.messages import UpMessage
-from goodspeed.transport import DraftChannel, bind_verify, connect_draft
+from goodspeed.wire.messages import UpMessage
+from goodspeed.wire.zmq.transport import DraftChannel, bind_verify, connect_draft
 from verify_node.assembly import build, make_runner, make_welcome
 from verify_node.config import VerifyConfig
 from verify_node.costs import make_cost

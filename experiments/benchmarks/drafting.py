@@ -34,8 +34,8 @@ from draft_node.drafter import Drafter
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
-from goodspeed.messages import Sampling
 from goodspeed.tiny.models import NAMES
+from goodspeed.wire.messages import Sampling
 
 LENGTH = 5
 FIRST, LAST = 128, 256  # contexts grow from the first to the last, then begin again

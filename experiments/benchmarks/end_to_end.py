@@ -28,8 +28,8 @@ import transformers
 from experiments.benchmarks.workers import DraftWorker, Wanted, cluster, serve_all
 from goodspeed.engine import checkpoints
 from goodspeed.engine.text import encode_prompt
-from goodspeed.messages import MAX_DRAFT
 from goodspeed.tiny import prompts
+from goodspeed.wire.messages import MAX_DRAFT
 
 TARGET, DRAFTS = "tiny-target", ("tiny-draft-s", "tiny-draft-m")
 NUM_CLIENTS = 8

@@ -20,8 +20,8 @@ from contextlib import suppress
 from itertools import cycle
 
 from goodspeed.errors import ProtocolError, TransportError
-from goodspeed.messages import VERSION, Ack, Draft, Hello, OpenSession, Refusal, Sampling, UpMessage
-from goodspeed.transport import DraftChannel, connect_draft
+from goodspeed.wire.messages import VERSION, Ack, Draft, Hello, OpenSession, Refusal, Sampling, UpMessage
+from goodspeed.wire.zmq.transport import DraftChannel, connect_draft
 
 TURN_S = 0.01
 """At high rates what is due goes out together, so often."""

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 
 from draft_node.actions import Action, Propose, Proposed, Request, Send
 from draft_node.session import Session
-from goodspeed.codec import decode_down, decode_up, encode
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.events import EventLog
 from goodspeed.generation import PREFILL_CHUNK, generate
 from goodspeed.latency import Refined
-from goodspeed.memory_network import MemoryNetwork
-from goodspeed.messages import VERSION, DownMessage, Hello, Sampling, UpMessage, Verdict
 from goodspeed.tiny import prompts
+from goodspeed.wire.codec import decode_down, decode_up, encode
+from goodspeed.wire.memory_network import MemoryNetwork
+from goodspeed.wire.messages import VERSION, DownMessage, Hello, Sampling, UpMessage, Verdict
 from verify_node import assembly
 from verify_node.config import VerifyConfig
 from verify_node.planner import Round

@@ -14,8 +14,8 @@ from draft_node.drafter import Drafter
 from draft_node.session import Session
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
-from goodspeed.messages import VERSION, DownMessage, Hello, Refusal, Sampling, UpMessage, Verdict
 from goodspeed.tiny import prompts
+from goodspeed.wire.messages import VERSION, DownMessage, Hello, Refusal, Sampling, UpMessage, Verdict
 
 DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m")  # dealt out in turn, as the demo does
 MARGIN = 4  # tokens drafted beyond what is asked for, so that a slightly other length finds them too

@@ -35,8 +35,8 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.errors import ProtocolError
 from goodspeed.events import EventLog
-from goodspeed.messages import Sampling
-from goodspeed.transport import connect_draft
+from goodspeed.wire.messages import Sampling
+from goodspeed.wire.zmq.transport import connect_draft
 from verify_node.outcomes import Send
 
 NUM_CLIENTS = 8

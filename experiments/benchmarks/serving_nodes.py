@@ -170,7 +170,7 @@ async def write_all(service: Any, texts: Sequence[Text]) -> Direct:
 
 async def _write(service: Any, text: Text) -> tuple[str, int]:
     from draft_node.service import Ended, Piece, Wanted
-    from goodspeed.messages import MAX_DRAFT, Sampling
+    from goodspeed.wire.messages import MAX_DRAFT, Sampling
 
     wanted = Wanted(
         prompt=await service.encode(text.prompt, "benchmark"),

@@ -22,9 +22,9 @@ from draft_node.answer import Answer
 from draft_node.token_text import TokenTexts
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.text import encode_prompt
-from goodspeed.messages import TokenLogprobs
 from goodspeed.text_stream import TextStream
 from goodspeed.tiny import prompts
+from goodspeed.wire.messages import TokenLogprobs
 
 TOKENS_PER_S = 16 * 100
 PIECE_LEN = 3

@@ -28,13 +28,13 @@ import torch
 from draft_node.actions import Propose, Proposed, Request
 from draft_node.drafter import Drafter
 from goodspeed import generation, proposals
-from goodspeed.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
-from goodspeed.messages import Draft, Sampling, Verification, digest
 from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.tiny import prompts
+from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
+from goodspeed.wire.messages import Draft, Sampling, Verification, digest
 from verify_node.outcomes import Outcome
 from verify_node.planner import Entry, Round
 from verify_node.target import Target

@@ -25,7 +25,7 @@ from draft_node.actions import Deliver, Fail, Request
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from goodspeed.config import from_namespace
-from goodspeed.messages import MAX_DRAFT, Sampling
+from goodspeed.wire.messages import MAX_DRAFT, Sampling
 
 PATIENCE_S = 120.0
 

@@ -16,8 +16,8 @@ from experiments.simulation.chances import Agreement
 from experiments.simulation.rows import RowPolicy
 from goodspeed.errors import ConfigError
 from goodspeed.estimators import observe_acceptance, observe_goodput
-from goodspeed.messages import MAX_DRAFT
 from goodspeed.policies.base import Floats, Ints
+from goodspeed.wire.messages import MAX_DRAFT
 from verify_node.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH, PROBE_ROUNDS
 
 

@@ -14,7 +14,7 @@ from experiments.simulation.patience import patience_s, shares_a_fate
 from experiments.simulation.settings import Settings
 from experiments.simulation.text import alone
 from experiments.simulation.world import World
-from goodspeed.messages import RefusalCode
+from goodspeed.wire.messages import RefusalCode
 from verify_node.register import FORGOTTEN_S
 
 LOOK_EVERY_S = 1.0

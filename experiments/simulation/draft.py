@@ -16,7 +16,7 @@ from experiments.simulation.models import DraftModel
 from experiments.simulation.network import Line
 from experiments.simulation.settings import of_client
 from experiments.simulation.text import STOP, VOCAB
-from goodspeed.messages import VERSION, DownMessage, Heartbeat, Hello, Refusal, Sampling, Verdict
+from goodspeed.wire.messages import VERSION, DownMessage, Heartbeat, Hello, Refusal, Sampling, Verdict
 
 if TYPE_CHECKING:
     from experiments.simulation.world import World

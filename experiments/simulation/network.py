@@ -9,8 +9,8 @@ from typing import Any
 
 from experiments.simulation.clock import Clock
 from experiments.simulation.settings import Settings, of_client
-from goodspeed import codec
-from goodspeed.messages import DownMessage, Draft, OpenSession, UpMessage, Verdict
+from goodspeed.wire import codec
+from goodspeed.wire.messages import DownMessage, Draft, OpenSession, UpMessage, Verdict
 
 MAX_BYTES = 1 << 20
 HEADER_BYTES = 60.0  # about what a message takes without its tokens

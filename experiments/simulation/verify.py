@@ -15,8 +15,8 @@ from experiments.simulation.text import VOCAB
 from goodspeed import policies
 from goodspeed.engine.pages import PagePool
 from goodspeed.latency import Refined
-from goodspeed.messages import MAX_DRAFT, VERSION, OpenSession, UpMessage, Verdict, Welcome
 from goodspeed.policies import Policy
+from goodspeed.wire.messages import MAX_DRAFT, VERSION, OpenSession, UpMessage, Verdict, Welcome
 from verify_node import planner
 from verify_node.core import VerifyCore
 from verify_node.outcomes import Outcome, Send

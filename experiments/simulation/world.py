@@ -9,7 +9,7 @@ from experiments.simulation.draft import DraftNode
 from experiments.simulation.network import Trunk
 from experiments.simulation.settings import Settings
 from experiments.simulation.verify import Finished, VerifyNode
-from goodspeed.messages import DownMessage, Refusal
+from goodspeed.wire.messages import DownMessage, Refusal
 
 
 class Unfinished(AssertionError):

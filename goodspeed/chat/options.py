@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from goodspeed import api_keys, sampling_options
 from goodspeed.config import Settings, option
 from goodspeed.errors import ConfigError
-from goodspeed.messages import MAX_CONTEXT, MAX_DRAFT
+from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT
 
 KEY_VARIABLE = "GOODSPEED_API_KEY"
 

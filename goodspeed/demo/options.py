@@ -7,9 +7,9 @@ from pathlib import Path
 from goodspeed import policies, prompts
 from goodspeed.config import Settings, option
 from goodspeed.errors import ConfigError, UnknownPolicyError
-from goodspeed.messages import MAX_CONTEXT
 from goodspeed.prompts import Prompt
 from goodspeed.tiny.prompts import PATH as HELD_OUT
+from goodspeed.wire.messages import MAX_CONTEXT
 
 MAX_HTTP_TEMPERATURE = 2.0
 """As everywhere in the OpenAI API."""

@@ -9,7 +9,7 @@ import msgspec
 from goodspeed.errors import ConfigError
 from goodspeed.latency.fit import fit_linear, fit_roofline, r_squared
 from goodspeed.latency.models import Linear, Roofline, Sample
-from goodspeed.outside import harmless, read_bytes
+from goodspeed.untrusted import harmless, read_bytes
 
 VERSION = 1
 MAX_BYTES = 16 << 20

@@ -14,11 +14,11 @@ from goodspeed.config import DEVICE, Settings, add_options, from_namespace, opti
 from goodspeed.errors import ConfigError
 from goodspeed.events import print_json
 from goodspeed.leading import Leading
-from goodspeed.messages import MAX_CONTEXT, Defaults, Sampling
 from goodspeed.prompts import cut_notice
 from goodspeed.status import Status
 from goodspeed.stops import StopFinder
 from goodspeed.text_stream import TextStream
+from goodspeed.wire.messages import MAX_CONTEXT, Defaults, Sampling
 
 if TYPE_CHECKING:
     from goodspeed.engine.checkpoints import Checkpoint

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from goodspeed import enrolled, keys
 from goodspeed.errors import ConfigError
+from goodspeed.wire import enrolled, keys
 
 NAME = "keygen"
 HELP = "make the keys of a verify node or of a draft node"
@@ -49,7 +49,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 def make_verify(namespace: argparse.Namespace) -> None:
     secret, public = _files(namespace.folder, "verify")
-    from goodspeed.authentication import new_pair  # here: it loads ZeroMQ
+    from goodspeed.wire.zmq.authentication import new_pair  # here: it loads ZeroMQ
 
     pair = new_pair()
     keys.write_secret(secret, pair)
@@ -66,7 +66,7 @@ def make_draft(namespace: argparse.Namespace) -> None:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) or name.startswith("."):
         raise ConfigError(f"{name!r} must be 1 to 64 letters, digits, dots, dashes or underscores, not a dot first")
     secret, public = _files(namespace.folder, name)
-    from goodspeed.authentication import new_pair
+    from goodspeed.wire.zmq.authentication import new_pair
 
     pair = new_pair(name)
     record = _record(namespace, pair.public_key)

@@ -16,8 +16,8 @@ from goodspeed.events import print_json
 from goodspeed.latency import Linear
 from goodspeed.latency.knee import describe, usual_knee
 from goodspeed.latency.saved import Profile, save, to_json
-from goodspeed.messages import MAX_CONTEXT
 from goodspeed.status import Status
+from goodspeed.wire.messages import MAX_CONTEXT
 
 if TYPE_CHECKING:
     from goodspeed.profiler import Measured

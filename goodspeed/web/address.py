@@ -5,10 +5,10 @@ import re
 import socket
 from dataclasses import dataclass
 
-from goodspeed.endpoints import cannot_bind
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.web import capacity
 from goodspeed.web.keys import Keys, read_keys
+from goodspeed.wire.endpoints import cannot_bind
 
 BACKLOG = 1024
 

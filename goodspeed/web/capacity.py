@@ -2,8 +2,8 @@
 
 import logging
 
-from goodspeed import descriptors
 from goodspeed.errors import ConfigError
+from goodspeed.wire import descriptors
 
 logger = logging.getLogger("goodspeed.http")
 

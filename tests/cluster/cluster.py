@@ -23,9 +23,9 @@ from goodspeed.engine.text import encode_prompt
 from goodspeed.events import EventLog
 from goodspeed.generation import generate
 from goodspeed.latency import Refined
-from goodspeed.messages import Sampling, TokenLogprobs
 from goodspeed.tiny import prompts
-from goodspeed.transport import bind_verify, connect_draft
+from goodspeed.wire.messages import Sampling, TokenLogprobs
+from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon

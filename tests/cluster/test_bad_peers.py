@@ -14,7 +14,7 @@ from draft_node import assembly
 from draft_node.actions import Finish
 from draft_node.config import DraftConfig
 from goodspeed import proposals
-from goodspeed.messages import (
+from goodspeed.wire.messages import (
     VERSION,
     Ack,
     Close,
@@ -29,7 +29,7 @@ from goodspeed.messages import (
     Welcome,
     digest,
 )
-from goodspeed.transport import connect_draft
+from goodspeed.wire.zmq.transport import connect_draft
 from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
 from tests.nodes import VerifyNode
 

@@ -19,10 +19,10 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.events import EventLog
 from goodspeed.latency import Refined
-from goodspeed.memory_network import MemoryNetwork
-from goodspeed.messages import Defaults, Welcome
 from goodspeed.prompts import Prompt
 from goodspeed.subcommands.generate import GenerateConfig, generate, ignore
+from goodspeed.wire.memory_network import MemoryNetwork
+from goodspeed.wire.messages import Defaults, Welcome
 from tests.cluster.cluster import load
 from verify_node import assembly as verify_assembly
 from verify_node.beforehand import check

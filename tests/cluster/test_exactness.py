@@ -10,10 +10,10 @@ from transformers import AutoModelForCausalLM
 
 from draft_node.actions import Fail, Finish, Request
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.messages import Draft, UpMessage
 from goodspeed.noise import Role, exponential, key
 from goodspeed.sampling import SamplingBatch, to_probs
 from goodspeed.tiny.models import path
+from goodspeed.wire.messages import Draft, UpMessage
 from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
 from verify_node.outcomes import Send
 from verify_node.planner import Round

@@ -19,14 +19,14 @@ from draft_node.actions import Proposed
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.service import Busy, Ended, Refused, Service, Wanted
-from goodspeed.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode
 from goodspeed.counts import Answers
 from goodspeed.engine import checkpoints
 from goodspeed.events import EventLog
 from goodspeed.latency import Refined
-from goodspeed.messages import DownMessage, Draft, Heartbeat, Sampling, UpMessage, Verdict
 from goodspeed.metrics import Registry, exposition
-from goodspeed.transport import MemoryNetwork, Packet, peer_name
+from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode
+from goodspeed.wire.messages import DownMessage, Draft, Heartbeat, Sampling, UpMessage, Verdict
+from goodspeed.wire.zmq.transport import MemoryNetwork, Packet, peer_name
 from tests.cluster.cluster import load, prompt_ids
 from tests.waiting import until
 from verify_node import assembly as verify_assembly

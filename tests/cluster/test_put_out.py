@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from draft_node.actions import Finish
-from goodspeed.messages import Refusal
-from goodspeed.transport import Delivery
+from goodspeed.wire.messages import Refusal
+from goodspeed.wire.zmq.transport import Delivery
 from tests.cluster.cluster import Cluster, alone, make_request, prompt_ids
 from tests.cluster.test_bad_peers import peer
-from tests.keys.test_nodes import Site, expected, site, text
-from tests.keys.wire import run_async
 from tests.nodes import VerifyNode
 from tests.waiting import until
+from tests.wire.keys.test_nodes import Site, expected, site, text
+from tests.wire.keys.wire import run_async
 from verify_node import conduct
 
 pytestmark = pytest.mark.alone

@@ -21,8 +21,8 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import decode, encode_prompt
 from goodspeed.generation import generate
-from goodspeed.messages import Sampling
 from goodspeed.tiny import prompts
+from goodspeed.wire.messages import Sampling
 
 pytestmark = pytest.mark.alone
 

@@ -8,7 +8,7 @@ import torch
 from draft_node.actions import Propose, Proposed, Request
 from draft_node.confidence import AT_NO_CONFIDENCE, acceptance_chances
 from draft_node.drafter import Drafter
-from goodspeed.messages import Sampling
+from goodspeed.wire.messages import Sampling
 from tests.micro import make_checkpoint, make_runner
 
 CHECKPOINT = make_checkpoint(1)

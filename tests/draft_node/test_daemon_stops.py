@@ -9,8 +9,8 @@ from draft_node.actions import Request
 from draft_node.daemon import DraftDaemon
 from draft_node.link import VerifyLink
 from goodspeed.errors import TransportError
-from goodspeed.messages import Hello, Leave, Sampling
-from goodspeed.transport import MemoryNetwork, VerifyChannel, peer_name
+from goodspeed.wire.messages import Hello, Leave, Sampling
+from goodspeed.wire.zmq.transport import MemoryNetwork, VerifyChannel, peer_name
 from tests.fakes import make_core, make_hello
 
 BOOT = b"aaaaaaaa"

@@ -10,7 +10,7 @@ from draft_node import drafting as module
 from draft_node.actions import Propose, Proposed, Request
 from draft_node.drafting import Drafting
 from draft_node.rests import REST_S
-from goodspeed.messages import Sampling
+from goodspeed.wire.messages import Sampling
 
 
 class FakeDrafter:

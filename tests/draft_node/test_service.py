@@ -17,8 +17,8 @@ from draft_node.service import Begun, Busy, Draining, Ended, Piece, Refused, Ser
 from goodspeed.engine.text import decode, encode_prompt
 from goodspeed.events import EventLog
 from goodspeed.latency import Refined
-from goodspeed.memory_network import MemoryNetwork
-from goodspeed.messages import Defaults, Sampling
+from goodspeed.wire.memory_network import MemoryNetwork
+from goodspeed.wire.messages import Defaults, Sampling
 from tests.cluster.cluster import alone, load, prompt_ids
 from tests.waiting import until
 from verify_node import assembly as verify_assembly

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from draft_node.service import Begun, Ended, Service, Token, VerifyAway, Wanted
 from goodspeed.engine.runner import Runner
 from goodspeed.generation import generate
-from goodspeed.messages import Sampling
+from goodspeed.wire.messages import Sampling
 from tests.cluster.cluster import load, prompt_ids
 from tests.draft_node.test_service import GREEDY, Edge, edge, run, wanted, write
 from tests.waiting import until

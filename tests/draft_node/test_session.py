@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from draft_node.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.repeats import MAX_RESEND_S, RESEND_S
 from draft_node.session import LATER_S, MAX_REFUSALS, PATIENCE_S, Session, State
-from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
 
 ID = b"0123456789abcdef"
 REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, stop_ids=(0,), verification="ratio", max_draft=7)

@@ -7,7 +7,7 @@ from draft_node.actions import Deliver, Finish, Propose, Proposed, Request, Send
 from draft_node.odds import LEAST_ODDS, Odds
 from draft_node.repeats import RESEND_S
 from draft_node.session import Session, State
-from goodspeed.messages import Ack, Close, Draft, Refusal, Sampling, Verdict, digest
+from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"
 REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, stop_ids=(0,))

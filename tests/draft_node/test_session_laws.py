@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.repeats import MAX_RESEND_S
 from draft_node.session import PATIENCE_S, Session, State
-from goodspeed.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)

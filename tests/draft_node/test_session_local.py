@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from draft_node.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.local import GIVE_UP_S, RETRY_S, Terms
 from draft_node.session import PATIENCE_S, Session, State
-from goodspeed.messages import OpenSession, Refusal, Sampling, Verdict, digest
+from goodspeed.wire.messages import OpenSession, Refusal, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"
 REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=6, stop_ids=(0,), max_draft=7)

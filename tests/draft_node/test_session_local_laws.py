@@ -12,7 +12,7 @@ from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Proposed,
 from draft_node.local import GIVE_UP_S, Terms
 from draft_node.repeats import MAX_RESEND_S
 from draft_node.session import PATIENCE_S, Session, State
-from goodspeed.messages import Ack, Close, Draft, OpenSession, Sampling, Verdict, digest
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed import keys
-from goodspeed.authentication import new_pair
-from goodspeed.enrolled import Enrolled
+from goodspeed.wire import keys
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.zmq.authentication import new_pair
 from tests.faults.proxy import Proxy
 from tests.faults.texts import Stream, Wanted, ask, mixed
 from tests.nodes import DraftNode, VerifyNode

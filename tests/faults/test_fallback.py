@@ -19,8 +19,8 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.generation import generate
-from goodspeed.messages import Sampling
 from goodspeed.tiny import prompts
+from goodspeed.wire.messages import Sampling
 from tests.faults import texts
 from tests.nodes import DraftNode, Process, VerifyNode
 

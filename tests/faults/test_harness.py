@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from goodspeed.messages import Sampling
+from goodspeed.wire.messages import Sampling
 from tests.faults import texts
 from tests.faults.proxy import Proxy
 from tests.faults.texts import ask, check, compare, expected, mixed

@@ -27,10 +27,10 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.generation import generate
-from goodspeed.messages import Sampling
 from goodspeed.noise import match_noise
 from goodspeed.sampling import SamplingBatch, to_probs
 from goodspeed.tiny import prompts
+from goodspeed.wire.messages import Sampling
 
 NEAR_TIE = 1e-4
 GREEDY = Sampling(temperature=0.0)

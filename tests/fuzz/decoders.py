@@ -23,14 +23,15 @@ from draft_node.api import schemas
 from draft_node.api.body import BodyLimit, reads
 from draft_node.api.errors import ApiError
 from draft_node.api.large import LargeWork
-from goodspeed import api_keys, keys, positions, prompts, proposals, recording
-from goodspeed.codec import decode_down, decode_up
+from goodspeed import api_keys, positions, prompts, proposals, recording
 from goodspeed.engine import generation_settings
 from goodspeed.engine.folders import INDEX, find_folder
-from goodspeed.enrolled import Enrolled
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.latency import Sample, saved
-from goodspeed.messages import (
+from goodspeed.wire import keys
+from goodspeed.wire.codec import decode_down, decode_up
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.messages import (
     VERSION,
     Ack,
     Close,

@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from goodspeed.codec import decode_down, decode_up
 from goodspeed.errors import ProtocolError
-from goodspeed.messages import (
+from goodspeed.wire.codec import decode_down, decode_up
+from goodspeed.wire.messages import (
     VERSION,
     Ack,
     Close,

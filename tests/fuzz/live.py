@@ -26,13 +26,13 @@ from draft_node.actions import Deliver, Finish, Request
 from draft_node.beforehand import read_keys
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
-from goodspeed import keys
-from goodspeed.authentication import new_pair
-from goodspeed.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.command import KERNELS
-from goodspeed.enrolled import Enrolled
-from goodspeed.messages import UpMessage
-from goodspeed.transport import DraftChannel, connect_draft
+from goodspeed.wire import keys
+from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.messages import UpMessage
+from goodspeed.wire.zmq.authentication import new_pair
+from goodspeed.wire.zmq.transport import DraftChannel, connect_draft
 from tests import nodes
 from tests.cluster.cluster import alone, load, make_request, prompt_ids
 from tests.nodes import ROOT, VerifyNode

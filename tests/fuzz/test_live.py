@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from goodspeed.messages import RefusalCode
+from goodspeed.wire.messages import RefusalCode
 from tests.fuzz import live
 
 pytestmark = pytest.mark.alone

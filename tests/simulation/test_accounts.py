@@ -11,7 +11,7 @@ from experiments.simulation.accounts import Accounts, Run, Seen, interval, jain,
 from experiments.simulation.paper import POLICIES, STAND_INS, TABLE_1, Domains, Nodes, Row, world
 from experiments.simulation.verify import Finished
 from experiments.stragglers import noticed
-from goodspeed.messages import Verdict
+from goodspeed.wire.messages import Verdict
 from verify_node.planner import Round
 
 A, B = b"a" * 16, b"b" * 16

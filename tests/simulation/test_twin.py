@@ -25,8 +25,8 @@ from experiments.simulation.verify import Finished
 from experiments.simulation.world import World
 from goodspeed import recording
 from goodspeed.errors import ConfigError
-from goodspeed.messages import Verdict
 from goodspeed.recording import Recording
+from goodspeed.wire.messages import Verdict
 
 pytestmark = pytest.mark.alone
 

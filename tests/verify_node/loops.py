@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 from goodspeed.events import EventLog
-from goodspeed.messages import DownMessage, Heartbeat, UpMessage
-from goodspeed.transport import DraftChannel, MemoryNetwork
+from goodspeed.wire.messages import DownMessage, Heartbeat, UpMessage
+from goodspeed.wire.zmq.transport import DraftChannel, MemoryNetwork
 from tests.fakes import TellingTarget, make_core
 from verify_node.core import VerifyCore
 from verify_node.daemon import VerifyDaemon

@@ -3,7 +3,7 @@
 import pytest
 
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge
-from goodspeed.messages import VERSION, Ack, Close, Draft, Heartbeat, Leave, Refusal, Sampling, Verdict, Welcome
+from goodspeed.wire.messages import VERSION, Ack, Close, Draft, Heartbeat, Leave, Refusal, Sampling, Verdict, Welcome
 from tests.fakes import (
     STOP,
     VOCAB,

@@ -6,7 +6,7 @@ The core with the fake target, on a clock set by hand.
 import pytest
 
 from goodspeed.errors import MalformedMessage
-from goodspeed.messages import VERSION, Ack, Close, Heartbeat, Refusal, Verdict, Welcome
+from goodspeed.wire.messages import VERSION, Ack, Close, Heartbeat, Refusal, Verdict, Welcome
 from tests.fakes import VOCAB, Desk, alone, make_core, make_hello, make_open, replace_message, request_of, session_id
 from tests.verify_node.test_core_keys import KEYS, KeyedDesk
 from verify_node.answers import MAX_REPEATS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from goodspeed.messages import Leave, Refusal, Verdict
+from goodspeed.wire.messages import Leave, Refusal, Verdict
 from tests.fakes import Desk, session_id
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from goodspeed.enrolled import Enrolled
-from goodspeed.messages import Ack, Close, Heartbeat, OpenSession, Refusal, UpMessage, Welcome
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.messages import Ack, Close, Heartbeat, OpenSession, Refusal, UpMessage, Welcome
 from tests.fakes import Desk, make_core, make_hello, make_open, replace_message, session_id
 
 KEYS = {name: name * 40 for name in "abcd"}

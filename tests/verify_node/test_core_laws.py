@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from experiments.simulation.phases import Phases
-from goodspeed.messages import Ack, Close, DownMessage, Draft, Heartbeat, Refusal, UpMessage, Verdict, digest
+from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Heartbeat, Refusal, UpMessage, Verdict, digest
 from tests.fakes import VOCAB, Desk, make_hello, make_open, next_token, session_id, told
 from verify_node.outcomes import Outcome, Send
 from verify_node.planner import Round

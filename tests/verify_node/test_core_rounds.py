@@ -2,7 +2,7 @@
 
 import pytest
 
-from goodspeed.messages import Close
+from goodspeed.wire.messages import Close
 from tests.fakes import Desk, session_id
 
 

@@ -8,9 +8,9 @@ from goodspeed import profiler
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog
 from goodspeed.latency import Linear, Refined, saved
-from goodspeed.messages import MAX_DRAFT
 from goodspeed.policies import ClientState
 from goodspeed.status import Status
+from goodspeed.wire.messages import MAX_DRAFT
 from tests.micro import make_checkpoint, make_runner
 from verify_node import costs
 from verify_node.assembly import assemble

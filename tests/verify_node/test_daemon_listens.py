@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from goodspeed.messages import Ack, Draft, Refusal, Welcome, digest
-from goodspeed.transport import DraftChannel
+from goodspeed.wire.messages import Ack, Draft, Refusal, Welcome, digest
+from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear
 from tests.waiting import until

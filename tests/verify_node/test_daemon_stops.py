@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from goodspeed.messages import Refusal, Verdict, Welcome
+from goodspeed.wire.messages import Refusal, Verdict, Welcome
 from tests.fakes import make_hello, make_open
 from tests.verify_node.loops import Loop, ask, hear
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from goodspeed.messages import Refusal, Verdict
+from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.test_target import RealDesk
 from verify_node.outcomes import Outcome

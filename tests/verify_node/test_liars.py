@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from draft_node.actions import Propose
 from experiments.simulation.acceptance import Acceptance, Independent
 from experiments.simulation.models import DraftModel
-from goodspeed.messages import Ack, Draft, Heartbeat, Refusal, Verdict, digest
+from goodspeed.wire.messages import Ack, Draft, Heartbeat, Refusal, Verdict, digest
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node import patience
 from verify_node.outcomes import Outcome

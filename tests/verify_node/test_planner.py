@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.messages import Draft, digest
+from goodspeed.wire.messages import Draft, digest
 from tests.fakes import make_open, session_id
 from verify_node import planner
 from verify_node.planner import Limits, plan

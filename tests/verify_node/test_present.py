@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from goodspeed.messages import Close
+from goodspeed.wire.messages import Close
 from tests.fakes import Desk, make_hello, session_id
 from verify_node.present import MAX_SHOWN, log_utility, num_running, present_clients, shown
 

@@ -3,7 +3,7 @@
 import pytest
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.messages import Draft, digest
+from goodspeed.wire.messages import Draft, digest
 from tests.fakes import make_open, session_id
 from verify_node.sessions import Client, Session
 

@@ -13,8 +13,8 @@ from draft_node.config import DraftConfig
 from draft_node.service import Begun, Ended, Target, Wanted
 from draft_node.spans import Span
 from goodspeed.errors import PromptError, Refused, ServiceError
-from goodspeed.messages import Defaults
 from goodspeed.web import Keys
+from goodspeed.wire.messages import Defaults
 
 CONTEXT_LEN = 1000
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

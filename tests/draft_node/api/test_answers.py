@@ -20,7 +20,7 @@ from draft_node.api.texts import write
 from draft_node.api.wanted import Wish
 from draft_node.service import Ended, Wanted
 from goodspeed.errors import Busy, Draining, Refused, VerifyAway
-from goodspeed.messages import Sampling
+from goodspeed.wire.messages import Sampling
 from tests.draft_node.api.fake import LETTERS, Api, FakeService, error_of, events_of
 from tests.waiting import until
 

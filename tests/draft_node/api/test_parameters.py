@@ -4,7 +4,7 @@ import pytest
 
 from draft_node.api.wanted import choice_seed
 from goodspeed.errors import PromptError
-from goodspeed.messages import Defaults
+from goodspeed.wire.messages import Defaults
 from tests.draft_node.api.fake import CONTEXT_LEN, Api, error_of
 
 NEUTRAL = [

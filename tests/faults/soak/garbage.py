@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import msgspec
 import zmq
 
-from goodspeed import keys
-from goodspeed.authentication import ClientKeys, client_options
-from goodspeed.messages import VERSION, Ack, Close, Heartbeat, Hello
+from goodspeed.wire import keys
+from goodspeed.wire.messages import VERSION, Ack, Close, Heartbeat, Hello
+from goodspeed.wire.zmq.authentication import ClientKeys, client_options
 
 PATIENCE_S = 2.0
 MAX_BYTES = 600

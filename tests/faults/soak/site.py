@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from goodspeed import keys
-from goodspeed.authentication import new_pair
-from goodspeed.enrolled import Enrolled
+from goodspeed.wire import keys
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.zmq.authentication import new_pair
 from tests.faults.proxy import Proxy
 from tests.faults.soak.garbage import throw
 from tests.faults.soak.plan import Role

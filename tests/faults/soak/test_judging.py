@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from goodspeed.messages import Sampling
+from goodspeed.wire.messages import Sampling
 from tests.faults.soak.judging import CALM_LIMIT_S, Ending, Tally, Text
 from tests.faults.soak.schedule import VERIFY
 from tests.faults.soak.weather import AWAY_LIMIT_S, RECOVERY_S, Episode, Weather

@@ -17,8 +17,8 @@ from draft_node.answer import Token
 from draft_node.api.logprobs import name as token_name
 from draft_node.token_text import TokenTexts
 from goodspeed.engine import checkpoints
-from goodspeed.messages import Sampling
 from goodspeed.tiny import prompts
+from goodspeed.wire.messages import Sampling
 from tests.faults.soak.judging import Text
 from tests.faults.soak.plan import Role
 from tests.faults.soak.site import STDIN_TEMPERATURE, STDIN_TOKENS

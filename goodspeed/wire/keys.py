@@ -15,10 +15,10 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from goodspeed.enrolled import Enrolled, Key, check_key
 from goodspeed.errors import ConfigError
-from goodspeed.messages import Name
-from goodspeed.outside import harmless, read_bytes
+from goodspeed.untrusted import harmless, read_bytes
+from goodspeed.wire.enrolled import Enrolled, Key, check_key
+from goodspeed.wire.messages import Name
 
 logger = logging.getLogger("goodspeed.keys")
 

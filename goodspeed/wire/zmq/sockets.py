@@ -10,10 +10,10 @@ from typing import ClassVar
 
 import zmq
 
-from goodspeed.authentication import ClientKeys, Witness
-from goodspeed.channels import Delivery, Link
-from goodspeed.endpoints import Endpoint
 from goodspeed.errors import TransportError
+from goodspeed.wire.channels import Delivery, Link
+from goodspeed.wire.endpoints import Endpoint
+from goodspeed.wire.zmq.authentication import ClientKeys, Witness
 
 
 class SocketLink(Link):

@@ -15,16 +15,16 @@ from draft_node import beforehand as draft_beforehand
 from draft_node.actions import Deliver, Finish, Request
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
-from goodspeed import keys
-from goodspeed.authentication import new_pair
-from goodspeed.enrolled import Enrolled
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.events import EventLog
 from goodspeed.latency import Refined
-from goodspeed.transport import bind_verify, connect_draft
+from goodspeed.wire import keys
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.zmq.authentication import new_pair
+from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from tests.cluster.cluster import alone, load, make_request, prompt_ids
-from tests.keys.wire import Tape, run_async
 from tests.waiting import until
+from tests.wire.keys.wire import Tape, run_async
 from verify_node import assembly as verify_assembly
 from verify_node import beforehand as verify_beforehand
 from verify_node.config import VerifyConfig

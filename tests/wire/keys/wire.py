@@ -9,10 +9,10 @@ from typing import Any
 
 import zmq
 
-from goodspeed.authentication import ClientKeys, ServerKeys, new_pair
-from goodspeed.keys import KeyPair
-from goodspeed.messages import VERSION, Hello
-from goodspeed.transport import DraftChannel, VerifyChannel, bind_verify, connect_draft
+from goodspeed.wire.keys import KeyPair
+from goodspeed.wire.messages import VERSION, Hello
+from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, new_pair
+from goodspeed.wire.zmq.transport import DraftChannel, VerifyChannel, bind_verify, connect_draft
 
 TIMEOUT_S = 60  # of a whole test; nothing waits for it unless something is wrong
 

@@ -17,14 +17,15 @@ import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from goodspeed import descriptors
-from goodspeed.connections import ROOM, Guard, accepted, cut, peer_of
 from goodspeed.errors import TransportError
-from goodspeed.messages import Draft, Refusal
-from goodspeed.transport import Delivery, bind_verify, connect_draft, peer_name
+from goodspeed.wire import descriptors
+from goodspeed.wire.messages import Draft, Refusal
+from goodspeed.wire.zmq.connections import ROOM, Guard, accepted, cut, peer_of
+from goodspeed.wire.zmq.transport import Delivery, bind_verify, connect_draft, peer_name
 from tests.descriptors import at_most
-from tests.keys.wire import keyed
-from tests.test_transport import (
+from tests.waiting import until
+from tests.wire.keys.wire import keyed
+from tests.wire.test_transport import (
     LIMIT,
     SESSION,
     ack,
@@ -35,7 +36,6 @@ from tests.test_transport import (
     unused_endpoint,
     verdict,
 )
-from tests.waiting import until
 
 pytestmark = pytest.mark.alone
 

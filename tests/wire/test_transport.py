@@ -17,8 +17,8 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, ProtocolError, TransportError, WrongVersion
-from goodspeed.messages import VERSION, Ack, Draft, Hello, Refusal, Verdict
-from goodspeed.transport import (
+from goodspeed.wire.messages import VERSION, Ack, Draft, Hello, Refusal, Verdict
+from goodspeed.wire.zmq.transport import (
     Delivery,
     DraftChannel,
     MemoryNetwork,

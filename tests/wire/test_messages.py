@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from goodspeed.messages import (
+from goodspeed.wire.messages import (
     VERSION,
     Ack,
     Close,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from goodspeed.codec import decode_down, decode_up, encode
 from goodspeed.errors import ConfigError, MalformedMessage, ProtocolError, TransportError
-from goodspeed.messages import DownMessage, UpMessage
+from goodspeed.wire.codec import decode_down, decode_up, encode
+from goodspeed.wire.messages import DownMessage, UpMessage
 
 READY_BYTES = 4 << 20
 """`receive_ready` stops after so many bytes: what one turn of an event loop may decode without being late."""

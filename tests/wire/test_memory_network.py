@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from goodspeed.codec import encode
 from goodspeed.errors import MalformedMessage, TransportError
-from goodspeed.messages import VERSION, Ack, Heartbeat, Hello
-from goodspeed.transport import Delivery, Faults, MemoryNetwork, Packet, VerifyChannel, peer_name
+from goodspeed.wire.codec import encode
+from goodspeed.wire.messages import VERSION, Ack, Heartbeat, Hello
+from goodspeed.wire.zmq.transport import Delivery, Faults, MemoryNetwork, Packet, VerifyChannel, peer_name
 
 PEER = peer_name(b"a")
 HELLO = Hello(version=VERSION, name="edge-1", boot_id=b"bootboot", tokenizer="t")

@@ -14,7 +14,7 @@ from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
 from goodspeed.errors import ConfigError
-from goodspeed.keys import KeyPair
+from goodspeed.wire.keys import KeyPair
 
 logger = logging.getLogger("goodspeed.authentication")
 

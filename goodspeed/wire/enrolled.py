@@ -6,7 +6,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from goodspeed.messages import MAX_DRAFT, Name
+from goodspeed.wire.messages import MAX_DRAFT, Name
 
 Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 

@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goodspeed.codec import (
-    MAX_MESSAGE_BYTES,
-    decode_down,
-    decode_up,
-    encode,
-    max_message_bytes,
-    refusal_for,
-)
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
-from goodspeed.messages import (
+from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode, max_message_bytes, refusal_for
+from goodspeed.wire.messages import (
     VERSION,
     Ack,
     DownMessage,

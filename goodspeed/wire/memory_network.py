@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
-from goodspeed.channels import Delivery, DraftChannel, VerifyChannel, peer_name
-from goodspeed.codec import MAX_MESSAGE_BYTES
 from goodspeed.errors import TransportError
+from goodspeed.wire.channels import Delivery, DraftChannel, VerifyChannel, peer_name
+from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 
 
 class Packet(NamedTuple):

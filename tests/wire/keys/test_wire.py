@@ -3,12 +3,12 @@
 import pytest
 import zmq
 
-from goodspeed.authentication import new_pair
 from goodspeed.errors import ConfigError
-from goodspeed.messages import Refusal
-from goodspeed.transport import Delivery, ServerKeys, bind_verify, connect_draft, peer_name
-from tests.keys.wire import KeyedNet, Tape, curve, hello, keyed, raw_socket, run_async
+from goodspeed.wire.messages import Refusal
+from goodspeed.wire.zmq.authentication import new_pair
+from goodspeed.wire.zmq.transport import Delivery, ServerKeys, bind_verify, connect_draft, peer_name
 from tests.waiting import until
+from tests.wire.keys.wire import KeyedNet, Tape, curve, hello, keyed, raw_socket, run_async
 
 pytestmark = pytest.mark.alone
 

@@ -23,7 +23,7 @@ from fcntl import ioctl
 from termios import FIONREAD
 from typing import Final, NamedTuple, TypeAlias
 
-from goodspeed.descriptors import OWN, num_free
+from goodspeed.wire.descriptors import OWN, num_free
 
 logger = logging.getLogger("goodspeed.wire")
 

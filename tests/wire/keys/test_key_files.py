@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed import cli, keys
-from goodspeed.authentication import ClientKeys, ServerKeys, client_options, new_pair, server_options
-from goodspeed.enrolled import Enrolled
+from goodspeed import cli
 from goodspeed.errors import ConfigError
+from goodspeed.wire import keys
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, client_options, new_pair, server_options
 
 
 def keygen(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:

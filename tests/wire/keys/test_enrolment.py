@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed import keys
-from goodspeed.authentication import new_pair
-from goodspeed.enrolled import Enrolled
 from goodspeed.errors import ConfigError
+from goodspeed.wire import keys
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.zmq.authentication import new_pair
 from verify_node import enrolment
 from verify_node.enrolment import Enrolment
 

@@ -10,10 +10,10 @@ from typing import Final
 
 import zmq
 
-from goodspeed.authentication import Gate, ServerKeys, proven_key
-from goodspeed.connections import Guard
-from goodspeed.endpoints import Endpoint, cannot_bind
-from goodspeed.sockets import SocketLink
+from goodspeed.wire.endpoints import Endpoint, cannot_bind
+from goodspeed.wire.zmq.authentication import Gate, ServerKeys, proven_key
+from goodspeed.wire.zmq.connections import Guard
+from goodspeed.wire.zmq.sockets import SocketLink
 
 MAX_FRAMES: Final = 4096
 """Frames taken at once; a message of ours has one, beside its sender's name."""

@@ -9,13 +9,13 @@ from typing import Final
 
 import zmq
 
-from goodspeed.authentication import ClientKeys, ServerKeys, client_options, server_options
-from goodspeed.channels import Delivery, DraftChannel, Received, Traffic, VerifyChannel, peer_name
-from goodspeed.codec import MAX_MESSAGE_BYTES
-from goodspeed.endpoints import parse_endpoint
-from goodspeed.memory_network import Faults, MemoryNetwork, Packet
-from goodspeed.router import RouterLink
-from goodspeed.sockets import DealerLink
+from goodspeed.wire.channels import Delivery, DraftChannel, Received, Traffic, VerifyChannel, peer_name
+from goodspeed.wire.codec import MAX_MESSAGE_BYTES
+from goodspeed.wire.endpoints import parse_endpoint
+from goodspeed.wire.memory_network import Faults, MemoryNetwork, Packet
+from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, client_options, server_options
+from goodspeed.wire.zmq.router import RouterLink
+from goodspeed.wire.zmq.sockets import DealerLink
 
 __all__ = [
     "ClientKeys",

@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
-from goodspeed.messages import MAX_LOGPROBS, VERSION, DownMessage, Hello, Refusal, RefusalCode, UpMessage, Welcome
-from goodspeed.outside import harmless
+from goodspeed.untrusted import harmless
+from goodspeed.wire.messages import MAX_LOGPROBS, VERSION, DownMessage, Hello, Refusal, RefusalCode, UpMessage, Welcome
 
 MAX_MESSAGE_BYTES: Final = 64 << 20
 """Largest message of any configuration; a dense proposal that would be larger has to be shorter."""
