@@ -19,11 +19,11 @@ from torch import Tensor
 from draft_node.actions import Propose, Proposed, Request
 from draft_node.confidence import acceptance_chances
 from draft_node.noise_ahead import noise_ahead
-from goodspeed import proposals
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.sampling import Role, SamplingBatch, choose, to_probs, uniform
-from goodspeed.truncation import without
+from goodspeed.exact import proposals
+from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
+from goodspeed.exact.truncation import without
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.messages import MAX_DRAFT
 

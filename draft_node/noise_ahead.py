@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goodspeed.noise import match_noise
+from goodspeed.exact.noise import match_noise
 
 POSITIONS = 8
 """Of one seed, in one block."""

@@ -12,8 +12,8 @@ from torch import Tensor
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import ConfigError, PromptError
-from goodspeed.sampling import SamplingBatch, choose
-from goodspeed.truncation import without
+from goodspeed.exact.sampling import SamplingBatch, choose
+from goodspeed.exact.truncation import without
 from goodspeed.wire.messages import FinishReason, Sampling
 
 PREFILL_CHUNK = 512

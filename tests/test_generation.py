@@ -13,7 +13,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.errors import ConfigError, PoolExhausted, PromptError
-from goodspeed.sampling import SamplingBatch, choose
+from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.tiny import models, prompts
 from goodspeed.wire.messages import Sampling
 

@@ -15,8 +15,8 @@ from draft_node.drafter import Drafter
 from draft_node.odds import Odds
 from draft_node.session import Session
 from goodspeed import generation
-from goodspeed.sampling import SamplingBatch, choose
-from goodspeed.truncation import without
+from goodspeed.exact.sampling import SamplingBatch, choose
+from goodspeed.exact.truncation import without
 from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.messages import MIN_LOGPROB, Sampling, TokenLogprobs
 from tests.fakes import make_core, make_hello, session_id

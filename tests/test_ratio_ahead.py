@@ -15,9 +15,9 @@ from draft_node.drafter import Drafter
 from draft_node.odds import Odds
 from draft_node.session import Session
 from goodspeed.engine.pages import PagePool
-from goodspeed.sampling import SamplingBatch, to_probs
+from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Sampling
-from tests import chi_square
+from tests.exact import chi_square
 from tests.fakes import make_core, make_hello, session_id
 from tests.micro import make_checkpoint, make_runner
 from verify_node.target import Target

@@ -12,10 +12,10 @@ import torch
 
 from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter
-from goodspeed import proposals
-from goodspeed.sampling import SamplingBatch, to_probs
+from goodspeed.exact import proposals
+from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Sampling
-from tests import chi_square
+from tests.exact import chi_square
 from tests.fakes import session_id
 from tests.micro import make_checkpoint, make_runner
 from verify_node.planner import Entry, Round

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goodspeed.rejection import match
-from goodspeed.sampling import Sampling, SamplingBatch, choose
-from goodspeed.truncation import without
+from goodspeed.exact.rejection import match
+from goodspeed.exact.sampling import Sampling, SamplingBatch, choose
+from goodspeed.exact.truncation import without
 
 
 class Drawing(Protocol):

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goodspeed.positions import MAX_K
+from goodspeed.exact.positions import MAX_K
 
 TILTS = (-1.0, -0.5, 0.25, 0.5)
 NUM_BETS = len(TILTS) + 1

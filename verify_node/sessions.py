@@ -10,7 +10,7 @@ from enum import Enum
 from msgspec.structs import replace
 
 from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.positions import cut
+from goodspeed.exact.positions import cut
 from goodspeed.wire.messages import Draft, FinishReason, OpenSession, TextDigest, TokenLogprobs, Verdict, Verification
 from verify_node.shown import Shown
 from verify_node.suspicion import Suspicion

@@ -13,12 +13,12 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from goodspeed import proposals
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import InvalidProposal
-from goodspeed.rejection import decide_ratio, overlaps, ratios, verify_ratio
-from goodspeed.sampling import Role, SamplingBatch, to_probs, uniform
+from goodspeed.exact import proposals
+from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_ratio
+from goodspeed.exact.sampling import Role, SamplingBatch, to_probs, uniform
 from goodspeed.wire.messages import Sampling
 from verify_node.drawing import decide_match, integers, largest, rows_of, without_banned
 from verify_node.evidence import log_gains, log_tilts

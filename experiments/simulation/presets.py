@@ -13,8 +13,8 @@ What was measured is taken instead with `Settings(round_cost=goodspeed.latency.s
 from dataclasses import dataclass
 
 from experiments.simulation.network import TOKEN_BYTES
+from goodspeed.exact.positions import HEADER, LAYOUTS
 from goodspeed.latency import Linear, Roofline
-from goodspeed.positions import HEADER, LAYOUTS
 
 BANDWIDTH_SHARE = 0.8
 """Of the datasheet's bandwidth; what large copies and matrix-vector products reach in practice. An assumption."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from goodspeed import sampling
+from goodspeed.exact import sampling
 from goodspeed.tiny import domains, family, models, prompts, tokenizer
 
 TARGET, *DRAFTS = models.NAMES

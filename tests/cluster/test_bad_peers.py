@@ -13,7 +13,7 @@ import zmq
 from draft_node import assembly
 from draft_node.actions import Finish
 from draft_node.config import DraftConfig
-from goodspeed import proposals
+from goodspeed.exact import proposals
 from goodspeed.wire.messages import (
     VERSION,
     Ack,

@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM
 
 from draft_node.actions import Fail, Finish, Request
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.noise import Role, exponential, key
-from goodspeed.sampling import SamplingBatch, to_probs
+from goodspeed.exact.noise import Role, exponential, key
+from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.tiny.models import path
 from goodspeed.wire.messages import Draft, UpMessage
 from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter
-from goodspeed import generation, proposals
-from goodspeed.sampling import SamplingBatch, to_probs
+from goodspeed import generation
+from goodspeed.exact import proposals
+from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Sampling
 from tests.fakes import session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner

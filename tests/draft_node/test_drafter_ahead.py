@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.actions import Propose
-from goodspeed import proposals
+from goodspeed.exact import proposals
 from tests.draft_node.test_drafter import SAMPLINGS, fresh, make_drafter, make_request, run, verdict, wanted
 from tests.micro import VOCAB
 

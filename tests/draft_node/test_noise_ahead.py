@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from draft_node.noise_ahead import MAX_BLOCKS, MAX_ROWS, POSITIONS, noise_ahead
-from goodspeed.noise import match_noise
+from goodspeed.exact.noise import match_noise
 
 VOCAB = 33
 

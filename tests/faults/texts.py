@@ -26,9 +26,9 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.text import encode_prompt
+from goodspeed.exact.noise import match_noise
+from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.generation import generate
-from goodspeed.noise import match_noise
-from goodspeed.sampling import SamplingBatch, to_probs
 from goodspeed.tiny import prompts
 from goodspeed.wire.messages import Sampling
 

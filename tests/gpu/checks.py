@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import torch
 
-from goodspeed.proposals import KINDS
+from goodspeed.exact.proposals import KINDS
 from tests.gpu import engine_checks as engine
 from tests.gpu import sampling_checks as sampling
 

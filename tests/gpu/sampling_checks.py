@@ -11,10 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from goodspeed.proposals import KINDS, decode, encode, make
-from goodspeed.rejection import agreement_match, overlaps, ratios, verify_match, verify_ratio
-from goodspeed.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform
-from goodspeed.truncation import without
+from goodspeed.exact.proposals import KINDS, decode, encode, make
+from goodspeed.exact.rejection import agreement_match, overlaps, ratios, verify_match, verify_ratio
+from goodspeed.exact.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform
+from goodspeed.exact.truncation import without
 from verify_node.evidence import log_gains
 
 BATCH = 64

@@ -4,7 +4,7 @@ import pytest
 
 from experiments.simulation import presets
 from experiments.simulation.presets import FAMILIES, H100, L4, QWEN3_14B, ridge, roofline
-from goodspeed.proposals import position_bytes
+from goodspeed.exact.proposals import position_bytes
 
 
 def test_weights_are_those_of_the_model_cards():

@@ -3,7 +3,7 @@
 import pytest
 
 from draft_node.actions import Propose
-from goodspeed.positions import HEADER
+from goodspeed.exact.positions import HEADER
 from goodspeed.wire.messages import Ack, Refusal, Sampling, Welcome, digest
 from tests.fakes import VOCAB, Desk, alone, make_open, next_token, propose, replace_message, request_of, session_id
 from verify_node.sessions import AHEAD_SMOOTHING

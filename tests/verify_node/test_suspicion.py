@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from goodspeed import proposals
-from goodspeed.proposals import decode, encode
-from goodspeed.rejection import overlaps, ratios
+from goodspeed.exact import proposals
+from goodspeed.exact.proposals import decode, encode
+from goodspeed.exact.rejection import overlaps, ratios
 from verify_node.evidence import NUM_BETS, TILTS, log_gains, log_tilts
 from verify_node.suspicion import Suspicion
 

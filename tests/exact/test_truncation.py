@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from goodspeed.sampling import SamplingBatch, choose, sample, to_probs
-from goodspeed.truncation import Kept, masked
+from goodspeed.exact.sampling import SamplingBatch, choose, sample, to_probs
+from goodspeed.exact.truncation import Kept, masked
 from goodspeed.wire.messages import Sampling
 
 OPTIONS = [

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goodspeed.errors import ConfigError, InvalidProposal
-from goodspeed.positions import HEADER, LAYOUTS, MAX_K, Layout, spans
-from goodspeed.sampling import draw
+from goodspeed.exact.positions import HEADER, LAYOUTS, MAX_K, Layout, spans
+from goodspeed.exact.sampling import draw
 
 KINDS = ("dense-fp32", "dense-fp16", "lattice")
 TOLERANCE = 0.02

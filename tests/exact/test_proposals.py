@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goodspeed.errors import ConfigError, InvalidProposal
-from goodspeed.positions import MAX_K, cut
-from goodspeed.proposals import KINDS, decode, encode, make, position_bytes
-from goodspeed.sampling import Role, uniform
-from tests.chi_square import REJECT, fits
+from goodspeed.exact.positions import MAX_K, cut
+from goodspeed.exact.proposals import KINDS, decode, encode, make, position_bytes
+from goodspeed.exact.sampling import Role, uniform
+from tests.exact.chi_square import REJECT, fits
 
 VOCAB = 40
 

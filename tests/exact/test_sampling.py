@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from goodspeed.sampling import Role, SamplingBatch, choose, draw, sample, to_probs, uniform
+from goodspeed.exact.sampling import Role, SamplingBatch, choose, draw, sample, to_probs, uniform
 from goodspeed.wire.messages import Sampling
-from tests.chi_square import REJECT, fits, independent
+from tests.exact.chi_square import REJECT, fits, independent
 
 NUM_DRAWS = 40_000
 

@@ -5,9 +5,9 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from goodspeed.noise import Role, exponential, key
-from goodspeed.sampling import sample
-from tests.chi_square import REJECT, fits
+from goodspeed.exact.noise import Role, exponential, key
+from goodspeed.exact.sampling import sample
+from tests.exact.chi_square import REJECT, fits
 
 VOCAB = 4096
 

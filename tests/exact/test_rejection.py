@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from goodspeed import rejection
-from goodspeed.proposals import decode, encode, make
-from goodspeed.rejection import agreement_match, agreement_ratio, overlaps, ratios, verify_match, verify_ratio
-from goodspeed.sampling import Role, SamplingBatch, draw, sample, to_probs, uniform
+from goodspeed.exact import rejection
+from goodspeed.exact.proposals import decode, encode, make
+from goodspeed.exact.rejection import agreement_match, agreement_ratio, overlaps, ratios, verify_match, verify_ratio
+from goodspeed.exact.sampling import Role, SamplingBatch, draw, sample, to_probs, uniform
 from goodspeed.wire.messages import Sampling
-from tests.chi_square import REJECT, fits
+from tests.exact.chi_square import REJECT, fits
 
 # match
 

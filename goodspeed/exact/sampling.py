@@ -1,0 +1,225 @@
+"""From logits to probabilities to tokens.
+
+Knows nothing about models, sessions, drafts or rounds. The match rule draws with `sample`: whatever batch, padding or
+device a token is drawn in, it is drawn again exactly. The ratio rule draws with `draw` at one `uniform` number.
+
+Nothing here waits for the device: what a batch needs is decided from the `Sampling` of its rows on the host.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from goodspeed.exact.noise import Role, exponential_at, key, match_noise, uniform
+from goodspeed.exact.truncation import Kept, masked
+
+__all__ = ["Role", "Sampling", "SamplingBatch", "choose", "draw", "sample", "to_probs", "uniform"]
+
+Device: TypeAlias = torch.device | str
+Noise: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
+"""The numbers of `match_noise`, wherever they come from; they are overwritten."""
+
+_NUMPY = {torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64}
+
+
+class Sampling(Protocol):
+    """How the token of a row is chosen; the wire's `messages.Sampling` is one, which this file need not know."""
+
+    @property
+    def temperature(self) -> float: ...
+
+    @property
+    def top_k(self) -> int: ...
+
+    @property
+    def top_p(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class SamplingBatch:
+    """The `Sampling` of every row of a batch, with its tensors made on demand."""
+
+    rows: tuple[Sampling, ...]
+    device: Device = "cpu"
+
+    @classmethod
+    def of(
+        cls, samplings: Sequence[Sampling], repeats: Sequence[int] | None = None, device: Device = "cpu"
+    ) -> "SamplingBatch":
+        """One row per sampling, or repeats[i] rows for samplings[i]."""
+        if repeats is None:
+            return cls(tuple(samplings), device)
+        return cls(tuple(s for s, n in zip(samplings, repeats, strict=True) for s in repeat(s, n)), device)
+
+    def __getitem__(self, rows: slice) -> "SamplingBatch":
+        return SamplingBatch(self.rows[rows], self.device)
+
+    def pick(self, rows: Sequence[int]) -> "SamplingBatch":
+        return SamplingBatch(tuple(self.rows[row] for row in rows), self.device)
+
+    @cached_property
+    def greedy(self) -> tuple[int, ...]:
+        return tuple(i for i, row in enumerate(self.rows) if row.temperature == 0)
+
+    def truncated(self, vocab: int) -> list[int]:
+        """Rows that are drawn from fewer tokens than there are."""
+        return [
+            i for i, row in enumerate(self.rows) if row.temperature > 0 and (0 < row.top_k < vocab or row.top_p < 1)
+        ]
+
+    @property
+    def all_greedy(self) -> bool:
+        return len(self.greedy) == len(self.rows)
+
+    @cached_property
+    def seeds(self) -> Tensor:  # [batch] int64
+        return self.tensor([row.seed for row in self.rows], torch.int64)
+
+    def tensor(self, values: Sequence[float], dtype: torch.dtype) -> Tensor:
+        """On the device, without waiting for it."""
+        tensor = torch.from_numpy(np.array(values, _NUMPY[dtype]))  # sooner than torch.tensor by half
+        return tensor.to(self.device, non_blocking=True)
+
+
+def to_probs(logits: Tensor, sampling: SamplingBatch, *, num_tokens: int | None = None) -> Tensor:
+    """Probabilities [batch, vocab] (fp32; fp64 for fp64 logits) of logits [batch, vocab]: temperature, top-k, top-p.
+
+    Temperature 0 is one-hot on the largest logit, the lowest id among equals. Top-p keeps the fewest of the top-k
+    tokens (scaled to 1) that reach it. What is exactly as likely as the last token kept is kept too, so that the order
+    in which a device sorts equals does not matter. Columns from `num_tokens` on are padding of the model beyond its
+    tokenizer: they are cut off.
+    """
+    logits = _wide(logits[:, :num_tokens])
+    if sampling.all_greedy:
+        return _one_hot(logits)
+    probs = _probs(_temper(logits, sampling), sampling)
+    if sampling.greedy:
+        index = sampling.tensor(sampling.greedy, torch.int64)
+        probs.index_copy_(0, index, _one_hot(logits[index]))
+    return probs
+
+
+def sample(
+    probs: Tensor, seeds: Tensor, positions: Tensor, *, greedy: bool = False, noise: Noise = match_noise
+) -> Tensor:
+    """The match rule's draw: tokens [batch] from probs [batch, vocab], seeds and positions [batch] int64.
+
+    argmax(log p + Gumbel(seed, position, token id)), computed as the largest p / Exp. A token of probability zero is
+    never drawn; a one-hot row gives its token whatever the noise. `greedy` says that all rows are one-hot.
+    """
+    if greedy:
+        return _argmax(probs)
+    step = _rows_at_once(probs)
+    if len(probs) <= step:
+        return _first_arrival(probs, noise(seeds, positions, probs.shape[-1]))
+    parts = zip(*(torch.split(each, step) for each in (probs, seeds, positions)), strict=True)
+    return torch.cat([_first_arrival(rows, noise(seed, position, rows.shape[-1])) for rows, seed, position in parts])
+
+
+def choose(
+    logits: Tensor,
+    sampling: SamplingBatch,
+    positions: Tensor,
+    *,
+    num_tokens: int | None = None,
+    noise: Noise = match_noise,
+) -> Tensor:
+    """`sample(to_probs(logits))` [batch], a few rows at a time: no second copy of thousands of wide rows."""
+    logits = logits[:, :num_tokens]
+    if sampling.all_greedy:
+        return _argmax(logits)
+    step = _rows_at_once(logits)
+    if len(logits) <= step:
+        return _choose(logits, sampling, positions, noise)
+    chunks = [slice(start, start + step) for start in range(0, len(logits), step)]
+    return torch.cat([_choose(logits[rows], sampling[rows], positions[rows], noise) for rows in chunks])
+
+
+def _choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor, noise: Noise) -> Tensor:
+    """All at once. On the host, rows that top-k or top-p leave few tokens of go apart: only those get noise."""
+    few = sampling.truncated(logits.shape[-1])
+    if not few or logits.device.type != "cpu":
+        probs = to_probs(logits, sampling)
+        return sample(probs, sampling.seeds, positions, greedy=sampling.all_greedy, noise=noise)
+    if len(few) == len(logits):
+        return _choose_kept(logits, sampling, positions)
+    tokens = torch.empty(len(logits), dtype=torch.int64)
+    rest = [row for row in range(len(logits)) if row not in set(few)]
+    tokens[few] = _choose_kept(logits[few], sampling.pick(few), positions[few])
+    tokens[rest] = _choose(logits[rest], sampling.pick(rest), positions[rest], noise)
+    return tokens
+
+
+def _choose_kept(logits: Tensor, sampling: SamplingBatch, positions: Tensor) -> Tensor:
+    kept = Kept.of(_temper(_wide(logits), sampling).numpy(), sampling.rows)
+    keys = key(Role.MATCH, sampling.seeds, positions)[torch.from_numpy(kept.rows)]
+    noise = exponential_at(keys, torch.from_numpy(kept.tokens)).numpy()
+    return torch.from_numpy(kept.first(kept.probs / noise, len(logits)))
+
+
+def draw(weights: Tensor, noise: Tensor) -> Tensor:
+    """Tokens [...] in proportion to weights [..., vocab], by inverse CDF at noise [...] in [0, 1).
+
+    Weights need not sum to 1. A weight of zero is never drawn, however the sums are rounded.
+    """
+    sums = weights.cumsum(-1, dtype=torch.float64).masked_fill(weights <= 0, -1.0)  # [..., vocab]
+    total = sums.amax(-1, keepdim=True)
+    below_total = torch.nextafter(total, torch.zeros_like(total))
+    level = torch.minimum(noise.double().unsqueeze(-1) * total, below_total)
+    return (sums > level).to(torch.uint8).argmax(-1)  # argmax gives the first of equals
+
+
+def _first_arrival(probs: Tensor, noise: Tensor) -> Tensor:
+    """Where p / Exp is largest [batch]: the first arrival of processes with these rates. Overwrites the noise."""
+    return _argmax(torch.div(probs, noise, out=noise) if probs.dtype == noise.dtype else probs / noise)
+
+
+def _argmax(values: Tensor) -> Tensor:
+    """The first of the largest [batch] of values [batch, vocab]; one that is no number counts as the largest."""
+    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
+        return values.argmax(-1)
+    return torch.from_numpy(values.numpy().argmax(-1))  # ten times faster than torch on a CPU
+
+
+def _one_hot(logits: Tensor) -> Tensor:
+    return torch.zeros_like(logits).scatter_(-1, _argmax(logits).unsqueeze(-1), 1.0)
+
+
+def _wide(logits: Tensor) -> Tensor:
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _temper(logits: Tensor, sampling: SamplingBatch) -> Tensor:
+    if all(row.temperature in (0.0, 1.0) for row in sampling.rows):
+        return logits
+    inverse = [1 / max(row.temperature, 1e-30) if row.temperature else 1.0 for row in sampling.rows]
+    return logits * sampling.tensor(inverse, logits.dtype).unsqueeze(-1)
+
+
+def _probs(tempered: Tensor, sampling: SamplingBatch) -> Tensor:
+    """Of tempered logits [batch, vocab], with top-k and top-p."""
+    few = sampling.truncated(tempered.shape[-1])
+    if tempered.device.type != "cpu":
+        return masked(tempered, sampling.rows, few).softmax(-1)
+    probs = tempered.softmax(-1)
+    if not few:
+        return probs
+    kept = Kept.of(tempered[few].numpy(), sampling.pick(few).rows)
+    probs[few] = 0.0
+    probs[torch.tensor(few)[torch.from_numpy(kept.rows)], torch.from_numpy(kept.tokens)] = torch.from_numpy(kept.probs)
+    return probs
+
+
+def _rows_at_once(wide: Tensor) -> int:
+    """Rows whose temporaries stay in the cache of a CPU, or below a few hundred MB on a GPU."""
+    num_elements = 1 << (18 if wide.device.type == "cpu" else 25)
+    return max(1, num_elements // wide.shape[-1])
