@@ -17,7 +17,7 @@ from experiments.simulation.presets import FAMILIES, Family, Model
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
-from goodspeed.latency import CostModel, Linear, saved
+from goodspeed.fair.latency import CostModel, Linear, saved
 
 H100_BYTES = 80e9
 MEMORY_SHARE = 0.9

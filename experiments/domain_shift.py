@@ -29,7 +29,7 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.steps import LessWithVariance, MoreWithChange, Rule
 from experiments.simulation.verify import Finished
 from experiments.simulation.world import World
-from goodspeed.policies.base import Floats
+from goodspeed.fair.policies.base import Floats
 
 SMOOTHED = 5  # rounds
 SHOWN_SMOOTHED = 25  # rounds, in the part of the picture in which the curves lie close together

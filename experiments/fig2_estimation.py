@@ -28,8 +28,8 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.verify import Finished
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
-from goodspeed.estimators import expected_tokens
-from goodspeed.policies.base import Floats
+from goodspeed.fair.estimators import expected_tokens
+from goodspeed.fair.policies.base import Floats
 
 NUM_CLIENTS = 8
 WINDOW = 10

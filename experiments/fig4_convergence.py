@@ -28,7 +28,7 @@ from experiments.simulation.chances import Chances
 from experiments.simulation.domains import Replays, alphas_of, curves_of, texts_of
 from experiments.simulation.optimum import geometric, optimum, utility_of
 from goodspeed.errors import ConfigError
-from goodspeed.policies.base import Floats
+from goodspeed.fair.policies.base import Floats
 from verify_node.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH
 
 SHOWN = (1, 2, 5, *range(10, 60, 10), 75, *range(100, 650, 50))  # rounds, in the results

@@ -23,7 +23,7 @@ from experiments.harness import Finding, Outcome, Results, new_figure, run
 from experiments.progress import parts
 from experiments.simulation.settings import Settings
 from experiments.simulation.steady import Steady, Stretch, steady
-from goodspeed.latency import CostModel, Linear, Roofline
+from goodspeed.fair.latency import CostModel, Linear, Roofline
 
 WANTED = 0.98
 SMALLEST_GAIN = 0.01  # of a token: a fixed length whose last token would add less to a draft is not tried

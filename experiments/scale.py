@@ -28,7 +28,7 @@ from experiments.simulation.chances import Chances
 from experiments.simulation.rows import RowPolicy
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
-from goodspeed.latency import Linear
+from goodspeed.fair.latency import Linear
 
 MACHINES_S = 60.0
 ARRAYS_S = 300.0

@@ -27,7 +27,7 @@ from experiments.simulation.chances import Chances
 from experiments.simulation.domains import alphas_of, texts_of
 from experiments.simulation.optimum import Optimum, geometric, optimum, utility_of
 from goodspeed.errors import ConfigError
-from goodspeed.policies.base import Floats
+from goodspeed.fair.policies.base import Floats
 
 SAMPLES = 20  # of X, in the part that is looked at
 

@@ -21,8 +21,8 @@ import transformers
 from goodspeed import __version__
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.latency import Sample
-from goodspeed.latency.saved import Profile, Setting, make_profile
+from goodspeed.fair.latency import Sample
+from goodspeed.fair.latency.saved import Profile, Setting, make_profile
 from goodspeed.tiny import models
 
 QUANTILE = 0.25

@@ -13,9 +13,9 @@ from draft_node.actions import Propose, Request
 from experiments.simulation.acceptance import Independent
 from experiments.simulation.models import DraftModel, Target
 from experiments.simulation.text import STOP, VOCAB, alone, next_token
-from goodspeed import policies
 from goodspeed.engine.pages import PagePool
-from goodspeed.policies import Policy
+from goodspeed.fair import policies
+from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import (
     MAX_DRAFT,
     VERSION,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed import __version__, cli
-from goodspeed.latency import saved
+from goodspeed.fair.latency import saved
 from goodspeed.tiny import models
 
 ROOT = Path(__file__).parents[1]

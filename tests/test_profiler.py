@@ -5,7 +5,7 @@ import torch
 
 from goodspeed import profiler
 from goodspeed.engine.runner import Runner
-from goodspeed.latency import Linear, Refined, fit_linear
+from goodspeed.fair.latency import Linear, Refined, fit_linear
 from goodspeed.profiler import Grid
 from tests.micro import make_checkpoint
 

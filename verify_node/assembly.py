@@ -11,7 +11,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.identity import public_name
 from goodspeed.engine.runner import Runner
 from goodspeed.events import EventLog
-from goodspeed.latency import Refined
+from goodspeed.fair.latency import Refined
 from goodspeed.status import QUIET, Status
 from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.messages import MAX_DRAFT, VERSION, Welcome

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from goodspeed.command import warn_trusted_network
-from goodspeed.latency import saved
+from goodspeed.fair.latency import saved
 from goodspeed.status import QUIET, Status
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.keys import read_verify_pair

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from goodspeed import policies
 from goodspeed.config import DEVICE, Settings, option
 from goodspeed.errors import ConfigError
-from goodspeed.latency import CostModel
+from goodspeed.fair import policies
+from goodspeed.fair.latency import CostModel
 
 
 @dataclass(frozen=True, kw_only=True)

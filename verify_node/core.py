@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import ConfigError, ProtocolError
-from goodspeed.latency import Refined
+from goodspeed.fair.latency import Refined
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome

@@ -8,9 +8,9 @@ from dataclasses import replace
 from goodspeed import profiler
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import ConfigError
-from goodspeed.latency import Refined, saved
-from goodspeed.latency.knee import describe, usual_knee
-from goodspeed.latency.saved import Profile
+from goodspeed.fair.latency import Refined, saved
+from goodspeed.fair.latency.knee import describe, usual_knee
+from goodspeed.fair.latency.saved import Profile
 from goodspeed.status import QUIET, Status
 from verify_node.config import VerifyConfig
 

@@ -3,7 +3,7 @@ the session that it moved). No tensors."""
 
 from msgspec import Struct
 
-from goodspeed.policies.cycles import in_time, willing
+from goodspeed.fair.policies.cycles import in_time, willing
 from goodspeed.wire.messages import DownMessage, Draft, TokenLogprobs, Verdict
 from verify_node.planner import Entry
 from verify_node.scheduler import Observation

@@ -4,7 +4,7 @@ There length 0 is what pays best, for all that is known, and a probe costs what 
 probes are rare, and long enough to tell something. Knows nothing about policies or messages.
 """
 
-from goodspeed.estimators import expected_tokens
+from goodspeed.fair.estimators import expected_tokens
 from verify_node.sessions import Probe, Session
 
 LENGTH = 4

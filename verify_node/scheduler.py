@@ -10,8 +10,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.policies import ClientState, Policy
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.fair.policies import ClientState, Policy
 from verify_node import caps, probes
 from verify_node.sessions import Client, Session
 

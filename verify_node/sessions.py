@@ -9,8 +9,8 @@ from enum import Enum
 
 from msgspec.structs import replace
 
-from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.exact.positions import cut
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.wire.messages import Draft, FinishReason, OpenSession, TextDigest, TokenLogprobs, Verdict, Verification
 from verify_node.shown import Shown
 from verify_node.suspicion import Suspicion

@@ -18,8 +18,8 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.events import EventLog
+from goodspeed.fair.latency import Refined
 from goodspeed.generation import PREFILL_CHUNK, generate
-from goodspeed.latency import Refined
 from goodspeed.tiny import prompts
 from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.memory_network import MemoryNetwork

@@ -31,9 +31,9 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.latency import Linear
-from goodspeed.policies import ClientState, create
-from goodspeed.policies.gradient import allocate_arrays
+from goodspeed.fair.latency import Linear
+from goodspeed.fair.policies import ClientState, create
+from goodspeed.fair.policies.gradient import allocate_arrays
 
 MAX_LENGTH = 32
 FORWARD = Linear(fixed_s=0.0065, token_s=0.00032)  # about the tiny target's on one CPU thread

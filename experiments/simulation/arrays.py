@@ -15,8 +15,8 @@ import numpy as np
 from experiments.simulation.chances import Agreement
 from experiments.simulation.rows import RowPolicy
 from goodspeed.errors import ConfigError
-from goodspeed.estimators import observe_acceptance, observe_goodput
-from goodspeed.policies.base import Floats, Ints
+from goodspeed.fair.estimators import observe_acceptance, observe_goodput
+from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.wire.messages import MAX_DRAFT
 from verify_node.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH, PROBE_ROUNDS
 

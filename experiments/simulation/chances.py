@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from goodspeed.errors import ConfigError
-from goodspeed.policies.base import Floats, Ints
+from goodspeed.fair.policies.base import Floats, Ints
 
 Bools: TypeAlias = NDArray[np.bool_]
 _STEP, _MIX, _MIX_AGAIN = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

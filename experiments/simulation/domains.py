@@ -15,7 +15,7 @@ from experiments.simulation.chances import Chances
 from experiments.simulation.recordings import Agreement, load
 from experiments.simulation.replay import Replayed, survival
 from goodspeed.errors import ConfigError
-from goodspeed.policies.base import Floats, Ints
+from goodspeed.fair.policies.base import Floats, Ints
 
 
 def texts_of(num_clients: int) -> list[list[Agreement]]:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from goodspeed.errors import ConfigError
-from goodspeed.policies.base import Floats, check_budget
-from goodspeed.policies.gradient import check_fairness
+from goodspeed.fair.policies.base import Floats, check_budget
+from goodspeed.fair.policies.gradient import check_fairness
 
 NOTHING = 1e-9  # a token that is accepted more rarely is left out: the solver is better off without
 NEAR = 1e-5

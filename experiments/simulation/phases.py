@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from goodspeed.policies import ClientState
+from goodspeed.fair.policies import ClientState
 
 
 class Phases:

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from goodspeed.errors import UnknownPolicyError
-from goodspeed.policies import fixed, gradient, random
-from goodspeed.policies.base import Floats, Ints
-from goodspeed.policies.turns import Turns
+from goodspeed.fair.policies import fixed, gradient, random
+from goodspeed.fair.policies.base import Floats, Ints
+from goodspeed.fair.policies.turns import Turns
 
 FEW = 1 << 10  # possible tokens of a row, clients times budget, up to which all rows are sorted at once
 

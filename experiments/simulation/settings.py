@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from draft_node.odds import LEAST_ODDS
 from experiments.simulation.acceptance import Acceptances
-from goodspeed.latency import CostModel, Linear
-from goodspeed.policies import Policy
+from goodspeed.fair.latency import CostModel, Linear
+from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import MAX_DRAFT
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from goodspeed.policies.base import Floats, Ints
+from goodspeed.fair.policies.base import Floats, Ints
 
 MEMORY = 0.1  # how soon means of errors and of their squares forget
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.simulation.arrays import Worlds
-from goodspeed.policies.base import Floats, Ints
+from goodspeed.fair.policies.base import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from experiments.simulation.recordings import Agreement, of_run
 from experiments.simulation.replay import Counts, Replayed
 from experiments.simulation.settings import Settings
 from goodspeed.errors import ConfigError
-from goodspeed.latency import Linear, Sample, fit_linear
+from goodspeed.fair.latency import Linear, Sample, fit_linear
 from goodspeed.recording import Drafted, Opened, Recording
 from verify_node.config import VerifyConfig
 

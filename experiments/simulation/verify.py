@@ -12,10 +12,10 @@ from experiments.simulation.models import Target
 from experiments.simulation.network import MAX_BYTES, verdict_bytes
 from experiments.simulation.settings import Settings
 from experiments.simulation.text import VOCAB
-from goodspeed import policies
 from goodspeed.engine.pages import PagePool
-from goodspeed.latency import Refined
-from goodspeed.policies import Policy
+from goodspeed.fair import policies
+from goodspeed.fair.latency import Refined
+from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import MAX_DRAFT, VERSION, OpenSession, UpMessage, Verdict, Welcome
 from verify_node import planner
 from verify_node.core import VerifyCore

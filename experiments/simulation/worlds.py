@@ -10,8 +10,8 @@ from typing import Any
 from draft_node.odds import LEAST_ODDS
 from experiments.simulation.phases import Phases
 from experiments.simulation.settings import Faults, Settings, with_faults
-from goodspeed.latency import Linear
-from goodspeed.policies import Policy
+from goodspeed.fair.latency import Linear
+from goodspeed.fair.policies import Policy
 
 TINY_POOL: dict[str, Any] = {"num_pages": 16, "page_size": 4, "context_len": 64}
 NARROW = (2_000.0, 20_000.0)  # bytes a second

@@ -4,9 +4,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from goodspeed import policies, prompts
+from goodspeed import prompts
 from goodspeed.config import Settings, option
 from goodspeed.errors import ConfigError, UnknownPolicyError
+from goodspeed.fair import policies
 from goodspeed.prompts import Prompt
 from goodspeed.tiny.prompts import PATH as HELD_OUT
 from goodspeed.wire.messages import MAX_CONTEXT

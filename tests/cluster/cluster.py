@@ -21,8 +21,8 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.events import EventLog
+from goodspeed.fair.latency import Refined
 from goodspeed.generation import generate
-from goodspeed.latency import Refined
 from goodspeed.tiny import prompts
 from goodspeed.wire.messages import Sampling, TokenLogprobs
 from goodspeed.wire.zmq.transport import bind_verify, connect_draft

@@ -18,7 +18,7 @@ from draft_node.service import Piece, Service, Wanted
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.events import EventLog
-from goodspeed.latency import Refined
+from goodspeed.fair.latency import Refined
 from goodspeed.prompts import Prompt
 from goodspeed.subcommands.generate import GenerateConfig, generate, ignore
 from goodspeed.wire.memory_network import MemoryNetwork

@@ -22,7 +22,7 @@ from draft_node.service import Busy, Ended, Refused, Service, Wanted
 from goodspeed.counts import Answers
 from goodspeed.engine import checkpoints
 from goodspeed.events import EventLog
-from goodspeed.latency import Refined
+from goodspeed.fair.latency import Refined
 from goodspeed.metrics import Registry, exposition
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode
 from goodspeed.wire.messages import DownMessage, Draft, Heartbeat, Sampling, UpMessage, Verdict

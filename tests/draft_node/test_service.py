@@ -16,7 +16,7 @@ from draft_node.daemon import DraftDaemon
 from draft_node.service import Begun, Busy, Draining, Ended, Piece, Refused, Service, Token, VerifyAway, Wanted
 from goodspeed.engine.text import decode, encode_prompt
 from goodspeed.events import EventLog
-from goodspeed.latency import Refined
+from goodspeed.fair.latency import Refined
 from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import Defaults, Sampling
 from tests.cluster.cluster import alone, load, prompt_ids

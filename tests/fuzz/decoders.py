@@ -28,7 +28,7 @@ from goodspeed.engine import generation_settings
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.exact import positions, proposals
-from goodspeed.latency import Sample, saved
+from goodspeed.fair.latency import Sample, saved
 from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.enrolled import Enrolled

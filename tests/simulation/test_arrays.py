@@ -14,9 +14,9 @@ from experiments.simulation.recordings import load
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
-from goodspeed.latency import Linear
-from goodspeed.policies.gradient import allocate_arrays, allocate_rows
-from goodspeed.policies.turns import Turns
+from goodspeed.fair.latency import Linear
+from goodspeed.fair.policies.gradient import allocate_arrays, allocate_rows
+from goodspeed.fair.policies.turns import Turns
 
 NUM_ROUNDS = 120
 ALPHAS = np.array([0.02, 0.3, 0.5, 0.7, 0.7, 0.7, 0.9, 0.98])

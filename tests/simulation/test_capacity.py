@@ -8,7 +8,7 @@ from experiments import capacity
 from experiments.capacity import Gpu, Plan, Point, User
 from experiments.simulation.presets import LLAMA_1B, QWEN3_14B
 from goodspeed.errors import ConfigError
-from goodspeed.latency import Linear, Sample, saved
+from goodspeed.fair.latency import Linear, Sample, saved
 
 STEADY = Gpu("10 ms a round", Linear(fixed_s=0.01))
 SMALL = {"context_tokens": 20, "warm_tokens": 30, "counted_tokens": 60, "few": 1}

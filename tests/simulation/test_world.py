@@ -11,7 +11,7 @@ from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
-from goodspeed.latency import Linear
+from goodspeed.fair.latency import Linear
 
 SMALL = Settings(num_clients=3, num_at_once=1, min_tokens=100, max_tokens=100, stops=0.0, context_len=200)
 

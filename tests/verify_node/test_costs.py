@@ -7,8 +7,8 @@ import pytest
 from goodspeed import profiler
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog
-from goodspeed.latency import Linear, Refined, saved
-from goodspeed.policies import ClientState
+from goodspeed.fair.latency import Linear, Refined, saved
+from goodspeed.fair.policies import ClientState
 from goodspeed.status import Status
 from goodspeed.wire.messages import MAX_DRAFT
 from tests.micro import make_checkpoint, make_runner

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import ConfigError
-from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.wire.messages import Draft, digest
 from tests.fakes import make_open, session_id
 from verify_node import planner

@@ -4,8 +4,8 @@ import pytest
 
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
-from goodspeed import policies
-from goodspeed.estimators import AcceptanceEstimator
+from goodspeed.fair import policies
+from goodspeed.fair.estimators import AcceptanceEstimator
 from goodspeed.wire.messages import Ack
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node.scheduler import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from goodspeed.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.wire.messages import Draft, digest
 from tests.fakes import make_open, session_id
 from verify_node.sessions import Client, Session

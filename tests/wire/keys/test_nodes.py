@@ -17,7 +17,7 @@ from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.events import EventLog
-from goodspeed.latency import Refined
+from goodspeed.fair.latency import Refined
 from goodspeed.wire import keys
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.zmq.authentication import new_pair

@@ -1,0 +1,8 @@
+"""The mathematics of fairness: estimates of each client, models of a round's time, and who may draft how much.
+
+Numbers in, numbers out. Knows nothing about sessions, tensors or the wire.
+
+Loads nothing of: torch, transformers, zmq.
+Imports nothing of: asyncio, threading, time, goodspeed.app, goodspeed.command, goodspeed.engine, goodspeed.exact,
+goodspeed.node, goodspeed.wire.
+"""

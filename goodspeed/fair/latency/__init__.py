@@ -1,0 +1,21 @@
+"""How long a forward pass takes: models of it, their fit to measured samples, and their refinement while rounds run.
+
+Knows nothing about tensors, sessions or policies: counts in, seconds out. `goodspeed/profiler.py` does the measuring.
+"""
+
+from goodspeed.fair.latency.fit import fit_linear, fit_roofline, r_squared
+from goodspeed.fair.latency.knee import knee
+from goodspeed.fair.latency.models import CostModel, Linear, Roofline, Sample
+from goodspeed.fair.latency.refined import Refined
+
+__all__ = [
+    "CostModel",
+    "Linear",
+    "Refined",
+    "Roofline",
+    "Sample",
+    "fit_linear",
+    "fit_roofline",
+    "knee",
+    "r_squared",
+]

@@ -1,0 +1,125 @@
+"""Fits the latency models to measured samples by least squares without negative coefficients, and says how well.
+
+Deterministic, and exact where that is possible: with four coefficients every set of them that may be positive can be
+tried. Errors are weighed by 1 / sqrt(seconds): the noise of a timing grows with it, and rounds of a few milliseconds,
+which are most, shall not drown in the error of a few long ones.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goodspeed.fair.latency.models import CostModel, Linear, Roofline, Sample
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+MAX_ALTERNATIONS = 60
+PATIENCE = 6  # alternations without a gain
+QUANTILES = (0.15, 0.3, 0.5, 0.7, 0.85)
+WORTH_A_TERM = 0.999  # a smaller gain is none
+EXACT = 1e-18  # what is left of squares when a fit is exact but for rounding
+RIDGE = 1e-13
+FACES = np.array(
+    [face for face in product((0, 1), repeat=4) if any(face)]
+)  # [15, 4] which coefficients may be positive
+SAME_FACE = (FACES[:, :, None] & FACES[:, None, :]) > 0  # [15, 4, 4]
+
+
+def fit_linear(samples: Sequence[Sample]) -> Linear:
+    """AdaSpec's Eq. (2) through the samples. Raises ValueError when there are none."""
+    features, seconds = _arrays(samples)
+    return Linear(*_non_negative(features, seconds).tolist())
+
+
+def fit_roofline(samples: Sequence[Sample], num_terms: int = 2) -> Roofline:
+    """The maximum of up to so many linear terms; never a worse fit than the linear one.
+
+    Alternates between giving each sample to the term that is largest there and refitting each term to its samples,
+    which finds a local optimum only; hence many starts: every term so far is split in two by every feature, at several
+    places. A term that gains nothing is left out.
+    """
+    features, seconds = _arrays(samples)
+    best = _non_negative(features, seconds)[None]  # [terms, 4]
+    while len(best) < num_terms:
+        found = [_alternate(features, seconds, owner) for owner in _splits(features, seconds, best)]
+        chosen = min(found, key=lambda terms: _error(features, seconds, terms), default=best)
+        left = _error(features, seconds, best)
+        if left <= EXACT * seconds.sum() or _error(features, seconds, chosen) > WORTH_A_TERM * left:
+            break
+        best = chosen
+    return Roofline(tuple(Linear(*term) for term in best.tolist()))
+
+
+def r_squared(model: CostModel, samples: Sequence[Sample]) -> float:
+    """The share of the samples' variance that the model explains; of samples that are all equal, 1 or 0."""
+    features, seconds = _arrays(samples)
+    residual = float(((seconds - model.round_s(features[:, 1], features[:, 2], features[:, 3])) ** 2).sum())
+    variance = float(((seconds - seconds.mean()) ** 2).sum())
+    if variance <= 1e-24 * float((seconds**2).sum()):
+        return float(residual <= 1e-18 * float((seconds**2).sum()))
+    return 1.0 - residual / variance
+
+
+def _arrays(samples: Sequence[Sample]) -> tuple[Floats, Floats]:
+    """Features [samples, 4] (one, tokens, sessions, context), and seconds [samples]."""
+    if not samples:
+        raise ValueError("no samples to fit to")
+    rows = [(1.0, sample.num_tokens, sample.num_sessions, sample.context_tokens) for sample in samples]
+    return np.array(rows, np.float64), np.array([sample.seconds for sample in samples], np.float64)
+
+
+def _non_negative(features: Floats, seconds: Floats) -> Floats:
+    """The best coefficients [4] among those that are not negative.
+
+    The best lie inside some face of the positive orthant, where they are plain least squares over the coefficients
+    that are not zero: so all 15 faces are solved at once, and the best allowed solution is taken.
+    """
+    weights = 1.0 / np.sqrt(seconds)
+    scales = np.maximum(features.max(axis=0), 1.0)  # contexts are thousands, and the constant is one
+    rows, wanted = features * weights[:, None] / scales, seconds * weights
+    squares = rows.T @ rows
+    squares += RIDGE * squares.max() * np.eye(4)  # features that do not vary, or only together
+    solutions = np.linalg.solve(np.where(SAME_FACE, squares, np.eye(4)), (FACES * (rows.T @ wanted))[..., None])[..., 0]
+    errors = ((wanted[:, None] - rows @ solutions.T) ** 2).sum(axis=0)  # [faces]
+    best = np.where((solutions >= 0.0).all(axis=1), errors, np.inf).argmin()
+    coefficients: Floats = solutions[best] / scales
+    return coefficients
+
+
+def _splits(features: Floats, seconds: Floats, terms: Floats) -> Iterator[NDArray[np.int64]]:
+    """Ways of giving the samples to one term more: each term's samples cut in two by each feature or by their time."""
+    owner = (features @ terms.T).argmax(axis=1)  # [samples]
+    for term in range(len(terms)):
+        mine = owner == term
+        for values in (*features.T[1:], seconds, seconds / np.maximum(features[:, 1], 1.0)):
+            for low in sorted({float(value) for value in np.quantile(values[mine], QUANTILES)}) if mine.any() else ():
+                upper = mine & (values > low)
+                if upper.any() and (mine & ~upper).any():
+                    yield np.where(upper, len(terms), owner)
+
+
+def _alternate(features: Floats, seconds: Floats, owner: NDArray[np.int64]) -> Floats:
+    """Terms [terms, 4] from a first division of the samples: the best seen, as alternating need not only improve."""
+    num_terms = int(owner.max()) + 1
+    terms = np.zeros((num_terms, 4))
+    best, least, best_at = terms, np.inf, 0
+    for number in range(MAX_ALTERNATIONS):
+        for term in range(num_terms):
+            mine = owner == term
+            if mine.any():
+                terms[term] = _non_negative(features[mine], seconds[mine])
+        error = _error(features, seconds, terms)
+        if error < least:
+            best, least, best_at = terms.copy(), error, number
+        before, owner = owner, (features @ terms.T).argmax(axis=1)
+        if (before == owner).all() or number - best_at > PATIENCE:
+            break
+    return best
+
+
+def _error(features: Floats, seconds: Floats, terms: Floats) -> float:
+    left = (features @ terms.T).max(axis=1) - seconds
+    return float((left**2 / seconds).sum())

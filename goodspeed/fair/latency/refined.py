@@ -1,0 +1,104 @@
+"""A latency model that goes on learning from finished rounds. Knows nothing about rounds but their counts and times.
+
+Two numbers are learned: how much slower the machine is than the model says, and what each token costs on top (drawing
+and verifying, which a profile of the forward pass does not see). Two, because rounds of a running node are much alike:
+four coefficients refitted from them would wander off in every direction that the rounds do not show.
+"""
+
+from typing import Any
+
+from goodspeed.fair.latency.models import CostModel, Linear
+
+MEMORY = 40
+"""Rounds after which an observation counts 1/e: a machine that became slower is known after about as many."""
+
+FIRST_ROUNDS = 8
+"""Without a profile so many rounds are believed as they are: there is nothing yet to call them outliers by."""
+
+PROFILE_ROUNDS = 8.0
+"""A profile weighs as many rounds, at first: one slow round at the start shall not overturn it."""
+
+LARGEST_SURPRISE = 0.5
+"""Beyond so much more than usual (or so many times the usual error) an observation is cut: it may be an outlier, and
+if it is a new truth, it repeats itself."""
+
+USUAL_ERRORS = 4.0
+INERTIA = 0.02
+"""How much of the evidence stands against moving at all: what rounds do not tell apart stays as it was."""
+
+SCALE_FIRST = 10.0
+"""While rounds are all alike, a surprise is the machine's (so many parts) rather than the tokens' (one part)."""
+
+SMALLEST_SCALE = 1e-3
+SHORTEST_S, LONGEST_S = 1e-8, 1e5
+"""Beyond these nothing is a round's time."""
+
+
+class Refined(CostModel):
+    """round_s = scale x model + token_s x tokens, with both learned by least squares with exponential forgetting.
+
+    Errors are relative to the prediction. Without a model it assumes that every round takes equally long (1 s before
+    the first one), so that a time-aware policy does what it would do without costs; each round then teaches it.
+    Costs a few microseconds a round: the normal equations are two by two.
+    """
+
+    def __init__(self, model: CostModel | None = None) -> None:
+        self.model = model if model is not None else Linear(fixed_s=1.0)
+        self.profiled = model is not None
+        self.scale = 1.0
+        self.token_s = 0.0
+        self.num_rounds = 0
+        self._usual_error = 0.0
+        self._trust = PROFILE_ROUNDS if self.profiled else 0.0
+        self._products = (0.0, 0.0, 0.0)  # forgotten sums: model part squared, by tokens part, tokens part squared
+        self._targets = (0.0, 0.0)  # either part by the observed time; all three relative to the prediction
+
+    def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
+        return self.scale * self.model.round_s(num_tokens, num_sessions, context_tokens) + self.token_s * num_tokens
+
+    def observe(self, num_tokens: int, num_sessions: int, context_tokens: int, seconds: float) -> None:
+        """Learns from a finished round, with the same counts as `round_s`; a time that is none is passed over."""
+        if not SHORTEST_S < seconds < LONGEST_S:
+            return  # a clock's whim must not stop a node
+        modelled = float(self.model.round_s(num_tokens, num_sessions, context_tokens))
+        if not self.num_rounds and not self.profiled:
+            self.scale = seconds / modelled
+        predicted = self.scale * modelled + self.token_s * num_tokens
+        self.num_rounds += 1
+        ratio = self._believable(float(seconds) / predicted)
+        self._add(modelled / predicted, num_tokens / predicted, ratio)
+        self._solve()
+
+    def _believable(self, ratio: float) -> float:
+        """The observed time over the predicted one, cut to what is no outlier; both directions weigh alike."""
+        surprise = max(ratio, 1.0 / ratio) - 1.0
+        largest = max(LARGEST_SURPRISE, USUAL_ERRORS * self._usual_error)
+        if self.profiled or self.num_rounds > FIRST_ROUNDS:
+            surprise = min(surprise, largest)
+            self._usual_error += (surprise - self._usual_error) / MEMORY
+        return 1.0 + surprise if ratio > 1.0 else 1.0 / (1.0 + surprise)
+
+    def _add(self, model_part: float, tokens_part: float, ratio: float) -> None:
+        keep = 1.0 - 1.0 / MEMORY
+        squares, both, tokens = self._products
+        self._products = (
+            keep * squares + model_part * model_part,
+            keep * both + model_part * tokens_part,
+            keep * tokens + tokens_part * tokens_part,
+        )
+        self._targets = (keep * self._targets[0] + model_part * ratio, keep * self._targets[1] + tokens_part * ratio)
+
+    def _solve(self) -> None:
+        """The normal equations, held near the present solution, without negative coefficients."""
+        (squares, both, tokens), (on_model, on_tokens) = self._products, self._targets
+        inertia = INERTIA + self._trust
+        self._trust *= 1.0 - 1.0 / PROFILE_ROUNDS
+        held, held_tokens = inertia * squares, inertia * SCALE_FIRST * tokens
+        a, c = squares + held, tokens + held_tokens
+        p, q = on_model + held * self.scale, on_tokens + held_tokens * self.token_s
+        determinant = a * c - both * both
+        if determinant > 0.0 and (token_s := (a * q - both * p) / determinant) > 0.0:
+            self.token_s = token_s
+        else:
+            self.token_s = 0.0
+        self.scale = max((p - both * self.token_s) / a, SMALLEST_SCALE * self.scale)

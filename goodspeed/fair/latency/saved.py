@@ -1,0 +1,114 @@
+"""A profile as a file: what was measured, where, and both fits. Knows nothing about measuring."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from goodspeed.errors import ConfigError
+from goodspeed.fair.latency.fit import fit_linear, fit_roofline, r_squared
+from goodspeed.fair.latency.models import Linear, Roofline, Sample
+from goodspeed.untrusted import harmless, read_bytes
+
+VERSION = 1
+MAX_BYTES = 16 << 20
+ALWAYS_TRUSTED = 64
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a measured time depends on."""
+
+    model: str
+    device: str  # cpu or cuda
+    hardware: str  # which processor
+    dtype: str
+    threads: int  # of the CPU
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Measured forward passes of one model on one device, and the models fitted to them."""
+
+    version: int = VERSION
+    setting: Setting
+    measured_at: datetime
+    versions: dict[str, str]  # of libraries
+    samples: list[Sample]
+    linear: Linear
+    linear_r2: float
+    roofline: Roofline
+    roofline_r2: float
+
+    @property
+    def max_tokens(self) -> int:
+        """The largest forward pass that was measured."""
+        return max(sample.num_tokens for sample in self.samples)
+
+    @property
+    def trusted_tokens(self) -> int:
+        """The largest forward pass that is taken from the model; on a slow device only small ones were measured."""
+        return max(self.max_tokens, ALWAYS_TRUSTED)
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def make_profile(setting: Setting, measured_at: datetime, versions: dict[str, str], samples: list[Sample]) -> Profile:
+    linear, roofline = fit_linear(samples), fit_roofline(samples)
+    return Profile(
+        setting=setting,
+        measured_at=measured_at,
+        versions=versions,
+        samples=samples,
+        linear=linear,
+        linear_r2=r_squared(linear, samples),
+        roofline=roofline,
+        roofline_r2=r_squared(roofline, samples),
+    )
+
+
+def save(profile: Profile, path: str) -> None:
+    """Writes the file as a whole; ConfigError when it cannot be written."""
+    try:
+        Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(profile)) + b"\n")
+    except OSError as error:
+        raise ConfigError(f"the profile cannot be written to {path}: {error.strerror}; choose another place") from error
+
+
+def to_json(profile: Profile) -> dict[str, Any]:
+    """The same as in the file, for `--json`."""
+    content: dict[str, Any] = msgspec.to_builtins(profile)
+    return content
+
+
+def load(path: str) -> Profile:
+    """The profile in a file; ConfigError says what is wrong with it."""
+    again = f"measure it again with `goodspeed profile --json {path}`"
+    try:
+        data = read_bytes(path, MAX_BYTES)
+    except OSError as error:
+        raise ConfigError(f"profile {path} cannot be read: {error.strerror}; {again}") from error
+    try:
+        version = msgspec.json.decode(data, type=_Version).version
+        if version != VERSION:
+            raise ConfigError(f"profile {path} has version {version}, and this program reads {VERSION}; {again}")
+        profile = msgspec.json.decode(data, type=Profile)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ConfigError(f"profile {path} is damaged: {harmless(str(error))}; {again}") from error
+    if not profile.samples:
+        raise ConfigError(f"profile {path} is damaged: it holds no samples; {again}")
+    return profile
+
+
+def check(profile: Profile, setting: Setting, path: str) -> None:
+    """ConfigError when the profile is of another model, device or setting; threads matter on a CPU only."""
+    wrong = [
+        f"{name} {getattr(profile.setting, name)!r} instead of {getattr(setting, name)!r}"
+        for name in ("model", "device", "hardware", "dtype", *(("threads",) if setting.device == "cpu" else ()))
+        if getattr(profile.setting, name) != getattr(setting, name)
+    ]
+    if wrong:
+        raise ConfigError(
+            f"profile {path} is of {' and '.join(wrong)}; measure this one with `goodspeed profile`, or leave it out"
+        )

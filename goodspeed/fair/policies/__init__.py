@@ -1,0 +1,6 @@
+"""Policies: how the verify node's budget of drafted tokens is divided among clients. One small file per policy."""
+
+from goodspeed.fair.policies import fixed, gradient, random, throughput
+from goodspeed.fair.policies.base import ClientState, Policy, create, names, register
+
+__all__ = ["ClientState", "Policy", "create", "fixed", "gradient", "names", "random", "register", "throughput"]

@@ -1,0 +1,36 @@
+"""Fixed-S, the paper's plainest baseline: everybody drafts C / N tokens.
+
+Knows nothing about acceptance or goodput. What a client's max_length cuts off is not given to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from goodspeed.fair.policies.base import ClientState, Ints, max_lengths, register, within_budget
+from goodspeed.fair.policies.turns import Turns
+
+
+@register("fixed")
+class FixedPolicy:
+    """C // N each; the remainder goes round."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+
+    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        lengths: list[int] = allocate_arrays(max_lengths(clients, budget), budget, self._turns).tolist()
+        return lengths
+
+
+def allocate_arrays(caps: Ints, budget: int, turns: Turns) -> Ints:
+    """caps: int64 [clients] -> draft lengths [clients]."""
+    if not caps.size:
+        return caps
+    caps = within_budget(caps, budget)
+    each, remainder = divmod(budget, caps.size)
+    lengths = np.minimum(caps, each)
+    lengths[turns.pick(np.flatnonzero(caps > each), remainder)] += 1
+    return lengths

@@ -1,0 +1,160 @@
+"""GoodSpeed's gradient scheduling: the exact integer optimum of Eq. (5).
+
+The s-th token of client i is worth w_i U'(X_i) alpha_i^s, so the budget goes to the C best gains of all. They are
+compared as logarithms, log w_i - fairness log X_i + s log alpha_i in float64, where nothing underflows; equal ones
+take turns. A client whose gain is exactly 0 (alpha or weight 0) gets nothing, even where budget is left over.
+With `cost`, a model of what a round's time is, the budget is spent only as far as it pays (`timed.py`, or where every
+round waits for everybody `timed_barrier.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goodspeed.errors import ConfigError
+from goodspeed.fair.policies import timed
+from goodspeed.fair.policies.base import (
+    ClientState,
+    Floats,
+    Ints,
+    check_budget,
+    check_values,
+    max_lengths,
+    register,
+    within_budget,
+)
+from goodspeed.fair.policies.cycles import Timing
+from goodspeed.fair.policies.price import largest_terms
+from goodspeed.fair.policies.timed_barrier import BarrierAllocation
+from goodspeed.fair.policies.turns import Turns
+
+MAX_FAIRNESS = 1000.0
+
+COLUMNS = ("acceptance_rate", "goodput", "weight", "draft_s_per_token", "round_trip_s", "context_len", "ahead")
+_columns = attrgetter(*COLUMNS)
+
+
+@register("gradient")
+class GradientPolicy:
+    """Maximises the sum of w_i U'(X_i) times expected tokens, with U' = X^-fairness (1: log, 0: total goodput).
+
+    With `cost` it is the sum per second that counts, and nothing is drafted where that does not pay; `barrier` says
+    that every round waits for every draft.
+    """
+
+    def __init__(self, fairness: float = 1.0, cost: timed.Cost | None = None, barrier: bool = False) -> None:
+        self._fairness = check_fairness(fairness)
+        self._turns = Turns()
+        self._timed: timed.TimedAllocation | BarrierAllocation | None = None
+        if cost is not None:
+            self._timed = BarrierAllocation(cost, self._turns) if barrier else timed.TimedAllocation(cost, self._turns)
+
+    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        caps = max_lengths(clients, budget)
+        if self._timed is not None:
+            return self._allocate_timed(self._timed, clients, caps, budget)
+        rows = [(client.acceptance_rate, client.goodput, client.weight) for client in clients]
+        acceptance, goodput, weight = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+        lengths = allocate_arrays(acceptance, goodput, weight, caps, budget, self._fairness, self._turns)
+        result: list[int] = lengths.tolist()
+        return result
+
+    def _allocate_timed(
+        self,
+        allocation: timed.TimedAllocation | BarrierAllocation,
+        clients: Sequence[ClientState],
+        caps: Ints,
+        budget: int,
+    ) -> list[int]:
+        rows = chain.from_iterable(map(_columns, clients))
+        table = np.fromiter(rows, dtype=np.float64, count=len(COLUMNS) * len(clients)).reshape(-1, len(COLUMNS)).T
+        acceptance, goodput, weight, *times = table
+        timing = Timing(*times)
+        if not (np.isfinite(table).all() and (table >= 0.0).all() and goodput.all() and (table[[0, -1]] <= 1.0).all()):
+            _check_states(acceptance, goodput, weight)
+            timing.check()
+        useful = (acceptance > 0.0) & (weight > 0.0)
+        worth = weight * goodput**-self._fairness
+        caps = np.where(useful, within_budget(caps, budget), 0)
+        result: list[int] = allocation.allocate(worth, acceptance, caps, timing, budget).tolist()
+        return result
+
+
+def allocate_arrays(
+    acceptance: Floats,
+    goodput: Floats,
+    weight: Floats,
+    caps: Ints,
+    budget: int,
+    fairness: float = 1.0,
+    turns: Turns | None = None,
+) -> Ints:
+    """All arrays [clients] -> draft lengths, int64 [clients]. `turns` carries the ties from one round to the next.
+
+    Raises ConfigError for a value out of range, naming it.
+    """
+    check_budget(budget)
+    _check_states(acceptance, goodput, weight)
+    useful = (acceptance > 0.0) & (weight > 0.0)
+    caps = np.where(useful, within_budget(caps, budget), 0)
+    if caps.sum() <= budget:
+        return caps
+    level, slope = _level_and_slope(acceptance, goodput, weight, useful, fairness)
+    above, tied = largest_terms(level, slope, caps, budget)
+    return above + (turns or Turns()).share(tied, budget - int(above.sum()))
+
+
+def allocate_rows(
+    acceptance: Floats,
+    goodput: Floats,
+    weight: Floats,
+    caps: Ints,
+    budgets: Ints,
+    fairness: float,
+    turns: Sequence[Turns],
+) -> Ints:
+    """`allocate_arrays` for many small worlds at once: arrays [rows, clients], budgets [rows].
+
+    `turns` has one for each row. Checks nothing: it is for simulations, which make up their values.
+    """
+    useful = (acceptance > 0.0) & (weight > 0.0)
+    caps = np.where(useful, np.minimum(caps, budgets[:, None]), 0)
+    scarce = caps.sum(axis=1) > budgets
+    if not scarce.any():
+        return caps
+    level, slope = _level_and_slope(acceptance, goodput, weight, useful, fairness)
+    nth = np.arange(1, int(caps.max()) + 1)
+    terms = np.where(nth <= caps[:, :, None], level[:, :, None] + nth * slope[:, :, None], -np.inf)
+    flat = terms.reshape(len(terms), -1)  # [rows, clients x lengths]
+    last = np.clip(flat.shape[1] - budgets, 0, flat.shape[1] - 1)
+    prices = np.partition(flat, np.unique(last), axis=1)[np.arange(len(flat)), last]
+    lengths, tied = ((terms > prices[:, None, None]).sum(axis=2), (terms == prices[:, None, None]).sum(axis=2))
+    left = budgets - lengths.sum(axis=1)
+    for row in np.flatnonzero(scarce & (tied.sum(axis=1) > left)).tolist():
+        tied[row] = turns[row].share(tied[row], int(left[row]))
+    return np.where(scarce[:, None], lengths + tied, caps)
+
+
+def _level_and_slope(
+    acceptance: Floats, goodput: Floats, weight: Floats, useful: NDArray[np.bool_], fairness: float
+) -> tuple[Floats, Floats]:
+    """The s-th token of a client gains exp(level + s slope)."""
+    level = np.log(np.where(useful, weight, 1.0)) - check_fairness(fairness) * np.log(goodput)
+    return level, np.log(np.where(useful, acceptance, 1.0))
+
+
+def check_fairness(fairness: float) -> float:
+    if not isinstance(fairness, int | float) or not 0.0 <= fairness <= MAX_FAIRNESS:
+        raise ConfigError(f"fairness is {fairness!r}; it must lie within 0 (total goodput) and {MAX_FAIRNESS:g}")
+    return float(fairness)
+
+
+def _check_states(acceptance: Floats, goodput: Floats, weight: Floats) -> None:
+    check_values("acceptance_rate", acceptance, (acceptance >= 0.0) & (acceptance <= 1.0), "within 0 and 1")
+    check_values("goodput", goodput, (goodput > 0.0) & (goodput < np.inf), "positive and finite")
+    check_values("weight", weight, (weight >= 0.0) & (weight < np.inf), "0 or more, and finite")

@@ -1,0 +1,35 @@
+"""Random-S, the paper's second baseline: a random decision among all that the budget allows.
+
+Knows nothing about acceptance or goodput.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from goodspeed.errors import ConfigError
+from goodspeed.fair.policies.base import ClientState, Ints, max_lengths, register, within_budget
+
+
+@register("random")
+class RandomPolicy:
+    """Every (S_1, ..., S_N) with a sum of at most C is equally likely; max_length then cuts single lengths."""
+
+    def __init__(self, seed: int = 0) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise ConfigError(f"the seed of the random policy is {seed!r}; it must be a whole number, 0 or more")
+        self._random = np.random.default_rng(seed)
+
+    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        lengths: list[int] = allocate_arrays(max_lengths(clients, budget), budget, self._random).tolist()
+        return lengths
+
+
+def allocate_arrays(caps: Ints, budget: int, random: np.random.Generator) -> Ints:
+    """caps: int64 [clients] -> draft lengths [clients]. N bars among C stars; the gaps are the lengths."""
+    caps = within_budget(caps, budget)
+    bars = np.sort(random.choice(budget + caps.size, size=caps.size, replace=False))
+    lengths: Ints = np.diff(bars, prepend=-1) - 1
+    return np.minimum(lengths, caps)

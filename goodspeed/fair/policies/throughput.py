@@ -1,0 +1,31 @@
+"""The most accepted tokens in all, whoever gets them: what adaptive verification inside one server does (vLLM's).
+
+It is `gradient` without its fairness: the budget goes to the C drafted tokens that are likeliest to be accepted, so
+clients that are hard to draft for get nothing while others have use for it. Ties take turns. Goodput plays no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from goodspeed.fair.policies import gradient
+from goodspeed.fair.policies.base import ClientState, Floats, Ints, register
+from goodspeed.fair.policies.turns import Turns
+
+
+@register("throughput")
+class ThroughputPolicy:
+    """Maximises the sum of w_i times expected tokens."""
+
+    def __init__(self) -> None:
+        self._gradient = gradient.GradientPolicy(fairness=0.0)
+
+    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        return self._gradient.allocate(clients, budget)
+
+
+def allocate_arrays(acceptance: Floats, weight: Floats, caps: Ints, budget: int, turns: Turns | None = None) -> Ints:
+    """All arrays [clients] -> draft lengths, int64 [clients]."""
+    return gradient.allocate_arrays(acceptance, np.ones_like(acceptance), weight, caps, budget, 0.0, turns)

@@ -1,6 +1,0 @@
-"""Policies: how the verify node's budget of drafted tokens is divided among clients. One small file per policy."""
-
-from goodspeed.policies import fixed, gradient, random, throughput
-from goodspeed.policies.base import ClientState, Policy, create, names, register
-
-__all__ = ["ClientState", "Policy", "create", "fixed", "gradient", "names", "random", "register", "throughput"]

@@ -1,0 +1,85 @@
+"""What holds for every policy by name, and how a wrong name or option is refused."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goodspeed.errors import ConfigError, UnknownPolicyError
+from goodspeed.fair.policies import ClientState, create, names
+
+states = st.builds(
+    ClientState,
+    acceptance_rate=st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0])),
+    goodput=st.floats(1e-6, 1e3),
+    weight=st.one_of(st.just(1.0), st.floats(0, 100)),
+    max_length=st.one_of(st.integers(0, 12), st.just(10**30)),
+)
+
+
+def test_the_policies_are_there():
+    assert {"fixed", "random", "gradient", "throughput"} <= set(names())
+
+
+@pytest.mark.parametrize("name", names())
+@given(clients=st.lists(states, max_size=12), budgets=st.lists(st.integers(0, 60), min_size=1, max_size=4))
+def test_no_policy_exceeds_the_budget_or_a_max_length(name, clients, budgets):
+    policy = create(name)
+    for budget in budgets:
+        lengths = policy.allocate(clients, budget)
+        assert len(lengths) == len(clients)
+        assert all(type(length) is int for length in lengths)
+        assert all(0 <= n <= client.max_length for n, client in zip(lengths, clients, strict=True))
+        assert sum(lengths) <= budget
+
+
+@pytest.mark.parametrize("name", names())
+@given(clients=st.lists(states, max_size=8), budget=st.integers(0, 40))
+def test_a_policy_is_deterministic_from_its_construction(name, clients, budget):
+    one, other = create(name), create(name)
+    assert [one.allocate(clients, budget) for _ in range(3)] == [other.allocate(clients, budget) for _ in range(3)]
+
+
+@pytest.mark.parametrize("name", names())
+def test_nobody_and_nothing(name):
+    assert create(name).allocate([], 10) == []
+    assert create(name).allocate([ClientState(0.5, 1.0)] * 3, 0) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("budget", [-1, 2.5, math.nan, "8", None, True, 2**60])
+def test_a_budget_that_is_none_is_refused(name, budget):
+    with pytest.raises(ConfigError, match="budget"):
+        create(name).allocate([ClientState(0.5, 1.0)], budget)
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("max_length", [-1, 2.5, math.nan, "8", None])
+def test_a_max_length_that_is_none_is_refused(name, max_length):
+    with pytest.raises(ConfigError, match="max_length"):
+        create(name).allocate([ClientState(0.5, 1.0, max_length=max_length)], 8)
+
+
+def test_an_unknown_policy_is_refused_with_the_names_there_are():
+    with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, throughput"):
+        create("gradiant")
+
+
+def test_an_unknown_option_is_refused_with_the_options_there_are():
+    with pytest.raises(ConfigError, match=r"'fairnes'.*fairness"):
+        create("gradient", fairnes=2.0)
+    with pytest.raises(ConfigError, match=r"'seed'.*no options"):
+        create("fixed", seed=1)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "1", None, True])
+def test_a_seed_that_is_none_is_refused(seed):
+    with pytest.raises(ConfigError, match="seed"):
+        create("random", seed=seed)
+
+
+@pytest.mark.parametrize("fairness", [-0.1, math.nan, math.inf, "1", None])
+def test_a_fairness_out_of_range_is_refused(fairness):
+    with pytest.raises(ConfigError, match="fairness"):
+        create("gradient", fairness=fairness)

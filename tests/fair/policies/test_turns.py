@@ -1,0 +1,50 @@
+"""Equal claims get equal shares over rounds, whichever clients happen to be tied."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goodspeed.fair.policies.turns import Turns
+
+
+def test_the_turn_goes_round():
+    turns, tied = Turns(), np.array([1, 4, 6])
+    assert [turns.pick(tied, 1).tolist() for _ in range(6)] == [[1], [4], [6], [1], [4], [6]]
+
+
+def test_two_sets_that_alternate_do_not_favour_anybody():
+    turns, counts = Turns(), np.zeros(4)
+    for _ in range(50):
+        counts[turns.pick(np.array([0, 1]), 1)] += 1
+        counts[turns.pick(np.array([2, 3]), 1)] += 1
+    assert counts.tolist() == [25, 25, 25, 25]
+
+
+@given(st.lists(st.tuples(st.sets(st.integers(0, 7), min_size=2), st.integers(1, 7)), min_size=20, max_size=60))
+def test_nobody_falls_behind_under_any_sequence_of_ties(ties):
+    turns, owed = Turns(), np.zeros(8)
+    for members, num in ties:
+        tied, num = np.array(sorted(members)), min(num, len(members))
+        chosen = turns.pick(tied, num)
+        assert len(set(chosen.tolist())) == num
+        assert set(chosen.tolist()) <= members
+        owed[tied] += num / len(tied)
+        owed[chosen] -= 1
+    assert np.abs(owed).max() < 3  # a random choice would stray by the square root of the number of ties
+
+
+@pytest.mark.parametrize(
+    ("room", "num", "lengths"),
+    [
+        ([9, 9, 9], 6, [2, 2, 2]),
+        ([1, 9, 9], 7, [1, 3, 3]),
+        ([1, 9, 9], 8, [1, 4, 3]),
+        ([0, 9, 0], 5, [0, 5, 0]),
+        ([3, 3, 3], 9, [3, 3, 3]),
+        ([2, 2, 2], 0, [0, 0, 0]),
+        ([10**12, 10**12], 10**12 + 1, [5 * 10**11 + 1, 5 * 10**11]),
+    ],
+)
+def test_tokens_are_shared_as_evenly_as_room_allows(room, num, lengths):
+    assert Turns().share(np.array(room), num).tolist() == lengths

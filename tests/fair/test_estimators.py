@@ -1,0 +1,185 @@
+"""Eq. (3) and Eq. (4): by hand first, then as laws; and the array forms, bit for bit."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goodspeed.errors import ConfigError
+from goodspeed.fair.estimators import (
+    AcceptanceEstimator,
+    GoodputEstimator,
+    expected_tokens,
+    observe_acceptance,
+    observe_goodput,
+)
+
+shares = st.floats(0.001, 1.0)
+
+
+def test_acceptance_moves_by_eta_towards_the_mean_agreement():
+    estimator = AcceptanceEstimator(eta=0.25, initial=0.5)
+    estimator.observe(agreement=3.0, num_drafted=4)
+    assert estimator.value == 0.75 * 0.5 + 0.25 * 0.75
+
+
+def test_weighed_evidence_is_the_mean_so_far_and_then_steps_of_eta():
+    estimator, agreement = AcceptanceEstimator(0.1, 0.5, worth=2.0), [3.0, 0.0, 4.0, 1.0]
+    for place, agreed in enumerate(agreement, 1):
+        estimator.observe(agreed, 4)
+        assert estimator.value == pytest.approx((2.0 * 0.5 + sum(agreement[:place])) / (2.0 + 4 * place))
+    for _ in range(20):
+        estimator.observe(2.0, 4)
+    known = estimator.value
+    estimator.observe(4.0, 4)
+    assert estimator.value == pytest.approx(0.9 * known + 0.1)
+    known = estimator.value
+    estimator.observe(1.0, 1)
+    assert estimator.value == pytest.approx(0.95 * known + 0.05)  # half of a full draft
+    estimator.observe(0.0, 0)
+    assert estimator.worth == 2.0 + 25 * 4 + 1
+
+
+def test_a_draft_without_tokens_says_nothing():
+    estimator = AcceptanceEstimator(eta=0.25, initial=0.5)
+    estimator.observe(agreement=0.0, num_drafted=0)
+    assert estimator.value == 0.5
+
+
+@pytest.mark.parametrize("agreement", [0.0, 1.0])
+@pytest.mark.parametrize("eta", [0.5, 1.0])
+def test_acceptance_stays_strictly_inside_and_comes_back(agreement, eta):
+    estimator = AcceptanceEstimator(eta, initial=agreement)
+    for _ in range(200):
+        estimator.observe(agreement, 1)
+        assert 0.0 < estimator.value < 1.0
+    assert estimator.value == pytest.approx(agreement, abs=1e-5)
+    estimator.observe(1.0 - agreement, 1)
+    assert abs(estimator.value - agreement) >= eta * 0.99
+
+
+def test_goodput_moves_by_beta_towards_the_tokens_of_a_round():
+    estimator = GoodputEstimator(beta=0.5, initial=2.0)
+    estimator.observe(tokens=5)
+    assert estimator.value == 3.5
+    estimator.observe(tokens=1, rounds=1)
+    assert estimator.value == 2.25
+
+
+def test_two_rounds_at_once_by_hand():
+    estimator = GoodputEstimator(beta=0.5, initial=2.0)
+    estimator.observe(tokens=6, rounds=2)  # two steps towards 3: 2 -> 2.5 -> 2.75
+    assert estimator.value == pytest.approx(2.75, rel=1e-15)
+
+
+@given(beta=shares, initial=st.floats(0.1, 50), tokens=st.integers(0, 40), rounds=st.integers(1, 60))
+def test_many_rounds_at_once_are_as_many_steps_with_tokens_spread_evenly(beta, initial, tokens, rounds):
+    at_once, stepwise = GoodputEstimator(beta, initial), GoodputEstimator(beta, initial)
+    at_once.observe(tokens, rounds)
+    for _ in range(rounds):
+        stepwise.observe(tokens / rounds)
+    assert at_once.value == pytest.approx(stepwise.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("beta", [0.01, 0.5, 1.0])
+def test_goodput_stays_positive(beta):
+    estimator = GoodputEstimator(beta, initial=1.0)
+    for _ in range(5000):
+        estimator.observe(tokens=0)
+    assert 0.0 < estimator.value < 1e-5
+
+
+@given(
+    eta=shares,
+    clients=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 9), st.floats(0, 1)), min_size=1, max_size=20),
+    worth=st.none() | st.floats(0.1, 99),
+)
+def test_acceptance_array_form_is_the_same_arithmetic(eta, clients, worth):
+    estimators = [AcceptanceEstimator(eta, initial, worth) for initial, _, _ in clients]
+    drafted = np.array([num for _, num, _ in clients])
+    agreement = np.array([share * num for _, num, share in clients])
+    worths = None if worth is None else np.full(len(clients), worth)
+    values = observe_acceptance(np.array([e.value for e in estimators]), eta, agreement, drafted, worths)
+    for estimator, total, num in zip(estimators, agreement, drafted, strict=True):
+        estimator.observe(total, num)
+    assert values.tolist() == [estimator.value for estimator in estimators]
+
+
+@given(
+    beta=shares,
+    clients=st.lists(st.tuples(st.floats(0.01, 99), st.integers(0, 99), st.integers(1, 500)), min_size=1, max_size=20),
+)
+def test_goodput_array_form_is_the_same_arithmetic(beta, clients):
+    initial, tokens, rounds = (np.array(column) for column in zip(*clients, strict=True))
+    values = observe_goodput(initial.astype(float), beta, tokens, rounds)
+    estimators = [GoodputEstimator(beta, value) for value in initial]
+    for estimator, num, elapsed in zip(estimators, tokens, rounds, strict=True):
+        estimator.observe(int(num), int(elapsed))
+    assert values.tolist() == [estimator.value for estimator in estimators]
+
+
+def test_expected_tokens_by_hand():
+    assert expected_tokens(0.5, 2) == 1.75
+    assert expected_tokens(0.9, 0) == pytest.approx(1.0, rel=1e-15)
+    assert expected_tokens(0.0, 7) == 1.0
+    assert expected_tokens(1.0, 7) == 8.0
+    assert isinstance(expected_tokens(0.5, 2), float)
+
+
+@given(alpha=st.floats(0, 1), length=st.integers(0, 60))
+def test_expected_tokens_is_the_sum_of_the_survivals(alpha, length):
+    assert expected_tokens(alpha, length) == pytest.approx(math.fsum(alpha**s for s in range(length + 1)), rel=1e-11)
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-8, 1e-12, 1e-16])
+def test_expected_tokens_is_stable_near_certainty(gap):
+    assert expected_tokens(1.0 - gap, 20) == pytest.approx(21.0 - 210.0 * gap, rel=2e-4 * gap / 1e-3 + 1e-14)
+
+
+def test_expected_tokens_broadcasts():
+    table = expected_tokens(np.array([[0.0], [0.5], [1.0]]), np.arange(3))
+    np.testing.assert_allclose(table, [[1, 1, 1], [1, 1.5, 1.75], [1, 2, 3]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1, math.nan, math.inf])
+def test_a_smoothing_parameter_out_of_range_is_refused_by_name(share):
+    with pytest.raises(ConfigError, match="eta"):
+        AcceptanceEstimator(eta=share, initial=0.5)
+    with pytest.raises(ConfigError, match="beta"):
+        GoodputEstimator(beta=share, initial=1.0)
+
+
+@pytest.mark.parametrize("initial", [-0.1, 1.1, math.nan])
+def test_an_initial_acceptance_rate_out_of_range_is_refused(initial):
+    with pytest.raises(ConfigError, match="acceptance rate"):
+        AcceptanceEstimator(eta=0.5, initial=initial)
+
+
+@pytest.mark.parametrize("worth", [0.0, -1.0, math.nan, math.inf])
+def test_a_worth_out_of_range_is_refused(worth):
+    with pytest.raises(ConfigError, match="worth"):
+        AcceptanceEstimator(eta=0.5, initial=0.5, worth=worth)
+
+
+@pytest.mark.parametrize("initial", [0.0, -1.0, math.nan, math.inf])
+def test_an_initial_goodput_out_of_range_is_refused(initial):
+    with pytest.raises(ConfigError, match="goodput"):
+        GoodputEstimator(beta=0.5, initial=initial)
+
+
+@pytest.mark.parametrize(("agreement", "num_drafted"), [(-1.0, 2), (2.5, 2), (math.nan, 2), (0.0, -1), (0.5, 0)])
+def test_an_impossible_agreement_is_refused_and_changes_nothing(agreement, num_drafted):
+    estimator = AcceptanceEstimator(eta=0.5, initial=0.5)
+    with pytest.raises(ValueError, match="impossible"):
+        estimator.observe(agreement, num_drafted)
+    assert estimator.value == 0.5
+
+
+@pytest.mark.parametrize(("tokens", "rounds"), [(-1, 1), (math.nan, 1), (math.inf, 1), (1, 0), (1, -3)])
+def test_impossible_tokens_are_refused_and_change_nothing(tokens, rounds):
+    estimator = GoodputEstimator(beta=0.5, initial=2.0)
+    with pytest.raises(ValueError, match="impossible"):
+        estimator.observe(tokens, rounds)
+    assert estimator.value == 2.0

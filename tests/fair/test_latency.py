@@ -1,0 +1,215 @@
+"""Models of a forward pass's time: made-up coefficients come back, and finished rounds correct them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goodspeed.fair.latency import Linear, Refined, Roofline, Sample, fit_linear, fit_roofline, knee, r_squared
+
+LINEAR = Linear(fixed_s=5e-3, token_s=3e-4, session_s=1e-4, context_s=2e-7)
+READ, COMPUTE = Linear(fixed_s=8e-3, context_s=3e-8), Linear(fixed_s=1e-3, token_s=5e-5, context_s=1e-8)
+ROOFLINE = Roofline((READ, COMPUTE))
+
+
+def sampled(model, noise=0.0):
+    """A grid of rounds with the model's times, each moved by so much."""
+    random = np.random.default_rng(0)
+    counts = [(n * s, s, c * s) for s in (1, 4, 16, 64) for n in (1, 2, 4, 8, 16) for c in (0, 64, 256, 1024)]
+    return [Sample(*row, model.round_s(*row) * np.exp(noise * random.standard_normal())) for row in counts]
+
+
+def test_the_linear_model_by_hand():
+    assert LINEAR.round_s(10, 2, 1000) == pytest.approx(5e-3 + 3e-3 + 2e-4 + 2e-4)
+
+
+def test_the_roofline_is_the_larger_term():
+    assert ROOFLINE.round_s(10, 1, 0) == 8e-3
+    assert ROOFLINE.round_s(400, 1, 0) == pytest.approx(21e-3)
+
+
+@pytest.mark.parametrize("model", [LINEAR, ROOFLINE, Refined(ROOFLINE), Refined()])
+def test_arrays_and_numbers_agree(model):
+    tokens = np.arange(1, 400, 7)
+    seconds = model.round_s(tokens, 3, 500.0)
+    assert np.broadcast_to(seconds, tokens.shape).tolist() == [model.round_s(int(n), 3, 500.0) for n in tokens]
+    assert isinstance(model.round_s(3, 1, 0), float)
+    assert model.round_s(tokens[:, None], np.arange(1, 5), 0.0).shape == (len(tokens), 4)
+
+
+def test_made_up_coefficients_come_back_exactly():
+    assert fit_linear(sampled(LINEAR)).coefficients == pytest.approx(LINEAR.coefficients, rel=1e-6)
+
+
+def test_coefficients_that_are_zero_come_back_as_zero():
+    truth = Linear(fixed_s=5e-3, token_s=3e-4)
+    assert fit_linear(sampled(truth)).coefficients == pytest.approx(truth.coefficients, rel=1e-6, abs=1e-15)
+
+
+def test_noise_moves_the_fit_a_little():
+    fitted = fit_linear(sampled(LINEAR, noise=0.05))
+    assert r_squared(fitted, sampled(LINEAR)) > 0.99
+    assert fitted.token_s == pytest.approx(LINEAR.token_s, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_terms_come_back_exactly_whatever_they_are(seed):
+    random = np.random.default_rng(seed)
+    read = Linear(10 ** random.uniform(-3, -2), context_s=10 ** random.uniform(-9, -7))
+    compute = Linear(5e-4, *(10 ** random.uniform((-5, -6, -8), (-3.5, -4, -7))))
+    truth = Roofline((read, compute))
+    samples = sampled(truth)
+    assert r_squared(fit_roofline(samples), samples) > 1 - 1e-9
+    found = sorted(term.coefficients for term in fit_roofline(samples).terms)
+    assert found == [
+        pytest.approx(term, rel=1e-4, abs=1e-9) for term in sorted([read.coefficients, compute.coefficients])
+    ]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_roofline_fits_no_worse_than_a_line_and_the_same_again(noise):
+    samples = sampled(ROOFLINE, noise)
+    assert r_squared(fit_roofline(samples), samples) > r_squared(fit_linear(samples), samples)
+    assert fit_roofline(samples) == fit_roofline(samples[:])
+
+
+def test_a_line_needs_one_term():
+    assert len(fit_roofline(sampled(LINEAR)).terms) == 1
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.builds(Sample, st.integers(1, 500), st.integers(1, 64), st.integers(0, 10**5), st.floats(1e-6, 10.0)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_whatever_was_measured_more_is_never_quicker(samples):
+    for model in (fit_linear(samples), fit_roofline(samples)):
+        seconds = model.round_s(np.arange(1, 600), 4, 1000)
+        assert np.isfinite(seconds).all()
+        assert (np.diff(np.broadcast_to(seconds, 599)) >= 0).all()
+
+
+def test_r_squared_by_hand():
+    samples = [Sample(1, 1, 0, 1.0), Sample(2, 1, 0, 3.0)]
+    assert r_squared(Linear(token_s=1.0), samples) == pytest.approx(1 - 1 / 2)
+    assert r_squared(Linear(fixed_s=2.0), samples) == 0.0
+    assert r_squared(Linear(fixed_s=-0.0, token_s=1.0), samples[:1]) == 1.0
+    assert r_squared(Linear(fixed_s=2.0), samples[:1]) == 0.0
+
+
+@pytest.mark.parametrize("wrong", [{"fixed_s": -1e-9}, {"token_s": float("nan")}, {"context_s": float("inf")}])
+def test_an_impossible_coefficient_is_refused(wrong):
+    with pytest.raises(ValueError, match="finite and not negative"):
+        Linear(**wrong)
+
+
+@pytest.mark.parametrize("row", [(-1, 1, 0, 1.0), (1, 1, 0, 0.0), (1, 1, 0, float("nan")), (1, 1, -2, 1.0)])
+def test_an_impossible_sample_is_refused(row):
+    with pytest.raises(ValueError, match="impossible"):
+        Sample(*row)
+
+
+def test_nothing_cannot_be_fitted():
+    with pytest.raises(ValueError, match="no samples"):
+        fit_linear([])
+
+
+def test_the_knee_of_a_line_is_where_drafts_cost_as_much_as_all_the_rest():
+    assert knee(LINEAR, 8, 2000, max_budget=1000) == int(LINEAR.round_s(8, 8, 2000) / LINEAR.token_s)
+
+
+def test_the_knee_of_a_roofline_lies_beyond_its_ridge():
+    ridge = int((READ.fixed_s - COMPUTE.fixed_s) / COMPUTE.token_s)
+    assert knee(ROOFLINE, 8, 0, max_budget=1000, stretch=1.0) == ridge - 8
+    assert ridge < knee(ROOFLINE, 8, 0, max_budget=1000) < 3 * ridge
+
+
+def test_the_knee_stays_within_its_bounds():
+    assert knee(Linear(fixed_s=1.0), 8, 0, max_budget=77) == 77
+    assert knee(Linear(token_s=1.0), 1, 0, max_budget=77, stretch=1.5) == 1
+    with pytest.raises(ValueError, match="no budget"):
+        knee(LINEAR, 8, 0, max_budget=0)
+
+
+def observe(refined, truth, rounds, *, factor=1.0, seed=0, num_tokens=None):
+    """So many rounds of the truth with noise; the last round's counts."""
+    random = np.random.default_rng(seed)
+    for _ in range(rounds):
+        row = num_tokens or int(random.integers(8, 40)), 8, int(random.integers(500, 3000))
+        refined.observe(*row, factor * truth.round_s(*row) * float(np.exp(0.05 * random.standard_normal())))
+
+
+def ratios(refined, truth):
+    return [refined.round_s(n, 8, 1500) / truth.round_s(n, 8, 1500) for n in (8, 20, 40)]
+
+
+def test_a_profile_that_is_right_stays_right():
+    refined = Refined(LINEAR)
+    assert ratios(refined, LINEAR) == [1.0, 1.0, 1.0]
+    observe(refined, LINEAR, 200)
+    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], abs=0.03)
+
+
+def test_a_machine_that_became_twice_as_slow_is_known_soon():
+    refined = Refined(LINEAR)
+    observe(refined, LINEAR, 200)
+    observe(refined, LINEAR, 200, factor=2.0)
+    assert ratios(refined, LINEAR) == pytest.approx([2.0, 2.0, 2.0], rel=0.06)
+    observe(refined, LINEAR, 300, factor=1.0, seed=1)
+    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.06)
+
+
+@pytest.mark.parametrize("factor", [100.0, 0.01])
+@pytest.mark.parametrize("rounds", [0, 100])
+def test_one_outlier_hardly_matters(factor, rounds):
+    refined = Refined(LINEAR)
+    observe(refined, LINEAR, rounds)
+    before = refined.round_s(20, 8, 1500)
+    observe(refined, LINEAR, 1, factor=factor)
+    assert refined.round_s(20, 8, 1500) == pytest.approx(before, rel=0.1 if rounds == 0 else 0.02)
+
+
+def test_what_a_profile_does_not_see_is_learned_for_each_token():
+    truth = Linear(LINEAR.fixed_s, LINEAR.token_s + 2e-4, LINEAR.session_s, LINEAR.context_s)
+    refined = Refined(LINEAR)
+    observe(refined, truth, 600)
+    assert ratios(refined, truth) == pytest.approx([1.0, 1.0, 1.0], rel=0.04)
+    assert refined.token_s == pytest.approx(2e-4, rel=0.25)
+
+
+def test_without_a_profile_every_round_costs_the_same_until_one_is_seen():
+    refined = Refined()
+    assert refined.round_s(1, 1, 0) == refined.round_s(1000, 64, 10**6) == 1.0
+    refined.observe(8, 8, 100, 0.004)
+    assert refined.round_s(8, 8, 100) == pytest.approx(0.004)
+    observe(refined, LINEAR, 200)
+    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.06)
+
+
+def test_without_a_profile_a_slow_first_round_is_soon_forgotten():
+    refined = Refined()
+    refined.observe(8, 8, 100, 20 * LINEAR.round_s(8, 8, 100))
+    observe(refined, LINEAR, 20)
+    assert ratios(refined, LINEAR) == pytest.approx([1.0, 1.0, 1.0], rel=0.15)
+
+
+def test_rounds_that_are_all_alike_leave_the_rest_as_it_was():
+    refined = Refined(LINEAR)
+    observe(refined, LINEAR, 500, factor=1.5, num_tokens=16)
+    assert refined.round_s(16, 8, 1500) == pytest.approx(1.5 * LINEAR.round_s(16, 8, 1500), rel=0.03)
+    assert 1.2 < refined.round_s(32, 8, 1500) / LINEAR.round_s(32, 8, 1500) < 1.8
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(1, 500), st.integers(1, 64), st.integers(0, 10**6), st.floats(0.0, 1e9))))
+def test_whatever_is_observed_the_time_stays_positive_and_never_falls_with_tokens(rows):
+    for refined in (Refined(), Refined(ROOFLINE)):
+        for row in rows:
+            refined.observe(*row)
+        seconds = np.broadcast_to(refined.round_s(np.arange(1, 600), 4, 1000), 599)
+        assert np.isfinite(seconds).all()
+        assert seconds[0] > 0
+        assert (np.diff(seconds) >= 0).all()
