@@ -11,9 +11,9 @@ from typing import Any
 from draft_node.actions import Deliver, Finish
 from draft_node.spans import Origins, Span
 from draft_node.token_text import TokenTexts
-from goodspeed.leading import Leading
-from goodspeed.stops import StopFinder
-from goodspeed.text_stream import TextStream
+from goodspeed.text.leading_whitespace import Leading
+from goodspeed.text.stops import StopFinder
+from goodspeed.text.streaming import TextStream
 from goodspeed.wire.messages import FinishReason, TokenLogprobs
 
 

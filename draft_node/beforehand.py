@@ -11,8 +11,8 @@ from draft_node import standard_input
 from draft_node.config import NAME, DraftConfig, default_name
 from goodspeed.command import warn_trusted_network
 from goodspeed.errors import ConfigError
-from goodspeed.prompts import Prompt, read_file
 from goodspeed.status import QUIET, Status
+from goodspeed.text.prompts import Prompt, read_file
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.keys import read_draft_pair, read_verify_key
 from goodspeed.wire.zmq.authentication import checked_pair

@@ -20,8 +20,8 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import encode_chat, encode_prompt, ends_blank
 from goodspeed.errors import PromptError
 from goodspeed.events import EventLog
-from goodspeed.prompts import Prompt, cut_notice, no_prompts_error, parse
 from goodspeed.status import QUIET, Status
+from goodspeed.text.prompts import Prompt, cut_notice, no_prompts_error, parse
 from goodspeed.wire.messages import Defaults
 
 READING_S = 2.0

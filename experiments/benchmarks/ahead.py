@@ -21,10 +21,10 @@ from functools import partial
 from typing import Any
 
 from experiments.benchmarks.processes import START_S, command
-from goodspeed import prompts
 from goodspeed.demo.commands import environment
 from goodspeed.demo.processes import Child, Household
-from goodspeed.prompts import Prompt
+from goodspeed.text import prompts
+from goodspeed.text.prompts import Prompt
 from goodspeed.tiny.prompts import load
 from tests.faults.proxy import Proxy
 

@@ -34,11 +34,11 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks.processes import START_S, command
-from goodspeed import prompts
 from goodspeed.demo.commands import environment
 from goodspeed.demo.processes import Child, Event, Household
 from goodspeed.engine import checkpoints
-from goodspeed.prompts import Prompt
+from goodspeed.text import prompts
+from goodspeed.text.prompts import Prompt
 from goodspeed.tiny.prompts import load
 from tests.faults.proxy import Proxy
 

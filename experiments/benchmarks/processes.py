@@ -12,7 +12,7 @@ from typing import Any
 
 from goodspeed.demo.commands import environment
 from goodspeed.demo.processes import Child, Event, Household
-from goodspeed.prompts import Prompt, to_json
+from goodspeed.text.prompts import Prompt, to_json
 from goodspeed.tiny import prompts
 
 START_S = 120.0

@@ -22,7 +22,7 @@ from draft_node.answer import Answer
 from draft_node.token_text import TokenTexts
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.text import encode_prompt
-from goodspeed.text_stream import TextStream
+from goodspeed.text.streaming import TextStream
 from goodspeed.tiny import prompts
 from goodspeed.wire.messages import TokenLogprobs
 

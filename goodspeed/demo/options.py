@@ -4,11 +4,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from goodspeed import prompts
 from goodspeed.config import Settings, option
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
-from goodspeed.prompts import Prompt
+from goodspeed.text import prompts
+from goodspeed.text.prompts import Prompt
 from goodspeed.tiny.prompts import PATH as HELD_OUT
 from goodspeed.wire.messages import MAX_CONTEXT
 

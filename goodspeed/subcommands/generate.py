@@ -13,11 +13,11 @@ from goodspeed.command import add_common_options
 from goodspeed.config import DEVICE, Settings, add_options, from_namespace, option
 from goodspeed.errors import ConfigError
 from goodspeed.events import print_json
-from goodspeed.leading import Leading
-from goodspeed.prompts import cut_notice
 from goodspeed.status import Status
-from goodspeed.stops import StopFinder
-from goodspeed.text_stream import TextStream
+from goodspeed.text.leading_whitespace import Leading
+from goodspeed.text.prompts import cut_notice
+from goodspeed.text.stops import StopFinder
+from goodspeed.text.streaming import TextStream
 from goodspeed.wire.messages import MAX_CONTEXT, Defaults, Sampling
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.events import EventLog
 from goodspeed.fair.latency import Refined
-from goodspeed.prompts import Prompt
 from goodspeed.subcommands.generate import GenerateConfig, generate, ignore
+from goodspeed.text.prompts import Prompt
 from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import Defaults, Welcome
 from tests.cluster.cluster import load

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from goodspeed.demo import compare, plot, summary, words
 from goodspeed.demo.options import Client, DemoConfig
 from goodspeed.demo.state import DemoState
-from goodspeed.prompts import Prompt
+from goodspeed.text.prompts import Prompt
 from verify_node.config import VerifyConfig
 
 ZERO = {"receive": 0.0, "forward": 0.0, "verify": 0.0, "schedule": 0.0, "send": 0.0}

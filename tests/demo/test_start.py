@@ -16,7 +16,7 @@ from goodspeed.demo.processes import Household
 from goodspeed.demo.run import run
 from goodspeed.demo.state import DemoState
 from goodspeed.errors import ProcessError
-from goodspeed.prompts import Prompt
+from goodspeed.text.prompts import Prompt
 from tests.waiting import until
 
 pytestmark = pytest.mark.alone

@@ -10,7 +10,7 @@ from goodspeed.demo import view
 from goodspeed.demo.options import Client, DemoConfig
 from goodspeed.demo.state import DemoState
 from goodspeed.demo.summary import printable
-from goodspeed.prompts import Prompt
+from goodspeed.text.prompts import Prompt
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from draft_node.spans import Span
 from draft_node.token_text import TokenTexts
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.text import decode
-from goodspeed.text_stream import TextStream
+from goodspeed.text.streaming import TextStream
 from goodspeed.wire.messages import TokenLogprobs
 
 texts = st.lists(st.sampled_from(["river", " the", "日本", "😀", "\n\n", "e", "é", " 12", "."]), max_size=12).map(

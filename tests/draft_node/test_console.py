@@ -24,8 +24,8 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.errors import PromptError
 from goodspeed.events import EventLog
-from goodspeed.prompts import Prompt, read_file
 from goodspeed.status import Status
+from goodspeed.text.prompts import Prompt, read_file
 from goodspeed.wire.messages import Defaults
 
 EOS_IDS = (7, 11)

@@ -9,7 +9,7 @@ from tokenizers import normalizers, processors
 
 from goodspeed.engine import checkpoints, text
 from goodspeed.errors import PromptError
-from goodspeed.text_stream import TextStream
+from goodspeed.text.streaming import TextStream
 
 MakeTokenizer = Callable[..., Any]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from goodspeed.stops import StopFinder
+from goodspeed.text.stops import StopFinder
 
 texts = st.text("abc", max_size=30)
 stops = st.lists(st.text("abc", min_size=1, max_size=5), max_size=4)

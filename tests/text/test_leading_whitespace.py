@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goodspeed.leading import Leading
+from goodspeed.text.leading_whitespace import Leading
 
 PIECES = st.lists(st.text(" \n\tab", max_size=4), max_size=8)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import PromptError
-from goodspeed.prompts import Prompt, parse, read_file, to_json
+from goodspeed.text.prompts import Prompt, parse, read_file, to_json
 
 
 def test_a_file_gives_its_prompts_in_order(tmp_path: Path) -> None:
