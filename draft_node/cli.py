@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from draft_node.beforehand import Found, check
 from draft_node.config import DraftConfig
-from goodspeed.command import add_daemon_options, run, until_signal
 from goodspeed.command_line import CommandLine
 from goodspeed.config import add_options, from_namespace
 from goodspeed.errors import TransportError
 from goodspeed.events import EventLog, print_json
 from goodspeed.exit_statuses import INTERRUPTED
+from goodspeed.running import add_daemon_options, run, until_signal
 from goodspeed.status import Status
 from goodspeed.wire import descriptors
 

@@ -6,7 +6,7 @@ Starts light: nothing here imports torch before a subcommand has its options and
 import argparse
 from typing import Protocol
 
-from goodspeed import command
+from goodspeed import running
 from goodspeed.command_line import CommandLine
 from goodspeed.subcommands import chat, demo, generate, keygen, models, profile
 
@@ -36,7 +36,7 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (chat, demo, generate, keygen, models, pro
 
 
 def main() -> int:
-    return command.run("goodspeed", build_parser(), lambda namespace: int(namespace.body(namespace)))
+    return running.run("goodspeed", build_parser(), lambda namespace: int(namespace.body(namespace)))
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed import command
+from goodspeed import running
 from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +19,7 @@ ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
 
 BUSY = """
 import asyncio, sys
-from goodspeed.command import until_signal
+from goodspeed.running import until_signal
 from goodspeed.model_thread import ModelThread
 
 async def work():
@@ -64,7 +64,7 @@ def run(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> int:
         return 7
 
     monkeypatch.setattr(sys, "argv", ["name"])
-    return command.run("name", argparse.ArgumentParser(), body)
+    return running.run("name", argparse.ArgumentParser(), body)
 
 
 def start(program: str) -> "subprocess.Popen[str]":
@@ -126,7 +126,7 @@ def test_nobody_reads_the_output() -> None:
         assert process.wait(timeout=30) == 141
 
 
-@pytest.mark.parametrize("number", command.SIGNALS)
+@pytest.mark.parametrize("number", running.SIGNALS)
 def test_a_signal_lets_the_model_end(number: signal.Signals) -> None:
     with start(BUSY) as process:
         assert process.stdout is not None
@@ -137,7 +137,7 @@ def test_a_signal_lets_the_model_end(number: signal.Signals) -> None:
         assert process.returncode == 0
 
 
-@pytest.mark.parametrize("number", command.SIGNALS)
+@pytest.mark.parametrize("number", running.SIGNALS)
 def test_a_second_signal_does_not_wait_for_the_model(number: signal.Signals) -> None:
     with start(BUSY) as process:
         assert process.stdout is not None
@@ -158,26 +158,26 @@ def interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interruptible")
 def test_what_ends_by_itself_was_not_interrupted() -> None:
-    before = [signal.getsignal(number) for number in command.SIGNALS]
+    before = [signal.getsignal(number) for number in running.SIGNALS]
 
     async def work() -> None:
         await asyncio.sleep(0)
 
     async def cancelled() -> None:
-        task = asyncio.ensure_future(command.until_signal(asyncio.sleep(100)))
+        task = asyncio.ensure_future(running.until_signal(asyncio.sleep(100)))
         await asyncio.sleep(0)
         task.cancel()
         await task
 
-    assert asyncio.run(command.until_signal(work())) is False
+    assert asyncio.run(running.until_signal(work())) is False
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
-    assert [signal.getsignal(number) for number in command.SIGNALS] == before
+    assert [signal.getsignal(number) for number in running.SIGNALS] == before
 
 
 def test_few_compiled_kernels_are_kept_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before torch is loaded, which is what the body does."""
-    kept, own = command.KERNELS
+    kept, own = running.KERNELS
     monkeypatch.setattr(sys, "argv", ["name"])
     monkeypatch.delenv(kept, raising=False)
     monkeypatch.setenv(own, "7")
@@ -187,5 +187,5 @@ def test_few_compiled_kernels_are_kept_unless_the_user_says_otherwise(monkeypatc
         seen.append((os.environ.get(kept), os.environ.get(own)))
         return 0
 
-    assert command.run("name", argparse.ArgumentParser(), body) == 0
-    assert seen == [(command.KERNELS[kept], "7")]
+    assert running.run("name", argparse.ArgumentParser(), body) == 0
+    assert seen == [(running.KERNELS[kept], "7")]

@@ -5,11 +5,11 @@ import asyncio
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from goodspeed.command import add_daemon_options, run, until_signal
 from goodspeed.command_line import CommandLine
 from goodspeed.config import add_options, from_namespace
 from goodspeed.errors import ConfigError
 from goodspeed.events import EventLog
+from goodspeed.running import add_daemon_options, run, until_signal
 from goodspeed.status import Status
 from goodspeed.wire import descriptors
 from verify_node.beforehand import check

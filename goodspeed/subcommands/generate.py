@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from goodspeed import defaults, sampling_options
-from goodspeed.command import add_common_options
 from goodspeed.config import DEVICE, Settings, add_options, from_namespace, option
 from goodspeed.errors import ConfigError
 from goodspeed.events import print_json
+from goodspeed.running import add_common_options
 from goodspeed.status import Status
 from goodspeed.text.leading_whitespace import Leading
 from goodspeed.text.prompts import cut_notice
