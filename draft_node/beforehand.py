@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from draft_node import standard_input
 from draft_node.config import NAME, DraftConfig, default_name
+from goodspeed.command.reporter import QUIET, Status
+from goodspeed.command.running import warn_trusted_network
 from goodspeed.errors import ConfigError
-from goodspeed.running import warn_trusted_network
-from goodspeed.status import QUIET, Status
 from goodspeed.text.prompts import Prompt, read_file
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.keys import read_draft_pair, read_verify_key

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from draft_node.beforehand import Found, check
 from draft_node.config import DraftConfig
-from goodspeed.command_line import CommandLine
-from goodspeed.config import add_options, from_namespace
+from goodspeed.command.config import add_options, from_namespace
+from goodspeed.command.events import EventLog, print_json
+from goodspeed.command.exit_statuses import INTERRUPTED
+from goodspeed.command.parser import CommandLine
+from goodspeed.command.reporter import Status
+from goodspeed.command.running import add_daemon_options, run, until_signal
 from goodspeed.errors import TransportError
-from goodspeed.events import EventLog, print_json
-from goodspeed.exit_statuses import INTERRUPTED
-from goodspeed.running import add_daemon_options, run, until_signal
-from goodspeed.status import Status
 from goodspeed.wire import descriptors
 
 if TYPE_CHECKING:  # they import torch, and HTTP

@@ -5,8 +5,8 @@ import re
 import socket
 from dataclasses import dataclass, fields
 
-from goodspeed import sampling_options
-from goodspeed.config import DEVICE, Settings, option
+from goodspeed.command import sampling_options
+from goodspeed.command.config import DEVICE, Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT
 

@@ -4,7 +4,7 @@ The state of the connection goes in, with the time; sentences come out when some
 is waited for, ever more rarely.
 """
 
-from goodspeed.status import Sentence
+from goodspeed.command.reporter import Sentence
 from goodspeed.untrusted import harmless
 
 FIRST_S = 2.0

@@ -7,8 +7,8 @@ from contextlib import suppress
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.standing import Standing
-from goodspeed.events import EventLog
-from goodspeed.status import Status
+from goodspeed.command.events import EventLog
+from goodspeed.command.reporter import Status
 
 LOOK_S = 0.1
 """Seconds between looks. Absences shorter than this are not reported: reconnecting takes about as long."""

@@ -26,7 +26,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from matplotlib.figure import Figure
 
-from goodspeed.command_line import CommandLine
+from goodspeed.command.parser import CommandLine
 
 HERE = Path(__file__).parent
 RESULTS, CURVES, FIGURE = "results.parquet", "curves.parquet", "figure.png"

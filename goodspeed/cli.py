@@ -6,8 +6,8 @@ Starts light: nothing here imports torch before a subcommand has its options and
 import argparse
 from typing import Protocol
 
-from goodspeed import running
-from goodspeed.command_line import CommandLine
+from goodspeed.command import running
+from goodspeed.command.parser import CommandLine
 from goodspeed.subcommands import chat, demo, generate, keygen, models, profile
 
 

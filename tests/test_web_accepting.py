@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from goodspeed.command.exit_statuses import USAGE
 from goodspeed.errors import ConfigError
-from goodspeed.exit_statuses import USAGE
 from goodspeed.web import accepting, capacity, listen, parse_address
 from goodspeed.web.accepting import Acceptor
 from goodspeed.wire import descriptors

@@ -6,9 +6,9 @@ That takes seconds to minutes, which a port in use or an unreadable key should n
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from goodspeed.command.reporter import QUIET, Status
+from goodspeed.command.running import warn_trusted_network
 from goodspeed.fair.latency import saved
-from goodspeed.running import warn_trusted_network
-from goodspeed.status import QUIET, Status
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.keys import read_verify_pair
 from goodspeed.wire.zmq.authentication import checked_pair

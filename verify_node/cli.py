@@ -5,12 +5,12 @@ import asyncio
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from goodspeed.command_line import CommandLine
-from goodspeed.config import add_options, from_namespace
+from goodspeed.command.config import add_options, from_namespace
+from goodspeed.command.events import EventLog
+from goodspeed.command.parser import CommandLine
+from goodspeed.command.reporter import Status
+from goodspeed.command.running import add_daemon_options, run, until_signal
 from goodspeed.errors import ConfigError
-from goodspeed.events import EventLog
-from goodspeed.running import add_daemon_options, run, until_signal
-from goodspeed.status import Status
 from goodspeed.wire import descriptors
 from verify_node.beforehand import check
 from verify_node.config import VerifyConfig

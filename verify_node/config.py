@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from goodspeed.config import DEVICE, Settings, option
+from goodspeed.command.config import DEVICE, Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.fair.latency import CostModel

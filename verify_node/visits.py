@@ -3,7 +3,7 @@
 Reads the diary, which is bounded, and remembers whom it called away, so that a return can be called one.
 """
 
-from goodspeed.status import Sentence
+from goodspeed.command.reporter import Sentence
 from goodspeed.untrusted import harmless
 from verify_node.diary import MAX_VISITS, Diary, Entry
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from draft_node.actions import Action, Propose, Proposed, Request, Send
 from draft_node.session import Session
+from goodspeed.command.events import EventLog
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.text import encode_prompt
-from goodspeed.events import EventLog
 from goodspeed.fair.latency import Refined
 from goodspeed.generation import PREFILL_CHUNK, generate
 from goodspeed.tiny import prompts

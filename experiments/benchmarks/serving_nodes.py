@@ -129,8 +129,8 @@ def _address(url: str) -> Address:
 def work() -> int:
     from draft_node.cli import build_parser
     from draft_node.config import DraftConfig
-    from goodspeed.config import from_namespace
-    from goodspeed.running import run
+    from goodspeed.command.config import from_namespace
+    from goodspeed.command.running import run
 
     return run(
         "serving_nodes", build_parser(), lambda options: asyncio.run(_work(from_namespace(DraftConfig, options))) or 0
@@ -142,8 +142,8 @@ async def _work(config: Any) -> None:
     from draft_node.assembly import assemble
     from draft_node.face import Face
     from draft_node.service import Service
-    from goodspeed.events import EventLog
-    from goodspeed.running import until_signal
+    from goodspeed.command.events import EventLog
+    from goodspeed.command.running import until_signal
 
     daemon, checkpoint = assemble(config)
     events = EventLog(enabled=True)

@@ -24,7 +24,7 @@ from typing import Any
 from draft_node.actions import Deliver, Fail, Request
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
-from goodspeed.config import from_namespace
+from goodspeed.command.config import from_namespace
 from goodspeed.wire.messages import MAX_DRAFT, Sampling
 
 PATIENCE_S = 120.0

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from goodspeed import api_keys, sampling_options
-from goodspeed.config import Settings, option
+from goodspeed import api_keys
+from goodspeed.command import sampling_options
+from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT
 

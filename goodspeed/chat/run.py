@@ -11,8 +11,8 @@ from goodspeed.chat.conversation import INTERRUPTED, Answer, Conversation
 from goodspeed.chat.options import ChatConfig, Door
 from goodspeed.chat.plain import line
 from goodspeed.chat.screen import Events, Page, Screen, described
+from goodspeed.command.events import print_json
 from goodspeed.errors import ChatError
-from goodspeed.events import print_json
 
 HELP = """\
 /reset  forget the conversation

@@ -13,7 +13,7 @@ from rich.style import Style
 from goodspeed.chat.conversation import INTERRUPTED, Answer
 from goodspeed.chat.plain import safe
 from goodspeed.chat.wire import Span
-from goodspeed.events import print_json
+from goodspeed.command.events import print_json
 
 ACCEPTED = Style(color="green")
 LOCAL = Style(color="yellow")

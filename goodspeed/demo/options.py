@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from goodspeed.config import Settings, option
+from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
 from goodspeed.text import prompts

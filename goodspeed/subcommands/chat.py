@@ -7,8 +7,8 @@ import argparse
 import os
 
 from goodspeed.chat.options import ChatConfig, door
-from goodspeed.config import add_options, from_namespace
-from goodspeed.running import add_common_options
+from goodspeed.command.config import add_options, from_namespace
+from goodspeed.command.running import add_common_options
 
 NAME = "chat"
 HELP = "talk with a model over a draft node's HTTP face"

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goodspeed.config import add_options, from_namespace, group_of
+from goodspeed.command.config import add_options, from_namespace, group_of
+from goodspeed.command.events import print_json
+from goodspeed.command.running import add_common_options
 from goodspeed.demo.options import DemoConfig, clients
 from goodspeed.errors import ConfigError
-from goodspeed.events import print_json
-from goodspeed.running import add_common_options
 
 if TYPE_CHECKING:
     from goodspeed.demo.state import DemoState

@@ -7,8 +7,8 @@ import struct
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from goodspeed.command.events import print_json
 from goodspeed.errors import CheckpointError
-from goodspeed.events import print_json
 from goodspeed.tiny import models
 
 NAME = "models"

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.config import DEVICE, Settings, add_options, from_namespace, group_of, option
+from goodspeed.command.config import DEVICE, Settings, add_options, from_namespace, group_of, option
+from goodspeed.command.events import print_json
+from goodspeed.command.reporter import Status
+from goodspeed.command.running import LOGGING, add_log_option
 from goodspeed.errors import ConfigError
-from goodspeed.events import print_json
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.latency.knee import describe, usual_knee
 from goodspeed.fair.latency.saved import Profile, save, to_json
-from goodspeed.running import LOGGING, add_log_option
-from goodspeed.status import Status
 from goodspeed.wire.messages import MAX_CONTEXT
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from goodspeed.command.reporter import Sentence
 from goodspeed.errors import PromptError, reason
-from goodspeed.status import Sentence
 
 KNOWN = {"prompt", "domain", "seed"}
 

@@ -16,11 +16,11 @@ from draft_node import assembly as draft_assembly
 from draft_node.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
+from goodspeed.command.events import EventLog
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import encode_prompt
-from goodspeed.events import EventLog
 from goodspeed.fair.latency import Refined
 from goodspeed.generation import generate
 from goodspeed.tiny import prompts

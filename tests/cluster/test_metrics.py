@@ -19,9 +19,9 @@ from draft_node.actions import Proposed
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.service import Busy, Ended, Refused, Service, Wanted
+from goodspeed.command.events import EventLog
 from goodspeed.counts import Answers
 from goodspeed.engine import checkpoints
-from goodspeed.events import EventLog
 from goodspeed.fair.latency import Refined
 from goodspeed.metrics import Registry, exposition
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode

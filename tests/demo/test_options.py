@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed.config import add_options
+from goodspeed.command.config import add_options
 from goodspeed.demo.options import DemoConfig, clients
 from goodspeed.errors import ConfigError
 from goodspeed.tiny import domains, prompts

@@ -20,11 +20,11 @@ from draft_node import standard_input
 from draft_node.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.console import Console
+from goodspeed.command.events import EventLog
+from goodspeed.command.reporter import Status
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.errors import PromptError
-from goodspeed.events import EventLog
-from goodspeed.status import Status
 from goodspeed.text.prompts import Prompt, read_file
 from goodspeed.wire.messages import Defaults
 

@@ -14,8 +14,8 @@ from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.service import Begun, Busy, Draining, Ended, Piece, Refused, Service, Token, VerifyAway, Wanted
+from goodspeed.command.events import EventLog
 from goodspeed.engine.text import decode, encode_prompt
-from goodspeed.events import EventLog
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import Defaults, Sampling

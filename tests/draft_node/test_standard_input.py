@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import argparse, asyncio, sys
 from draft_node import standard_input
-from goodspeed.running import run, until_signal
+from goodspeed.command.running import run, until_signal
 
 async def work():
     async for line in standard_input.lines():

@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 
 from draft_node.standing import MOST_S, Standing
-from goodspeed.status import Sentence
+from goodspeed.command.reporter import Sentence
 
 ENDPOINT = "tcp://127.0.0.1:5555"
 

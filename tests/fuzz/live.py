@@ -26,7 +26,7 @@ from draft_node.actions import Deliver, Finish, Request
 from draft_node.beforehand import read_keys
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
-from goodspeed.running import KERNELS
+from goodspeed.command.running import KERNELS
 from goodspeed.wire import keys
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.wire.enrolled import Enrolled

@@ -5,7 +5,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from goodspeed.events import EventLog
+from goodspeed.command.events import EventLog
 from goodspeed.wire.messages import DownMessage, Heartbeat, UpMessage
 from goodspeed.wire.zmq.transport import DraftChannel, MemoryNetwork
 from tests.fakes import TellingTarget, make_core

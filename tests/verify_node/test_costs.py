@@ -5,11 +5,11 @@ import re
 import pytest
 
 from goodspeed import profiler
+from goodspeed.command.events import EventLog
+from goodspeed.command.reporter import Status
 from goodspeed.errors import ConfigError
-from goodspeed.events import EventLog
 from goodspeed.fair.latency import Linear, Refined, saved
 from goodspeed.fair.policies import ClientState
-from goodspeed.status import Status
 from goodspeed.wire.messages import MAX_DRAFT
 from tests.micro import make_checkpoint, make_runner
 from verify_node import costs

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from goodspeed.events import EventLog
+from goodspeed.command.events import EventLog
 from goodspeed.wire.messages import Draft, Refusal, Verdict, Welcome, digest
 from tests.fakes import make_hello, make_open, replace_message, session_id
 from tests.verify_node.loops import Loop, ask

@@ -15,8 +15,8 @@ from draft_node import beforehand as draft_beforehand
 from draft_node.actions import Deliver, Finish, Request
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
+from goodspeed.command.events import EventLog
 from goodspeed.errors import ConfigError, TransportError
-from goodspeed.events import EventLog
 from goodspeed.fair.latency import Refined
 from goodspeed.wire import keys
 from goodspeed.wire.enrolled import Enrolled

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed import running
+from goodspeed.command import running
 from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
 
 BUSY = """
 import asyncio, sys
-from goodspeed.running import until_signal
+from goodspeed.command.running import until_signal
 from goodspeed.model_thread import ModelThread
 
 async def work():

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FULL = Path("/dev/full")
 
 PRINTING = """
 import argparse, sys
 from goodspeed import command
-from goodspeed.events import EventLog
+from goodspeed.command.events import EventLog
 
 def body(_):
     EventLog(enabled=True).write("ready")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from goodspeed.events import BURST
-from goodspeed.status import QUIET, Sentence, Status
+from goodspeed.command.events import BURST
+from goodspeed.command.reporter import QUIET, Sentence, Status
 
 
 def test_a_line_begins_with_the_commands_name(capsys: pytest.CaptureFixture[str]) -> None:

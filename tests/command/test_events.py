@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.events import MAX_KINDS, EventLog, LineFormatter, Seldom
+from goodspeed.command.events import MAX_KINDS, EventLog, LineFormatter, Seldom
 
 
 def log_line(message: str, *arguments: object, extra: dict[str, Any] | None = None, error: bool = False) -> str:

@@ -5,7 +5,7 @@ Each is None unless it is given: then the checkpoint, or the node that is asked,
 
 from typing import Any
 
-from goodspeed.config import option
+from goodspeed.command.config import option
 
 
 def temperature(*, group: str, shown: str, maximum: float = 100.0) -> Any:

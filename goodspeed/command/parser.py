@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from goodspeed import __version__
-from goodspeed.exit_statuses import STATUSES, USAGE
+from goodspeed.command.exit_statuses import STATUSES, USAGE
 
 CHOICES = re.compile(r"argument (?P<what>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<known>.*)\)", re.S)
 MISSING = re.compile(r"the following arguments are required: (?P<what>.*)", re.S)

@@ -13,11 +13,11 @@ import pytest
 from draft_node import cli as draft_cli
 from experiments import harness, runner
 from goodspeed import __version__, cli
-from goodspeed.command_line import CommandLine
-from goodspeed.config import option
+from goodspeed.command.config import option
+from goodspeed.command.parser import CommandLine
 from verify_node import cli as verify_cli
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PARSERS = {
     "goodspeed": cli.build_parser(),
     "goodspeed-verify": verify_cli.build_parser(),

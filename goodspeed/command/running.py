@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 
-from goodspeed import streams
-from goodspeed.config import group_of
+from goodspeed.command import streams
+from goodspeed.command.config import group_of
+from goodspeed.command.events import LOG_LEVELS, setup_logging
+from goodspeed.command.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
-from goodspeed.events import LOG_LEVELS, setup_logging
-from goodspeed.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
 from goodspeed.model_thread import leave
 
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from goodspeed.events import Seldom
+from goodspeed.command.events import Seldom
 
 
 class Sentence(NamedTuple):
