@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from goodspeed.web import KeyCheck, Keys, LocalHost, listen, parse_address, patience, serve
+from goodspeed.web import KeyCheck, Keys, LocalHost, listen, parse_address, protocol, serve
 from tests.attackers import HEAD, KINDS, attacking
 
 pytestmark = pytest.mark.alone
@@ -111,7 +111,7 @@ def test_without_keys_who_reads_nothing_makes_room_after_a_moment() -> None:
             attack = attacking("document", port, NUM_ATTACKERS)
             await asyncio.to_thread(attack.__enter__)
             try:
-                async with asyncio.timeout(patience.HOLD_S + 30):
+                async with asyncio.timeout(protocol.HOLD_S + 30):
                     while not await _is_served(port):
                         await asyncio.sleep(0.1)
             finally:

@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from goodspeed.web.accepting import Acceptor
 from goodspeed.web.capacity import MAX_CONNECTIONS, num_places
 from goodspeed.web.guards import error_body
-from goodspeed.web.patience import PatientProtocol, prepare
 from goodspeed.web.places import Places
+from goodspeed.web.protocol import PatientProtocol, prepare
 
 logger = logging.getLogger("goodspeed.http")
 

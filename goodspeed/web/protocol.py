@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from goodspeed.web.framing import StrictConnection
 from goodspeed.web.guards import LET_IN, error_body
 from goodspeed.web.places import Places, host_of
-from goodspeed.web.untaken import Line
+from goodspeed.web.unsent import Line
 
 logger = logging.getLogger("goodspeed.http")
 
