@@ -19,7 +19,7 @@ from goodspeed.wire.zmq.authentication import checked_pair
 from goodspeed.wire.zmq.transport import ClientKeys
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
-    from goodspeed import web
+    from goodspeed.node import web
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,6 @@ def _named_by_key(config: DraftConfig, name: str) -> DraftConfig:
 def _take_port(config: DraftConfig) -> "web.Port | None":
     if config.http is None:
         return None
-    from goodspeed import web
+    from goodspeed.node import web
 
     return web.take_port(config.http, config.api_key)

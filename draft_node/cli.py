@@ -19,7 +19,7 @@ from goodspeed.wire import descriptors
 if TYPE_CHECKING:  # they import torch, and HTTP
     from draft_node.console import Console
     from draft_node.daemon import DraftDaemon
-    from goodspeed import web
+    from goodspeed.node import web
 
 PROGRAM = "goodspeed-draft"
 

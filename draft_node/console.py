@@ -15,12 +15,12 @@ from draft_node.answer import Answer
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.token_text import TokenTexts
-from goodspeed import defaults
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Status
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import encode_chat, encode_prompt, ends_blank
 from goodspeed.errors import PromptError
+from goodspeed.node import defaults
 from goodspeed.text.prompts import Prompt, cut_notice, no_prompts_error, parse
 from goodspeed.wire.messages import Defaults
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from draft_node.actions import Statistics
-from goodspeed.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
+from goodspeed.node.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
 from goodspeed.wire.messages import FinishReason, RefusalCode
 
 OTHER = "other"

@@ -13,7 +13,7 @@ from draft_node.actions import Propose, Proposed
 from draft_node.drafter import Drafter
 from draft_node.rests import Rests
 from draft_node.session import PATIENCE_S
-from goodspeed.model_thread import ModelThread
+from goodspeed.node.model_thread import ModelThread
 
 logger = logging.getLogger("goodspeed.draft")
 

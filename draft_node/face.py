@@ -11,11 +11,11 @@ from draft_node.daemon import DraftDaemon
 from draft_node.metrics import create_registry
 from draft_node.service import Service
 from draft_node.telling import tell
-from goodspeed import metrics, web
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Status
-from goodspeed.counts import Answers
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.node import metrics, web
+from goodspeed.node.counts import Answers
 
 
 class Face:

@@ -11,9 +11,9 @@ from prometheus_client.registry import Collector
 
 from draft_node.counts import KNOWN, Texts
 from draft_node.daemon import DraftDaemon
-from goodspeed import metrics
-from goodspeed.counts import Answers
-from goodspeed.metrics import counter, counters, gauge, histogram
+from goodspeed.node import metrics
+from goodspeed.node.counts import Answers
+from goodspeed.node.metrics import counter, counters, gauge, histogram
 from goodspeed.wire.messages import RefusalCode
 
 
@@ -83,5 +83,5 @@ class DraftCollector(Collector):
 
 
 def create_registry(daemon: DraftDaemon, texts: Texts, answered: Answers) -> metrics.Registry:
-    """What `goodspeed.metrics.exposition` turns into the text of `/metrics`; `texts` are the service's."""
+    """What `goodspeed.node.metrics.exposition` turns into the text of `/metrics`; `texts` are the service's."""
     return metrics.create_registry(DraftCollector(daemon, texts, answered))

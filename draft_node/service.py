@@ -22,10 +22,10 @@ from draft_node.daemon import DraftDaemon
 from draft_node.encoding import Encoder
 from draft_node.text_request import Begun, Ended, Target, Wanted
 from draft_node.token_text import TokenTexts
-from goodspeed import defaults
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import ends_blank
 from goodspeed.errors import Busy, Draining, Refused, ServiceError, VerifyAway
+from goodspeed.node import defaults
 from goodspeed.wire.messages import Defaults
 
 __all__ = [

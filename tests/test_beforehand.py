@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed import web
 from goodspeed.errors import TransportError
+from goodspeed.node import web
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from verify_node.beforehand import check
 from verify_node.config import VerifyConfig

@@ -5,7 +5,6 @@ import secrets
 import torch
 from msgspec.structs import replace
 
-from goodspeed import defaults
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Status
 from goodspeed.engine import checkpoints
@@ -13,6 +12,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.identity import public_name
 from goodspeed.engine.runner import Runner
 from goodspeed.fair.latency import Refined
+from goodspeed.node import defaults
 from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.messages import MAX_DRAFT, VERSION, Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify

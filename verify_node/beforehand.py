@@ -17,7 +17,7 @@ from verify_node.config import VerifyConfig, create_policy
 from verify_node.enrolment import Enrolment
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
-    from goodspeed import web
+    from goodspeed.node import web
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,6 @@ def read_keys(config: VerifyConfig) -> tuple[ServerKeys, Enrolment] | tuple[None
 def _take_port(config: VerifyConfig) -> "web.Port | None":
     if config.http is None:
         return None
-    from goodspeed import web
+    from goodspeed.node import web
 
     return web.take_port(config.http, config.api_key)

@@ -16,7 +16,7 @@ from verify_node.beforehand import check
 from verify_node.config import VerifyConfig
 
 if TYPE_CHECKING:  # they import torch, and HTTP
-    from goodspeed import web
+    from goodspeed.node import web
     from verify_node.daemon import VerifyDaemon
     from verify_node.window.window import Window
 

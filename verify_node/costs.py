@@ -5,13 +5,13 @@ Says what is measured and which budget is chosen. Knows nothing about policies.
 
 from dataclasses import replace
 
-from goodspeed import profiler
 from goodspeed.command.reporter import QUIET, Status
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Refined, saved
 from goodspeed.fair.latency.knee import describe, usual_knee
 from goodspeed.fair.latency.saved import Profile
+from goodspeed.node import profiler
 from verify_node.config import VerifyConfig
 
 QUICK_S = 1.5

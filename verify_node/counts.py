@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from goodspeed.counts import ROUND_S, ROUND_TOKENS, Histogram
+from goodspeed.node.counts import ROUND_S, ROUND_TOKENS, Histogram
 from verify_node.outcomes import Moved
 from verify_node.planner import Round
 

@@ -15,7 +15,7 @@ from functools import partial
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Status
 from goodspeed.errors import MessageTooLarge, ProtocolError, TargetError
-from goodspeed.model_thread import ModelThread
+from goodspeed.node.model_thread import ModelThread
 from goodspeed.wire.messages import Draft, Leave, OpenSession, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core import VerifyCore

@@ -9,8 +9,8 @@ from typing import get_args
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from goodspeed import metrics
-from goodspeed.metrics import counter, counters, gauge, gauges, histogram
+from goodspeed.node import metrics
+from goodspeed.node.metrics import counter, counters, gauge, gauges, histogram
 from goodspeed.wire.messages import RefusalCode
 from verify_node.daemon import VerifyDaemon
 from verify_node.present import Present, log_utility, num_running, present_clients, shown
@@ -116,5 +116,5 @@ class VerifyCollector(Collector):
 
 
 def create_registry(daemon: VerifyDaemon) -> metrics.Registry:
-    """What `goodspeed.metrics.exposition` turns into the text of `/metrics`."""
+    """What `goodspeed.node.metrics.exposition` turns into the text of `/metrics`."""
     return metrics.create_registry(VerifyCollector(daemon))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from goodspeed.command.events import EventLog
-from goodspeed.recording import Drafted, Opened, Round
+from goodspeed.node.recording import Drafted, Opened, Round
 from goodspeed.wire.messages import Draft, Verdict, digest
 from verify_node import planner
 from verify_node.outcomes import Outcome

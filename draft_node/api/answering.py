@@ -30,7 +30,7 @@ from draft_node.api.wanted import Wish
 from draft_node.config import DraftConfig
 from draft_node.service import Begun, Ended, Piece, Service, Token
 from draft_node.turns import Turns
-from goodspeed.web import user_of
+from goodspeed.node.web import user_of
 
 Chunk = ChatChunk | Completion
 

@@ -9,7 +9,7 @@ from draft_node.api.body import BodyLimit
 from draft_node.api.large import LargeWork
 from draft_node.config import DraftConfig
 from draft_node.service import Service
-from goodspeed.web import KeyCheck, Keys
+from goodspeed.node.web import KeyCheck, Keys
 
 
 def create_app(

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from draft_node.api import elements
 from draft_node.api.errors import ApiError, ClientGone, of_validation
 from draft_node.turns import Turns
-from goodspeed.web import OPEN_PATHS, user_of
+from goodspeed.node.web import OPEN_PATHS, user_of
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -18,7 +18,7 @@ from draft_node.api.texts import unless_gone
 from draft_node.api.wanted import Wish, of_completion
 from draft_node.config import DraftConfig
 from draft_node.service import Ended, Piece, Service, Token
-from goodspeed.web import user_of
+from goodspeed.node.web import user_of
 
 
 class Shape:

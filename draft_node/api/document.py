@@ -8,7 +8,7 @@ from pydantic.json_schema import models_json_schema
 
 from draft_node.api import schemas
 from draft_node.api.errors import declared
-from goodspeed.web import OPEN_PATHS
+from goodspeed.node.web import OPEN_PATHS
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 

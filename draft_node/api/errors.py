@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from draft_node.api.schemas import PART, UNKNOWN
 from draft_node.api.wording import ONLY_TEXT, is_unsupported, sentence
 from goodspeed.errors import Busy, PromptError, Refused, ServiceError
-from goodspeed.web import error_body
+from goodspeed.node.web import error_body
 
 RETRY_AFTER_S = {429: 1, 503: 5}
 

@@ -17,7 +17,7 @@ from draft_node.api.texts import unless_gone
 from draft_node.api.wanted import check_model, encode_chat, encode_prompt
 from draft_node.config import DraftConfig
 from draft_node.service import Service
-from goodspeed.web import user_of
+from goodspeed.node.web import user_of
 
 SLICE = 1 << 14
 """Token ids that are written at once."""

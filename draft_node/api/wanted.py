@@ -14,8 +14,8 @@ from draft_node.api.schemas import ChatRequest, CompletionRequest, Extension, Ge
 from draft_node.config import DraftConfig
 from draft_node.encoding import num_chat_chars
 from draft_node.service import Service, VerifyAway, Wanted
-from goodspeed import defaults
 from goodspeed.errors import PromptError
+from goodspeed.node import defaults
 from goodspeed.wire.messages import Defaults, Sampling
 
 DEFAULT_MAX_TOKENS = 16

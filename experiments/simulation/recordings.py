@@ -17,9 +17,9 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from goodspeed import recording
 from goodspeed.errors import ConfigError
-from goodspeed.recording import Drafted, Header, Opened, Recording
+from goodspeed.node import recording
+from goodspeed.node.recording import Drafted, Header, Opened, Recording
 
 SHIPPED = Path(__file__).parent / "recordings.jsonl"
 """All eight domains with both embedded draft models."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from goodspeed import api_keys
 from goodspeed.command import sampling_options
 from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
+from goodspeed.node import api_keys
 from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT
 
 KEY_VARIABLE = "GOODSPEED_API_KEY"

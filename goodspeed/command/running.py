@@ -16,7 +16,7 @@ from goodspeed.command.config import group_of
 from goodspeed.command.events import LOG_LEVELS, setup_logging
 from goodspeed.command.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
-from goodspeed.model_thread import leave
+from goodspeed.node.model_thread import leave
 
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
 """How many compiled kernels oneDNN keeps, and torch with it: one for every number of rows that a weight meets, 1,024

@@ -7,7 +7,7 @@ import msgspec
 
 from goodspeed.demo.options import Client, DemoConfig
 from goodspeed.demo.summary import versions
-from goodspeed.recording import VERSION, AnyLine, Header, Opened, Recording, Round
+from goodspeed.node.recording import VERSION, AnyLine, Header, Opened, Recording, Round
 
 
 @dataclass

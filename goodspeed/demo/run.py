@@ -5,7 +5,6 @@ import signal
 import time
 from contextlib import aclosing
 
-from goodspeed import recording
 from goodspeed.demo import users
 from goodspeed.demo.commands import environment
 from goodspeed.demo.options import Client, DemoConfig
@@ -15,6 +14,7 @@ from goodspeed.demo.start import START_S, start_drafts, start_verify, wait_for_v
 from goodspeed.demo.state import DemoState
 from goodspeed.demo.view import View
 from goodspeed.errors import ProcessError
+from goodspeed.node import recording
 from goodspeed.text import prompts
 
 ALL_TOLD = ("debug", "info")

@@ -8,13 +8,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from goodspeed import defaults
 from goodspeed.command import sampling_options
 from goodspeed.command.config import DEVICE, Settings, add_options, from_namespace, option
 from goodspeed.command.events import print_json
 from goodspeed.command.reporter import Status
 from goodspeed.command.running import add_common_options
 from goodspeed.errors import ConfigError
+from goodspeed.node import defaults
 from goodspeed.text.leading_whitespace import Leading
 from goodspeed.text.prompts import cut_notice
 from goodspeed.text.stops import StopFinder

@@ -20,7 +20,7 @@ from goodspeed.fair.latency.saved import Profile, save, to_json
 from goodspeed.wire.messages import MAX_CONTEXT
 
 if TYPE_CHECKING:
-    from goodspeed.profiler import Measured
+    from goodspeed.node.profiler import Measured
 
 NAME = "profile"
 HELP = "measure forward passes on this device and fit the latency models"
@@ -78,9 +78,9 @@ def run(namespace: argparse.Namespace) -> int:
     status.say("loading %s, then measuring for about %g s ...", config.model, config.seconds)
     import torch
 
-    from goodspeed import profiler
     from goodspeed.engine import checkpoints
     from goodspeed.engine.runner import Runner
+    from goodspeed.node import profiler
 
     torch.set_num_threads(config.threads or 1)
     runner = Runner(checkpoints.load(config.model, device=config.device, dtype=config.dtype))

@@ -20,10 +20,10 @@ from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.service import Busy, Ended, Refused, Service, Wanted
 from goodspeed.command.events import EventLog
-from goodspeed.counts import Answers
 from goodspeed.engine import checkpoints
 from goodspeed.fair.latency import Refined
-from goodspeed.metrics import Registry, exposition
+from goodspeed.node.counts import Answers
+from goodspeed.node.metrics import Registry, exposition
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode
 from goodspeed.wire.messages import DownMessage, Draft, Heartbeat, Sampling, UpMessage, Verdict
 from goodspeed.wire.zmq.transport import MemoryNetwork, Packet, peer_name

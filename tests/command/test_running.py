@@ -20,7 +20,7 @@ ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
 BUSY = """
 import asyncio, sys
 from goodspeed.command.running import until_signal
-from goodspeed.model_thread import ModelThread
+from goodspeed.node.model_thread import ModelThread
 
 async def work():
     thread = ModelThread()

@@ -16,11 +16,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from goodspeed import recording
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import decode, encode_prompt
 from goodspeed.generation import generate
+from goodspeed.node import recording
 from goodspeed.tiny import prompts
 from goodspeed.wire.messages import Sampling
 

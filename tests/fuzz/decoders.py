@@ -23,12 +23,12 @@ from draft_node.api import schemas
 from draft_node.api.body import BodyLimit, reads
 from draft_node.api.errors import ApiError
 from draft_node.api.large import LargeWork
-from goodspeed import api_keys, recording
 from goodspeed.engine import generation_settings
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.exact import positions, proposals
 from goodspeed.fair.latency import Sample, saved
+from goodspeed.node import api_keys, recording
 from goodspeed.text import prompts
 from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.attackers import attacking
 from tests.http.conftest import draft_node
+from tests.node.web.attackers import attacking
 from tests.nodes import DraftNode
 
 pytestmark = pytest.mark.alone

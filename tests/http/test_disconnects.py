@@ -11,7 +11,7 @@ import pytest
 from draft_node.api import create_app
 from draft_node.config import DraftConfig
 from draft_node.service import Service
-from goodspeed import web
+from goodspeed.node import web
 from tests.cluster.cluster import Cluster, load
 
 pytestmark = pytest.mark.alone

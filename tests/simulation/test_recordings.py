@@ -12,9 +12,9 @@ from experiments.simulation.recordings import Agreement, merge
 from experiments.simulation.replay import Replay, Replayed, survival
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
-from goodspeed import recording
 from goodspeed.errors import ConfigError
-from goodspeed.recording import Drafted, Header, Opened, Recording, Round
+from goodspeed.node import recording
+from goodspeed.node.recording import Drafted, Header, Opened, Recording, Round
 from goodspeed.tiny import domains
 
 HEADER = Header(

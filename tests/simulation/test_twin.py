@@ -23,9 +23,9 @@ from experiments.simulation.replay import Counts
 from experiments.simulation.twin import twin
 from experiments.simulation.verify import Finished
 from experiments.simulation.world import World
-from goodspeed import recording
 from goodspeed.errors import ConfigError
-from goodspeed.recording import Recording
+from goodspeed.node import recording
+from goodspeed.node.recording import Recording
 from goodspeed.wire.messages import Verdict
 
 pytestmark = pytest.mark.alone

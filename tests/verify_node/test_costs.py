@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from goodspeed import profiler
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import Status
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear, Refined, saved
 from goodspeed.fair.policies import ClientState
+from goodspeed.node import profiler
 from goodspeed.wire.messages import MAX_DRAFT
 from tests.micro import make_checkpoint, make_runner
 from verify_node import costs

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from starlette.types import ASGIApp
 
-from goodspeed import web
+from goodspeed.node import web
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed import web
+from goodspeed.node import web
 from tests.window.snapshots import EMPTY, make_app, take
 from verify_node.window import app as window_app
 from verify_node.window import feed as feeds

@@ -10,7 +10,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
-from goodspeed import web
+from goodspeed.node import web
 from tests.window.browser import browser, need_browser, prefer, resize
 from tests.window.run import Run, running
 from tests.window.serving import served

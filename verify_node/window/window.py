@@ -4,7 +4,8 @@ import asyncio
 import time
 from functools import partial
 
-from goodspeed import __version__, metrics, web
+from goodspeed import __version__
+from goodspeed.node import metrics, web
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 from verify_node.metrics import create_registry

@@ -13,7 +13,7 @@ from draft_node.config import DraftConfig
 from draft_node.service import Begun, Ended, Target, Wanted
 from draft_node.spans import Span
 from goodspeed.errors import PromptError, Refused, ServiceError
-from goodspeed.web import Keys
+from goodspeed.node.web import Keys
 from goodspeed.wire.messages import Defaults
 
 CONTEXT_LEN = 1000

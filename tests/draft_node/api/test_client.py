@@ -5,7 +5,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from goodspeed.errors import Busy, VerifyAway
-from goodspeed.web import Keys
+from goodspeed.node.web import Keys
 from tests.draft_node.api.fake import Api
 
 

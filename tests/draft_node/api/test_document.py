@@ -4,7 +4,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from goodspeed.web import Keys
+from goodspeed.node.web import Keys
 from tests.draft_node.api.fake import Api
 
 KEY = "the-key-itself"

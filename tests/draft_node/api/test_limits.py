@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from draft_node.api.schemas import MAX_DETOKENIZED, MAX_MESSAGES, MAX_METADATA, MAX_PARTS
-from goodspeed.web import OPEN_PATHS, Keys, listen, parse_address, serve
+from goodspeed.node.web import OPEN_PATHS, Keys, listen, parse_address, serve
 from tests.draft_node.api.fake import CONTEXT_LEN, Api, error_of
 
 JSON = {"Content-Type": "application/json"}

@@ -6,8 +6,8 @@ from starlette.testclient import TestClient
 import goodspeed
 from draft_node.api.app import create_api
 from draft_node.api.tokens import SLICE
-from goodspeed.counts import Answers
-from goodspeed.web import OPEN_PATHS, Counted, Keys
+from goodspeed.node.counts import Answers
+from goodspeed.node.web import OPEN_PATHS, Counted, Keys
 from tests.draft_node.api.fake import CONTEXT_LEN, Api, error_of
 
 

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from goodspeed import __version__
-from goodspeed.counts import Answers, Histogram
+from goodspeed.node.counts import Answers, Histogram
 from goodspeed.wire.messages import Welcome
 
 Registry: TypeAlias = CollectorRegistry

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from goodspeed.web import KeyCheck, Keys, LocalHost, listen, parse_address, protocol, serve
-from tests.attackers import HEAD, KINDS, attacking
+from goodspeed.node.web import KeyCheck, Keys, LocalHost, listen, parse_address, protocol, serve
+from tests.node.web.attackers import HEAD, KINDS, attacking
 
 pytestmark = pytest.mark.alone
 

@@ -1,4 +1,4 @@
-"""A process that holds HTTP connections as somebody would who means harm: `python -m tests.attackers KIND PORT NUMBER`.
+"""A process that holds HTTP connections as somebody would who means harm: `python -m tests.node.web.attackers KIND PORT NUMBER`.
 
 It tries all connections at once, says so in a line, and keeps what it got until its standard input ends; meanwhile it
 makes them anew, one after the other.
@@ -34,7 +34,7 @@ AGAIN_S = 0.05
 @contextmanager
 def attacking(kind: str, port: int, number: int) -> Iterator[None]:
     """From when all connections were tried."""
-    command = [sys.executable, "-m", "tests.attackers", kind, str(port), str(number)]
+    command = [sys.executable, "-m", "tests.node.web.attackers", kind, str(port), str(number)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             if not process.stdout or not process.stdout.readline():

@@ -10,9 +10,9 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed.counts import Answers
-from goodspeed.web.keys import Keys
-from goodspeed.web.places import host_of
+from goodspeed.node.counts import Answers
+from goodspeed.node.web.keys import Keys
+from goodspeed.node.web.places import host_of
 
 OPEN_PATHS = ("/health", "/ready")
 """Served without a key: what asks whether a node lives has none."""

@@ -15,9 +15,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from goodspeed.counts import Answers
 from goodspeed.errors import ConfigError, TransportError
-from goodspeed.web import Address, Counted, KeyCheck, Keys, LocalHost, listen, parse_address, read_keys, serve, url
+from goodspeed.node.counts import Answers
+from goodspeed.node.web import Address, Counted, KeyCheck, Keys, LocalHost, listen, parse_address, read_keys, serve, url
 
 KEYS = Keys(["first-key", "second-key"])
 

@@ -10,11 +10,11 @@ import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed.web.accepting import Acceptor
-from goodspeed.web.capacity import MAX_CONNECTIONS, num_places
-from goodspeed.web.guards import error_body
-from goodspeed.web.places import Places
-from goodspeed.web.protocol import PatientProtocol, prepare
+from goodspeed.node.web.accepting import Acceptor
+from goodspeed.node.web.capacity import MAX_CONNECTIONS, num_places
+from goodspeed.node.web.guards import error_body
+from goodspeed.node.web.places import Places
+from goodspeed.node.web.protocol import PatientProtocol, prepare
 
 logger = logging.getLogger("goodspeed.http")
 

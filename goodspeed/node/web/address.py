@@ -6,8 +6,8 @@ import socket
 from dataclasses import dataclass
 
 from goodspeed.errors import ConfigError, TransportError
-from goodspeed.web import capacity
-from goodspeed.web.keys import Keys, read_keys
+from goodspeed.node.web import capacity
+from goodspeed.node.web.keys import Keys, read_keys
 from goodspeed.wire.endpoints import cannot_bind
 
 BACKLOG = 1024

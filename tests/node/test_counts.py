@@ -5,9 +5,9 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from goodspeed import counts
-from goodspeed.counts import Answers, Histogram
-from goodspeed.metrics import PREFIX, answers, create_registry, exposition, histogram
+from goodspeed.node import counts
+from goodspeed.node.counts import Answers, Histogram
+from goodspeed.node.metrics import PREFIX, answers, create_registry, exposition, histogram
 
 
 def test_values_are_counted_up_to_their_bounds():

@@ -12,8 +12,8 @@ import pytest
 
 from goodspeed.command.exit_statuses import USAGE
 from goodspeed.errors import ConfigError
-from goodspeed.web import accepting, capacity, listen, parse_address
-from goodspeed.web.accepting import Acceptor
+from goodspeed.node.web import accepting, capacity, listen, parse_address
+from goodspeed.node.web.accepting import Acceptor
 from goodspeed.wire import descriptors
 from tests.descriptors import at_most
 from tests.waiting import until

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed import defaults
 from goodspeed.engine.generation_settings import MAX_STOP_CHARS, MAX_STOPS, GenerationSettings, TextDefaults
+from goodspeed.node import defaults
 from goodspeed.wire.codec import decode_down, encode
 from goodspeed.wire.messages import VERSION, Defaults, Sampling, Welcome
 from tests.engine.test_generation_settings import settings

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from goodspeed.web.places import Places, host_of
+from goodspeed.node.web.places import Places, host_of
 
 
 def full(*hosts: str, num_places: int | None = None) -> Places[str]:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from goodspeed.web import LocalHost, listen, parse_address, protocol, serve, server
+from goodspeed.node.web import LocalHost, listen, parse_address, protocol, serve, server
 
 pytestmark = pytest.mark.alone
 

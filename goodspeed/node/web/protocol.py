@@ -15,10 +15,10 @@ import h11
 from h11._connection import DEFAULT_MAX_INCOMPLETE_EVENT_SIZE
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from goodspeed.web.framing import StrictConnection
-from goodspeed.web.guards import LET_IN, error_body
-from goodspeed.web.places import Places, host_of
-from goodspeed.web.unsent import Line
+from goodspeed.node.web.framing import StrictConnection
+from goodspeed.node.web.guards import LET_IN, error_body
+from goodspeed.node.web.places import Places, host_of
+from goodspeed.node.web.unsent import Line
 
 logger = logging.getLogger("goodspeed.http")
 

@@ -4,7 +4,7 @@ Beyond loopback a face is served only with API keys; `/health` and `/ready` are 
 what is served: an ASGI application goes in.
 """
 
-from goodspeed.web.address import (
+from goodspeed.node.web.address import (
     Address,
     Port,
     bind,
@@ -15,10 +15,10 @@ from goodspeed.web.address import (
     take_port,
     url,
 )
-from goodspeed.web.capacity import MAX_CONNECTIONS
-from goodspeed.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, error_body, user_of
-from goodspeed.web.keys import Keys, read_keys
-from goodspeed.web.server import serve
+from goodspeed.node.web.capacity import MAX_CONNECTIONS
+from goodspeed.node.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, error_body, user_of
+from goodspeed.node.web.keys import Keys, read_keys
+from goodspeed.node.web.server import serve
 
 __all__ = [
     "MAX_CONNECTIONS",

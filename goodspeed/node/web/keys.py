@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 
-from goodspeed import api_keys
+from goodspeed.node import api_keys
 
 
 class Keys:

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from goodspeed import profiler
 from goodspeed.engine.runner import Runner
 from goodspeed.fair.latency import Linear, Refined, fit_linear
-from goodspeed.profiler import Grid
+from goodspeed.node import profiler
+from goodspeed.node.profiler import Grid
 from tests.micro import make_checkpoint
 
 CHECKPOINT = make_checkpoint(1)
