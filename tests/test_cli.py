@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from goodspeed import __version__, cli
+from goodspeed.embedded import models
 from goodspeed.fair.latency import saved
-from goodspeed.tiny import models
 
 ROOT = Path(__file__).parents[1]
 Run = Callable[..., tuple[int, str, str]]

@@ -8,13 +8,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from goodspeed import generation
+from goodspeed.embedded import models, prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.errors import ConfigError, PoolExhausted, PromptError
 from goodspeed.exact.sampling import SamplingBatch, choose
-from goodspeed.tiny import models, prompts
 from goodspeed.wire.messages import Sampling
 
 torch.set_num_threads(1)

@@ -23,9 +23,9 @@ from typing import Any
 from experiments.benchmarks.processes import START_S, command
 from goodspeed.demo.commands import environment
 from goodspeed.demo.processes import Child, Household
+from goodspeed.embedded.prompts import load
 from goodspeed.text import prompts
 from goodspeed.text.prompts import Prompt
-from goodspeed.tiny.prompts import load
 from tests.faults.proxy import Proxy
 
 DOMAINS = ("chat", "docs")

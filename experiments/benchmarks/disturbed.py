@@ -36,10 +36,10 @@ import numpy as np
 from experiments.benchmarks.processes import START_S, command
 from goodspeed.demo.commands import environment
 from goodspeed.demo.processes import Child, Event, Household
+from goodspeed.embedded.prompts import load
 from goodspeed.engine import checkpoints
 from goodspeed.text import prompts
 from goodspeed.text.prompts import Prompt
-from goodspeed.tiny.prompts import load
 from tests.faults.proxy import Proxy
 
 SLOWER = 10.0

@@ -31,10 +31,10 @@ from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
 from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter
+from goodspeed.embedded.models import NAMES
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
-from goodspeed.tiny.models import NAMES
 from goodspeed.wire.messages import Sampling
 
 LENGTH = 5

@@ -26,9 +26,9 @@ import torch
 import transformers
 
 from experiments.benchmarks.workers import DraftWorker, Wanted, cluster, serve_all
+from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.text import encode_prompt
-from goodspeed.tiny import prompts
 from goodspeed.wire.messages import MAX_DRAFT
 
 TARGET, DRAFTS = "tiny-target", ("tiny-draft-s", "tiny-draft-m")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from draft_node.actions import Action, Propose, Proposed, Request, Send
 from draft_node.drafter import Drafter
 from draft_node.session import Session
+from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
-from goodspeed.tiny import prompts
 from goodspeed.wire.messages import VERSION, DownMessage, Hello, Refusal, Sampling, UpMessage, Verdict
 
 DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m")  # dealt out in turn, as the demo does

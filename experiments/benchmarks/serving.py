@@ -31,7 +31,7 @@ import numpy as np
 from experiments.benchmarks.http_load import Answer, BadAnswer, Sent, poisson, send_all
 from experiments.benchmarks.serving_nodes import Nodes, Text, nodes
 from experiments.benchmarks.serving_overhead import compare
-from goodspeed.tiny import prompts
+from goodspeed.embedded import prompts
 
 NUM_STREAMS = 8
 WANTED_OVERHEAD = 0.10

@@ -20,10 +20,10 @@ from typing import Any
 from draft_node.actions import Deliver
 from draft_node.answer import Answer
 from draft_node.token_text import TokenTexts
+from goodspeed.embedded import prompts
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.text import encode_prompt
 from goodspeed.text.streaming import TextStream
-from goodspeed.tiny import prompts
 from goodspeed.wire.messages import TokenLogprobs
 
 TOKENS_PER_S = 16 * 100

@@ -28,12 +28,12 @@ import torch
 from draft_node.actions import Propose, Proposed, Request
 from draft_node.drafter import Drafter
 from goodspeed import generation
+from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.exact import proposals
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
-from goodspeed.tiny import prompts
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.wire.messages import Draft, Sampling, Verification, digest
 from verify_node.outcomes import Outcome

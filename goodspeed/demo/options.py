@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goodspeed.command.config import Settings, option
+from goodspeed.embedded.prompts import PATH as HELD_OUT
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
 from goodspeed.text import prompts
 from goodspeed.text.prompts import Prompt
-from goodspeed.tiny.prompts import PATH as HELD_OUT
 from goodspeed.wire.messages import MAX_CONTEXT
 
 MAX_HTTP_TEMPERATURE = 2.0

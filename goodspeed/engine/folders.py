@@ -16,8 +16,8 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from safetensors import SafetensorError, safe_open
 
+from goodspeed.embedded import models
 from goodspeed.errors import CheckpointError, UnsupportedModelError
-from goodspeed.tiny import models
 
 WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 """Files asked of the hub: no pickles, no code."""

@@ -19,11 +19,11 @@ import torch
 import transformers
 
 from goodspeed import __version__
+from goodspeed.embedded import models
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.fair.latency import Sample
 from goodspeed.fair.latency.saved import Profile, Setting, make_profile
-from goodspeed.tiny import models
 
 QUANTILE = 0.25
 """Of the repetitions of a shape: others who use the machine only ever make a pass slower."""

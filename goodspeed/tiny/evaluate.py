@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
+from goodspeed.embedded import models, prompts
 from goodspeed.exact import sampling
-from goodspeed.tiny import domains, family, models, prompts, tokenizer
+from goodspeed.tiny import domains, family, tokenizer
 
 TARGET, *DRAFTS = models.NAMES
 TEMPERATURES = (0.0, 0.7, 1.0)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
+from goodspeed.embedded.prompts import PATH, Prompt
 from goodspeed.tiny import corpus, domains
-from goodspeed.tiny.prompts import PATH, Prompt
 
 PER_DOMAIN = 16
 MIN_REST = 500  # characters that the document goes on for: a prompt is the beginning of something long

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from goodspeed.tiny import corpus, family, models, tokenizer
+from goodspeed.embedded import models
+from goodspeed.tiny import corpus, family, tokenizer
 from goodspeed.tiny.run import Run, train
 
 DRAFTS = ("tiny-draft-s", "tiny-draft-m")

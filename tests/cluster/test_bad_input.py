@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from draft_node import cli as draft_cli
-from goodspeed.tiny.models import path
+from goodspeed.embedded.models import path
 from tests.nodes import VerifyNode
 from verify_node import cli as verify_cli
 

@@ -9,10 +9,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from draft_node.actions import Fail, Finish, Request
+from goodspeed.embedded.models import path
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact.noise import Role, exponential, key
 from goodspeed.exact.sampling import SamplingBatch, to_probs
-from goodspeed.tiny.models import path
 from goodspeed.wire.messages import Draft, UpMessage
 from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
 from verify_node.outcomes import Send

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from draft_node.actions import Finish, Request
-from goodspeed.tiny.models import path
+from goodspeed.embedded.models import path
 from tests.cluster.cluster import Cluster, Served, make_request, prompt_ids
 
 KINDS: dict[str, dict[str, Any]] = {

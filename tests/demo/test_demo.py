@@ -16,12 +16,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import decode, encode_prompt
 from goodspeed.generation import generate
 from goodspeed.node import recording
-from goodspeed.tiny import prompts
 from goodspeed.wire.messages import Sampling
 
 pytestmark = pytest.mark.alone

@@ -8,8 +8,9 @@ import pytest
 
 from goodspeed.command.config import add_options
 from goodspeed.demo.options import DemoConfig, clients
+from goodspeed.embedded import prompts
 from goodspeed.errors import ConfigError
-from goodspeed.tiny import domains, prompts
+from goodspeed.tiny import domains
 
 
 def test_by_default_every_domain_comes_once() -> None:

@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from goodspeed.tiny import domains, prompts
+from goodspeed.embedded import prompts
+from goodspeed.tiny import domains
 from goodspeed.tiny.domains import Document
 
 

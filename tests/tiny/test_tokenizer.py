@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from goodspeed.embedded import models
 from goodspeed.engine.generation_settings import TextDefaults, read
-from goodspeed.tiny import models, tokenizer
+from goodspeed.tiny import tokenizer
 from goodspeed.tiny.domains import chats
 
 TOKENIZER: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(models.path("tiny-target"))

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from goodspeed.tiny import corpus, family, models
+from goodspeed.embedded import models
+from goodspeed.tiny import corpus, family
 from goodspeed.tiny import run as run_module
 from goodspeed.tiny import train as train_module
 from goodspeed.tiny.domains import NAMES, SOURCES, sources

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from goodspeed.tiny import prompts
+from goodspeed.embedded import prompts
 from tests.nodes import Process, VerifyNode
 
 MODELS = ("tiny-draft-s", "tiny-draft-m")

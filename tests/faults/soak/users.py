@@ -16,8 +16,8 @@ import httpx2
 from draft_node.answer import Token
 from draft_node.api.logprobs import name as token_name
 from draft_node.token_text import TokenTexts
+from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
-from goodspeed.tiny import prompts
 from goodspeed.wire.messages import Sampling
 from tests.faults.soak.judging import Text
 from tests.faults.soak.plan import Role
