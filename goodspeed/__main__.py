@@ -2,7 +2,7 @@
 
 import sys
 
-from goodspeed.cli import main
+from goodspeed.app.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

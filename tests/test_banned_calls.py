@@ -110,7 +110,7 @@ def test_every_way_to_run_bytes_is_seen(text: str) -> None:
         "re.compile(text)",
         "numpy.load(path)",
         "numpy.load(path, allow_pickle=False)",
-        "importlib.import_module('goodspeed.cli')",
+        "importlib.import_module('goodspeed.app.cli')",
         "subprocess.run([sys.executable, '-c', program])",
         "subprocess.run(words, shell=False)",
         "yaml.safe_load(text)",

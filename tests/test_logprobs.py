@@ -14,7 +14,7 @@ from draft_node.actions import Deliver, Finish, Propose, Request, Send
 from draft_node.drafter import Drafter
 from draft_node.odds import Odds
 from draft_node.session import Session
-from goodspeed import generation
+from goodspeed.app import generation
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.exact.truncation import without
 from goodspeed.wire.codec import decode_down, decode_up, encode

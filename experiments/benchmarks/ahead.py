@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any
 
 from experiments.benchmarks.processes import START_S, command
-from goodspeed.demo.commands import environment
-from goodspeed.demo.processes import Child, Household
+from goodspeed.app.demo.commands import environment
+from goodspeed.app.demo.processes import Child, Household
 from goodspeed.embedded.prompts import load
 from goodspeed.text import prompts
 from goodspeed.text.prompts import Prompt

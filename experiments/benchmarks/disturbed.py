@@ -34,8 +34,8 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks.processes import START_S, command
-from goodspeed.demo.commands import environment
-from goodspeed.demo.processes import Child, Event, Household
+from goodspeed.app.demo.commands import environment
+from goodspeed.app.demo.processes import Child, Event, Household
 from goodspeed.embedded.prompts import load
 from goodspeed.engine import checkpoints
 from goodspeed.text import prompts

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 from draft_node.actions import Action, Propose, Proposed, Request, Send
 from draft_node.session import Session
+from goodspeed.app.generation import PREFILL_CHUNK, generate
 from goodspeed.command.events import EventLog
 from goodspeed.embedded import prompts
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.fair.latency import Refined
-from goodspeed.generation import PREFILL_CHUNK, generate
 from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import VERSION, DownMessage, Hello, Sampling, UpMessage, Verdict

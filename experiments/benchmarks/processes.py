@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from goodspeed.demo.commands import environment
-from goodspeed.demo.processes import Child, Event, Household
+from goodspeed.app.demo.commands import environment
+from goodspeed.app.demo.processes import Child, Event, Household
 from goodspeed.embedded import prompts
 from goodspeed.text.prompts import Prompt, to_json
 

@@ -22,8 +22,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from experiments.benchmarks.http_load import Address
-from goodspeed.demo.commands import environment
-from goodspeed.demo.processes import Child, Event, Household
+from goodspeed.app.demo.commands import environment
+from goodspeed.app.demo.processes import Child, Event, Household
 
 START_S = 120.0
 DRAFT_MODELS = ("tiny-draft-m", "tiny-draft-s")

@@ -27,7 +27,7 @@ import torch
 
 from draft_node.actions import Propose, Proposed, Request
 from draft_node.drafter import Drafter
-from goodspeed import generation
+from goodspeed.app import generation
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint

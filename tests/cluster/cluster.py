@@ -16,6 +16,7 @@ from draft_node import assembly as draft_assembly
 from draft_node.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
+from goodspeed.app.generation import generate
 from goodspeed.command.events import EventLog
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
@@ -23,7 +24,6 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.fair.latency import Refined
-from goodspeed.generation import generate
 from goodspeed.wire.messages import Sampling, TokenLogprobs
 from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from verify_node import assembly as verify_assembly

@@ -15,11 +15,11 @@ from draft_node.api.wanted import of_chat, of_completion
 from draft_node.config import DraftConfig
 from draft_node.console import Console
 from draft_node.service import Piece, Service, Wanted
+from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
 from goodspeed.command.events import EventLog
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.fair.latency import Refined
-from goodspeed.subcommands.generate import GenerateConfig, generate, ignore
 from goodspeed.text.prompts import Prompt
 from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import Defaults, Welcome

@@ -12,7 +12,8 @@ import pytest
 
 from draft_node import cli as draft_cli
 from experiments import harness, runner
-from goodspeed import __version__, cli
+from goodspeed import __version__
+from goodspeed.app import cli
 from goodspeed.command.config import option
 from goodspeed.command.parser import CommandLine
 from verify_node import cli as verify_cli

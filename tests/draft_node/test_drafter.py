@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter
-from goodspeed import generation
+from goodspeed.app import generation
 from goodspeed.exact import proposals
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Sampling

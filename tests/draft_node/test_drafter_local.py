@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter
-from goodspeed import generation
+from goodspeed.app import generation
 from goodspeed.wire.messages import Sampling
 from tests.fakes import session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner

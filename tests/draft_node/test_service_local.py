@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.service import Begun, Ended, Service, Token, VerifyAway, Wanted
+from goodspeed.app.generation import generate
 from goodspeed.engine.runner import Runner
-from goodspeed.generation import generate
 from goodspeed.wire.messages import Sampling
 from tests.cluster.cluster import load, prompt_ids
 from tests.draft_node.test_service import GREEDY, Edge, edge, run, wanted, write

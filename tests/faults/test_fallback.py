@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from httpx2 import Client
 
+from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import encode_prompt
-from goodspeed.generation import generate
 from goodspeed.wire.messages import Sampling
 from tests.faults import texts
 from tests.nodes import DraftNode, Process, VerifyNode

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from httpx2 import Client
 
+from goodspeed.app.generation import generate
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.text import decode, encode_prompt
-from goodspeed.generation import generate
 from tests.faults.texts import GREEDY, ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 

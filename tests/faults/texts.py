@@ -22,6 +22,7 @@ import torch
 from draft_node.answer import Token
 from draft_node.api.logprobs import name
 from draft_node.token_text import TokenTexts
+from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
@@ -29,7 +30,6 @@ from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.text import encode_prompt
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
-from goodspeed.generation import generate
 from goodspeed.wire.messages import Sampling
 
 NEAR_TIE = 1e-4

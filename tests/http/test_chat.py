@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from goodspeed import cli
-from goodspeed.chat.options import KEY_VARIABLE
+from goodspeed.app import cli
+from goodspeed.app.chat.options import KEY_VARIABLE
 
 pytestmark = pytest.mark.alone
 

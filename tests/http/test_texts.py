@@ -10,11 +10,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from draft_node.api.wanted import choice_seed
+from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
 from goodspeed.embedded import prompts
 from goodspeed.embedded.models import path
 from goodspeed.engine.generation_settings import GenerationSettings
 from goodspeed.engine.text import decode
-from goodspeed.subcommands.generate import GenerateConfig, generate, ignore
 from tests.cluster.cluster import load, prompt_ids
 
 pytestmark = pytest.mark.alone

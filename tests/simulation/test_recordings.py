@@ -12,10 +12,10 @@ from experiments.simulation.recordings import Agreement, merge
 from experiments.simulation.replay import Replay, Replayed, survival
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
+from goodspeed.app.training import domains
 from goodspeed.errors import ConfigError
 from goodspeed.node import recording
 from goodspeed.node.recording import Drafted, Header, Opened, Recording, Round
-from goodspeed.tiny import domains
 
 HEADER = Header(
     version=recording.VERSION,

@@ -8,7 +8,7 @@ import torch
 
 from draft_node.actions import Propose, Request
 from draft_node.drafter import Drafter
-from goodspeed import generation
+from goodspeed.app import generation
 from goodspeed.exact import proposals
 from goodspeed.wire.messages import Ack, Draft, Sampling, digest
 from tests.fakes import Desk, make_core, make_open, session_id

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed import cli
+from goodspeed.app import cli
 from goodspeed.errors import ConfigError
 from goodspeed.wire import keys
 from goodspeed.wire.enrolled import Enrolled

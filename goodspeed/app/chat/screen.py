@@ -1,0 +1,143 @@
+"""What is seen of a conversation: text and footers for people, or events for programs.
+
+Answers go to standard output; footers and all else go to standard error, so that a pipe carries answers alone. Nothing
+that a node says reaches a terminal as a control character.
+"""
+
+import sys
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.style import Style
+
+from goodspeed.app.chat.conversation import INTERRUPTED, Answer
+from goodspeed.app.chat.plain import safe
+from goodspeed.app.chat.wire import Span
+from goodspeed.command.events import print_json
+
+ACCEPTED = Style(color="green")
+LOCAL = Style(color="yellow")
+"""The draft model alone wrote it: shown whether tints are wanted or not."""
+
+FOOTER = Style(dim=True)
+PLAIN = Style()
+
+
+class Screen(Protocol):
+    """Somebody who is shown a conversation."""
+
+    def begin(self, url: str, model: str) -> None: ...
+    def show(self, spans: tuple[Span, ...]) -> None: ...
+    def end(self, answer: Answer) -> None:
+        """The answer is complete, or was stopped."""
+        ...
+
+    def cut(self) -> None:
+        """The answer broke off; why, is said elsewhere."""
+        ...
+
+    def say(self, text: str) -> None: ...
+
+
+class Page:
+    """For people."""
+
+    def __init__(self, *, tint: bool) -> None:
+        self._has_colours = _has_colours(Console())
+        self._tint = tint and self._has_colours
+        self._dims = _has_colours(Console(stderr=True))
+        self._at_line_start = True
+
+    def begin(self, url: str, model: str) -> None:
+        self.say(f"{model} at {url}; /help tells what there is besides talking")
+
+    def show(self, spans: tuple[Span, ...]) -> None:
+        for span in spans:
+            text = safe(span.text)
+            sys.stdout.write(self._style(span).render(text))
+            self._at_line_start = text.endswith("\n")
+        sys.stdout.flush()
+
+    def _style(self, span: Span) -> Style:
+        if span.local and self._has_colours:
+            return LOCAL
+        return ACCEPTED if span.accepted and self._tint else PLAIN
+
+    def end(self, answer: Answer) -> None:
+        self.cut()
+        self.say(footer(answer))
+
+    def cut(self) -> None:
+        if not self._at_line_start:
+            print(flush=True)
+        self._at_line_start = True
+
+    def say(self, text: str) -> None:
+        text = safe(text)
+        print(FOOTER.render(text) if self._dims else text, file=sys.stderr, flush=True)
+
+
+class Events:
+    """For programs: JSON lines."""
+
+    def __init__(self) -> None:
+        self._num_answers = 0
+
+    def begin(self, url: str, model: str) -> None:
+        print_json({"event": "ready", "url": url, "model": model})
+
+    def show(self, spans: tuple[Span, ...]) -> None:
+        text = "".join(span.text for span in spans)
+        told = [{"text": span.text, "accepted": span.accepted, "local": span.local} for span in spans]
+        print_json({"event": "text", "turn": self._num_answers, "text": text, "spans": told})
+
+    def end(self, answer: Answer) -> None:
+        print_json({"event": "answer", "turn": self._num_answers, **described(answer)})
+        self._num_answers += 1
+
+    def cut(self) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
+
+def described(answer: Answer) -> dict[str, Any]:
+    """Everything about an answer; null is what the node did not tell."""
+    told = answer.speculation
+    return {
+        "text": answer.text,
+        "finish_reason": answer.reason,
+        "num_tokens": answer.usage.completion_tokens if answer.usage is not None else None,
+        "tokens_per_s": answer.tokens_per_s,
+        "first_s": answer.first_s,
+        "elapsed_s": answer.elapsed_s,
+        "acceptance_rate": answer.acceptance_rate,
+        "num_rounds": told.rounds if told is not None else None,
+        "num_drafted": told.drafted if told is not None else None,
+        "num_accepted": told.accepted if told is not None else None,
+        "num_local": told.local if told is not None else None,
+    }
+
+
+def footer(answer: Answer) -> str:
+    """One line about an answer."""
+    parts = []
+    if answer.reason == INTERRUPTED:
+        parts.append("stopped")
+    if answer.usage is not None:
+        parts += [f"{answer.usage.completion_tokens} tokens", f"{answer.tokens_per_s or 0:.1f} tokens/s"]
+    if answer.first_s is not None:
+        parts.append(f"the first after {1e3 * answer.first_s:.0f} ms")
+    if (told := answer.speculation) is not None:
+        rate = "nothing drafted" if answer.acceptance_rate is None else f"acceptance {answer.acceptance_rate:.2f}"
+        parts += [rate, f"{told.rounds} rounds"]
+        if told.local:
+            parts.append(f"{told.local} tokens by the draft model alone")
+    if answer.reason == "length":
+        parts.append("cut at the most tokens of an answer")
+    return f"[{', '.join(parts)}]"
+
+
+def _has_colours(console: Console) -> bool:
+    return console.color_system is not None and not console.no_color

@@ -1,0 +1,45 @@
+"""The same prompts and seeds under several policies, one after the other, side by side."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from goodspeed.app.demo import summary, words
+from goodspeed.app.demo.options import Client, DemoConfig
+from goodspeed.app.demo.run import run
+from goodspeed.app.demo.state import DemoState
+from goodspeed.app.demo.view import View
+
+POLICIES = ("gradient", "fixed", "random")
+
+
+async def run_all(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> dict[str, DemoState]:
+    """A run for each policy, with processes of its own."""
+    states: dict[str, DemoState] = {}
+    for number, policy in enumerate(POLICIES, 1):
+        view.say(f"run {number} of {len(POLICIES)}: the {policy} policy")
+        states[policy] = await run(replace(config, policy=policy), clients, view, log_level)
+    return states
+
+
+def summarize(config: DemoConfig, states: Mapping[str, DemoState]) -> dict[str, Any]:
+    """The results by policy. Under the match rule a text depends on target, prompt and seed alone: all are equal."""
+    results = {policy: summary.summarize(replace(config, policy=policy), state) for policy, state in states.items()}
+    texts = [[client["token_ids"] for client in result["clients"]] for result in results.values()]
+    return {"compare": results, "texts_identical": all(text == texts[0] for text in texts)}
+
+
+def to_text(result: dict[str, Any]) -> str:
+    """A column for each policy."""
+    results = result["compare"]
+    rows: list[tuple[str, list[str]]] = [("", list(results))]
+    figures = [summary.short_figures(one) for one in results.values()]
+    rows += [(name, [column[name] for column in figures]) for name in figures[0]]
+    rows += [("", [])]
+    for index, client in enumerate(next(iter(results.values()))["clients"]):
+        label = f"goodput {client['name']} {client['domain']}"
+        rows.append((label, [f"{one['clients'][index]['goodput']:.2f}" for one in results.values()]))
+    rows += [("", []), ("texts identical", ["yes" if result["texts_identical"] else "no"])]
+    lines = (f"{label:<28}" + "".join(f"{cell:>12}" for cell in cells) for label, cells in rows)
+    notes = [words.policy(one["policy"], one["cost"]) for one in results.values() if one["policy"] == "gradient"]
+    return "\n".join([*(line.rstrip() for line in lines), *notes])

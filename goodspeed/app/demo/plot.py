@@ -1,0 +1,69 @@
+"""Goodput and utility over rounds as a PNG. Knows nothing about screens: it draws into memory and writes a file."""
+
+import math
+from collections.abc import Mapping
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from goodspeed.app.demo.state import INITIAL_GOODPUT, DemoState
+
+COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#000000", "#56b4e9", "#8c510a")
+"""Told apart also by those who do not see all colours: Okabe and Ito's, but brown for their yellow, which is faint."""
+
+STYLES = ("-", "--", ":", "-.")
+"""Eight clients have eight colours, the next eight the same dashed, and so on."""
+
+MAX_NAMED = len(COLORS) * len(STYLES)
+ROUNDS = "number of the verify round"
+
+
+def save(states: Mapping[str, DemoState], path: str) -> None:
+    """One row of pictures for each run, by the name of its policy."""
+    figure = Figure(figsize=(12.5, 0.9 + 3.4 * len(states)), layout="constrained")
+    axes = figure.subplots(len(states), 2, squeeze=False, sharey="col", width_ratios=(1.35, 1))
+    for row, (policy, state) in zip(axes, states.items(), strict=True):
+        draw_goodput(row[0], state, f"{policy} policy: goodput of each client (a dot is the end of its text)")
+        draw_utility(row[1], state, f"{policy} policy: log-utility (fast and fair is high)")
+    figure.savefig(path, dpi=120, format="png")
+
+
+def goodput_series(state: DemoState, name: str) -> tuple[list[int], list[float]]:
+    """A client's goodput estimate in the rounds that observed it."""
+    points = [(number, goodputs[name]) for number, goodputs in state.history if name in goodputs]
+    return [number for number, _ in points], [goodput for _, goodput in points]
+
+
+def utility_series(state: DemoState) -> tuple[list[int], list[float]]:
+    """Sum of log goodput over all clients after every round; who is done keeps its last estimate."""
+    latest = dict.fromkeys(state.progress, INITIAL_GOODPUT)
+    numbers: list[int] = []
+    utilities: list[float] = []
+    for number, goodputs in state.history:
+        latest |= goodputs
+        numbers.append(number)
+        utilities.append(sum(math.log(max(value, 1e-9)) for value in latest.values()))
+    return numbers, utilities
+
+
+def draw_goodput(axes: Axes, state: DemoState, title: str) -> None:
+    """A curve for each client, with its name beside the curves, where it hides none of them."""
+    for index, (name, one) in enumerate(state.progress.items()):
+        color, style = COLORS[index % len(COLORS)], STYLES[index // len(COLORS) % len(STYLES)]
+        numbers, goodputs = goodput_series(state, name)
+        label = f"{name} {one.client.domain}".rstrip()
+        axes.plot(numbers, goodputs, linewidth=1.5, color=color, linestyle=style, label=label)
+        if one.finish_reason:
+            axes.plot(numbers[-1:], goodputs[-1:], "o", markersize=4.5, color=color)
+    axes.set_title(title, loc="left", fontsize="medium")
+    axes.set(xlabel=ROUNDS, ylabel="tokens per round, smoothed")
+    axes.grid(alpha=0.25)
+    if len(state.progress) <= MAX_NAMED:
+        axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+
+
+def draw_utility(axes: Axes, state: DemoState, title: str) -> None:
+    axes.plot(*utility_series(state), color="black", linewidth=1.5)
+    axes.set_title(title, loc="left", fontsize="medium")
+    axes.set(xlabel=ROUNDS, ylabel="sum of ln(tokens per round) over the clients")
+    axes.grid(alpha=0.25)

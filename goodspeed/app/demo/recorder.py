@@ -1,0 +1,39 @@
+"""Puts what the verify node tells for a recording together with what only the demo knows: domains and settings."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from goodspeed.app.demo.options import Client, DemoConfig
+from goodspeed.app.demo.summary import versions
+from goodspeed.node.recording import VERSION, AnyLine, Header, Opened, Recording, Round
+
+
+@dataclass
+class Recorder:
+    """Listens to a run from its beginning."""
+
+    domains: dict[str, str]  # by client name
+    sessions: list[Opened] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, clients: list[Client]) -> "Recorder":
+        return cls({client.name: client.domain for client in clients})
+
+    def apply_verify(self, event: dict[str, Any]) -> None:
+        """An event of the verify node."""
+        if event["event"] != "recorded":
+            return
+        line: AnyLine = msgspec.convert(event["line"], AnyLine)
+        if isinstance(line, Opened):
+            self.sessions.append(msgspec.structs.replace(line, domain=self.domains[line.client]))
+        else:
+            self.rounds.append(line)
+
+    def recording(self, config: DemoConfig) -> Recording:
+        """All that was heard."""
+        shared = {name: getattr(config, name) for name in Header.__struct_fields__ if hasattr(config, name)}
+        header = Header(version=VERSION, versions=versions(), **shared)
+        return Recording(header, tuple(self.sessions), tuple(self.rounds))

@@ -1,0 +1,112 @@
+"""One run: start the nodes, wait until all are ready, give everybody a prompt at the same moment, listen to the end."""
+
+import asyncio
+import signal
+import time
+from contextlib import aclosing
+
+from goodspeed.app.demo import users
+from goodspeed.app.demo.commands import environment
+from goodspeed.app.demo.options import Client, DemoConfig
+from goodspeed.app.demo.processes import GRACE_S, Child, Event, Household, wait_for_ends
+from goodspeed.app.demo.recorder import Recorder
+from goodspeed.app.demo.start import START_S, start_drafts, start_verify, wait_for_verify
+from goodspeed.app.demo.state import DemoState
+from goodspeed.app.demo.view import View
+from goodspeed.errors import ProcessError
+from goodspeed.node import recording
+from goodspeed.text import prompts
+
+ALL_TOLD = ("debug", "info")
+"""Log levels at which what the nodes say is passed on as it comes."""
+
+
+async def run(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> DemoState:
+    """Everything that happened; ProcessError when a node fails. No process is left, however it ends.
+
+    Writes the recording that `--record` asks for at the end.
+    """
+    state = DemoState.of(clients)
+    recorder = Recorder.of(clients)
+    listening = True
+
+    def listen(event: Event) -> None:
+        if listening:
+            state.apply_verify(event)
+            recorder.apply_verify(event)
+
+    def listen_to_draft(name: str, event: Event) -> None:
+        state.apply_draft(name, event, time.monotonic())
+
+    started = time.monotonic()
+    async with Household(environment(), echo=log_level in ALL_TOLD) as house:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                verify = await start_verify(config, house, listen, log_level, view)
+                guard = tasks.create_task(verify.must_go_on())
+                endpoint = await wait_for_verify(config, verify, view)
+                drafts = await start_drafts(config, clients, endpoint, house, listen_to_draft, log_level, view)
+                view.say(f"all nodes are ready after {time.monotonic() - started:.1f} s")
+                watching = tasks.create_task(view.watch(config, state))
+                state.start(time.monotonic())
+                if config.http:
+                    await _ask_over_http(config, clients, drafts, state, tasks)
+                else:
+                    await _give_prompts(clients, drafts)
+                guard.cancel()
+                watching.cancel()
+        except* ProcessError as failed:
+            raise _explained(failed.exceptions[0], log_level, view) from None
+        if config.http:
+            listening = False  # what others ask for from now on is not part of this run
+            await _stay(verify, view)
+        await _end(verify)
+    if config.record is not None:
+        recording.save(recorder.recording(config), config.record)
+    return state
+
+
+def _explained(error: BaseException, log_level: str, view: View) -> ProcessError:
+    """The error with advice; first prints what the node wrote before its last line."""
+    for note in getattr(error, "__notes__", ()):
+        view.say(note)
+    advice = "" if log_level in ALL_TOLD else ". To see all that the nodes say, add --log-level info"
+    return ProcessError(f"{error}{advice}")
+
+
+async def _give_prompts(clients: list[Client], drafts: list[Child]) -> None:
+    """Until all have written their texts, and ended."""
+    for client, draft in zip(clients, drafts, strict=True):
+        draft.give(prompts.to_json(client.prompt))
+    await asyncio.gather(*(draft.succeeded() for draft in drafts))
+
+
+async def _ask_over_http(
+    config: DemoConfig, clients: list[Client], drafts: list[Child], state: DemoState, tasks: asyncio.TaskGroup
+) -> None:
+    """Until all have written their texts; nobody ends."""
+
+    async def use(client: Client, draft: Child) -> None:
+        url = (await draft.expect("ready", START_S))["url"]
+        async with aclosing(users.write(config, client, url)) as events:
+            async for event in events:
+                state.apply_draft(client.name, event, time.monotonic())
+
+    await asyncio.gather(*(tasks.create_task(use(*pair)) for pair in zip(clients, drafts, strict=True)))
+
+
+async def _stay(verify: Child, view: View) -> None:
+    """Until a signal, which is a good end here; ProcessError when the verify node ends before."""
+    url = (await verify.expect("ready", START_S))["url"]
+    view.say(f"all texts are written; the window at {url} and the addresses above are served until Ctrl-C")
+    try:
+        await verify.must_go_on()
+    except asyncio.CancelledError:
+        if task := asyncio.current_task():
+            task.uncancel()
+
+
+async def _end(verify: Child) -> None:
+    """Has the verify node tell its sums; if it does not in time, those of its last round stand."""
+    verify.signal(signal.SIGTERM)
+    await wait_for_ends([verify], GRACE_S)

@@ -1,0 +1,114 @@
+"""What the processes' events add up to, while a demo runs and at its end.
+
+Draft nodes tell what their user got; the verify node tells its rounds. Knows nothing about processes, terminals or
+clocks: the time comes with `start` and with the events.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from goodspeed.app.demo.options import Client
+
+INITIAL_GOODPUT = 1.0
+"""Estimate of a client that no round has observed yet: what plain decoding gives."""
+
+
+@dataclass
+class Progress:
+    """One client so far."""
+
+    client: Client
+    length: int = 0  # S: its next draft length
+    num_tokens: int = 0
+    num_rounds: int = 0  # that gave it tokens
+    num_drafted: int = 0
+    num_accepted: int = 0
+    first_round: int = 0
+    last_round: int = 0
+    estimate: float = INITIAL_GOODPUT  # the verify node's, Eq. (4)
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    finish_reason: str = ""  # empty while it goes on
+    elapsed_s: float = 0.0  # from its prompt to its last token
+
+    @property
+    def acceptance_rate(self) -> float:
+        return self.num_accepted / self.num_drafted if self.num_drafted else 0.0
+
+    @property
+    def goodput(self) -> float:
+        """Tokens per verify round, from the round of its first tokens to that of its last."""
+        return self.num_tokens / (self.last_round - self.first_round + 1) if self.num_rounds else 0.0
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.num_tokens / self.elapsed_s if self.elapsed_s else 0.0
+
+
+@dataclass
+class DemoState:
+    """All clients and the verify node of one run."""
+
+    progress: dict[str, Progress]  # by client name
+    num_rounds: int = 0
+    wall_s: dict[str, float] = field(default_factory=dict)
+    uplink_bytes: int = 0  # of Draft messages
+    history: list[tuple[int, dict[str, float]]] = field(default_factory=list)  # (round, goodput estimate by client)
+    started_s: float = 0.0
+    finished_s: float = 0.0
+    _idle_s: float = 0.0  # the verify node waited so long for the first prompt
+
+    @classmethod
+    def of(cls, clients: list[Client]) -> "DemoState":
+        return cls({client.name: Progress(client) for client in clients})
+
+    @property
+    def elapsed_s(self) -> float:
+        return max(0.0, self.finished_s - self.started_s)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(one.num_tokens for one in self.progress.values())
+
+    def start(self, now: float) -> None:
+        """All clients get their prompts now."""
+        self.started_s = self.finished_s = now
+
+    def apply_verify(self, event: dict[str, Any]) -> None:
+        """An event of the verify node: a round, or its sums at the end."""
+        if event["event"] == "round":
+            if not self.wall_s:
+                self._idle_s = event["wall_s"]["receive"]
+            self.num_rounds = event["number"]
+            for row in event["sessions"]:
+                self._count(event["number"], row)
+            self.history.append((event["number"], {row["client"]: row["goodput"] for row in event["sessions"]}))
+        if event["event"] in ("round", "stopped"):
+            self.uplink_bytes = event["uplink_bytes"]
+            self.wall_s = {**event["wall_s"], "receive": event["wall_s"]["receive"] - self._idle_s}
+
+    def apply_draft(self, name: str, event: dict[str, Any], now: float) -> None:
+        """An event of a draft node: tokens that its user got, or the end."""
+        one = self.progress[name]
+        if event["event"] == "tokens":
+            one.text += event["text"]
+            one.token_ids += event["token_ids"]
+            one.elapsed_s = now - self.started_s
+        elif event["event"] == "finish":
+            for key in ("text", "token_ids", "finish_reason", "elapsed_s"):
+                setattr(one, key, event[key])
+            for key in ("num_tokens", "num_rounds", "num_drafted", "num_accepted"):
+                setattr(one, key, event[key])
+            self.finished_s = now
+
+    def _count(self, number: int, row: dict[str, Any]) -> None:
+        one = self.progress[row["client"]]
+        one.first_round = one.first_round or number
+        one.last_round = number
+        one.length = row["next_length"]
+        one.estimate = row["goodput"]
+        if not one.finish_reason:  # what its user got counts, once that is known
+            one.num_rounds += 1
+            one.num_tokens += row["num_tokens"]
+            one.num_drafted += row["num_verified"]
+            one.num_accepted += row["num_accepted"]

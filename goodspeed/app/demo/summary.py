@@ -1,0 +1,126 @@
+"""What a run came to: figures, the JSON object, and a table in text. Knows nothing about processes."""
+
+import importlib.metadata
+import math
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+from goodspeed import __version__
+from goodspeed.app.demo import words
+from goodspeed.app.demo.options import DemoConfig
+from goodspeed.app.demo.state import DemoState, Progress
+
+WALL = ("receive", "forward", "verify", "schedule", "send")
+"""The verify node's time, split as in Fig. 3 of the GoodSpeed paper."""
+
+TEXT_WIDTH = 88
+
+
+def jain_index(values: Sequence[float]) -> float:
+    """(sum x)^2 / (n sum x^2): 1 when all are equal, 1/n when one has everything; 0 of nothing."""
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 0.0
+
+
+def log_utility(values: Sequence[float]) -> float:
+    """Sum of log goodput over those that have any: a client whose text ended before its first token was not starved."""
+    return sum(math.log(value) for value in values if value > 0)
+
+
+def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
+    """The result of one run, as `--json` prints it."""
+    clients = list(state.progress.values())
+    goodputs = [one.goodput for one in clients if one.num_tokens]
+    num_drafted = sum(one.num_drafted for one in clients)
+    return {
+        "policy": config.policy,
+        "rounds": config.rounds,
+        "budget": config.budget,
+        "num_rounds": state.num_rounds,
+        "tokens_per_s": state.num_tokens / state.elapsed_s if state.elapsed_s else 0.0,
+        "log_utility": log_utility(goodputs),
+        "jain": jain_index(goodputs),
+        "uplink_bytes_per_token": state.uplink_bytes / num_drafted if num_drafted else 0.0,
+        "wall_s": {part: state.wall_s.get(part, 0.0) for part in WALL},
+        "clients": [_client(one, config) for one in clients],
+        "cost": config.cost,
+        "model": config.model,
+        "verification": config.verification,
+        "num_tokens": state.num_tokens,
+        "elapsed_s": state.elapsed_s,
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    libraries = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
+    return {"goodspeed": __version__, "python": platform.python_version(), **libraries}
+
+
+def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
+    return {
+        "name": one.client.name,
+        "domain": one.client.domain,
+        "draft_model": one.client.draft_model,
+        "prompt": one.client.prompt.text,
+        "seed": one.client.seed,
+        "text": one.text,
+        "token_ids": None if config.http else one.token_ids,  # HTTP does not tell them
+        "num_tokens": one.num_tokens,
+        "num_rounds": one.num_rounds,
+        "num_drafted": one.num_drafted,
+        "num_accepted": one.num_accepted,
+        "acceptance_rate": one.acceptance_rate,
+        "goodput": one.goodput,
+        "tokens_per_s": one.tokens_per_s,
+        "finish_reason": one.finish_reason,
+    }
+
+
+def to_text(result: dict[str, Any]) -> str:
+    """For people."""
+    policy = words.policy(result["policy"], result["cost"])
+    lines = [
+        f"{policy}, {result['rounds']} rounds, {result['verification']} verification, budget {result['budget']}, "
+        f"target {result['model']}",
+        "",
+        f"{'client':<11} {'domain':<9} {'draft model':<14} {'tokens':>6} {'rounds':>6} {'acceptance':>10} "
+        f"{'goodput':>8} {'tokens/s':>8}",
+    ]
+    lines += [
+        f"{one['name']:<11} {printable(one['domain']) or '-':<9} {one['draft_model']:<14} {one['num_tokens']:>6} "
+        f"{one['num_rounds']:>6} {one['acceptance_rate']:>10.2f} {one['goodput']:>8.2f} {one['tokens_per_s']:>8.1f}"
+        for one in result["clients"]
+    ]
+    lines += ["", *(f"{one['name']:<11} {printable(one['text'])[:TEXT_WIDTH]}" for one in result["clients"])]
+    lines += ["", *(f"{name:<28} {value}" for name, value in figures(result).items())]
+    return "\n".join(lines)
+
+
+def printable(text: str) -> str:
+    """On one line, without what a terminal would obey."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def figures(result: dict[str, Any]) -> dict[str, str]:
+    """The figures of the whole run, each with its name."""
+    wall_s = result["wall_s"]
+    total_s = sum(wall_s.values()) or 1.0
+    return {
+        **short_figures(result),
+        "verify node's time": ", ".join(f"{part} {wall_s[part] / total_s:.0%}" for part in WALL),
+    }
+
+
+def short_figures(result: dict[str, Any]) -> dict[str, str]:
+    """Those of one number each."""
+    return {
+        "tokens": f"{result['num_tokens']}",
+        "seconds": f"{result['elapsed_s']:.1f}",
+        "tokens / s": f"{result['tokens_per_s']:.1f}",
+        "rounds": f"{result['num_rounds']}",
+        "log-utility": f"{result['log_utility']:.3f}",
+        "Jain index of goodput": f"{result['jain']:.3f}",
+        "uplink bytes / drafted token": f"{result['uplink_bytes_per_token']:.1f}",
+    }

@@ -1,0 +1,164 @@
+"""What is seen of a running demo, on standard error: a live table on a terminal, else a line now and then.
+
+Looks at the state a few times a second; nobody has to tell it anything. Knows nothing about processes.
+"""
+
+import asyncio
+import sys
+import time
+from typing import Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import Progress as Bar
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from goodspeed.app.demo.options import DemoConfig
+from goodspeed.app.demo.state import DemoState, Progress
+from goodspeed.app.demo.summary import printable
+
+REFRESH_S = 0.125
+REPORT_S = 5.0
+FIXED_WIDTH, MODEL_WIDTH = 65, 15
+"""Columns of the table without the text and the draft models; and those of the draft models."""
+
+MIN_TEXT = 20
+"""Columns of text below which the draft models are left out."""
+
+CAPTION = (
+    "next draft: most tokens that the client may propose next (not all take part in each round, so these may sum to "
+    "more than the budget). accepted: share of its drafted tokens that the target agreed with. "
+    "goodput: tokens per round."
+)
+
+
+class View(Protocol):
+    """Somebody who watches."""
+
+    def say(self, text: str) -> None:
+        """A line about what happens."""
+        ...
+
+    def doing(self, text: str, for_s: float = 0.0) -> None:
+        """What goes on, and for how long already, until the next call of this or of `done`."""
+        ...
+
+    def done(self) -> None:
+        """Ends what `doing` shows; does nothing if nothing is shown."""
+        ...
+
+    async def watch(self, config: DemoConfig, state: DemoState) -> None:
+        """Shows the state until cancelled."""
+        ...
+
+
+def create() -> View:
+    console = Console(stderr=True)
+    return LiveView(console) if console.is_terminal else PlainView()
+
+
+class PlainView:
+    """Lines for a log."""
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def doing(self, text: str, for_s: float = 0.0) -> None:
+        self.say(f"{text} ({for_s:.0f} s so far)" if for_s else text)
+
+    def done(self) -> None:
+        pass
+
+    async def watch(self, config: DemoConfig, state: DemoState) -> None:
+        told: set[str] = set()
+        report_at = time.monotonic() + REPORT_S
+        try:
+            while True:
+                self._tell_finished(state, told)
+                if time.monotonic() >= report_at:
+                    self.say(headline(config, state))
+                    report_at += REPORT_S
+                await asyncio.sleep(REFRESH_S)
+        finally:
+            self._tell_finished(state, told)
+
+    def _tell_finished(self, state: DemoState, told: set[str]) -> None:
+        for name, one in state.progress.items():
+            if one.finish_reason and name not in told:
+                told.add(name)
+                self.say(
+                    f"{name} ({one.client.domain or 'no domain'}): {one.num_tokens} tokens in {one.elapsed_s:.1f} s"
+                )
+
+
+class LiveView:
+    """A table that changes in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar: Bar | None = None
+
+    def say(self, text: str) -> None:
+        self._console.print(Text(text))
+
+    def doing(self, text: str, for_s: float = 0.0) -> None:
+        """One line that changes in place, with a clock of its own."""
+        if self._bar is None:
+            columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+            self._bar = Bar(*columns, console=self._console, transient=True, refresh_per_second=4)
+            self._bar.add_task(text, total=None)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], description=text)
+
+    def done(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    async def watch(self, config: DemoConfig, state: DemoState) -> None:
+        with Live(console=self._console, auto_refresh=False) as live:
+            try:
+                while True:
+                    live.update(table(config, state, self._console.width), refresh=True)
+                    await asyncio.sleep(REFRESH_S)
+            finally:
+                live.update(table(config, state, self._console.width), refresh=True)
+
+
+def headline(config: DemoConfig, state: DemoState) -> str:
+    return (
+        f"{config.policy} policy, {config.rounds} rounds, budget {config.budget}: "
+        f"round {state.num_rounds}, {state.num_tokens} tokens"
+    )
+
+
+def table(config: DemoConfig, state: DemoState, width: int) -> Table:
+    """One line for each client, and below what the columns are."""
+    shown = Table(title=Text(headline(config, state)), title_justify="left", expand=True)
+    shown.caption, shown.caption_justify = Text(CAPTION), "left"
+    has_models = width >= FIXED_WIDTH + MODEL_WIDTH + MIN_TEXT
+    for name in ("client", "domain", *(["draft model"] if has_models else [])):
+        shown.add_column(name, no_wrap=True)
+    for name in ("next\ndraft", "accepted", "goodput", "tokens\nper s"):
+        shown.add_column(name, justify="right", no_wrap=True, min_width=4)
+    shown.add_column("text", ratio=1, no_wrap=True)
+    for one in state.progress.values():
+        shown.add_row(*_cells(one, width, has_models), style="dim" if one.finish_reason else None)
+    return shown
+
+
+def _cells(one: Progress, width: int, has_models: bool) -> list[Text]:
+    text_width = max(1, width - FIXED_WIDTH - MODEL_WIDTH * has_models)
+    cells = [
+        one.client.name,
+        one.client.domain,
+        *([one.client.draft_model] if has_models else []),
+        "done" if one.finish_reason else str(one.length),
+        f"{one.acceptance_rate:.2f}",
+        f"{one.goodput:.2f}",
+        f"{one.tokens_per_s:.1f}",
+        one.text[-text_width:],
+    ]
+    return [Text(printable(cell)) for cell in cells]

@@ -1,0 +1,74 @@
+"""Starts a verify node and draft nodes as processes on this machine, shows live what happens, and sums it up."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from goodspeed.app.demo.options import DemoConfig, clients
+from goodspeed.command.config import add_options, from_namespace, group_of
+from goodspeed.command.events import print_json
+from goodspeed.command.running import add_common_options
+from goodspeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from goodspeed.app.demo.state import DemoState
+
+NAME = "demo"
+HELP = "a verify node and draft nodes write text together on this machine"
+EXAMPLE = "goodspeed demo --clients 4 --policy fixed --rounds barrier --budget 16"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, DemoConfig)
+    group_of(parser, "rounds and budget").add_argument(
+        "--compare", action="store_true", help="run gradient, fixed and random, side by side (default: off)"
+    )
+    add_common_options(parser)
+
+
+def run(namespace: argparse.Namespace) -> int:
+    config = from_namespace(DemoConfig, namespace)
+    config.check()
+    if config.record and namespace.compare:
+        raise ConfigError("--record keeps one run, and --compare makes three; leave one of them out")
+    if config.http and namespace.compare:
+        raise ConfigError("--http stays with one run, and --compare makes three; leave one of them out")
+    roster = clients(config)
+    # After the options are checked: what draws and asks for versions is slow to import.
+    from goodspeed.app.demo import compare, summary, view, words
+    from goodspeed.app.demo.interrupt import run_interruptible
+    from goodspeed.app.demo.run import run as run_once
+
+    watcher = view.create()
+    if namespace.compare:
+        states = run_interruptible(compare.run_all(config, roster, watcher, namespace.log_level))
+        result, to_text, meaning = compare.summarize(config, states), compare.to_text, words.OF_FIGURES
+        if config.verification == "match" and not result["texts_identical"]:
+            print("the texts differ between policies; under the match rule they must not", file=sys.stderr)
+    else:
+        state = run_interruptible(run_once(config, roster, watcher, namespace.log_level))
+        states = {config.policy: state}
+        result, to_text, meaning = summary.summarize(config, state), summary.to_text, words.OF_ONE_RUN
+    watcher.doing("drawing the picture")
+    try:
+        result["png"] = save_picture(states, config.png)
+    finally:
+        watcher.done()
+    if namespace.json:
+        print_json(result)
+    else:
+        print(f"{to_text(result)}\n{'picture':<28} {result['png']}\n\n{meaning}")
+    return 0
+
+
+def save_picture(states: "Mapping[str, DemoState]", path: str) -> str | None:
+    """Where the picture is; None if it cannot be written, which costs nobody the figures."""
+    from goodspeed.app.demo import plot
+
+    try:
+        plot.save(states, path)
+    except OSError as error:
+        print(f"no picture: {error}", file=sys.stderr)
+        return None
+    return path

@@ -1,0 +1,101 @@
+"""A training run that can be stopped at any time and goes on where it was. Knows nothing about text or losses.
+
+The state of a run is one folder: weights and optimizer state as safetensors, the schedule as JSON. Never pickle.
+"""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import LlamaForCausalLM
+
+from goodspeed.app.training.optimizer import Optimizer, Schedule
+
+SAVE_EVERY_S = 180.0
+DECAY_SHARE = 0.25  # of the time a run is given
+
+
+class Run:
+    """One model, its optimizer, its schedule, and the step it is at."""
+
+    def __init__(self, model: LlamaForCausalLM, folder: Path) -> None:
+        self.model, self.folder = model, folder
+        self.optimizer, self.schedule, self.step = Optimizer(model), Schedule(), 0
+
+    @property
+    def finished(self) -> bool:
+        return self.schedule.stop is not None and self.step >= self.schedule.stop
+
+    def update(self, loss: Tensor) -> None:
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step(self.schedule.scale(self.step))
+        self.step += 1
+
+    def decay(self, num_steps: int) -> None:
+        self.schedule.decay_from, self.schedule.stop = self.step, self.step + max(1, num_steps)
+
+    def save(self) -> None:
+        """Replace the saved state; a reader sees the old one or the new one."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        weights = {f"weights/{k}": v.contiguous() for k, v in self.model.state_dict().items() if k != "lm_head.weight"}
+        meta = {"step": self.step, "schedule": asdict(self.schedule)}
+        partial = self.folder / "state.partial"
+        save_file({**weights, **self.optimizer.state()}, partial, metadata={"run": json.dumps(meta)})
+        partial.replace(self.folder / "state.safetensors")
+
+    def restore(self) -> bool:
+        """Go on from the saved state, if there is one. A finished run begins a new stable phase."""
+        path = self.folder / "state.safetensors"
+        if not path.exists():
+            return False
+        tensors = load_file(path)
+        with safe_open(path, framework="pt") as file:
+            meta = json.loads(file.metadata()["run"])
+        prefix = "weights/"
+        weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        self.model.load_state_dict(weights, strict=False)
+        self.optimizer.load_state({k: v for k, v in tensors.items() if not k.startswith(prefix)})
+        self.step, self.schedule = meta["step"], Schedule(**meta["schedule"])
+        if self.finished:
+            self.schedule = Schedule(begin=self.step)
+        return True
+
+
+def smooth(mean: float, value: float) -> float:
+    """Moving average over about 50 values; the first begins it."""
+    return value if math.isnan(mean) else 0.98 * mean + 0.02 * value
+
+
+def train(runs: list[Run], losses: Callable[[int], list[Tensor]], seconds: float, on_save: Callable[[], None]) -> None:
+    """Step all runs together until the time is used up, the last DECAY_SHARE of it with a falling learning rate.
+
+    `losses(step)` gives one loss per run. Progress goes to standard error.
+    """
+    begin = saved = now = time.monotonic()
+    means, step_s = [math.nan] * len(runs), math.nan
+    while not runs[0].finished:
+        for i, (run, loss) in enumerate(zip(runs, losses(runs[0].step), strict=True)):
+            run.update(loss)
+            means[i] = smooth(means[i], loss.item())
+        last, now, step = now, time.monotonic(), runs[0].step
+        step_s = smooth(step_s, now - last)
+        if step % 20 == 0:
+            shown = " ".join(f"{mean:.3f}" for mean in means)
+            print(f"step {step} loss {shown} {step_s:.2f} s/step {now - begin:.0f} s", file=sys.stderr, flush=True)
+        if runs[0].schedule.stop is None and now - begin >= seconds * (1 - DECAY_SHARE):
+            for run in runs:
+                run.decay(int(seconds * DECAY_SHARE / step_s))
+        if now - saved >= SAVE_EVERY_S or runs[0].finished:
+            for run in runs:
+                run.save()
+            on_save()
+            saved = time.monotonic()

@@ -1,0 +1,228 @@
+"""`goodspeed chat` against a node that says what it is told to: what is shown, what is asked, what goes wrong."""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from goodspeed.app import cli
+from goodspeed.app.chat.options import KEY_VARIABLE
+from tests.app.chat.stub import LAST, USAGE, Stub, chunk, event, serving
+
+Talk = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
+    for name in (KEY_VARIABLE, "FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    with serving() as stub:
+        yield stub
+
+
+@pytest.fixture
+def talk(stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Talk:
+    """The command with these lines as standard input: exit status, standard output, standard error."""
+
+    def talk(lines: str, *words: str, url: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["goodspeed", "chat", "--url", url or stub.url, *words])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+        status = cli.main()
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return talk
+
+
+def test_each_line_is_a_turn_of_one_conversation(stub: Stub, talk: Talk) -> None:
+    status, out, err = talk("one\n\ntwo\n", "--system", "be kind")
+    assert (status, out) == (0, "Hello\nHello\n")
+    first, second = (line.strip("[]").split(", ") for line in err.splitlines())
+    assert (first[0], first[3:]) == ("5 tokens", ["acceptance 0.75", "2 rounds"])
+    assert first[1].endswith("tokens/s")
+    assert first[2].startswith("the first after ")
+    assert second[3:] == first[3:]
+    assert [message["content"] for message in stub.asked[0]["messages"]] == ["be kind", "one"]
+    roles = [(message["role"], message["content"]) for message in stub.asked[1]["messages"]]
+    assert roles == [("system", "be kind"), ("user", "one"), ("assistant", "Hello"), ("user", "two")]
+
+
+def test_only_what_is_set_is_sent(stub: Stub, talk: Talk) -> None:
+    talk("hi", url=f"{stub.url}/v1/")
+    plain = {"model": "first", "stream": True, "stream_options": {"include_usage": True}}
+    assert stub.asked[-1] == {**plain, "messages": [{"role": "user", "content": "hi"}]}
+    sampling = {"max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "top_k": 5, "seed": 3, "stop": "\n\n"}
+    words = [word for name, value in sampling.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    talk("hi", *words, "--model", "second", "--no-speculate", "--max-draft", "2", "--tint")
+    extension = {"speculate": False, "max_draft": 2, "mark_accepted": True}
+    assert stub.asked[-1].pop("messages")
+    assert stub.asked[-1] == {**plain, **sampling, "model": "second", "goodspeed": extension}
+
+
+def test_events_and_the_result_last(stub: Stub, talk: Talk) -> None:
+    spans = [{"text": "Hel", "accepted": True}, {"text": "lo", "accepted": False}]
+    stub.body = chunk("Hello", goodspeed={"spans": spans}) + chunk(None, "length") + LAST
+    status, out, err = talk("hi\n", "--json")
+    ready, text, answer, result = map(json.loads, out.splitlines())
+    assert (status, err) == (0, "")
+    assert ready == {"event": "ready", "url": stub.url, "model": "first"}
+    told = [span | {"local": False} for span in spans]
+    assert text == {"event": "text", "turn": 0, "text": "Hello", "spans": told}
+    assert (answer.pop("event"), answer.pop("turn")) == ("answer", 0)
+    assert result["answers"] == [answer]
+    assert result["messages"] == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}]
+    assert answer["finish_reason"] == "length"
+    assert [answer[name] for name in ("num_tokens", "num_rounds", "num_drafted", "num_accepted")] == [5, 2, 4, 3]
+    assert answer["acceptance_rate"] == 0.75
+
+
+def test_accepted_text_is_tinted_if_asked_for(stub: Stub, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = [{"text": "Hel", "accepted": True}, {"text": "lo", "accepted": False}]
+    stub.body = chunk("Hello", goodspeed={"spans": spans}) + chunk("!", goodspeed={"spans": []}) + LAST
+    assert talk("hi", "--tint")[1] == "Hello!\n"  # no terminal
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    assert talk("hi", "--tint")[1] == "\x1b[32mHel\x1b[0mlo!\n"
+    assert talk("hi")[1] == "Hello!\n"
+
+
+def test_what_the_draft_model_wrote_alone_is_shown_and_counted(
+    stub: Stub, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether tints are wanted or not; where the node tells spans, by them."""
+    usage = {**USAGE, "goodspeed": {**USAGE["goodspeed"], "local": 2}}
+    spans = [{"text": "!", "accepted": False}, {"text": "?", "accepted": False, "local": True}]
+    body = (
+        chunk("He") + chunk("llo", goodspeed={"local": True}) + chunk("!?", goodspeed={"local": True, "spans": spans})
+    )
+    stub.body = body + event({"choices": [], "usage": usage}) + b"data: [DONE]\n\n"
+    assert "2 tokens by the draft model alone" in talk("hi")[2]
+    assert json.loads(talk("hi", "--json")[1].splitlines()[-1])["answers"][0]["num_local"] == 2
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    assert talk("hi")[1] == "He\x1b[33mllo\x1b[0m!\x1b[33m?\x1b[0m\n"
+
+
+def test_nothing_that_a_terminal_obeys_is_shown(stub: Stub, talk: Talk) -> None:
+    stub.body = chunk("a\x1b[2J\x9b1m\r\x07\u202eb\u2028\tc\n日本 é") + chunk(None, "stop") + LAST
+    _, out, _ = talk("hi")
+    assert out == "a\\x1b[2J\\x9b1m\\r\\x07\\u202eb\\u2028\tc\n日本 é\n"
+    stub.refuse(400, "no\x1b[2J\nnot so")
+    assert talk("hi") == (1, "", f"goodspeed: {stub.url} answered 400: no\\x1b[2J not so\n")
+
+
+@pytest.mark.parametrize("lines", ["", " \n\n"])
+def test_nothing_said_nothing_asked(stub: Stub, talk: Talk, lines: str) -> None:
+    assert talk(lines) == (0, "", "")
+    assert not stub.asked
+
+
+def test_a_node_that_tells_no_usage(stub: Stub, talk: Talk) -> None:
+    stub.body = chunk("Hello") + chunk(None, "stop") + b": a comment\n\ndata: [DONE]\n\n"
+    status, out, err = talk("hi")
+    assert (status, out) == (0, "Hello\n")
+    assert err.startswith("[the first after ")
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "said"),
+    [
+        (401, {}, " wants an API key; name a file with one by --api-key FILE, or set GOODSPEED_API_KEY"),
+        (404, {}, " answered 404: it is so"),
+        (429, {"Retry_After": "7"}, " is busy (429): it is so (try again in 7 s)"),
+        (503, {"Retry_After": "5"}, " cannot answer now (503): it is so (try again in 5 s)"),
+        (503, {"Retry_After": "\x1b"}, " cannot answer now (503): it is so"),
+    ],
+)
+def test_a_refusal_is_one_line(stub: Stub, talk: Talk, status: int, headers: dict[str, str], said: str) -> None:
+    stub.refuse(status, "it is so", **headers)
+    assert talk("hi") == (1, "", f"goodspeed: {stub.url}{said}\n")
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        (
+            event({"error": {"message": "the node\nwent", "code": "verify_away"}}) + b"data: [DONE]\n\n",
+            ": the node went",
+        ),
+        (b"", " without saying why; look at the node's log"),
+        (event({"choices": [], "usage": USAGE}), " without saying why; look at the node's log"),
+    ],
+)
+def test_an_answer_that_breaks_off(stub: Stub, talk: Talk, rest: bytes, said: str) -> None:
+    stub.body = chunk("Hel") + rest
+    assert talk("hi") == (1, "Hel\n", f"goodspeed: {stub.url} broke the answer off{said}\n")
+    status, out, _ = talk("hi", "--json")
+    assert status == 1
+    assert json.loads(out.splitlines()[-1])["error"] == f"{stub.url} broke the answer off{said}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"data: nonsense\n\n",
+        b'data: {"choices": 1}\n\n',
+        b"data: " + b"[" * 100_000 + b"\n\n",
+        b"data: " + b"x" * (2 << 20),
+    ],
+)
+def test_what_is_no_answer(stub: Stub, talk: Talk, body: bytes) -> None:
+    stub.body = body
+    status, out, err = talk("hi")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("goodspeed: ")
+    assert stub.url in err
+
+
+def test_what_is_no_event_stream(stub: Stub, talk: Talk) -> None:
+    stub.headers = {"Content-Type": "text/html"}
+    status, _, err = talk("hi")
+    assert status == 1
+    assert "text/event-stream" in err
+
+
+def test_a_model_that_is_not_served(stub: Stub, talk: Talk) -> None:
+    said = f"goodspeed: {stub.url} does not serve the model 'third'; it serves first, second\n"
+    assert talk("hi", "--model", "third") == (1, "", said)
+    stub.models = b'{"data": []}'
+    assert talk("hi") == (1, "", f"goodspeed: {stub.url} serves no model\n")
+
+
+def test_nobody_is_there(talk: Talk) -> None:
+    with serving() as gone:
+        pass
+    status, out, err = talk("hi", url=gone.url)
+    assert (status, out) == (1, "")
+    assert err.startswith(f"goodspeed: {gone.url} cannot be reached (")
+    assert err.count("\n") == 1
+
+
+def test_the_key_is_of_a_file_or_the_environment(
+    stub: Stub, talk: Talk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "key"
+    file.write_text("# mine\nfrom-a-file\n")
+    talk("hi")
+    monkeypatch.setenv(KEY_VARIABLE, "from-the-environment")
+    talk("hi")
+    talk("hi", "--api-key", str(file))
+    assert stub.keys == {None, "Bearer from-the-environment", "Bearer from-a-file"}
+    stub.refuse(401, "no")
+    assert " does not know this API key; " in talk("hi")[2]
+    monkeypatch.setenv(KEY_VARIABLE, "two words here")
+    assert talk("hi")[2].startswith(f"goodspeed: {KEY_VARIABLE} holds no key; ")
+    assert "cannot read it" in talk("hi", "--api-key", str(tmp_path / "none"))[2]
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8000", "ftp://x", "http://", "http://x:99999", "http://[::1", "http://x/?a=b", "http://u:p@x"]
+)
+def test_what_is_no_url(talk: Talk, url: str) -> None:
+    status, _, err = talk("hi", url=url)
+    assert status == 2
+    assert err.startswith("goodspeed: --url ")
+    assert "u:p" not in err

@@ -1,0 +1,181 @@
+"""The arithmetic of a demo, by hand, from events made up for it."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from goodspeed.app.demo import compare, plot, summary, words
+from goodspeed.app.demo.options import Client, DemoConfig
+from goodspeed.app.demo.state import DemoState
+from goodspeed.text.prompts import Prompt
+from verify_node.config import VerifyConfig
+
+ZERO = {"receive": 0.0, "forward": 0.0, "verify": 0.0, "schedule": 0.0, "send": 0.0}
+
+
+def row(client: str, num_verified: int, num_accepted: int, num_tokens: int, goodput: float = 1.0) -> dict[str, Any]:
+    return {
+        "client": client,
+        "session": client,
+        "num_verified": num_verified,
+        "num_accepted": num_accepted,
+        "num_tokens": num_tokens,
+        "next_length": 3,
+        "acceptance_rate": 0.5,
+        "goodput": goodput,
+    }
+
+
+def round_event(number: int, uplink_bytes: int, receive: float, *rows: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "event": "round",
+        "number": number,
+        "wall_s": {**ZERO, "receive": receive, "forward": 0.5 * number},
+        "uplink_bytes": uplink_bytes,
+        "sessions": list(rows),
+    }
+
+
+def finish_event(token_ids: list[int], elapsed_s: float, **counts: int) -> dict[str, Any]:
+    return {
+        "event": "finish",
+        "text": "x" * len(token_ids),
+        "token_ids": token_ids,
+        "num_tokens": len(token_ids),
+        "finish_reason": "length",
+        "elapsed_s": elapsed_s,
+        **counts,
+    }
+
+
+@pytest.fixture
+def state() -> DemoState:
+    """Five rounds: a takes part in rounds 1, 2 and 5 and gets 8 tokens; b in 2 and 3 and gets 2."""
+    clients = [Client("a", "small", Prompt("one", "math", 1)), Client("b", "large", Prompt("two", "", 2))]
+    state = DemoState.of(clients)
+    state.start(100.0)
+    state.apply_verify(round_event(1, 0, 7.0, row("a", 0, 0, 1, 1.0)))
+    state.apply_verify(round_event(2, 60, 7.5, row("a", 4, 2, 3, 2.0), row("b", 0, 0, 1, 1.0)))
+    state.apply_verify(round_event(3, 90, 8.0, row("b", 2, 0, 1, 0.5)))
+    state.apply_draft("b", finish_event([5, 6], 2.0, num_rounds=2, num_drafted=2, num_accepted=0), 102.0)
+    state.apply_verify(round_event(4, 90, 8.0))
+    state.apply_draft("a", {"event": "tokens", "text": "xx", "token_ids": [1, 2]}, 103.0)
+    state.apply_draft(
+        "a", finish_event([1, 2, 3, 4, 5, 6, 7, 8], 4.0, num_rounds=3, num_drafted=8, num_accepted=5), 104.0
+    )
+    state.apply_verify(round_event(5, 150, 8.5, row("a", 4, 3, 4, 4.0)))
+    stopped = {"receive": 8.5, "forward": 2.5, "verify": 0.4, "schedule": 0.2, "send": 0.1}
+    state.apply_verify({"event": "stopped", "num_rounds": 5, "uplink_bytes": 150, "wall_s": stopped, "refusals": {}})
+    return state
+
+
+def test_what_one_run_comes_to(state: DemoState) -> None:
+    result = summary.summarize(DemoConfig(clients=2), state)
+    a, b = result["clients"]
+    assert a["goodput"] == 8 / 5  # rounds 1 to 5
+    assert b["goodput"] == 2 / 2  # rounds 2 and 3
+    assert (a["acceptance_rate"], b["acceptance_rate"]) == (5 / 8, 0.0)
+    assert (a["tokens_per_s"], b["tokens_per_s"]) == (2.0, 1.0)
+    assert (a["num_rounds"], b["num_rounds"]) == (3, 2)
+    assert result["tokens_per_s"] == 10 / 4
+    assert result["log_utility"] == pytest.approx(math.log(1.6))
+    assert result["jain"] == pytest.approx((1.6 + 1) ** 2 / (2 * (1.6**2 + 1)))
+    assert result["uplink_bytes_per_token"] == 150 / 10
+    assert result["num_rounds"] == 5
+
+
+def test_the_wait_for_the_first_prompt_is_no_part_of_the_time(state: DemoState) -> None:
+    wall_s = summary.summarize(DemoConfig(), state)["wall_s"]
+    assert wall_s == {"receive": 1.5, "forward": 2.5, "verify": 0.4, "schedule": 0.2, "send": 0.1}
+
+
+def test_a_client_without_a_token_is_left_out_of_fairness() -> None:
+    state = DemoState.of([Client("a", "small", Prompt("one", "", 1)), Client("b", "small", Prompt("two", "", 1))])
+    state.start(0.0)
+    state.apply_verify(round_event(1, 0, 0.0, row("a", 0, 0, 1), row("b", 0, 0, 0)))
+    state.apply_draft("b", finish_event([], 1.0, num_rounds=1, num_drafted=0, num_accepted=0), 1.0)
+    state.apply_draft("a", finish_event([1], 1.0, num_rounds=1, num_drafted=0, num_accepted=0), 1.0)
+    result = summary.summarize(DemoConfig(), state)
+    assert (result["jain"], result["log_utility"], result["uplink_bytes_per_token"]) == (1.0, 0.0, 0.0)
+
+
+def test_jain_and_utility_by_hand() -> None:
+    assert summary.jain_index([1.0, 1.0, 1.0]) == pytest.approx(1.0)
+    assert summary.jain_index([3.0, 0.0, 0.0]) == pytest.approx(1 / 3)
+    assert summary.jain_index([1.0, 3.0]) == pytest.approx(16 / 20)
+    assert summary.jain_index([]) == 0.0
+    assert summary.log_utility([math.e, math.e**2]) == pytest.approx(3.0)
+
+
+def test_series_for_the_picture(state: DemoState) -> None:
+    assert plot.goodput_series(state, "a") == ([1, 2, 5], [1.0, 2.0, 4.0])
+    numbers, utilities = plot.utility_series(state)
+    assert numbers == [1, 2, 3, 4, 5]
+    expected = [1.0, 2.0, 2.0 * 0.5, 2.0 * 0.5, 4.0 * 0.5]  # a's times b's latest estimate
+    assert utilities == pytest.approx([math.log(value) for value in expected])
+
+
+def test_the_picture_is_a_png(state: DemoState, tmp_path: Path) -> None:
+    plot.save({"gradient": state, "fixed": state}, str(tmp_path / "x.png"))
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_text_names_every_client_and_figure(state: DemoState) -> None:
+    text = summary.to_text(summary.summarize(DemoConfig(clients=2), state))
+    assert "a           math      small               8      3       0.62     1.60      2.0" in text
+    assert re.search(r"^log-utility +0\.470$", text, re.MULTILINE)
+    assert "forward 53%" in text
+
+
+def test_the_first_line_says_where_the_demo_differs_from_the_daemons(state: DemoState) -> None:
+    def first_line(**changes: str) -> str:
+        return summary.to_text(summary.summarize(DemoConfig(**changes), state)).splitlines()[0]  # type: ignore[arg-type]
+
+    assert VerifyConfig(model="m").cost == "auto" != DemoConfig().cost
+    assert first_line().startswith("gradient policy (the paper's Eq. 5; the daemons weigh time too: --cost auto), ")
+    assert first_line(cost="auto").startswith("gradient policy (it weighs time, as the daemons do), continuous rounds")
+    assert first_line(policy="fixed").startswith("fixed policy, continuous rounds")
+    assert summary.summarize(DemoConfig(), state)["cost"] == "none"
+    compared = compare.to_text(compare.summarize(DemoConfig(), {"gradient": state, "fixed": state})).splitlines()
+    assert compared[-1] == "gradient policy (the paper's Eq. 5; the daemons weigh time too: --cost auto)"
+
+
+def test_every_figure_is_explained(state: DemoState) -> None:
+    text = summary.to_text(summary.summarize(DemoConfig(clients=2), state))
+    for name in ("rounds", "acceptance", "goodput", "log-utility", "Jain index", "uplink bytes", "verify node's time"):
+        assert name in text
+        assert f"\n{name}: " in f"\n{words.OF_ONE_RUN}"
+    assert all(f" {part} " in f" {words.OF_ONE_RUN} ".replace("\n", " ") for part in summary.WALL)
+
+
+def test_curves_are_told_apart_and_their_names_hide_none() -> None:
+    many = DemoState.of([Client(f"client-{i}", "small", Prompt("", "math", 1)) for i in range(plot.MAX_NAMED)])
+    for number in (1, 2):
+        rows = [row(name, 0, 0, 1) for name in many.progress]
+        many.apply_verify(round_event(number, 0, 0.0, *rows))
+    axes = Figure().subplots()
+    plot.draw_goodput(axes, many, "")
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}
+    assert len(looks) == plot.MAX_NAMED
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()][:2] == ["client-0 math", "client-1 math"]
+    axes.figure.draw_without_rendering()
+    assert legend.get_window_extent().x0 >= axes.get_window_extent().x1
+    plot.draw_utility(axes, many, "")
+    assert "tokens per round" in axes.get_ylabel()
+    assert "round" in axes.get_xlabel()
+
+
+def test_texts_are_compared_between_policies(state: DemoState) -> None:
+    same = compare.summarize(DemoConfig(clients=2), {"gradient": state, "fixed": state})
+    assert same["texts_identical"] is True
+    assert [result["policy"] for result in same["compare"].values()] == ["gradient", "fixed"]
+    assert "texts identical                      yes" in compare.to_text(same)
+    other = DemoState.of([one.client for one in state.progress.values()])
+    differ = compare.summarize(DemoConfig(clients=2), {"gradient": state, "fixed": other})
+    assert differ["texts_identical"] is False

@@ -1,0 +1,52 @@
+"""Who takes part in a demo: prompts, seeds and draft models dealt out."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from goodspeed.app.demo.options import DemoConfig, clients
+from goodspeed.app.training import domains
+from goodspeed.command.config import add_options
+from goodspeed.embedded import prompts
+from goodspeed.errors import ConfigError
+
+
+def test_by_default_every_domain_comes_once() -> None:
+    dealt = clients(DemoConfig())
+    assert [client.domain for client in dealt] == list(domains.NAMES)
+    assert [client.prompt.text for client in dealt] == [prompt.prompt for prompt in prompts.demo()]
+    assert {client.seed for client in dealt} == {0}
+    assert {client.seed for client in clients(DemoConfig(seed=7))} == {7}  # shipped prompts bring no seeds
+    assert [client.draft_model for client in dealt] == ["tiny-draft-s", "tiny-draft-m"] * 4
+    assert len({client.name for client in dealt}) == 8
+
+
+def test_lines_come_again_and_their_seeds_go_before_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("\n".join(map(json.dumps, [{"prompt": "one", "seed": 0}, {"prompt": "two", "domain": "x"}])))
+    dealt = clients(DemoConfig(clients=3, prompts=str(file), seed=9, draft_models=" m "))
+    assert [(client.prompt.text, client.seed) for client in dealt] == [("one", 0), ("two", 9), ("one", 0)]
+    assert {client.draft_model for client in dealt} == {"m"}
+    assert "3 clients share 2 prompts" in capsys.readouterr().err
+
+
+def test_the_help_tells_where_the_demo_differs_from_the_daemons_and_how_to_keep_browsers_shut() -> None:
+    told = {action.dest: str(action.help) for action in _options()}
+    assert "Eq. (5)" in told["cost"]
+    assert "auto weighs time too, as the daemons do" in told["cost"]
+    assert "browser" in told["open_page"]
+
+
+def _options() -> list[argparse.Action]:
+    parser = argparse.ArgumentParser()
+    add_options(parser, DemoConfig)
+    return parser._actions
+
+
+def test_over_http_temperatures_end_at_2() -> None:
+    DemoConfig(temperature=3.0).check()
+    DemoConfig(temperature=2.0, http=True).check()
+    with pytest.raises(ConfigError, match="--temperature 3: over HTTP it is 2 at most"):
+        DemoConfig(temperature=3.0, http=True).check()

@@ -1,0 +1,156 @@
+"""Processes that print events: heard, watched, and gone at the end. The processes here are tiny programs."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goodspeed.app.demo import processes
+from goodspeed.app.demo.processes import Child, Event, Household
+from goodspeed.errors import ProcessError
+
+pytestmark = pytest.mark.alone
+
+ROOT = Path(__file__).parents[3]
+SPEAK = "import json, sys, time\nsay = lambda **event: print(json.dumps(event), flush=True)\n"
+WAIT = "say(event='ready')\nsys.stdin.read()\n"
+STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAIT
+TIMEOUT_S = 30.0
+
+
+def program(text: str) -> list[str]:
+    return [sys.executable, "-c", SPEAK + text]
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+def test_events_are_heard_in_order_and_other_lines_are_not() -> None:
+    heard: list[Event] = []
+
+    async def work() -> None:
+        async with Household(dict(os.environ)) as house:
+            text = (
+                "say(event='a', n=1)\nprint('noise')\nprint('3')\nsay(x=1)\nsay(event='b', text=sys.stdin.readline())\n"
+            )
+            child = await house.start("it", program(text), heard.append, takes_input=True)
+            assert (await child.expect("a", TIMEOUT_S))["n"] == 1
+            child.give("hello")
+            await child.succeeded()
+
+    run(work())
+    assert heard == [{"event": "a", "n": 1}, {"event": "b", "text": "hello\n"}]
+
+
+def test_an_early_end_is_told_with_its_last_words() -> None:
+    async def work() -> None:
+        async with Household(dict(os.environ)) as house:
+            child = await house.start("client-3", program("sys.exit('no luck today')"), lambda event: None)
+            with pytest.raises(ProcessError, match=r"^client-3 ended with status 1: no luck today$"):
+                await child.expect("ready", TIMEOUT_S)
+            with pytest.raises(ProcessError, match="no luck today"):
+                await child.succeeded()
+
+    run(work())
+
+
+def test_what_it_said_before_its_last_word_is_kept_beside_the_message() -> None:
+    async def work() -> None:
+        async with Household(dict(os.environ)) as house:
+            text = "sys.stderr.write('one\\ntwo\\n')\nsys.exit('no luck today')"
+            child = await house.start("client-3", program(text), lambda event: None)
+            with pytest.raises(ProcessError) as told:
+                await child.expect("ready", TIMEOUT_S)
+            assert str(told.value) == "client-3 ended with status 1: no luck today"
+            assert told.value.__notes__ == ["client-3 said:\n  one\n  two"]
+            assert child.last_said == "no luck today"
+
+    run(work())
+
+
+def test_a_kill_is_named() -> None:
+    async def work() -> None:
+        async with Household(dict(os.environ)) as house:
+            child = await house.start("it", program(WAIT), lambda event: None, takes_input=True)
+            await child.expect("ready", TIMEOUT_S)
+            child.signal(signal.SIGKILL)
+            with pytest.raises(ProcessError, match="it was killed by signal 9"):
+                await child.must_go_on()
+
+    run(work())
+
+
+def test_one_that_never_gets_ready_is_not_waited_for_for_ever() -> None:
+    async def work() -> None:
+        async with Household(dict(os.environ)) as house:
+            child = await house.start("it", program(WAIT), lambda event: None, takes_input=True)
+            await child.expect("ready", TIMEOUT_S)
+            with pytest.raises(ProcessError, match=r"it was not connected within 0.01 s"):
+                await child.expect("connected", 0.01)
+
+    run(work())
+
+
+def test_all_are_gone_after_an_exception_even_the_stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
+    children: list[Child] = []
+    waited_for = iter((1, 2))  # the one that obeys, as long as it takes; then, after the kill, both
+
+    wait_for_ends = processes.wait_for_ends
+
+    async def wait(running: Sequence[Child], timeout_s: float) -> None:
+        assert timeout_s == processes.GRACE_S
+        await wait_for_ends(running[: next(waited_for)], TIMEOUT_S)
+
+    monkeypatch.setattr(processes, "wait_for_ends", wait)
+
+    async def work() -> None:
+        async with Household(dict(os.environ)) as house:
+            for text in (WAIT, STUBBORN):
+                children.append(await house.start("it", program(text), lambda event: None, takes_input=True))
+            for child in children:
+                await child.expect("ready", TIMEOUT_S)
+            raise KeyError("something else")
+
+    with pytest.raises(KeyError, match="something else"):
+        run(work())
+    assert [child.process.returncode for child in children] == [-signal.SIGTERM, -signal.SIGKILL]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_nobody_behind(number: signal.Signals) -> None:
+    tree = (
+        "import asyncio, os, signal, sys\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # these tests may run under nohup, which is inherited
+        "from goodspeed.app.demo.interrupt import run_interruptible\n"
+        "from goodspeed.app.demo.processes import Household\n"
+        "async def work():\n"
+        "    async with Household(dict(os.environ)) as house:\n"
+        f"        program = [sys.executable, '-c', {SPEAK + WAIT!r}]\n"
+        "        children = [await house.start('it', program, print, takes_input=True) for _ in range(3)]\n"
+        "        for child in children:\n"
+        "            await child.expect('ready', 30)\n"
+        "        print(*(child.process.pid for child in children), flush=True)\n"
+        "        await children[0].ended()\n"
+        "try:\n"
+        "    run_interruptible(work())\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(130)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", tree], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(4)]  # three events, then the ids
+        ids = [int(word) for word in lines[-1].split()]
+        assert len(ids) == 3
+        process.send_signal(number)
+        try:
+            assert process.wait(timeout=TIMEOUT_S) == 130
+        finally:
+            process.kill()
+    assert not [pid for pid in ids if Path(f"/proc/{pid}").exists()]

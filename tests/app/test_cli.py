@@ -1,0 +1,207 @@
+"""The `goodspeed` command: what it prints, and how it says what is wrong."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from goodspeed import __version__
+from goodspeed.app import cli
+from goodspeed.embedded import models
+from goodspeed.fair.latency import saved
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command in this process: exit status, standard output, standard error."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["goodspeed", *words])
+        try:
+            status = cli.main()
+        except SystemExit as end:  # argparse
+            status = int(end.code or 0)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def test_the_version(run: Run) -> None:
+    assert run("--version") == (0, f"goodspeed {__version__}\n", "")
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_models_path_is_a_checkpoint_folder(run: Run, name: str) -> None:
+    status, out, _ = run("models", "path", name)
+    assert status == 0
+    assert (Path(out.strip()) / "config.json").is_file()
+
+
+def test_models_list_counts_parameters(run: Run) -> None:
+    status, out, _ = run("models", "list", "--json")
+    listed = {model["name"]: model for model in json.loads(out.splitlines()[-1])["models"]}
+    assert status == 0
+    assert tuple(listed) == models.NAMES
+    assert 12e6 < listed["tiny-target"]["num_parameters"] < 16e6
+    assert listed["tiny-draft-s"]["num_parameters"] < 1e6
+    status, out, _ = run("models", "list")
+    assert status == 0
+    assert [line.split()[0] for line in out.splitlines()] == list(models.NAMES)
+    assert all(role in line for line, role in zip(out.splitlines(), models.ROLES.values(), strict=True))
+    assert run("models") == (0, out, "")
+
+
+def test_generate_prints_text_or_an_object(run: Run) -> None:
+    words = ("generate", "--prompt", "Not far from here", "--max-tokens", "8", "--temperature", "0.8", "--seed", "4")
+    status, out, err = run(*words, "--json")
+    result = json.loads(out.splitlines()[-1])
+    assert status == 0
+    assert list(result) == [
+        "model",
+        "prompt",
+        "seed",
+        "text",
+        "token_ids",
+        "num_tokens",
+        "finish_reason",
+        "tokens_per_s",
+    ]
+    assert (result["model"], result["prompt"], result["seed"]) == ("tiny-target", "Not far from here", 4)
+    assert result["num_tokens"] == len(result["token_ids"]) <= 8
+    assert "tokens/s" in err
+    assert run(*words)[:2] == (0, result["text"] + "\n")
+
+
+def test_generate_tells_that_the_context_is_shorter_than_what_was_asked_for(run: Run) -> None:
+    prompt = "word " * 2040  # a token each
+    status, out, err = run("generate", "--prompt", prompt, "--max-tokens", "5000", "--temperature", "0", "--json")
+    result = json.loads(out.splitlines()[-1])
+    told = re.search(r"^goodspeed: --max-tokens 5000 is cut to (\d+): the model's context has 2048 tokens, ", err, re.M)
+    assert status == 0
+    assert told is not None
+    assert result["num_tokens"] <= int(told[1]) < 20
+    assert "is cut" not in run("generate", "--prompt", prompt, "--max-tokens", told[1], "--json")[2]
+
+
+def test_generate_answers_a_chat(run: Run) -> None:
+    words = ("generate", "--model", "tiny-draft-s", "--max-tokens", "8", "--temperature", "0", "--json")
+    chat = json.loads(run(*words, "--prompt", "hello", "--chat")[1])
+    written = json.loads(run(*words, "--prompt", "User: hello\n\nAssistant:")[1])  # what its template makes of it
+    plain = json.loads(run(*words, "--prompt", "hello")[1])
+    assert chat["prompt"] == "hello"
+    assert chat["token_ids"] == written["token_ids"] != plain["token_ids"]
+
+
+def test_a_chat_needs_a_template(run: Run, tmp_path: Path) -> None:
+    for file in models.path("tiny-draft-s").iterdir():
+        if file.suffix != ".jinja":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = tmp_path / "tokenizer_config.json"
+    settings = json.loads(config.read_text())
+    settings.pop("chat_template", None)
+    config.write_text(json.dumps(settings))
+    status, out, err = run("generate", "--model", str(tmp_path), "--prompt", "hello", "--chat")
+    assert (status, out) == (1, "")
+    assert err.splitlines()[-1].startswith("goodspeed: this tokenizer has no chat template; ")
+
+
+QUICK_PROFILE = ("profile", "--model", "tiny-draft-s", "--seconds", "0.2", "--max-tokens", "16", "--max-context", "0")
+
+
+def test_profile_prints_what_was_measured_and_both_fits(run: Run) -> None:
+    status, out, err = run(*QUICK_PROFILE)
+    assert (status, err) == (0, "goodspeed: loading tiny-draft-s, then measuring for about 0.2 s ...\n")
+    lines = out.splitlines()
+    assert lines[0].split() == ["tokens", "sessions", "context", "ms", "linear", "roofline"]
+    assert {line.split()[0] for line in lines} >= {"linear", "roofline", "knee"}
+    assert sum("R2 " in line for line in lines) == 2
+
+
+def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    status, out, err = run(*QUICK_PROFILE, "--json", str(file))
+    result = json.loads(out.splitlines()[-1])
+    assert status == 0
+    assert "knee" in err
+    assert result["setting"]["model"] == "tiny-draft-s"
+    assert set(result["linear"]) == {"fixed_s", "token_s", "session_s", "context_s"}
+    assert isinstance(result.pop("budget"), int)
+    assert json.loads(file.read_text()) == result
+    assert saved.load(str(file)).linear_r2 == result["linear_r2"]
+    status, out, _ = run(*QUICK_PROFILE, "--json")
+    assert status == 0
+    assert set(json.loads(out.splitlines()[-1])) == {*result, "budget"}
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        ([], 2, "COMMAND is missing; choose one of: chat, demo, generate, keygen, models, profile. See"),
+        (["nonsense"], 2, "unknown command 'nonsense'; choose one of: chat, demo"),
+        (["models", "path", "tiny"], 1, "no embedded model is called 'tiny'; choose one of: tiny-target"),
+        (["generate"], 2, "--prompt is missing"),
+        (
+            ["generate", "--prompt", "x", "--speed", "9"],
+            2,
+            "unknown option --speed; did you mean --seed? See goodspeed generate --help",
+        ),
+        (["generate", "--prompt", ""], 2, "--prompt is empty"),
+        (["generate", "--prompt", "x", "--model", "no-such"], 1, "model 'no-such' was not found"),
+        (["generate", "--prompt", "x", "--model", str(ROOT / "tests")], 1, "is not a checkpoint folder"),
+        (["generate", "--prompt", "word " * 3000], 1, "leave no room in this model's context of 2048"),
+        (["generate", "--prompt", "x", "--temperature", "-1"], 2, "--temperature -1.0 is too small"),
+        (["generate", "--prompt", "x", "--max-tokens", "0"], 2, "--max-tokens 0 is too small"),
+        (["generate", "--prompt", "x", "--device", "tpu"], 2, "device 'tpu' is"),
+        (["profile"], 2, "--model is missing"),
+        (["profile", "--model", "tiny-target", "--seconds", "0"], 2, "--seconds 0.0 is too small"),
+        (["profile", "--model", "tiny-target", "--json", "/no/such/folder/x"], 2, "there is no such folder"),
+        (["profile", "--model", "tiny-goose"], 1, "model 'tiny-goose' was not found"),
+        (["demo", "--policy", "greedy"], 2, "no policy is called 'greedy'; choose one of: fixed, gradient, random"),
+        (["demo", "--rounds", "square"], 2, "--rounds 'square' is unknown; choose one of: barrier, continuous"),
+        (["demo", "--clients", "0"], 2, "--clients 0 is too small"),
+        (["demo", "--budget", "0"], 2, "--budget 0 is too small"),
+        (["demo", "--draft-models", ","], 2, "--draft-models names no model"),
+        (
+            ["demo", "--prompts", "/no/such/file"],
+            1,
+            "--prompts /no/such/file: cannot read it (No such file or directory); give a file",
+        ),
+        (["demo", "--png", "/no/such/folder/x.png"], 2, "there is no folder /no/such/folder"),
+        (["demo", "--record", "/no/such/folder/x.jsonl"], 2, "--record /no/such/folder/x.jsonl: there is no folder"),
+        (["demo", "--record", "x.jsonl", "--compare"], 2, "--record keeps one run, and --compare makes three"),
+    ],
+)
+def test_a_wrong_command_line_is_one_clear_line(run: Run, words: list[str], status: int, message: str) -> None:
+    ended, out, err = run(*words)
+    assert (ended, out) == (status, "")
+    last = err.splitlines()[-1]
+    assert message in last
+    assert re.match(r"goodspeed( \w+)?: ", last)
+    is_loaded = "leave no room" in message  # it takes the tokenizer to know
+    assert err.splitlines()[:-1] == (["goodspeed: loading tiny-target ..."] if is_loaded else [])
+
+
+@pytest.mark.parametrize(
+    "words", [["models", "list"], ["profile", "--help"], ["demo", "--help"], ["demo", "--policy", "greedy"]]
+)
+def test_what_needs_no_model_loads_no_torch(words: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from goodspeed import cli\n"
+        f"sys.argv = ['goodspeed', *{words!r}]\n"
+        "try:\n"
+        "    cli.main()\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'matplotlib', 'zmq')))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr

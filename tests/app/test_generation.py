@@ -1,0 +1,112 @@
+"""One model alone: equal to plain transformers, to itself in chunks, and to the draw done by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from goodspeed.app import generation
+from goodspeed.embedded import models, prompts
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Runner
+from goodspeed.engine.text import encode_prompt
+from goodspeed.errors import ConfigError, PoolExhausted, PromptError
+from goodspeed.exact.sampling import SamplingBatch, choose
+from goodspeed.wire.messages import Sampling
+
+torch.set_num_threads(1)
+GREEDY = Sampling(temperature=0.0)
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    return checkpoints.load("tiny-target")
+
+
+@pytest.fixture(scope="module")
+def prompt_ids(checkpoint: Checkpoint) -> list[int]:
+    return encode_prompt(checkpoint.tokenizer, prompts.demo()[1].prompt)
+
+
+@pytest.fixture
+def runner(checkpoint: Checkpoint) -> Runner:
+    return Runner(checkpoint, num_pages=128)
+
+
+@pytest.fixture(scope="module")
+def plain_model() -> Any:
+    return AutoModelForCausalLM.from_pretrained(models.path("tiny-target"), dtype=torch.float32).eval()
+
+
+def test_greedy_is_what_transformers_writes(
+    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int], plain_model: Any
+) -> None:
+    ours = list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 40, checkpoint.eos_ids))
+    with torch.inference_mode():
+        theirs = plain_model.generate(torch.tensor([prompt_ids]), do_sample=False, max_new_tokens=40)[0].tolist()
+    theirs = [token for token in theirs[len(prompt_ids) :] if token not in checkpoint.eos_ids]
+    assert ours == theirs
+
+
+def test_sampling_draws_at_absolute_positions(
+    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int], plain_model: Any
+) -> None:
+    sampling = Sampling(temperature=0.9, top_k=50, top_p=0.95, seed=11)
+    ours = list(generation.generate(checkpoint, runner, prompt_ids, sampling, 12))
+    text = prompt_ids + ours
+    with torch.inference_mode():
+        logits = plain_model(torch.tensor([text])).logits[0, len(prompt_ids) - 1 : -1]
+        drawn = choose(logits, SamplingBatch.of([sampling] * 12), torch.arange(len(prompt_ids), len(text)))
+    assert ours == drawn.tolist()
+
+
+def test_a_prompt_in_chunks_is_the_same_prompt(checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int]) -> None:
+    sampling = Sampling(seed=5)
+    prompt = prompt_ids[:23]
+    whole = list(generation.generate(checkpoint, runner, prompt, sampling, 16))
+    for chunk in (1, 7, 22, 23):
+        cut = generation.generate(checkpoint, runner, prompt, sampling, 16, prefill_chunk=chunk)
+        assert list(cut) == whole
+
+
+def test_a_stop_token_ends_it_and_is_not_given_out(
+    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int]
+) -> None:
+    free = list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 12))
+    stopped = list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 12, stop_ids=(free[5],)))
+    assert stopped == free[: free.index(free[5])]
+    assert generation.finish_reason(len(stopped), 12) == "stop"
+    assert generation.finish_reason(len(free), 12) == "length"
+
+
+def test_the_end_of_the_context_ends_it(checkpoint: Checkpoint, runner: Runner) -> None:
+    short = replace(checkpoint, context_len=32)
+    assert generation.num_wanted(short, [100] * 29, 50) == 3
+    assert len(list(generation.generate(short, runner, [100] * 29, GREEDY, 50))) == 3
+
+
+def test_memory_is_free_again_however_it_ends(checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int]) -> None:
+    for token in generation.generate(checkpoint, runner, prompt_ids, GREEDY, 4):
+        assert token < checkpoint.num_tokens
+        assert runner.pool.num_free < runner.pool.num_pages
+    assert runner.pool.num_free == runner.pool.num_pages
+    left_early = generation.generate(checkpoint, runner, prompt_ids, GREEDY, 4)
+    next(left_early)
+    left_early.close()
+    assert runner.pool.num_free == runner.pool.num_pages
+    small = Runner(checkpoint, num_pages=2)
+    with pytest.raises(PoolExhausted):
+        next(generation.generate(checkpoint, small, prompt_ids, GREEDY, 4, prefill_chunk=16))
+    assert small.pool.num_free == small.pool.num_pages
+
+
+def test_what_cannot_be_is_refused_before_it_begins(checkpoint: Checkpoint, runner: Runner) -> None:
+    with pytest.raises(PromptError, match="empty"):
+        generation.generate(checkpoint, runner, [], GREEDY, 4)
+    with pytest.raises(PromptError, match="no room"):
+        generation.generate(checkpoint, runner, [1] * checkpoint.context_len, GREEDY, 4)
+    with pytest.raises(ConfigError, match="max_tokens"):
+        generation.generate(checkpoint, runner, [1], GREEDY, 0)

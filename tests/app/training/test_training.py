@@ -1,0 +1,152 @@
+"""Runs resume exactly, from their state or from weights alone; a microscopic model stands for the family's."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from goodspeed.app.training import corpus, family
+from goodspeed.app.training import run as run_module
+from goodspeed.app.training import train as train_module
+from goodspeed.app.training.domains import NAMES, SOURCES, sources
+from goodspeed.app.training.optimizer import Schedule
+from goodspeed.app.training.run import Run, train
+from goodspeed.embedded import models
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 32}
+TOKENS = torch.arange(40_000) % 7 + torch.arange(40_000) % 3
+
+
+def microscopic(folder: Path) -> Run:
+    torch.manual_seed(3)
+    return Run(LlamaForCausalLM(LlamaConfig(**SMALL, tie_word_embeddings=True)), folder)
+
+
+def advance(run: Run, num_steps: int) -> Run:
+    for _ in range(num_steps):
+        row = TOKENS[run.step * 32 : run.step * 32 + 33]
+        logits = run.model(input_ids=row[None, :-1], use_cache=False).logits
+        run.update(functional.cross_entropy(logits[0], row[1:]))
+    return run
+
+
+def weights(run: Run) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+
+
+def test_interrupted_run_equals_the_uninterrupted_one(tmp_path: Path) -> None:
+    whole = advance(microscopic(tmp_path / "whole"), 12)
+    advance(microscopic(tmp_path / "cut"), 7).save()
+    resumed = microscopic(tmp_path / "cut")
+    assert resumed.restore()
+    assert resumed.step == 7
+    advance(resumed, 5)
+    assert all(torch.equal(a, weights(resumed)[name]) for name, a in weights(whole).items())
+
+
+def test_without_the_optimizer_state_it_would_differ(tmp_path: Path) -> None:
+    """The control: what the state file holds matters."""
+    whole, cut = advance(microscopic(tmp_path), 12), advance(microscopic(tmp_path), 7)
+    fresh = Run(cut.model, tmp_path)
+    fresh.step = 7
+    advance(fresh, 5)
+    assert any(not torch.equal(a, weights(fresh)[name]) for name, a in weights(whole).items())
+
+
+def test_interrupted_decay_goes_on(tmp_path: Path) -> None:
+    run = advance(microscopic(tmp_path), 4)
+    run.decay(6)
+    advance(run, 3).save()
+    resumed = microscopic(tmp_path)
+    resumed.restore()
+    assert resumed.schedule == Schedule(decay_from=4, stop=10)
+    assert not resumed.finished
+
+
+def test_finished_run_begins_a_new_stable_phase(tmp_path: Path) -> None:
+    run = advance(microscopic(tmp_path), 4)
+    run.decay(2)
+    advance(run, 2).save()
+    assert run.finished
+    resumed = microscopic(tmp_path)
+    resumed.restore()
+    assert (resumed.step, resumed.schedule) == (6, Schedule(begin=6))
+
+
+def test_schedule_rises_stays_and_falls() -> None:
+    schedule = Schedule(warmup=4, decay_from=10, stop=14)
+    assert [schedule.scale(step) for step in (0, 3, 9, 10, 12, 13)] == [0.25, 1.0, 1.0, 1.0, 0.5, 0.25]
+
+
+def test_time_budget_leaves_time_for_the_decay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that gives every look one second."""
+    clock = iter(range(10_000))
+    look = SimpleNamespace(monotonic=lambda: float(next(clock)))
+    monkeypatch.setattr(run_module, "time", look)  # not the module itself, at whose clock other threads look, too
+    run, saves = microscopic(tmp_path), []
+
+    def losses(step: int) -> list[Tensor]:
+        row = TOKENS[step * 32 : step * 32 + 33]
+        return [functional.cross_entropy(run.model(input_ids=row[None, :-1], use_cache=False).logits[0], row[1:])]
+
+    train([run], losses, 40.0, lambda: saves.append(run.step))
+    assert (run.schedule.decay_from, run.schedule.stop) == (30, 40)
+    assert saves[-1] == run.step == 40
+    assert (tmp_path / "state.safetensors").exists()
+
+
+def test_checkpoint_keeps_what_16_bits_can(tmp_path: Path) -> None:
+    model = family.create("tiny-draft-s")
+    family.save(model, tmp_path)
+    for file in ("generation_config.json", "chat_generation_config.json"):
+        assert (tmp_path / file).read_text() == (models.path("tiny-draft-s") / file).read_text()
+    loaded = family.load("tiny-draft-s", tmp_path).state_dict()
+    assert all(torch.equal(p.bfloat16().float(), loaded[name]) for name, p in model.state_dict().items())
+    with pytest.raises(RuntimeError):
+        family.load("tiny-draft-m", tmp_path)
+
+
+def test_mixture_covers_the_domains() -> None:
+    assert tuple(corpus.MIXTURE) == NAMES
+    assert sum(corpus.MIXTURE.values()) == pytest.approx(1.0)
+
+
+def test_blocks_follow_each_other() -> None:
+    tokens = torch.arange(20_000).numpy().astype("uint16")
+    inputs, labels = corpus.block(tokens, 3)
+    assert inputs.shape == (4, 512)
+    assert inputs[0, 0] == 3 * corpus.BLOCK
+    assert (labels.ravel() == inputs.ravel() + 1).all()
+    assert corpus.block(tokens, 15)[0].shape == (1, 2048)
+    assert corpus.block(tokens, 10**6)[0].size == corpus.BLOCK
+
+
+def test_the_commands_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both models' stages on a very short stream with a microscopic family: weights and state appear where asked."""
+    for name in models.NAMES:
+        monkeypatch.setitem(family.SHAPES, name, {k: v for k, v in SMALL.items() if k != "vocab_size"})
+    monkeypatch.setattr(corpus, "train_tokenizer", lambda: train_module.tokenizer.load(models.path("tiny-target")))
+    monkeypatch.setattr(sources, "library", lambda: {key: [("ast", "def f():\n    pass\n" * 40)] for key in SOURCES})
+    state, out = tmp_path / "state", tmp_path / "weights"
+    options = ["--minutes", "0.005", "--state", str(state), "--weights", str(out), "--num-tokens", "21000"]
+    train_module.main(options)
+    assert all((out / name / "model.safetensors").exists() for name in models.NAMES)
+    assert all((state / name / "state.safetensors").exists() for name in models.NAMES)
+    train_module.main(["drafts", *options])
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["teacher"], "unknown stage: teacher; there are corpus, target, drafts"),
+        (["corpus", "--num-tokens", "100"], "--num-tokens must be at least 20480"),
+    ],
+)
+def test_wrong_options_are_refused(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        train_module.main(argv)
+    assert message in capsys.readouterr().err
