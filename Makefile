@@ -66,7 +66,7 @@ notebooks: $(READY)
 
 # The pictures of docs/WINDOW.md, from a small real run; needs Debian's chromium and chromium-driver.
 screenshots: $(READY)
-	$(BIN)/python -m tests.window.screenshots $(ARGS)
+	$(BIN)/python -m tests.verify_node.watch.window.screenshots $(ARGS)
 
 # 2,000 to 3,000 rounds a second: 5,000 worlds, about a million rounds, take 7 minutes or so on one quiet core.
 simulate-faults: $(READY)

@@ -29,11 +29,11 @@ from goodspeed.wire.messages import (
     Welcome,
     digest,
 )
-from verify_node import planner
-from verify_node.core import VerifyCore
-from verify_node.outcomes import Outcome
-from verify_node.planner import Entry, Limits, Round
-from verify_node.scheduler import Scheduler
+from verify_node.core.core import VerifyCore
+from verify_node.rounds import planner
+from verify_node.rounds.outcomes import Outcome
+from verify_node.rounds.planner import Entry, Limits, Round
+from verify_node.rounds.scheduler import Scheduler
 
 __all__ = [
     "STOP",

@@ -12,8 +12,8 @@ import pytest
 from goodspeed.errors import TransportError
 from goodspeed.node import web
 from goodspeed.wire.endpoints import check_free, parse_endpoint
-from verify_node.beforehand import check
 from verify_node.config import VerifyConfig
+from verify_node.preflight import check
 
 ROOT = Path(__file__).parents[1]
 

@@ -21,8 +21,8 @@ from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.messages import MIN_LOGPROB, Sampling, TokenLogprobs
 from tests.fakes import make_core, make_hello, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from verify_node.planner import Entry, Round
-from verify_node.target import Target
+from verify_node.rounds.planner import Entry, Round
+from verify_node.target.target import Target
 
 TARGET = make_checkpoint(1)
 PLAIN = make_checkpoint(1).model  # the same as transformers made it

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-STARTS = {"tests.nodes", "tests.app.demo.test_demo", "tests.fuzz.live", "tests.window.browser"}
+STARTS = {"tests.nodes", "tests.app.demo.test_demo", "tests.fuzz.live", "tests.verify_node.watch.window.browser"}
 """Modules with which processes are started, or clocks watched."""
 
 

@@ -16,17 +16,17 @@ from goodspeed.node import defaults
 from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.messages import MAX_DRAFT, VERSION, Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
-from verify_node import planner
-from verify_node.beforehand import Found
 from verify_node.config import VerifyConfig, create_policy
-from verify_node.core import VerifyCore
+from verify_node.core.core import VerifyCore
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
-from verify_node.planner import Limits
-from verify_node.recorder import Recorder
-from verify_node.scheduler import Scheduler
-from verify_node.target import Target
+from verify_node.preflight import Found
+from verify_node.rounds import planner
+from verify_node.rounds.planner import Limits
+from verify_node.rounds.scheduler import Scheduler
+from verify_node.target.target import Target
+from verify_node.watch.recorder import Recorder
 
 
 def assemble(config: VerifyConfig, events: EventLog, found: Found, status: Status = QUIET) -> VerifyDaemon:

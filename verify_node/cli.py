@@ -12,13 +12,13 @@ from goodspeed.command.reporter import Status
 from goodspeed.command.running import add_daemon_options, run, until_signal
 from goodspeed.errors import ConfigError
 from goodspeed.wire import descriptors
-from verify_node.beforehand import check
 from verify_node.config import VerifyConfig
+from verify_node.preflight import check
 
 if TYPE_CHECKING:  # they import torch, and HTTP
     from goodspeed.node import web
     from verify_node.daemon import VerifyDaemon
-    from verify_node.window.window import Window
+    from verify_node.watch.window.window import Window
 
 PROGRAM = "goodspeed-verify"
 
@@ -85,6 +85,6 @@ def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.Port | 
     """What --http asks for."""
     if http is None:
         return None
-    from verify_node.window.window import Window
+    from verify_node.watch.window.window import Window
 
     return Window(config, daemon, http)

@@ -18,14 +18,14 @@ from goodspeed.errors import MessageTooLarge, ProtocolError, TargetError
 from goodspeed.node.model_thread import ModelThread
 from goodspeed.wire.messages import Draft, Leave, OpenSession, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
-from verify_node.core import VerifyCore
+from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
-from verify_node.outcomes import Send
-from verify_node.planner import Round
-from verify_node.recorder import Recorder
-from verify_node.round_events import round_event
-from verify_node.target import RoundResult, Target
-from verify_node.visits import Visits
+from verify_node.rounds.outcomes import Send
+from verify_node.rounds.planner import Round
+from verify_node.target.target import RoundResult, Target
+from verify_node.watch.recorder import Recorder
+from verify_node.watch.round_events import round_event
+from verify_node.watch.visits import Visits
 
 logger = logging.getLogger("goodspeed.verify")
 

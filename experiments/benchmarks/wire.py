@@ -36,9 +36,9 @@ from goodspeed.exact import proposals
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.wire.messages import Draft, Sampling, Verification, digest
-from verify_node.outcomes import Outcome
-from verify_node.planner import Entry, Round
-from verify_node.target import Target
+from verify_node.rounds.outcomes import Outcome
+from verify_node.rounds.planner import Entry, Round
+from verify_node.target.target import Target
 
 LENGTH = 5
 WIDE = 151_936

@@ -15,7 +15,7 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.text import alone
 from experiments.simulation.world import World
 from goodspeed.wire.messages import RefusalCode
-from verify_node.register import FORGOTTEN_S
+from verify_node.core.register import FORGOTTEN_S
 
 LOOK_EVERY_S = 1.0
 

@@ -8,8 +8,8 @@ from random import Random
 from msgspec.structs import replace
 
 from experiments.simulation.settings import Faults
-from verify_node.outcomes import Outcome
-from verify_node.planner import Round
+from verify_node.rounds.outcomes import Outcome
+from verify_node.rounds.planner import Round
 
 WHY = "simulated"
 

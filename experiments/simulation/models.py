@@ -10,8 +10,8 @@ from draft_node.actions import Propose
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.engine.pages import PagePool
-from verify_node.outcomes import Outcome
-from verify_node.planner import Entry, Limits, Round
+from verify_node.rounds.outcomes import Outcome
+from verify_node.rounds.planner import Entry, Limits, Round
 
 FEW = 64
 

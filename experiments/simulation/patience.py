@@ -23,7 +23,7 @@ from experiments.simulation.draft import TIMEOUT_S
 from experiments.simulation.network import HEADER_BYTES, TOKEN_BYTES
 from experiments.simulation.settings import Settings
 from experiments.simulation.verify import HEARTBEAT_S, LEASE_S
-from verify_node.register import FORGOTTEN_S
+from verify_node.core.register import FORGOTTEN_S
 
 NUM_WAYS = 4  # there and back: Hello and Welcome, OpenSession and Verdict, Draft and Verdict, and one that was refused
 SURE = 1e-9

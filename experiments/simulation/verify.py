@@ -17,11 +17,11 @@ from goodspeed.fair import policies
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import MAX_DRAFT, VERSION, OpenSession, UpMessage, Verdict, Welcome
-from verify_node import planner
-from verify_node.core import VerifyCore
-from verify_node.outcomes import Outcome, Send
-from verify_node.planner import Limits, Round
-from verify_node.scheduler import Scheduler
+from verify_node.core.core import VerifyCore
+from verify_node.rounds import planner
+from verify_node.rounds.outcomes import Outcome, Send
+from verify_node.rounds.planner import Limits, Round
+from verify_node.rounds.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from experiments.simulation.world import World

@@ -25,8 +25,8 @@ from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import Defaults, Welcome
 from tests.cluster.cluster import load
 from verify_node import assembly as verify_assembly
-from verify_node.beforehand import check
 from verify_node.config import VerifyConfig
+from verify_node.preflight import check
 
 ASKED = [
     Prompt(text, seed=seed)

@@ -15,9 +15,9 @@ from goodspeed.exact.noise import Role, exponential, key
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Draft, UpMessage
 from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
-from verify_node.outcomes import Send
-from verify_node.planner import Round
-from verify_node.target import RoundResult
+from verify_node.rounds.outcomes import Send
+from verify_node.rounds.planner import Round
+from verify_node.target.target import RoundResult
 
 MARGIN = 1e-4
 """Nearer than this, the target's two best choices may change places: batches of another shape round differently."""

@@ -30,9 +30,9 @@ from goodspeed.wire.zmq.transport import MemoryNetwork, Packet, peer_name
 from tests.cluster.cluster import load, prompt_ids
 from tests.waiting import until
 from verify_node import assembly as verify_assembly
-from verify_node import metrics as verify_metrics
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
+from verify_node.watch import metrics as verify_metrics
 
 ROOT = Path(__file__).parents[2]
 TABLES = ROOT / "docs/METRICS.md"

@@ -18,7 +18,7 @@ from tests.nodes import VerifyNode
 from tests.waiting import until
 from tests.wire.keys.test_nodes import Site, expected, site, text
 from tests.wire.keys.wire import run_async
-from verify_node import conduct
+from verify_node.core import rate_limit
 
 pytestmark = pytest.mark.alone
 
@@ -71,11 +71,11 @@ def test_a_message_without_an_end_is_not_kept(verify: VerifyNode) -> None:
 def test_a_peer_that_goes_on_is_told_and_cut_off(verify: VerifyNode) -> None:
     with peer(verify) as hostile:
         answers = []
-        for _ in range(int(conduct.BARRED) + 1):
+        for _ in range(int(rate_limit.BARRED) + 1):
             hostile.say(b"\xc1")
         while not answers or answers[-1].code != "barred":
             answers.append(hostile.hear(Refusal))
-        assert [answer.code for answer in answers] == ["malformed"] * int(conduct.ANSWERED) + ["barred"]
+        assert [answer.code for answer in answers] == ["malformed"] * int(rate_limit.ANSWERED) + ["barred"]
         assert "30 s" in answers[-1].what_to_do
         hostile.say(hostile.hello())
         assert not hostile.socket.poll(300), "nobody listens"
@@ -103,7 +103,7 @@ async def put_out_and_come_back(here: Site) -> None:
         for name, request in requests.items()
     }
     await begun.wait()
-    for _ in range(int(conduct.BARRED) + 1):
+    for _ in range(int(rate_limit.BARRED) + 1):
         nodes["a"].channel._link.put([b"\xc1"])
     await until(lambda: nodes["a"].link.trouble)
     assert "(barred)" in str(nodes["a"].link.trouble)

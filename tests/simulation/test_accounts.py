@@ -12,7 +12,7 @@ from experiments.simulation.paper import POLICIES, STAND_INS, TABLE_1, Domains, 
 from experiments.simulation.verify import Finished
 from experiments.stragglers import noticed
 from goodspeed.wire.messages import Verdict
-from verify_node.planner import Round
+from verify_node.rounds.planner import Round
 
 A, B = b"a" * 16, b"b" * 16
 

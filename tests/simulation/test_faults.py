@@ -14,9 +14,10 @@ from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.text import alone
 from experiments.simulation.world import World
 from goodspeed.engine.pages import PagePool
-from verify_node import answers, patience
-from verify_node.checks import Refused
-from verify_node.outcomes import Moved
+from verify_node.core import incoming
+from verify_node.rounds import late_drafts
+from verify_node.rounds.outcomes import Moved
+from verify_node.session.checks import Refused
 
 CALM = Settings(num_clients=3, num_sessions=2)
 HANGING = with_faults(CALM, hang=0.5)
@@ -91,7 +92,9 @@ def test_a_rule_broken_in_a_round_is_found(monkeypatch):
 
 def test_a_client_that_is_forgotten_is_found(monkeypatch):
     monkeypatch.setattr(Session, "tick", lambda session, now: [])
-    monkeypatch.setattr(patience, "late_at", lambda session, now, is_warm: math.inf)  # else it would be gone on without
+    monkeypatch.setattr(
+        late_drafts, "late_at", lambda session, now, is_warm: math.inf
+    )  # else it would be gone on without
     _, found = play(1, HANGING, limit_s=2 * patience_s(HANGING))
     assert found.num_silent > 0
     assert found.num_lost > 0
@@ -101,7 +104,7 @@ def test_a_client_that_is_forgotten_is_found(monkeypatch):
 def test_a_refusal_that_nobody_earned_is_found(monkeypatch):
     refused = Refused("not_assigned", "nothing", "wait")
     monkeypatch.setattr(
-        answers, "check_draft", lambda draft, session, vocab_size: refused if draft.round == 3 else None
+        incoming, "check_draft", lambda draft, session, vocab_size: refused if draft.round == 3 else None
     )
     _, found = play(1, CALM, limit_s=300.0)
     assert found.num_unearned > 0

@@ -9,11 +9,11 @@ from goodspeed.command.events import EventLog
 from goodspeed.wire.messages import DownMessage, Heartbeat, UpMessage
 from goodspeed.wire.zmq.transport import DraftChannel, MemoryNetwork
 from tests.fakes import TellingTarget, make_core
-from verify_node.core import VerifyCore
+from verify_node.core.core import VerifyCore
 from verify_node.daemon import VerifyDaemon
-from verify_node.planner import Round
-from verify_node.recorder import Recorder
-from verify_node.target import RoundResult
+from verify_node.rounds.planner import Round
+from verify_node.target.target import RoundResult
+from verify_node.watch.recorder import Recorder
 
 PATIENCE_S = 30.0
 

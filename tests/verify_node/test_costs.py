@@ -14,9 +14,9 @@ from goodspeed.wire.messages import MAX_DRAFT
 from tests.micro import make_checkpoint, make_runner
 from verify_node import costs
 from verify_node.assembly import assemble
-from verify_node.beforehand import check
 from verify_node.config import VerifyConfig, create_policy
 from verify_node.costs import find_profile, make_cost, with_budget
+from verify_node.preflight import check
 
 RUNNER = make_runner(make_checkpoint(1))
 

@@ -10,8 +10,9 @@ from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear
 from tests.waiting import until
-from verify_node import conduct, daemon
-from verify_node.core import VerifyCore
+from verify_node import daemon
+from verify_node.core import rate_limit
+from verify_node.core.core import VerifyCore
 
 A, B = b"aaaaaaaa", b"bbbbbbbb"
 
@@ -86,7 +87,7 @@ def test_a_round_that_waited_for_somebody_who_is_put_out_begins(monkeypatch: pyt
             await until(lambda: one.draft)
 
             asked, num_rounds = watch(loop.core, monkeypatch), len(loop.target.planned)
-            for _ in range(int(conduct.BARRED) + 1):
+            for _ in range(int(rate_limit.BARRED) + 1):
                 await hostile.send(make_open(3, prompt=(1 << 30,)))
             await until(lambda: len(loop.target.planned) > num_rounds)
             assert session_id(2) not in loop.core.sessions

@@ -7,7 +7,7 @@ from goodspeed.command.events import EventLog
 from goodspeed.wire.messages import Draft, Refusal, Verdict, Welcome, digest
 from tests.fakes import make_hello, make_open, replace_message, session_id
 from tests.verify_node.loops import Loop, ask
-from verify_node.recorder import Recorder
+from verify_node.watch.recorder import Recorder
 
 A, B = b"aaaaaaaa", b"bbbbbbbb"
 

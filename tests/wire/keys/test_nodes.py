@@ -26,7 +26,7 @@ from tests.cluster.cluster import alone, load, make_request, prompt_ids
 from tests.waiting import until
 from tests.wire.keys.wire import Tape, run_async
 from verify_node import assembly as verify_assembly
-from verify_node import beforehand as verify_beforehand
+from verify_node import preflight as verify_beforehand
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 

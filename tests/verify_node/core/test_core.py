@@ -1,0 +1,631 @@
+"""The verify node's state machine: rounds by hand, every refusal by name, and what lost messages lead to."""
+
+import pytest
+
+from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge
+from goodspeed.wire.messages import VERSION, Ack, Close, Draft, Heartbeat, Leave, Refusal, Sampling, Verdict, Welcome
+from tests.fakes import (
+    STOP,
+    VOCAB,
+    Desk,
+    alone,
+    make_core,
+    make_hello,
+    make_open,
+    next_token,
+    replace_message,
+    request_of,
+    session_id,
+    told,
+)
+from verify_node.core.register import FORGOTTEN_S
+from verify_node.rounds.outcomes import Outcome
+from verify_node.rounds.scheduler import INITIAL_ACCEPTANCE
+
+
+@pytest.fixture
+def desk():
+    """A verify node that knows client a."""
+    desk = Desk()
+    assert isinstance(desk.hello("a"), Welcome)
+    return desk
+
+
+@pytest.fixture
+def drafting(desk):
+    """Session 1 of client a has had its first verdict and is expected to draft."""
+    desk.open()
+    desk.round()
+    assert desk.session().assigned > 0
+    return desk
+
+
+def expected(number=1, **changes):
+    return alone(request_of(make_open(number, **changes)))
+
+
+def refusal(answers, code):
+    """The only answer, a refusal of that code."""
+    [answer] = answers
+    assert isinstance(answer, Refusal), answer
+    assert answer.code == code
+    assert answer.what
+    assert answer.what_to_do
+    return answer
+
+
+# -- the way of a session ----------------------------------------------------------------------------------------------
+
+
+def test_the_first_verdict_is_one_token_and_a_length(desk):
+    assert desk.open() == []
+    [verdict] = desk.round()
+    assert verdict == Verdict(
+        session_id(1),
+        epoch=1,
+        round=None,
+        base_len=3,
+        tokens=expected()[:1],
+        num_verified=0,
+        num_accepted=0,
+        next_length=8,
+    )
+    assert desk.round() == []  # a draft is awaited
+
+
+def test_a_perfect_draft_is_accepted_with_a_bonus(drafting):
+    assert drafting.draft() == []
+    [verdict] = drafting.round()
+    assert (verdict.round, verdict.base_len) == (0, 4)
+    assert (verdict.num_verified, verdict.num_accepted) == (8, 8)
+    assert verdict.tokens == expected()[1:10]
+
+
+def test_every_finished_round_teaches_what_rounds_cost(drafting):
+    cost = drafting.core.cost
+    assert (cost.num_rounds, cost.round_s(3, 1, 0)) == (1, pytest.approx(0.01))  # the prompt's round
+    seen = []
+    cost.observe = lambda *row: seen.append(row)
+    drafting.draft()
+    drafting.round(duration_s=0.25)
+    assert seen == [(9, 1, 3, 0.25)]  # eight drafted tokens behind the newest one, on a prompt of three
+
+
+def test_a_rejected_token_is_replaced_and_the_rest_forgotten(drafting):
+    right = drafting.honest_draft().tokens
+    wrong = (right[0], right[1], (right[2] + 1) % VOCAB, *right[3:])
+    drafting.draft(tokens=wrong)
+    [verdict] = drafting.round()
+    assert (verdict.num_verified, verdict.num_accepted) == (8, 2)
+    assert verdict.tokens == expected()[1:4]
+    assert drafting.core.pool.length(session_id(1)) == drafting.session().num_cached == 4 + 2
+
+
+def test_an_empty_draft_gives_one_token_and_the_verify_node_goes_on_alone(drafting):
+    drafting.draft(tokens=())
+    [verdict] = drafting.round()
+    assert (verdict.round, verdict.num_verified, verdict.tokens, verdict.next_length) == (0, 0, expected()[1:2], 0)
+    [verdict] = drafting.round()
+    assert (verdict.round, verdict.tokens) == (None, expected()[2:3])
+
+
+def test_a_session_ends_at_its_length_and_its_memory_is_free(desk):
+    desk.open(max_tokens=5)
+    desk.round()
+    desk.draft()
+    [verdict] = desk.round()
+    assert desk.text() == expected(max_tokens=5)
+    assert (verdict.finish_reason, verdict.next_length) == ("length", 0)
+    assert desk.core.pool.num_free == desk.core.pool.num_pages
+    assert desk.round() == []
+
+
+def test_a_session_ends_before_its_stop_token(desk):
+    number = next(n for n in range(1, 99) if 3 < len(expected(n, stop_ids=(STOP,))) < 20)
+    desk.open(number=number, stop_ids=(STOP,))
+    verdicts = desk.round()
+    while verdicts[-1].finish_reason is None:
+        desk.draft(number=number)
+        verdicts += desk.round()
+    assert verdicts[-1].finish_reason == "stop"
+    assert desk.text(number) == expected(number, stop_ids=(STOP,))
+    assert STOP not in desk.text(number)
+
+
+def test_no_draft_is_asked_for_beyond_the_last_token(desk):
+    desk.open(max_tokens=4)
+    [verdict] = desk.round()
+    assert verdict.next_length == 2  # of three tokens that are missing, the last comes from the target
+
+
+def test_the_context_ends_a_session(desk):
+    desk = Desk(context_len=10)
+    desk.hello()
+    desk.open()
+    desk.round()
+    desk.draft()
+    [verdict] = desk.round()
+    assert verdict.finish_reason == "length"
+    assert len(desk.session().tokens) == 10
+
+
+def test_the_memory_bounds_the_context():
+    desk = Desk(num_pages=3, page_size=4)
+    desk.hello()
+    refusal(desk.open(prompt=range(12)), "prompt")
+    assert desk.open(prompt=range(11)) == []
+
+
+def test_a_close_frees_everything(drafting):
+    assert drafting.up("a", Close(session_id(1), 1)) == []
+    drafting.core.plan(drafting.now)
+    assert not drafting.core.sessions
+    assert drafting.core.pool.num_free == drafting.core.pool.num_pages
+    assert drafting.up("a", Close(session_id(1), 1)) == []  # twice does no harm
+
+
+def test_settings_that_cannot_work_are_refused():
+    with pytest.raises(ConfigError, match="max-round-tokens"):
+        make_core(budget=8, max_round_tokens=8)
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def test_hello_comes_first():
+    desk = Desk()
+    answer = refusal(desk.up("a", make_open()), "hello_first")
+    assert answer.session_id is None  # it is about the peer, not about a session
+    assert not desk.core.sessions
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"), [({"version": VERSION + 1}, "version"), ({"tokenizer": "another"}, "tokenizer")]
+)
+def test_a_foreign_hello(changes, code):
+    desk = Desk()
+    refusal([desk.hello(**changes)], code)
+    assert not desk.core.peers
+    assert desk.core.refusals == {code: 1}
+
+
+OPENS = {
+    "empty prompt": ({"prompt": ()}, "prompt"),
+    "too long": ({"prompt": (1,) * 200}, "prompt"),
+    "too long with what is committed": ({"prompt": (1,) * 100, "committed": (1,) * 100, "max_tokens": 150}, "prompt"),
+    "complete": ({"committed": (1,) * 20}, "prompt"),
+    "prompt of another vocabulary": ({"prompt": (1, VOCAB)}, "vocabulary"),
+    "committed of another vocabulary": ({"committed": (VOCAB,)}, "vocabulary"),
+    "more tokens at least than at most": ({"min_tokens": 21}, "malformed"),
+    "no token that is not a stop id": ({"min_tokens": 1, "stop_ids": tuple(range(VOCAB))}, "unsupported"),
+}
+
+
+@pytest.mark.parametrize(("changes", "code"), OPENS.values(), ids=OPENS)
+def test_a_session_that_cannot_be(desk, changes, code):
+    answer = refusal(desk.open(number=7, epoch=3, **changes), code)
+    assert (answer.session_id, answer.epoch, answer.round) == (session_id(7), 3, None)
+    assert not desk.core.sessions
+
+
+def test_a_rule_that_is_off():
+    core = make_core()
+    core.register.welcome = replace_message(core.welcome, verifications=("match",))
+    desk = Desk(core)
+    desk.hello()
+    refusal(desk.open(verification="ratio"), "unsupported")
+    assert not desk.core.sessions
+    assert desk.open(verification="match") == []
+
+
+def test_too_many_sessions():
+    desk = Desk(max_sessions=1)
+    desk.hello()
+    assert desk.open(number=1) == []
+    refusal(desk.open(number=2), "too_many_sessions")
+    assert desk.open(number=1, epoch=2) == []  # what is open may be reopened
+
+
+DRAFTS = {
+    "not open": ({"session_id": session_id(9)}, "unknown_session"),
+    "an epoch that was never opened": ({"epoch": 2}, "unknown_session"),
+    "an epoch of the past": ({"epoch": 0}, "stale_epoch"),
+    "longer than assigned": ({"tokens": (1,) * 9}, "too_long"),
+    "another length of base": ({"base_len": 3}, "wrong_base"),
+    "another base": ({"base_digest": b"12345678"}, "wrong_base"),
+    "another vocabulary": ({"tokens": (1, VOCAB)}, "vocabulary"),
+}
+
+
+@pytest.mark.parametrize(("changes", "code"), DRAFTS.values(), ids=DRAFTS)
+def test_a_draft_that_is_not_taken(drafting, changes, code):
+    drafting.hello("b")
+    drafting.open("b", 2)
+    drafting.round()
+    drafting.draft("b", 2)
+    answer = refusal(drafting.draft(round=4, **changes), code)
+    wanted = {"session_id": session_id(1), "epoch": 1} | changes
+    assert (answer.session_id, answer.epoch, answer.round) == (wanted["session_id"], wanted["epoch"], 4)
+    assert drafting.core.refusals == {code: 1}
+    assert drafting.session().draft is None
+    [verdict] = drafting.round()  # of the other session, undisturbed
+    assert (verdict.session_id, verdict.num_accepted, verdict.num_verified) == (session_id(2), 4, 4)
+    assert drafting.text(2) == expected(2)[: len(drafting.text(2))]
+
+
+def test_a_round_of_the_past(drafting):
+    drafting.draft(round=5)
+    drafting.round()
+    answer = refusal(drafting.draft(round=4), "stale_round")
+    assert (answer.session_id, answer.epoch, answer.round) == (session_id(1), 1, 4)
+
+
+def test_a_draft_that_nobody_asked_for(desk):
+    desk.open()
+    refusal(desk.draft(round=0), "not_assigned")  # before the first verdict
+    desk.round()
+    taken = desk.honest_draft()
+    assert desk.up("a", taken) == []
+    refusal(desk.draft(round=1), "not_assigned")  # while another is waiting
+    assert desk.session().draft == taken
+
+
+def test_a_draft_under_the_ratio_rule_without_its_distributions_still_moves(desk):
+    """The target finds it invalid; were it refused here, the draft node would repeat it for ever."""
+    desk.open(verification="ratio")
+    desk.round()
+    assert desk.draft() == []
+
+
+def test_an_invalid_proposal_is_named_and_counts_as_disagreement(drafting):
+    drafting.draft()
+    planned = drafting.core.plan(drafting.now)
+    drafting.target.run(planned)
+    before = drafting.session().acceptance.value
+    token = expected()[1]
+    sends = drafting.core.finish([Outcome(session_id(1), (token,), 0, 0.0, "sums to 3")], 0.01, 0.01)
+    refused, verdict = (send.message for send in sends)
+    assert (refused.code, refused.what, refused.session_id, refused.epoch, refused.round) == (
+        "proposal",
+        "sums to 3",
+        session_id(1),
+        1,
+        0,
+    )
+    assert (verdict.round, verdict.num_verified, verdict.num_accepted, verdict.tokens) == (0, 0, 0, (token,))
+    assert drafting.session().acceptance.value < before
+    assert drafting.core.refusals == {"proposal": 1}
+
+
+def test_unacceptable_bytes_are_counted_by_reason():
+    core = make_core()
+    [send] = core.reject(b"x", MalformedMessage("no message"), 0.0)
+    assert (send.peer_id, send.message.code) == (b"x", "malformed")
+    core.reject(b"x", MessageTooLarge("huge"), 0.0)
+    assert core.refusals == {"malformed": 1, "too_large": 1}
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 2])
+def test_another_clients_session_is_out_of_reach(drafting, epoch):
+    drafting.hello("b")
+    tokens = list(drafting.session().tokens)
+    draft = replace_message(drafting.honest_draft(), epoch=epoch)
+    for message in (
+        draft,
+        Ack(session_id(1), epoch, 4),
+        Close(session_id(1), epoch),
+        make_open(1, epoch=epoch, prompt=(5, 6)),
+    ):
+        answer = refusal(drafting.up("b", message), "not_owner")
+        assert (answer.session_id, answer.epoch) == (session_id(1), epoch)
+    assert drafting.session().tokens == tokens
+    assert drafting.session().peer_id == b"a"
+    assert drafting.session().draft is None
+
+
+def test_an_ack_of_more_than_there_is(drafting):
+    answer = refusal(drafting.up("a", Ack(session_id(1), 1, 99)), "wrong_base")
+    assert (answer.session_id, answer.epoch, answer.round) == (session_id(1), 1, None)
+
+
+# -- lost and repeated messages ----------------------------------------------------------------------------------------
+
+
+def test_a_repeated_draft_is_taken_once(drafting):
+    draft = drafting.honest_draft()
+    assert drafting.up("a", draft) == drafting.up("a", draft) == []
+    planned = drafting.core.plan(drafting.now)
+    assert drafting.up("a", draft) == []  # while its round is in flight, too
+    [verdict] = drafting.finish(planned)
+    assert drafting.up("a", draft) == [verdict]  # the verdict was lost
+    assert drafting.text() == expected()[:10]
+
+
+def test_a_lost_first_verdict_is_asked_for_by_an_ack(desk):
+    desk.open()
+    assert desk.up("a", Ack(session_id(1), 1, 3)) == []  # nothing yet
+    [verdict] = desk.round()
+    assert desk.up("a", Ack(session_id(1), 1, 3)) == [verdict]
+
+
+def test_an_answer_to_a_verdict_that_was_sent_twice_tells_no_round_trip(desk):
+    alone_on_the_verify_node(desk)
+    desk.round()
+    desk.now = 5.0
+    assert len(desk.up("a", Ack(session_id(1), 1, 3))) == 1  # sent again: the first was lost, or late
+    desk.now = 5.1
+    assert desk.up("a", Ack(session_id(1), 1, 4)) == []
+    assert desk.session().round_trip_s == 0.0
+
+
+def test_an_open_that_is_repeated_changes_nothing(drafting):
+    [verdict] = drafting.open()
+    assert (verdict.base_len, verdict.tokens) == (3, expected()[:1])
+    assert drafting.session().assigned == 8
+
+
+def alone_on_the_verify_node(desk, **changes):
+    desk.open(max_draft=0, **changes)
+
+
+def test_all_that_is_unacknowledged_is_sent_again(desk):
+    alone_on_the_verify_node(desk)
+    for _ in range(5):
+        desk.round()
+    assert desk.up("a", Ack(session_id(1), 1, 5)) == []  # two have arrived
+    [verdict] = desk.up("a", Ack(session_id(1), 1, 5))  # and nothing since
+    assert (verdict.base_len, verdict.tokens, verdict.next_length) == (5, expected()[2:5], 0)
+    [verdict] = desk.up("a", Ack(session_id(1), 1, 4))  # an older Ack was overtaken: what it lacked is there by now
+    assert (verdict.base_len, verdict.tokens) == (5, expected()[2:5])
+
+
+def test_logprobs_are_told_again_with_their_tokens(desk):
+    alone_on_the_verify_node(desk, num_logprobs=1, max_tokens=6)
+    right = [told(3 + at, token) for at, token in enumerate(expected())]
+    for at in range(5):
+        [verdict] = desk.round()
+        assert verdict.logprobs == (right[at],)
+    [verdict] = desk.up("a", Ack(session_id(1), 1, 3))
+    assert (verdict.base_len, verdict.logprobs) == (3, tuple(right[:5]))
+    desk.up("a", Ack(session_id(1), 1, 5))
+    [verdict] = desk.up("a", Ack(session_id(1), 1, 5))
+    assert (verdict.base_len, verdict.logprobs) == (5, tuple(right[2:5]))
+    desk.open(max_draft=0, num_logprobs=1, max_tokens=6, epoch=2, committed=expected()[:4])  # the fifth was lost
+    assert desk.session().logprobs == []
+    [verdict] = desk.round()
+    assert (verdict.base_len, verdict.logprobs) == (7, (right[4],))
+    [last] = desk.round()
+    assert (last.finish_reason, last.logprobs) == ("length", (right[5],))
+    [again] = desk.up("a", Ack(session_id(1), 2, 7))
+    assert (again.base_len, again.logprobs) == (7, tuple(right[4:6]))
+    [nothing] = desk.up("a", Ack(session_id(1), 2, 9))
+    assert (nothing.tokens, nothing.logprobs) == ((), ())
+
+
+def test_tokens_after_the_end_take_their_logprobs_with_them(desk):
+    """The draft goes on beyond the stop id; what the target says of that is dropped."""
+    number = next(n for n in range(100) if STOP in expected(n)[1:4])
+    desk.open(number=number, stop_ids=(STOP,), num_logprobs=0)
+    desk.round()
+    desk.draft(number=number, tokens=expected(number)[1:6])
+    [verdict] = desk.round()
+    assert verdict.finish_reason == "stop"
+    assert len(verdict.tokens) < verdict.num_accepted
+    assert verdict.logprobs == tuple(told(4 + at, token) for at, token in enumerate(verdict.tokens))
+
+
+def test_a_lost_finish_is_asked_for(desk):
+    alone_on_the_verify_node(desk, max_tokens=2)
+    desk.round()
+    [last] = desk.round()
+    assert desk.up("a", Ack(session_id(1), 1, 4)) == [last]
+    [again] = desk.up("a", Ack(session_id(1), 1, 5))
+    assert (again.tokens, again.finish_reason) == ((), "length")
+    assert desk.up("a", Ack(session_id(1), 1, 5)) == [again]  # that one was lost, too
+
+
+def test_the_window_closes_without_acks_and_opens_with_one(desk):
+    alone_on_the_verify_node(desk, max_tokens=100)
+    for _ in range(16):
+        assert len(desk.round()) == 1
+    assert desk.round() == []
+    desk.up("a", Ack(session_id(1), 1, 3 + 16))
+    for _ in range(16):
+        assert len(desk.round()) == 1
+    assert desk.round() == []
+
+
+def test_a_far_client_gets_a_wider_window(desk):
+    """Acks that take 0.5 s at 0.01 s a round: two round trips are 100 rounds, whatever was sent since."""
+    alone_on_the_verify_node(desk, max_tokens=180)
+    arriving = []
+    lengths = []
+    for step in range(400):
+        desk.round()
+        desk.now = step * 0.01
+        arriving.append((desk.now + 0.5, len(desk.session().tokens)))
+        while arriving[0][0] <= desk.now:
+            desk.up("a", Ack(session_id(1), 1, arriving.pop(0)[1]))
+        lengths.append(len(desk.session().tokens))
+        if desk.session().finished:
+            break
+    assert desk.session().round_trip_s == pytest.approx(0.5, rel=0.1)
+    assert desk.session().window(desk.core.round_s) == pytest.approx(100, rel=0.1)
+
+
+# -- opening again -----------------------------------------------------------------------------------------------------
+
+
+def test_a_session_goes_on_from_what_is_committed(drafting):
+    drafting.draft(tokens=drafting.honest_draft().tokens[:2])
+    drafting.round()
+    assert drafting.open(epoch=2, committed=expected()[:2]) == []
+    assert drafting.core.pool.length(session_id(1)) == 4  # memory that is still right is kept
+    [verdict] = drafting.round()
+    assert (verdict.epoch, verdict.base_len, verdict.tokens) == (2, 5, expected()[2:3])
+    refusal(drafting.up("a", Ack(session_id(1), 1, 5)), "stale_epoch")
+    refusal(drafting.open(epoch=1), "stale_epoch")
+
+
+def test_memory_that_is_not_right_any_more_is_dropped(drafting):
+    drafting.open(epoch=2, prompt=(1, 9, 3))
+    assert drafting.core.pool.length(session_id(1)) == 1
+    drafting.round()
+    assert drafting.text() == (next_token(1, (1, 9, 3)),)
+
+
+def test_opening_again_while_a_round_is_in_flight(drafting):
+    drafting.draft()
+    planned = drafting.core.plan(drafting.now)
+    drafting.open(epoch=2, committed=expected()[:1])
+    assert drafting.finish(planned) == []  # what it decided is of the past
+    [verdict] = drafting.round()
+    assert (verdict.epoch, verdict.base_len, verdict.tokens) == (2, 4, expected()[1:2])
+
+
+def test_a_finished_session_can_be_opened_again(desk):
+    """Its last verdict was lost together with the connection."""
+    desk.open(max_tokens=5)
+    desk.round()
+    desk.draft()
+    desk.round()
+    assert desk.open(max_tokens=5, epoch=2, committed=expected()[:1]) == []
+    while not desk.session().finished:
+        assert desk.round() or desk.draft() == []
+    assert desk.text() == expected(max_tokens=5)
+
+
+def test_a_session_that_is_closed_and_opened_within_a_round_is_another_one(drafting):
+    """Were the same epoch enough to know it by, the round's tokens would land in the wrong place."""
+    drafting.draft()
+    planned = drafting.core.plan(drafting.now)
+    drafting.up("a", Close(session_id(1), 1))
+    drafting.open()
+    assert drafting.finish(planned) == []
+    [verdict] = drafting.round()
+    assert (verdict.base_len, verdict.tokens) == (3, expected()[:1])
+
+
+def test_a_session_closed_while_its_round_is_in_flight(drafting):
+    drafting.draft()
+    planned = drafting.core.plan(drafting.now)
+    drafting.up("a", Close(session_id(1), 1))
+    assert drafting.core.pool.num_free < drafting.core.pool.num_pages  # the target is using it
+    assert drafting.finish(planned) == []
+    assert drafting.round() == []
+    assert drafting.core.pool.num_free == drafting.core.pool.num_pages
+
+
+# -- peers -------------------------------------------------------------------------------------------------------------
+
+
+def test_heartbeats_go_to_everybody_when_due(desk):
+    desk.hello("b")
+    sends = desk.core.tick(0.0)
+    assert {send.peer_id for send in sends} == {b"a", b"b"}
+    assert all(send.message == Heartbeat(b"verify-0") for send in sends)
+    assert desk.core.tick(0.5) == []
+    assert len(desk.core.tick(1.0)) == 2
+
+
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_a_silent_peer_loses_its_sessions(drafting, in_flight):
+    drafting.draft()
+    planned = drafting.core.plan(drafting.now) if in_flight else None
+    drafting.hello("b")
+    drafting.now = 5.0
+    drafting.up("b", Heartbeat(b"b" * 8))
+    drafting.core.tick(7.0)
+    assert list(drafting.core.peers) == [b"b"]
+    assert not drafting.core.sessions
+    if planned:
+        assert drafting.finish(planned) == []
+    drafting.core.plan(8.0)
+    assert drafting.core.pool.num_free == drafting.core.pool.num_pages
+    refusal(drafting.up("a", Ack(session_id(1), 1, 4)), "hello_first")
+
+
+def test_a_session_that_is_never_mentioned_again_is_dropped(drafting):
+    """Its Close was lost, or its draft node opened it by a message that came late."""
+    while drafting.now <= FORGOTTEN_S:
+        drafting.core.tick(drafting.now)
+        assert drafting.core.sessions
+        drafting.now += 1.0
+        drafting.up("a", Heartbeat(b"a" * 8))
+    drafting.core.tick(drafting.now)
+    assert not drafting.core.sessions
+
+
+@pytest.mark.parametrize("changes", [{"name": "b"}, {"boot_id": b"12345678"}])
+def test_a_peer_that_is_another_now_leaves_its_sessions(drafting, changes):
+    drafting.up("a", make_hello(**({"name": "a"} | changes)))
+    assert not drafting.core.sessions
+
+
+def test_a_repeated_hello_changes_nothing(drafting):
+    drafting.hello()
+    assert drafting.core.sessions
+    assert drafting.draft() == []
+
+
+def test_verdicts_follow_a_client_to_its_new_connection(drafting):
+    drafting.up("a2", make_hello("a"))
+    drafting.up("a2", drafting.honest_draft())
+    planned = drafting.core.plan(drafting.now)
+    sends = drafting.core.finish(drafting.target.run(planned), 0.01, 0.01)
+    assert [send.peer_id for send in sends] == [b"a2"]
+
+
+# -- two sessions of different seeds never touch -----------------------------------------------------------------------
+
+
+def test_rounds_mix_sessions_without_mixing_their_texts(desk):
+    for number in (1, 2, 3):
+        desk.open(number=number, sampling=Sampling(seed=number), max_draft=number - 1)
+    done = set()
+    while len(done) < 3:
+        for message in desk.round():
+            number = int.from_bytes(message.session_id, "big")
+            if message.finish_reason:
+                done.add(number)
+            elif message.next_length:
+                desk.draft(number=number, alpha=0.5)
+            else:
+                desk.up("a", Ack(message.session_id, 1, message.base_len + len(message.tokens)))
+    assert [desk.text(number) for number in (1, 2, 3)] == [expected(number) for number in (1, 2, 3)]
+
+
+def test_a_wrong_draft_never_changes_the_text(desk):
+    desk.open()
+    desk.round()
+    while not desk.session().finished:
+        draft = desk.honest_draft()
+        assert isinstance(draft, Draft)
+        desk.up("a", replace_message(draft, tokens=tuple((token + 1) % VOCAB for token in draft.tokens)))
+        desk.round()
+        if desk.session().assigned == 0:
+            desk.up("a", Ack(session_id(1), 1, len(desk.session().tokens)))
+    assert desk.text() == expected()
+
+
+# -- another draft model -----------------------------------------------------------------------------------------------
+
+
+def test_what_was_learned_of_a_draft_model_is_not_believed_of_another(drafting):
+    for _ in range(5):
+        drafting.draft(alpha=0.0)
+        drafting.round()
+    client = drafting.core.scheduler.clients["a"]
+    learned, most = client.acceptance.value, client.shown.most
+    assert learned < INITIAL_ACCEPTANCE
+    drafting.hello("a", draft_fingerprint="")  # the same process says Hello again
+    assert client.acceptance.value == learned
+    drafting.up("a", Leave())
+    drafting.hello("a", draft_fingerprint="other", boot_id=b"bootboot")
+    assert client.acceptance.value == INITIAL_ACCEPTANCE
+    assert client.shown.most == most, "what its drafts have brought still bounds what is believed"
+
+
+def test_a_process_with_another_draft_model_has_no_sessions_of_the_one_before(drafting):
+    drafting.hello("a", draft_fingerprint="other")
+    assert not drafting.core.sessions

@@ -1,0 +1,313 @@
+"""What holds in the verify node's core whatever honest and dishonest draft nodes say, in any order, and in any round.
+
+Two clients with a few sessions each; a message may be honest, changed in any field, another's, or one said before.
+"""
+
+from collections.abc import Sequence
+from itertools import count
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
+
+from experiments.simulation.phases import Phases
+from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Heartbeat, Refusal, UpMessage, Verdict, digest
+from tests.fakes import VOCAB, Desk, make_hello, make_open, next_token, session_id, told
+from verify_node.rounds.outcomes import Outcome, Send
+from verify_node.rounds.planner import Round
+
+PEERS = ("a", "b")
+OWNERS = {1: "a", 2: "a", 3: "a", 4: "b", 5: "b"}
+MAX_TOKENS = 12
+MANY = 400  # rounds within which everything is over once all are honest
+
+numbers = st.sampled_from(sorted(OWNERS))
+tokens = st.lists(st.integers(0, VOCAB + 1), max_size=8).map(tuple)
+
+
+class CoreLaws(RuleBasedStateMachine):
+    """Beside the core there is only what was said, and the round that the target computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[str, UpMessage]] = []
+        self.in_flight: Round | None = None
+
+    @initialize(
+        budget=st.sampled_from([1, 3, 8]),
+        num_pages=st.sampled_from([10, 14, 64]),
+        rounds=st.sampled_from(["barrier", "continuous"]),
+        policy=st.sampled_from(["gradient", "fixed", "phases"]),
+        max_sessions=st.sampled_from([4, 100]),
+        lengths=st.lists(st.integers(1, 14), min_size=4, max_size=4),
+    )
+    def begin(
+        self, budget: int, num_pages: int, rounds: str, policy: str, max_sessions: int, lengths: list[int]
+    ) -> None:
+        self.desk = Desk(
+            budget=budget,
+            max_round_tokens=20,
+            num_pages=num_pages,
+            page_size=4,
+            context_len=40,
+            rounds=rounds,
+            policy=Phases(1) if policy == "phases" else policy,
+            max_sessions=max_sessions,
+        )
+        for peer in PEERS:
+            self._say(peer, make_hello(peer))
+        for number, length in enumerate(lengths, start=1):
+            self.open(number, length, stops=False, logprobs=number % 2 == 0)
+
+    # -- what draft nodes say --------------------------------------------------------------------------------------
+
+    def _say(self, peer: str, message: UpMessage) -> list[DownMessage]:
+        self.said.append((peer, message))
+        answers = self.desk.up(peer, message)  # which asserts that nobody else is answered
+        self._look_at(answers)
+        return answers
+
+    @rule(peer=st.sampled_from(PEERS), restarted=st.booleans())
+    def hello(self, peer: str, restarted: bool) -> None:
+        self._say(peer, make_hello(peer, boot_id=b"another-" if restarted else peer.encode().rjust(8)))
+
+    @rule(number=numbers, length=st.integers(1, 14), stops=st.booleans(), logprobs=st.booleans())
+    def open(self, number: int, length: int, stops: bool, logprobs: bool) -> None:
+        opened = make_open(
+            number,
+            prompt=(1,) * length,
+            max_tokens=MAX_TOKENS,
+            stop_ids=(0,) * stops,
+            num_logprobs=1 if logprobs else None,
+        )
+        self._say(OWNERS[number], opened)
+
+    @rule(number=numbers, kept=st.floats(0, 1))
+    def open_again(self, number: int, kept: float) -> None:
+        """As a draft node does that has applied some of it."""
+        if session := self.desk.core.sessions.get(session_id(number)):
+            opened = session.opened
+            committed = tuple(session.tokens[len(opened.prompt) :])
+            committed = committed[: int(kept * len(committed))][: opened.max_tokens - 1]
+            self._say(OWNERS[number], replace(opened, epoch=session.epoch + 1, committed=committed))
+
+    @rule(number=numbers, peer=st.sampled_from(PEERS), epoch=st.integers(0, 3), prompt=tokens, committed=tokens)
+    def open_anything(
+        self, number: int, peer: str, epoch: int, prompt: tuple[int, ...], committed: tuple[int, ...]
+    ) -> None:
+        self._say(peer, make_open(number, epoch=epoch, prompt=prompt, committed=committed, max_tokens=MAX_TOKENS))
+
+    @rule(number=numbers, alpha=st.sampled_from([0.0, 0.7, 1.0]))
+    def draft(self, number: int, alpha: float) -> None:
+        session = self.desk.core.sessions.get(session_id(number))
+        if session is not None and session.awaits_draft:
+            self._say(self._owner(number), self.desk.honest_draft(number, alpha))
+
+    @rule(alpha=st.sampled_from([0.0, 0.7, 1.0]))
+    def all_draft(self, alpha: float) -> None:
+        for number in OWNERS:
+            self.draft(number, alpha)
+
+    @rule(number=numbers, guess=st.integers(0, VOCAB - 1), right=st.booleans())
+    def draft_ahead(self, number: int, guess: int, right: bool) -> None:
+        """On the hope that all of the draft that is there is accepted."""
+        session = self.desk.core.sessions.get(session_id(number))
+        if session is None or session.draft is None:
+            return
+        hoped = [*session.tokens, *session.draft.tokens]
+        hoped.append(next_token(session.opened.sampling.seed, hoped) if right else guess)
+        ahead = Draft(session.session_id, session.epoch, session.draft.round + 1, len(hoped), digest(hoped), (1, 2))
+        self._say(self._owner(number), replace(ahead, assumes=True))
+
+    @rule(
+        number=numbers,
+        peer=st.sampled_from(PEERS),
+        epoch=st.integers(-1, 1),
+        round=st.integers(-1, 3),
+        base=st.integers(-2, 9),
+        drafted=tokens,
+        assumes=st.booleans(),
+    )
+    def draft_anything(
+        self, number: int, peer: str, epoch: int, round: int, base: int, drafted: tuple[int, ...], assumes: bool
+    ) -> None:
+        session = self.desk.core.sessions.get(session_id(number))
+        if session is None:
+            return
+        base_len = max(0, len(session.tokens) + base)
+        draft = Draft(
+            session.session_id,
+            max(0, session.epoch + epoch),
+            max(0, session.last_round + round),
+            base_len,
+            digest(session.tokens[:base_len]),
+            drafted,
+            assumes=assumes,
+        )
+        before = session.draft, session.ahead, session.acked
+        answers = self._say(peer, draft)
+        if peer != self._owner(number):
+            assert {answer.code for answer in answers if isinstance(answer, Refusal)} <= {"not_owner", "hello_first"}
+            assert answers
+            assert (session.draft, session.ahead, session.acked) == before
+
+    @rule(number=numbers, peer=st.sampled_from(PEERS), base_len=st.integers(0, 30), epoch=st.integers(0, 2))
+    def acknowledge(self, number: int, peer: str, base_len: int, epoch: int) -> None:
+        self._say(peer, Ack(session_id(number), epoch, base_len))
+
+    @rule(number=numbers)
+    def acknowledge_all(self, number: int) -> None:
+        if session := self.desk.core.sessions.get(session_id(number)):
+            self._say(self._owner(number), Ack(session.session_id, session.epoch, len(session.tokens)))
+
+    @rule(number=numbers, peer=st.sampled_from(PEERS), epoch=st.integers(0, 3))
+    def close(self, number: int, peer: str, epoch: int) -> None:
+        session = self.desk.core.sessions.get(session_id(number))
+        self._say(peer, Close(session_id(number), epoch))
+        if session is not None and session.client.name != peer:
+            assert self.desk.core.sessions[session_id(number)] is session
+
+    @rule(back=st.integers(1, 12))
+    def say_again(self, back: int) -> None:
+        self._say(*self.said[-min(back, len(self.said))])
+
+    @rule(seconds=st.sampled_from([0.01, 0.5, 4.0]), beats=st.booleans())
+    def tick(self, seconds: float, beats: bool) -> None:
+        self.desk.now += seconds
+        for peer in PEERS if beats else ():
+            self._say(peer, Heartbeat(peer.encode().rjust(8)))
+        self.desk.core.tick(self.desk.now)
+
+    # -- rounds ----------------------------------------------------------------------------------------------------
+
+    @rule(alpha=st.sampled_from([0.3, 1.0]), number=st.integers(1, 5))
+    def some_rounds(self, alpha: float, number: int) -> None:
+        """All are honest for a while."""
+        for _ in range(number):
+            if self.in_flight is None:
+                self.all_draft(alpha)
+                self.plan()
+            if self.in_flight is not None:
+                self.finish(None)
+
+    @precondition(lambda self: self.in_flight is None)
+    @rule()
+    def plan(self) -> None:
+        core = self.desk.core
+        self.in_flight = core.plan(self.desk.now)
+
+    @rule(number=numbers, kept=st.sampled_from([0.0, 0.5]))
+    def open_again_in_a_round(self, number: int, kept: float) -> None:
+        self.some_rounds(1.0, 2)
+        if self.in_flight is None:
+            self.all_draft(1.0)
+            self.plan()
+        self.open_again(number, kept)
+
+    @precondition(lambda self: self.in_flight is not None)
+    @rule(failed=st.sampled_from([None, None, None, None, None, 1]))
+    def finish(self, failed: int | None) -> None:
+        outcomes = self._run()
+        if failed is not None and failed < len(outcomes):
+            outcomes[failed] = replace(outcomes[failed], tokens=(), num_accepted=0, failed="it fails")
+        self.desk.now += 0.01
+        self._take(self.desk.core.finish(outcomes, 0.01, self.desk.now))
+
+    @precondition(lambda self: self.in_flight is not None)
+    @rule()
+    def abort(self) -> None:
+        self._run()
+        self._take(self.desk.core.abort("it fails", self.desk.now))
+
+    def _run(self) -> list[Outcome]:
+        """Only now, so that memory which was changed while the round was in flight shows: the target would raise."""
+        assert self.in_flight is not None
+        planned, self.in_flight = self.in_flight, None
+        return self.desk.target.run(planned)
+
+    # -- what must hold --------------------------------------------------------------------------------------------
+
+    def _owner(self, number: int) -> str:
+        name: str = self.desk.session(number).client.name
+        return name
+
+    def _take(self, sends: Sequence[Send]) -> None:
+        for send in sends:
+            message = send.message
+            session = self.desk.core.sessions.get(message.session_id)  # type: ignore[union-attr]
+            assert session is None or send.peer_id == session.peer_id
+        self._look_at([send.message for send in sends])
+
+    def _look_at(self, answers: Sequence[DownMessage]) -> None:
+        """A verdict tells the text as it is, from where it says."""
+        for answer in answers:
+            if isinstance(answer, Verdict):
+                session = self.desk.core.sessions[answer.session_id]
+                assert answer.epoch == session.epoch
+                assert list(answer.tokens) == session.tokens[answer.base_len :]
+                if session.opened.num_logprobs is None:
+                    assert answer.logprobs is None
+                else:
+                    assert answer.logprobs == tuple(map(told, count(answer.base_len), answer.tokens))
+                assert answer.finish_reason == session.finish_reason
+                assert answer.next_length <= min(self.desk.core.limits.budget, session.max_length)
+
+    @invariant()
+    def every_text_is_what_the_target_says(self) -> None:
+        for session in self.desk.core.sessions.values():
+            given = len(session.opened.prompt) + len(session.opened.committed)
+            seed = session.opened.sampling.seed
+            for at in range(given, len(session.tokens)):
+                assert session.tokens[at] == next_token(seed, session.tokens[:at])
+            assert len(session.tokens) <= session.limit
+
+    @invariant()
+    def no_draft_is_longer_than_assigned(self) -> None:
+        for session in self.desk.core.sessions.values():
+            assert session.acked <= len(session.tokens)
+            assert session.num_cached <= len(session.tokens)
+            wanted = session.opened.num_logprobs is not None
+            assert len(session.logprobs) == (len(session.tokens) - session.acked) * wanted
+            if session.draft is not None:
+                assert len(session.draft.tokens) <= (session.assigned or 0) <= self.desk.core.limits.budget
+
+    @precondition(lambda self: self.in_flight is None)
+    @invariant()
+    def what_is_cached_is_in_the_pool(self) -> None:
+        core = self.desk.core
+        core.register.free_released()
+        cached = {key: session.num_cached for key, session in core.sessions.items()}
+        num_owned = sum(len(core.pool.table(key)) for key in cached if key in core.pool)
+        assert core.pool.num_free == core.pool.num_pages - num_owned  # and nobody else owns any
+        assert {key: core.pool.length(key) for key in cached} == cached
+
+    def teardown(self) -> None:
+        """From now on all are honest: every text comes to its end; and when nobody is left, nothing is."""
+        if not hasattr(self, "desk"):
+            return
+        if self.in_flight is not None:
+            self.finish(None)
+        for peer in PEERS:
+            self.desk.hello(peer)
+        for _ in range(MANY):
+            for number in OWNERS:
+                self.acknowledge_all(number)
+            self.some_rounds(0.7, 1)
+        assert all(session.finished for session in self.desk.core.sessions.values())
+        self.desk.now += 100.0
+        self.desk.core.tick(self.desk.now)
+        self.desk.core.plan(self.desk.now)
+        assert not self.desk.core.sessions
+        assert self.desk.core.pool.num_free == self.desk.core.pool.num_pages
+
+
+TestCoreLaws = CoreLaws.TestCase
+TestCoreLaws.settings = settings(
+    max_examples=100,
+    stateful_step_count=50,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)

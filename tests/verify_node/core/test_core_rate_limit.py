@@ -1,0 +1,315 @@
+"""Who misbehaves at the verify node: limited, put out, heard again; and what all the others notice of it (nothing).
+
+The core with the fake target, on a clock set by hand.
+"""
+
+import pytest
+
+from goodspeed.errors import MalformedMessage
+from goodspeed.wire.messages import VERSION, Ack, Close, Heartbeat, Refusal, Verdict, Welcome
+from tests.fakes import VOCAB, Desk, alone, make_core, make_hello, make_open, replace_message, request_of, session_id
+from tests.verify_node.core.test_core_keys import KEYS, KeyedDesk
+from verify_node.core.incoming import MAX_REPEATS
+from verify_node.core.rate_limit import BAR_S
+from verify_node.core.register import MAX_CLIENTS, STUCK_S
+
+RUBBISH = MalformedMessage("no message")
+
+
+def rubbish(desk, peer="a", num_times=1):
+    """The answers to so much of it."""
+    answers = []
+    for _ in range(num_times):
+        answers += [send.message for send in desk.core.reject(peer.encode(), RUBBISH, desk.now)]
+    return answers
+
+
+def codes(answers):
+    return [answer.code for answer in answers if isinstance(answer, Refusal)]
+
+
+@pytest.fixture
+def desk():
+    """Clients a and b with a session each, 1 and 2, that drafts."""
+    desk = Desk()
+    for number, name in enumerate("ab", 1):
+        desk.hello(name)
+        desk.open(name, number)
+    desk.round()
+    return desk
+
+
+def test_answered_then_counted_then_put_out(desk):
+    assert codes(rubbish(desk, num_times=101)) == ["malformed"] * 20 + ["barred"]
+    assert desk.core.refusals == {"malformed": 101, "barred": 1}
+    assert desk.core.replies.num_unanswered == 80
+    assert set(desk.core.peers) == {b"b"}
+    assert set(desk.core.sessions) == {session_id(2)}
+    newest = desk.core.diary.entries()[:2]
+    assert {(entry.kind, entry.client) for entry in newest} == {("barred", "a"), ("refused", "a")}
+
+
+def test_the_last_word_says_why_and_for_how_long(desk):
+    last = rubbish(desk, num_times=101)[-1]
+    assert (last.what, last.what_to_do) == (
+        "this draft node sent too much that was refused, at last as 'malformed'",
+        "mend that and come back after 30 s; nothing is heard before",
+    )
+
+
+def test_nothing_is_heard_of_who_is_barred_until_it_is_over(desk):
+    rubbish(desk, num_times=101)
+    for message in (make_hello("a"), make_open(1, epoch=2), Heartbeat(b"bootboot")):
+        assert desk.up("a", message) == []
+    assert rubbish(desk) == []
+    assert desk.core.replies.num_ignored == 4
+    desk.now += BAR_S
+    desk.core.tick(desk.now)
+    assert isinstance(desk.hello("a"), Welcome)
+    assert desk.open("a", 1) == []
+    assert codes(rubbish(desk, num_times=2)) == ["malformed"] * 2
+
+
+def test_a_flood_of_what_is_right_is_one_too(desk):
+    answers = [answer for _ in range(8100) for answer in desk.up("a", Heartbeat(b"bootboot"))]
+    assert codes(answers) == ["barred"]
+    assert "more messages than its sessions call for" in answers[0].what
+    assert set(desk.core.sessions) == {session_id(2)}
+
+
+def test_the_texts_of_all_others_go_on(desk):
+    rubbish(desk, "a", 101)
+    while not desk.session(2).finished:
+        desk.draft("b", 2)
+        desk.round()
+    assert desk.text(2) == alone(request_of(desk.session(2).opened))
+
+
+def test_who_is_put_out_in_a_round_gets_no_verdict_of_it(desk):
+    """The last straw is a proposal that the target cannot use."""
+    rubbish(desk, "a", 100)
+    desk.draft("a", 1)
+    desk.draft("b", 2)
+    planned = desk.core.plan(desk.now)
+    outcomes = [
+        replace_message(outcome, invalid="sums to 3") if outcome.session_id == session_id(1) else outcome
+        for outcome in desk.target.run(planned)
+    ]
+    sends = desk.core.finish(outcomes, 0.01, 0.01)
+    assert [(send.peer_id, type(send.message)) for send in sends] == [(b"a", Refusal), (b"b", Verdict)]
+    assert sends[0].message.code == "barred"
+    desk.draft("b", 2)
+    assert desk.round(), "and the pool is as it should be"
+
+
+def test_with_keys_the_bar_is_on_the_key():
+    """It holds for every connection of that key, under any name; and for no other key."""
+    desk = KeyedDesk()
+    for peer in ("a", "a2"):
+        desk.up(peer, make_hello("a", boot_id=peer.encode().rjust(8)), "a")
+    desk.hello("b")
+    desk.open("b", 2)
+    sends = []
+    for number in range(101):
+        peer = b"a" if number % 2 else b"a2"
+        sends += desk.core.reject(peer, RUBBISH, desk.now, KEYS["a"])
+    assert {send.peer_id for send in sends if send.message.code == "barred"} == {b"a", b"a2"}
+    assert set(desk.core.peers) == {b"b"}
+    assert set(desk.core.conduct.barred) == {KEYS["a"].encode()}
+    assert desk.up("new", make_hello("a"), "a") == []
+    assert codes(desk.up("b", Ack(session_id(2), 1, 10_000))) == ["wrong_base"]
+
+
+def test_names_are_not_remembered_for_ever():
+    desk = Desk()
+    desk.hello("kept")
+    desk.open("kept", 1)
+    for number in range(MAX_CLIENTS + 10):
+        desk.core.receive(b"x%d" % number, make_hello(f"n{number}", boot_id=b"bootboot"), float(number))
+        desk.core.register.expire(float(number))
+        desk.core.receive(b"kept", Heartbeat(b"bootboot"), float(number))
+    assert len(desk.core.scheduler.clients) < 100
+    assert "kept" in desk.core.scheduler.clients
+
+
+# -- what never moves --------------------------------------------------------------------------------------------------
+
+
+def advancing(desk):
+    """A session that goes on by itself until its window is full."""
+    desk.open("a", 3, max_draft=0, max_tokens=100, prompt=(4, 5, 6))
+    while desk.round():
+        desk.draft("b", 2) if desk.session(2).awaits_draft else None
+    assert len(desk.text(3)) == 16
+
+
+def test_an_ack_that_lags_for_ever_ends_its_session(desk):
+    advancing(desk)
+    lagging = Ack(session_id(3), 1, 3)
+    answers = [answer for _ in range(MAX_REPEATS) for answer in desk.up("a", lagging)]
+    assert [len(answer.tokens) for answer in answers] == [16] * MAX_REPEATS
+    assert codes(desk.up("a", lagging)) == ["not_acknowledged"]
+    assert session_id(3) not in desk.core.sessions
+    assert codes(desk.up("a", lagging)) == ["unknown_session"]
+    assert session_id(1) in desk.core.sessions, "of the same client"
+
+
+def test_an_acknowledgement_of_more_begins_anew(desk):
+    advancing(desk)
+    for base_len in (4, 5):
+        for _ in range(MAX_REPEATS):
+            assert desk.up("a", Ack(session_id(3), 1, 3)) != []
+        assert desk.up("a", Ack(session_id(3), 1, base_len)) == []
+    assert session_id(3) in desk.core.sessions
+
+
+def test_the_same_draft_and_the_same_opening_for_ever(desk):
+    """An honest draft that is repeated is answered again; a thousand times it is not."""
+    draft = desk.honest_draft()
+    desk.up("a", draft)
+    desk.round()
+    answers = [answer for _ in range(MAX_REPEATS + 1) for answer in desk.up("a", draft)]
+    assert codes(answers) == ["not_acknowledged"]
+    answers = [answer for _ in range(MAX_REPEATS + 1) for answer in desk.up("b", make_open(2))]
+    assert codes(answers) == ["not_acknowledged"]
+    assert not desk.core.sessions
+
+
+@pytest.mark.parametrize("kept_by", ["old draft", "draft ahead"])
+def test_a_session_that_is_mentioned_and_never_moves_gives_its_memory_back(desk, kept_by):
+    """Its peer says something about it every 20 s that is refused, or changes nothing."""
+    session = desk.session()
+    for second in range(1, int(STUCK_S) + 2):
+        desk.now = float(second)
+        if second % 20 == 0:
+            changes = {"base_len": 1} if kept_by == "old draft" else {"assumes": True, "base_len": 500}
+            desk.up("a", replace_message(desk.honest_draft(), round=second, **changes))
+        desk.up("a", Heartbeat(b"bootboot"))
+        told = [send.message for send in desk.core.tick(desk.now) if send.peer_id == b"a"]
+        if session_id(1) not in desk.core.sessions:
+            break
+    assert desk.now > STUCK_S
+    assert session_id(1) in {answer.session_id for answer in told if isinstance(answer, Refusal)}
+    assert codes(told) == ["not_acknowledged"]
+    desk.round()
+    assert desk.core.pool.num_free == desk.core.pool.num_pages
+    assert session.awaits_draft
+
+
+def test_a_session_that_waits_for_memory_is_not_at_fault():
+    """It does not move either, for as long as the other takes."""
+    desk = Desk(core=make_core(num_pages=8), num_pages=8)
+    desk.hello()
+    desk.open(number=1, prompt=(1,) * 20, max_tokens=10)
+    desk.round()
+    desk.open(number=2, prompt=(2,) * 20, max_tokens=10)
+    for second in range(1, int(STUCK_S) + 20):
+        desk.now = float(second)
+        desk.up("a", Heartbeat(b"bootboot"))
+        desk.up("a", make_open(2, prompt=(2,) * 20, max_tokens=10))  # its word, again and again
+        desk.core.tick(desk.now)
+    assert session_id(2) in desk.core.sessions
+
+
+def test_drafts_that_come_after_their_session_went_on_without_are_no_offence(desk):
+    """Held back by a line, and as long as was asked for then; by now one token is."""
+    late = desk.honest_draft()
+    desk.now = 100.0
+    desk.core.receive(b"b", Heartbeat(b"bootboot"), desk.now)
+    desk.up("a", Heartbeat(b"bootboot"))
+    session = desk.session()
+    assert len(late.tokens) > 1
+    desk.round()
+    assert len(session.tokens) > late.base_len
+    session.assigned = 1  # a probe
+    assert codes([answer for _ in range(101) for answer in desk.up("a", late)]) == ["wrong_base"] * 101
+
+
+# -- what others notice ------------------------------------------------------------------------------------------------
+
+
+def wrong_drafts(desk):
+    """Each is refused, whoever sends it, about the session that C was given (3)."""
+    own = desk.honest_draft(3)
+    length = desk.session(3).assigned
+    return {
+        "too_long": replace_message(own, tokens=(1,) * (length + 1)),
+        "vocabulary": replace_message(own, tokens=(VOCAB,)),
+        "wrong_base": replace_message(own, base_digest=b"12345678"),
+        "stale_epoch": replace_message(own, epoch=0),
+        "stale_round": replace_message(own, round=3),
+        "unknown_session": replace_message(own, session_id=session_id(77)),
+        "not_owner": replace_message(own, session_id=session_id(1)),
+        "ack beyond": Ack(session_id(3), 1, 10_000),
+        "another's ack": Ack(session_id(2), 1, 1),
+        "another's close": Close(session_id(1), 1),
+        "empty prompt": make_open(8, prompt=()),
+        "another's session": make_open(1, epoch=5),
+        "foreign prompt": make_open(8, prompt=(VOCAB,)),
+        "version": make_hello("c", version=VERSION + 1),
+        "tokenizer": make_hello("c", tokenizer="another"),
+    }
+
+
+LIES = ["too_long", "vocabulary", "wrong_base", "stale_epoch", "stale_round", "unknown_session", "not_owner"]
+LIES += ["ack beyond", "another's ack", "another's close", "empty prompt", "another's session", "foreign prompt"]
+LIES += ["version", "tokenizer", "malformed"]
+
+
+def lengths_of_others(lie, rounds=12):
+    """Every next_length and text of A's and B's sessions, while C, which has one and drafts once, tells this lie."""
+    desk = Desk(budget=12, eta=0.3, beta=0.3)
+    for number, name in enumerate("abc", 1):
+        desk.hello(name)
+        desk.open(name, number, max_tokens=80)
+    told = []
+    for number in range(rounds):
+        verdicts = [message for message in desk.round() if isinstance(message, Verdict)]
+        told += [(one.session_id, one.next_length, one.tokens) for one in verdicts if one.session_id != session_id(3)]
+        if not number:
+            desk.draft("c", 3, round=5)
+        elif lie == "malformed":
+            assert codes(rubbish(desk, "c")) == ["malformed"]
+        elif number > 1 and lie is not None:
+            assert codes(desk.up("c", wrong_drafts(desk)[lie])), "refused by name"
+        for owner, name, alpha in ((1, "a", 0.9), (2, "b", 0.4)):
+            if desk.session(owner).awaits_draft:
+                assert desk.draft(name, owner, alpha=alpha) == []
+    return told
+
+
+HONEST = lengths_of_others(None)
+
+
+def test_the_honest_get_lengths_that_change():
+    assert len({length for _, length, _ in HONEST}) > 2
+    assert len(HONEST) > 20
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_lies_refused_on_sight_change_nobody_elses_lengths(lie):
+    assert lengths_of_others(lie) == HONEST
+
+
+def test_nor_does_a_liar_who_is_put_out():
+    """One without sessions: those who have some leave their share to the others when they go."""
+
+    def play(lies):
+        desk = Desk(budget=12)
+        for number, name in enumerate("ab", 1):
+            desk.hello(name)
+            desk.open(name, number, max_tokens=80)
+        desk.hello("c")
+        told = []
+        for _ in range(12):
+            told += [(one.session_id, one.next_length, one.tokens) for one in desk.round()]
+            if lies:
+                rubbish(desk, "c", 60)
+            for number, name in enumerate("ab", 1):
+                if desk.session(number).awaits_draft:
+                    desk.draft(name, number, alpha=0.7)
+        return told, b"c" in desk.core.conduct.barred
+
+    (honest, _), (told, barred) = play(False), play(True)
+    assert barred
+    assert told == honest

@@ -1,0 +1,76 @@
+"""What the verify node counts, by hand: tokens, drafts, positions, preemptions, repetitions, failures."""
+
+import pytest
+
+from tests.fakes import Desk, make_open
+from verify_node.core.counts import Counts
+
+
+@pytest.fixture
+def desk():
+    """Session 1 of client a has had its first verdict and is expected to draft."""
+    desk = Desk()
+    desk.hello("a")
+    desk.open()
+    desk.round()
+    return desk
+
+
+def test_a_first_token(desk):
+    counts = desk.core.counts
+    assert (counts.num_prompt_tokens, counts.num_tokens, counts.num_drafts) == (3, 1, 0)
+    assert counts.round_tokens.total == 3
+    assert counts.round_s.total == pytest.approx(0.01)
+
+
+def test_a_draft_accepted_whole_and_one_in_part(desk):
+    counts, client = desk.core.counts, desk.session().client
+    desk.draft()
+    desk.round()
+    assert (counts.num_prompt_tokens, counts.num_tokens) == (3, 10)
+    assert (counts.num_drafts, counts.num_drafted, counts.num_accepted) == (1, 8, 8)
+    desk.draft(tokens=(*desk.honest_draft().tokens[:1], 0, 0))
+    desk.round()
+    assert (counts.num_drafts, counts.num_drafted, counts.num_accepted) == (2, 11, 9)
+    assert counts.accepted_by_position() == [2, 1, 1, 1, 1, 1, 1, 1]
+    assert (client.num_tokens, client.num_drafted, client.num_accepted) == (12, 11, 9)
+
+
+def test_nothing_accepted_yet():
+    counts = Counts()
+    assert counts.accepted_by_position() == [0]
+    counts.accepted[0] += 1
+    assert counts.accepted_by_position() == [0]
+    assert counts.num_accepted == 0
+
+
+def test_a_session_opened_again_brings_its_prompt_once(desk):
+    text = desk.text()
+    desk.open(epoch=2, committed=text)
+    desk.round()
+    assert desk.core.counts.num_prompt_tokens == 3
+
+
+def test_a_verdict_sent_again(desk):
+    assert desk.up("a", make_open())  # the very same OpenSession
+    assert desk.core.counts.num_repeated == 1
+
+
+def test_preempted_sessions():
+    desk = Desk(num_pages=8, page_size=4)
+    desk.hello("a")
+    desk.open(number=1, prompt=range(1, 9), max_tokens=20)
+    desk.open(number=2, prompt=range(1, 9), max_tokens=20)
+    for _ in range(30):
+        for number in (1, 2):
+            if desk.session(number).awaits_draft:
+                desk.draft(number=number)
+        desk.round()
+    assert desk.core.counts.num_preempted > 0
+
+
+def test_a_round_that_failed(desk):
+    desk.draft()
+    assert desk.core.plan(desk.now)
+    desk.core.abort("OutOfMemoryError", desk.now)
+    assert desk.core.counts.num_failed == 1

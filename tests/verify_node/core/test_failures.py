@@ -1,0 +1,143 @@
+"""A target model that fails: the round is made again, and only the session that it always fails on is given up."""
+
+import pytest
+import torch
+
+from goodspeed.wire.messages import Refusal, Verdict
+from tests.fakes import Desk, alone, make_open, request_of, session_id
+from tests.verify_node.target.test_target import RealDesk
+from verify_node.rounds.outcomes import Outcome
+
+
+class Failing(Desk):
+    """Fails on a set of sessions; under `broken`, on every round."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.bad: set[bytes] = set()
+        self.broken = False
+        self.sizes: list[int] = []
+
+    def round(self, duration_s: float = 0.01):
+        planned = self.core.plan(self.now)
+        if planned is None:
+            return []
+        self.sizes.append(len(planned.entries))
+        outcomes = self.target.run(planned)  # it has fed the cache before it fails
+        if self.broken or any(entry.session_id in self.bad for entry in planned.entries):
+            return [send.message for send in self.core.abort("OutOfMemoryError", self.now)]
+        self.now += duration_s
+        return [send.message for send in self.core.finish(outcomes, duration_s, self.now)]
+
+
+def run_to_the_end(desk, numbers, num_rounds=400):
+    """Rounds with honest drafts for all who are expected to draft; gives the refusals."""
+    refusals = []
+    for _ in range(num_rounds):
+        for number in numbers:
+            if session_id(number) in desk.core.sessions and desk.session(number).awaits_draft:
+                desk.draft(number=number, alpha=0.6)
+        refusals += [message for message in desk.round() if isinstance(message, Refusal)]
+    return refusals
+
+
+@pytest.fixture
+def desk():
+    failing = Failing()
+    failing.hello("a")
+    for number in (1, 2, 3):
+        failing.open(number=number, max_tokens=20)
+    return failing
+
+
+def expected(number):
+    return alone(request_of(make_open(number, max_tokens=20)))
+
+
+def test_a_round_that_failed_once_is_made_again_one_by_one(desk):
+    desk.round()
+    desk.broken = True
+    for number in (1, 2, 3):
+        desk.draft(number=number)
+    assert desk.round() == []
+    desk.broken = False
+    assert run_to_the_end(desk, (1, 2, 3)) == []
+    assert desk.sizes[1:5] == [3, 1, 1, 1]
+    assert max(desk.sizes[5:]) > 1
+    assert [desk.text(number) for number in (1, 2, 3)] == [expected(number) for number in (1, 2, 3)]
+    assert desk.core.pool.num_free == desk.core.pool.num_pages
+
+
+def test_where_sessions_go_one_by_one_one_without_room_keeps_nobody_waiting():
+    """The memory is full, and whoever waited longest is too young to take any: the others go on."""
+    desk = Failing(num_pages=8, page_size=4, context_len=32, budget=2)
+    desk.hello("a")
+    for number in (1, 2, 3):
+        desk.open(number=number, prompt=(1,) * 12, max_tokens=4)
+        desk.now += 1.0
+    desk.round()
+    desk.broken = True
+    desk.draft(number=1)
+    desk.draft(number=2)
+    assert desk.session(3).num_cached == 0  # it has found no room, and is the first in the row
+    assert desk.round() == []
+    desk.broken = False
+    assert run_to_the_end(desk, (1, 2, 3)) == []
+    assert desk.sizes[1] == 2
+    assert all(desk.session(number).finished for number in (1, 2, 3))
+
+
+def test_the_session_that_the_target_always_fails_on_is_given_up_and_no_other(desk):
+    desk.round()
+    desk.bad = {session_id(2)}
+    [refusal] = run_to_the_end(desk, (1, 2, 3))
+    assert (refusal.code, refusal.session_id, refusal.epoch) == ("failed", session_id(2), 1)
+    assert "OutOfMemoryError" in refusal.what
+    assert session_id(2) not in desk.core.sessions
+    assert [desk.text(number) for number in (1, 3)] == [expected(number) for number in (1, 3)]
+    assert desk.core.pool.num_free == desk.core.pool.num_pages
+
+
+def test_a_session_closed_while_its_round_fails_leaves_no_page(desk):
+    planned = desk.core.plan(desk.now)
+    desk.target.run(planned)
+    desk.core.register.drop(desk.session(1))
+    assert desk.core.abort("error", desk.now) == []
+    run_to_the_end(desk, (2, 3))
+    assert desk.core.pool.num_free == desk.core.pool.num_pages
+
+
+def test_an_outcome_without_numbers_gives_its_session_up(desk):
+    planned = desk.core.plan(desk.now)
+    outcomes = desk.target.run(planned)
+    outcomes[0] = Outcome(outcomes[0].session_id, (), 0, 0.0, failed="its logits are not numbers")
+    answers = [send.message for send in desk.core.finish(outcomes, 0.01, 0.01)]
+    assert [answer.code for answer in answers if isinstance(answer, Refusal)] == ["failed"]
+    assert len([answer for answer in answers if isinstance(answer, Verdict)]) == 2
+    assert len(desk.core.sessions) == 2
+
+
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_logits_that_are_not_numbers_cost_one_session_and_no_other(verification, value):
+    desk = RealDesk()
+    desk.hello("a")
+    for number in (1, 2):
+        desk.open(number=number, verification=verification, max_tokens=8)
+    forward = desk.real.forward
+
+    def overflow(planned):
+        logits = forward(planned).clone()
+        row = 0
+        for entry in planned.entries:
+            if entry.session_id == session_id(1) and entry.samples:
+                logits[row, 3] = value
+            row += entry.num_drafted + 1 if entry.samples else 0
+        return logits
+
+    desk.real.forward = torch.inference_mode()(overflow)
+    answers = desk.round()
+    assert [answer.session_id for answer in answers if isinstance(answer, Refusal)] == [session_id(1)]
+    [verdict] = [answer for answer in answers if isinstance(answer, Verdict)]
+    assert verdict.session_id == session_id(2)
+    assert len(verdict.tokens) == 1

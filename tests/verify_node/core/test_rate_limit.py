@@ -1,0 +1,120 @@
+"""Who is limited and who is put out: the buckets by hand, then what holds for honest draft nodes and for any names."""
+
+import pytest
+
+from verify_node.core.rate_limit import (
+    ANSWERED,
+    BAR_S,
+    BARRED,
+    BURST_S,
+    MAX_BAR_S,
+    MAX_SENDERS,
+    OFFENCES,
+    SESSION_MESSAGES_PER_S,
+    Conduct,
+    Stage,
+)
+
+WHO = b"a"
+SESSIONS = 64
+
+
+def offend(conduct, num_times, now=0.0, who=WHO, code="malformed"):
+    """The stages that so many refusals lead to."""
+    stages = []
+    for _ in range(num_times):
+        assert conduct.heard(who, now) is Stage.ANSWERED
+        stages.append(conduct.refused(who, code, now))
+    return stages
+
+
+def test_refusals_are_answered_then_counted_then_too_many():
+    stages = offend(Conduct(SESSIONS), int(BARRED) + 1)
+    assert stages == [Stage.ANSWERED] * 20 + [Stage.COUNTED] * 80 + [Stage.BARRED]
+    assert (ANSWERED, BARRED) == (20, 100)
+
+
+def test_offences_are_forgotten_by_and_by():
+    conduct = Conduct(SESSIONS)
+    offend(conduct, 60)
+    assert offend(conduct, 1, now=30.0) == [Stage.COUNTED]
+    assert offend(conduct, 1, now=45.0) == [Stage.ANSWERED]
+    assert all(stage is Stage.ANSWERED for second in range(1000) for stage in offend(conduct, 1, now=100.0 + second))
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["stale_round", "stale_epoch", "unknown_session", "hello_first", "wrong_base", "not_assigned", "too_many_sessions"],
+)
+def test_what_a_bad_line_brings_about_is_no_offence(code):
+    conduct = Conduct(SESSIONS)
+    assert code not in OFFENCES
+    assert set(offend(conduct, 2000, code=code)) == {Stage.ANSWERED}
+
+
+def test_a_flood_is_a_flood_whatever_is_in_it():
+    conduct = Conduct(SESSIONS)
+    burst = int(BURST_S * SESSION_MESSAGES_PER_S * SESSIONS)
+    assert {conduct.heard(WHO, 0.0) for _ in range(burst)} == {Stage.ANSWERED}
+    assert conduct.refused(WHO, "stale_round", 0.0) is Stage.COUNTED
+    assert conduct.heard(WHO, 0.0) is Stage.BARRED
+    assert conduct.heard(b"b", 0.0) is Stage.ANSWERED
+
+
+def test_long_texts_count_as_more_messages():
+    conduct = Conduct(SESSIONS)
+    num_heard = 0
+    while conduct.heard(WHO, 0.0, num_tokens=1 << 20) is Stage.ANSWERED:
+        num_heard += 1
+    assert num_heard == 19
+
+
+def test_verdicts_earn_the_answers_to_them():
+    """Rounds of a millisecond, three messages to each verdict, for 64 sessions: nothing of that is a flood."""
+    conduct = Conduct(SESSIONS)
+    for number in range(1000):
+        for _ in range(3 * SESSIONS):
+            assert conduct.heard(WHO, number / 1000) is Stage.ANSWERED
+        conduct.earned(WHO, SESSIONS)
+    assert conduct.refused(WHO, "stale_round", 1.0) is Stage.ANSWERED
+
+
+def test_all_sessions_of_an_honest_client_repeat_themselves_on_a_dead_line():
+    """Two messages a session after 1, 2, 4 and then every 8 s; half of a minute's arrive at once; opened anew."""
+    conduct = Conduct(SESSIONS)
+    silences, at = [1, 2, 4, *[8] * 30], 0.0
+    for silence in silences:
+        at += silence
+        arrival = at if at > 60 else 60.0  # what the line held back
+        for _ in range(2 * SESSIONS):
+            assert conduct.heard(WHO, arrival) is Stage.ANSWERED
+            assert conduct.refused(WHO, "unknown_session", arrival) is Stage.ANSWERED
+    for _ in range(SESSIONS):
+        assert conduct.heard(WHO, at, num_tokens=32_000) is Stage.ANSWERED
+
+
+def test_a_bar_ends_and_the_next_is_twice_as_long():
+    conduct = Conduct(SESSIONS)
+    now, lengths = 0.0, []
+    for _ in range(7):
+        lengths.append(conduct.bar(WHO, now))
+        conduct.expire(now + lengths[-1] - 0.01)
+        assert WHO in conduct.barred
+        now += lengths[-1]
+        conduct.expire(now)
+        assert WHO not in conduct.barred
+        assert offend(conduct, 1, now) == [Stage.ANSWERED]
+    assert lengths == [BAR_S, 60, 120, 240, 480, MAX_BAR_S, MAX_BAR_S]
+    assert conduct.bar(WHO, now + MAX_BAR_S) == BAR_S, "it behaved for as long as the longest bar"
+    assert conduct.num_bars == 8
+
+
+def test_memory_is_bounded_whatever_names_come():
+    conduct = Conduct(SESSIONS)
+    for number in range(3 * MAX_SENDERS):
+        name = number.to_bytes(4, "big")
+        conduct.heard(name, 0.0)
+        conduct.refused(name, "malformed", 0.0)
+        conduct.bar(name, float(number))
+    assert len(conduct.barred) == len(conduct._records) == MAX_SENDERS
+    assert (3 * MAX_SENDERS - 1).to_bytes(4, "big") in conduct.barred

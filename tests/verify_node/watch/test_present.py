@@ -1,0 +1,77 @@
+"""Who is shown: those who are there, never more than a bounded number of them."""
+
+import math
+
+import pytest
+
+from goodspeed.wire.messages import Close
+from tests.fakes import Desk, make_hello, session_id
+from verify_node.watch.present import MAX_SHOWN, log_utility, num_running, present_clients, shown
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+def names(desk):
+    return [one.client.name for one in shown(present_clients(desk.core))]
+
+
+def test_a_client_comes_and_goes(desk):
+    assert names(desk) == []
+    desk.hello("a")
+    assert names(desk) == ["a"]
+    desk.now += 100
+    desk.core.tick(desk.now)
+    assert names(desk) == []
+
+
+def test_names_from_the_network_are_bounded(desk):
+    for number in range(MAX_SHOWN + 40):
+        desk.hello(f"name-{number}", boot_id=number.to_bytes(8))
+    desk.open("name-290", number=1)
+    assert len(present_clients(desk.core)) == MAX_SHOWN + 40
+    assert len(names(desk)) == MAX_SHOWN
+    assert names(desk)[:2] == ["name-290", "name-0"]
+
+
+def test_connections_of_one_name_are_one_client(desk):
+    desk.hello("a")
+    desk.up("b", make_hello("a", boot_id=b"another!"))
+    [one] = present_clients(desk.core)
+    assert len(one.peers) == 2
+
+
+def test_what_is_assigned_is_summed_over_sessions_that_go_on(desk):
+    desk.hello("a")
+    for number in (1, 2):
+        desk.open(number=number)
+    desk.round()
+    [one] = present_clients(desk.core)
+    assert one.assigned == sum(desk.session(number).assigned for number in (1, 2)) > 0
+    desk.session(1).finish_reason = "stop"
+    assert one.assigned == desk.session(2).assigned
+
+
+def test_the_utility_is_of_clients_that_generate(desk):
+    for name in ("a", "b"):
+        desk.hello(name)
+    desk.open("a")
+    desk.round()
+    a, b = present_clients(desk.core)
+    assert a.log_utility == a.client.weight * math.log(a.client.goodput.value)
+    assert log_utility([a, b]) == a.log_utility
+    a.client.weight = 3.0
+    assert log_utility([a, b]) == pytest.approx(3 * math.log(a.client.goodput.value))
+
+
+def test_running_are_the_sessions_of_the_newest_round(desk):
+    desk.hello("a")
+    desk.open(number=1)
+    assert num_running(desk.core) == 0
+    desk.round()
+    desk.open(number=2)
+    assert num_running(desk.core) == 1
+    desk.up("a", Close(session_id(1), 1))
+    assert num_running(desk.core) == 0

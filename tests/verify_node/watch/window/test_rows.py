@@ -1,0 +1,99 @@
+"""What the page says of clients in each state, from made-up snapshots: nothing old is shown as if it were new."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.verify_node.watch.window.browser import browser, need_browser
+from tests.verify_node.watch.window.serving import served
+from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
+from verify_node.watch.window.feed import Feed
+from verify_node.watch.window.snapshot import Node, Snapshot
+
+pytestmark = pytest.mark.alone
+
+PATIENCE_S = 60
+NOTHING = "\N{EN DASH}"
+NOW = 1e9
+
+ROWS = (
+    replace(WRITES, name="writes", since=NOW - 60, drafted_per_round=15.5, assigned=31),
+    replace(WRITES, name="writes-too", since=NOW - 60, drafted_per_round=4.5, assigned=24, num_sessions=1),
+    replace(
+        WRITES,
+        name="rests",
+        since=NOW - 60,
+        activity="idle",
+        num_sessions=0,
+        moved=None,
+        drafted_per_round=0.0,
+        share=0.0,
+    ),
+    replace(WRITES, name="is-stuck", since=NOW - 60, activity="stalled", moved=NOW - 8, drafted_per_round=2.0),
+)
+
+
+def take(_: float) -> Snapshot:
+    return replace(
+        EMPTY,
+        at=NOW,
+        node=Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 24),
+        rates=replace(EMPTY.rates, drafted_per_round=22.0),
+        num_clients=len(ROWS),
+        clients=ROWS,
+    )
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Chrome]:
+    need_browser()
+    with served(make_app(Feed(take, lambda: NOW))) as url, browser() as driver:
+        driver.get(url)
+        WebDriverWait(driver, PATIENCE_S, 0.05).until(lambda _: driver.find_elements(By.CSS_SELECTOR, "tr.idle"))
+        yield driver
+
+
+def cells(driver: Chrome, name: str) -> list[str]:
+    row = driver.find_element(By.CSS_SELECTOR, f'tr[data-key="{name}"]')
+    return [cell.text for cell in row.find_elements(By.CSS_SELECTOR, "td")][1:]
+
+
+def test_what_clients_draft_sums_to_what_stands_beside_the_budget(driver: Chrome) -> None:
+    """Permissions do not, and are marked as bounds."""
+    figure = driver.find_element(By.CSS_SELECTOR, "#figures div:nth-child(4)").text.split()
+    assert " ".join(figure) == "Drafted per round 22.0 of budget 24"
+    assert [cells(driver, name)[1] for name in ("writes", "writes-too", "is-stuck")] == ["15.5", "4.5", "2.0"]
+    assert [cells(driver, name)[2] for name in ("writes", "writes-too")] == ["≤ 31", "≤ 24"]
+
+
+def test_a_client_that_writes(driver: Chrome) -> None:
+    assert cells(driver, "writes") == [
+        "connected 1 min\nwriting 2 texts",
+        "15.5",
+        "≤ 31",
+        "0.53",
+        "1.42",
+        "13 %",
+        "1,094",
+        "1",
+    ]
+    assert cells(driver, "writes-too")[0] == "connected 1 min\nwriting 1 text"
+
+
+@pytest.mark.parametrize(
+    ("name", "activity", "drafted", "share"),
+    [("rests", "idle", "0.0", "0 %"), ("is-stuck", "no progress for 8 s", "2.0", "13 %")],
+)
+def test_one_that_does_not_has_no_estimates(driver: Chrome, name: str, activity: str, drafted: str, share: str) -> None:
+    """What is measured stays: the figures of all clients sum to the total."""
+    state, *figures = cells(driver, name)
+    assert state == f"connected 1 min\n{activity}"
+    assert figures == [drafted, *[NOTHING] * 3, share, "1,094", "1"]
+    for estimate in ("acceptance", "goodput"):
+        bar = driver.find_element(By.CSS_SELECTOR, f'tr[data-key="{name}"] .{estimate} .bar i')
+        assert re.search(r"width: 0%", str(bar.get_attribute("style")))

@@ -1,0 +1,176 @@
+"""What a snapshot tells of a verify node: plain figures, nobody forgotten too soon, nothing for ever."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.fakes import Desk
+from verify_node.daemon import WallTime
+from verify_node.watch.window.recent import WINDOW_S
+from verify_node.watch.window.snapshot import LOST_SHOWN_S, STALLED_S, ClientRow, Node, Snapshot, Watch
+
+NODE = Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 8)
+EPOCH_S = 1e9
+
+
+class Scene:
+    """A desk that is looked at; only the core and the clock of a daemon are needed for that."""
+
+    def __init__(self) -> None:
+        self.desk = Desk()
+        self.wall = WallTime()
+        daemon: Any = SimpleNamespace(core=self.desk.core, wall=self.wall)
+        self.watch = Watch(daemon, NODE, EPOCH_S)
+
+    def look(self, after_s: float = 0.0) -> Snapshot:
+        self.desk.now += after_s
+        self.desk.core.tick(self.desk.now)
+        return self.watch.take(self.desk.now)
+
+    def rows(self, after_s: float = 0.0) -> dict[str, ClientRow]:
+        return {row.name: row for row in self.look(after_s).clients}
+
+    def write(self, peer: str, number: int, num_rounds: int = 4) -> None:
+        """Rounds of one session, begun here."""
+        self.desk.hello(peer)
+        self.desk.open(peer, number, max_tokens=100)
+        self.desk.round()
+        for _ in range(num_rounds):
+            self.desk.draft(peer, number)
+            self.desk.round()
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_an_idle_node(scene: Scene) -> None:
+    seen = scene.look()
+    assert (seen.at, seen.node, seen.num_rounds, seen.utility, seen.clients) == (EPOCH_S, NODE, 0, None, ())
+    assert seen.rates.rounds_per_s == 0.0
+    assert (seen.pool.num_pages, seen.pool.num_used) == (64, 0)
+
+
+def test_a_client_that_writes(scene: Scene) -> None:
+    scene.look()
+    scene.desk.now = 1.0
+    scene.write("a", 1)
+    seen = scene.look(after_s=1.0)
+    [row] = seen.clients
+    client = scene.desk.core.scheduler.clients["a"]
+    assert (row.name, row.state, row.since, row.draft_models) == ("a", "connected", EPOCH_S + 1.0, ("fake-draft",))
+    assert (row.num_sessions, row.share, row.weight) == (1, 1.0, 1.0)
+    assert (row.acceptance_rate, row.goodput) == (client.acceptance.value, client.goodput.value)
+    assert row.num_tokens == seen.num_tokens == scene.desk.core.counts.num_tokens > 4
+    assert row.assigned == scene.desk.session(1).assigned
+    assert seen.utility == pytest.approx(math.log(row.goodput))
+    assert seen.pool.num_used > 0
+    assert seen.rates.over_s == pytest.approx(scene.desk.now)
+    assert seen.rates.tokens_per_s == pytest.approx(seen.num_tokens / scene.desk.now)
+    assert seen.rates.rounds_per_s == pytest.approx(5 / scene.desk.now)
+
+
+def test_what_clients_drafted_per_round_sums_to_the_whole(scene: Scene) -> None:
+    """And stays within the budget, also while what they may draft does not."""
+    scene.look()
+    for number, name in enumerate("abc", 1):
+        scene.write(name, number)
+    seen = scene.look(after_s=1.0)
+    core = scene.desk.core
+    assert seen.rates.drafted_per_round == pytest.approx(core.counts.num_drafted / core.num_rounds)
+    assert sum(row.drafted_per_round for row in seen.clients) == pytest.approx(seen.rates.drafted_per_round)
+    assert 0 < seen.rates.drafted_per_round <= core.limits.budget < sum(row.assigned for row in seen.clients)
+    assert min(row.drafted_per_round for row in seen.clients) > 0
+
+
+def test_no_round_no_drafts_per_round(scene: Scene) -> None:
+    scene.write("a", 1)
+    scene.look()
+    seen = scene.look(after_s=1.0)
+    assert (seen.rates.drafted_per_round, seen.clients[0].drafted_per_round) == (0.0, 0.0)
+
+
+def test_a_client_writes_makes_no_progress_and_is_idle(scene: Scene) -> None:
+    scene.desk.hello("a")
+    [row] = scene.look().clients
+    assert (row.activity, row.moved, row.num_sessions) == ("idle", None, 0)
+    scene.write("a", 1)
+    moved = EPOCH_S + scene.desk.now
+    [row] = scene.look(after_s=1.0).clients
+    assert (row.activity, row.moved) == ("writing", moved)
+    scene.desk.now += STALLED_S
+    scene.desk.hello("a")  # it lives
+    [row] = scene.look().clients
+    assert (row.state, row.activity, row.moved) == ("connected", "stalled", moved)
+    scene.desk.open("a", 2)  # one that is not stuck is enough
+    [row] = scene.look().clients
+    assert (row.activity, row.num_sessions) == ("writing", 2)
+
+
+def test_shares_are_of_the_last_seconds(scene: Scene) -> None:
+    scene.look()
+    scene.write("a", 1)
+    scene.write("b", 2, num_rounds=1)
+    rows = scene.rows()
+    assert rows["a"].share + rows["b"].share == pytest.approx(1.0)
+    assert rows["a"].share > rows["b"].share > 0
+    scene.rows(after_s=WINDOW_S + 1)
+    assert {row.share for row in scene.rows(after_s=1.0).values()} == {0.0}
+
+
+def test_a_silent_client_is_lost_and_then_forgotten(scene: Scene) -> None:
+    scene.desk.hello("a")
+    assert scene.rows(after_s=1.0)["a"].state == "connected"
+    assert scene.rows(after_s=3.0)["a"].state == "silent"
+    seen = scene.look(after_s=3.0)
+    [lost] = seen.clients
+    assert (lost.state, lost.since, lost.draft_models) == ("lost", EPOCH_S + 7.0, ("fake-draft",))
+    assert seen.num_clients == 0
+    assert [(event.kind, event.client) for event in seen.events] == [("lost", "a"), ("joined", "a")]
+    assert set(scene.rows(after_s=LOST_SHOWN_S - 1)) == {"a"}
+    assert scene.rows(after_s=2.0) == {}
+
+
+def test_a_lost_client_that_comes_back_has_one_row(scene: Scene) -> None:
+    scene.desk.hello("a")
+    scene.look(after_s=100.0)
+    scene.desk.hello("a")
+    [row] = scene.look().clients
+    assert (row.state, row.since) == ("connected", EPOCH_S + 100.0)
+
+
+def test_time_split_of_the_last_seconds(scene: Scene) -> None:
+    scene.wall.forward = 50.0
+    scene.look()
+    scene.wall.forward, scene.wall.send = 53.0, 1.0
+    scene.wall.receive = 1000.0  # a wait that began long before anybody looked
+    assert scene.look(after_s=5.0).rates.wall_s == {
+        "receive": pytest.approx(1.0),
+        "forward": pytest.approx(3.0),
+        "verify": 0.0,
+        "schedule": 0.0,
+        "send": 1.0,
+    }
+
+
+def test_refusals_are_counted_and_told(scene: Scene) -> None:
+    scene.desk.open("nobody")
+    seen = scene.look()
+    assert seen.refusals == {"hello_first": 1}
+    assert [(event.kind, event.client, event.what) for event in seen.events] == [("refused", "", "hello_first")]
+
+
+def test_no_text_is_told(scene: Scene) -> None:
+    scene.write("a", 1)
+    told = msgspec.to_builtins(scene.look())
+    assert not {"tokens", "prompt", "text", "seed", "session_id"} & set(_names(told))
+
+
+def _names(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [*value, *(name for inner in value.values() for name in _names(inner))]
+    return [name for inner in value for name in _names(inner)] if isinstance(value, list | tuple) else []

@@ -1,0 +1,291 @@
+"""Rounds and verdicts as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
+
+Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (whose keys may take part), `tick`
+(time passes), `plan` (may a round start?), `finish` (a round is done) and `drain` (the node stops). Each is given the
+time and gives back what to send. The daemon feeds it from sockets and the real clock; a simulation may feed the same
+class from a virtual one.
+
+Who is connected and which sessions are open is in `register.py`; what a draft or an Ack does to its session, in
+`answers.py`; what a finished round does to it, in `settlement.py`; what is said, and who is put out, in `replies.py`.
+
+Between `plan` and `finish` a round is in flight: the target reads and writes key/value memory, so the pool is changed
+only when none is.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from goodspeed.engine.pages import PagePool
+from goodspeed.errors import ConfigError, ProtocolError
+from goodspeed.fair.latency import Refined
+from goodspeed.wire.codec import refusal_for
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome
+from verify_node.core.counts import Counts
+from verify_node.core.incoming import Answer, repeat, take_ack, take_draft
+from verify_node.core.rate_limit import Conduct
+from verify_node.core.register import Register
+from verify_node.core.replies import Replies
+from verify_node.rounds import late_drafts
+from verify_node.rounds.outcomes import Moved, Outcome, Send
+from verify_node.rounds.planner import Limits, Planner, Round, plan
+from verify_node.rounds.scheduler import Scheduler
+from verify_node.rounds.settlement import allocate, commit, observe, settle
+from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Refused, target_failed
+from verify_node.session.session import SMOOTHING, Peer, Session
+
+
+class VerifyCore:
+    """The verify node without its body."""
+
+    def __init__(
+        self,
+        *,
+        welcome: Welcome,
+        limits: Limits,
+        planner: Planner,
+        scheduler: Scheduler,
+        pool: PagePool,
+        cost: Refined | None = None,
+        max_sessions: int = 1024,
+        max_client_sessions: int = 64,
+    ) -> None:
+        if limits.max_round_tokens <= limits.budget:
+            raise ConfigError(
+                f"--max-round-tokens {limits.max_round_tokens} leaves no room beside --budget {limits.budget}; "
+                f"it must be larger than the budget"
+            )
+        self.limits = limits
+        self.planner = planner
+        self.scheduler = scheduler
+        self.pool = pool
+        self.cost = cost if cost is not None else Refined()
+        self.register = Register(
+            welcome, scheduler, pool, max_sessions=max_sessions, max_client_sessions=max_client_sessions
+        )
+        self.context_len = self.register.context_len
+        self.peers = self.register.peers
+        self.sessions = self.register.sessions
+        self.diary = self.register.diary
+        self.counts = Counts()
+        self.draining = False  # the node stops
+        self.conduct = Conduct(max_client_sessions)
+        self.replies = Replies(self.register, self.conduct, self.counts)
+        self.refusals = self.replies.refusals
+        self.num_rounds = 0
+        self.round_s = 0.0  # smoothed duration of a round
+        self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before
+        self._held: tuple[Session, float] | None = None  # no round before that time, while its draft is on its way
+        self._in_flight: Round | None = None
+        self._taking_part: dict[bytes, Session] = {}  # in the round in flight, or else in the last
+        self._num_alone = 0  # rounds of one session each that are left, to find the one that the target fails on
+        self._heartbeat_at = 0.0
+
+    @property
+    def welcome(self) -> Welcome:
+        """What every draft node is told."""
+        return self.register.welcome
+
+    @property
+    def newest(self) -> Collection[Session]:
+        """The sessions of the newest round, in flight or done; some may be closed by now."""
+        return self._taking_part.values()
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Send]:
+        """Whose keys may take part from now on; the sessions of a key that is gone or was changed end at once."""
+        return self.replies.revoke(self.register.enrol(enrolled, now), now)
+
+    def receive(self, peer_id: bytes, message: UpMessage, now: float, principal: str | None = None) -> list[Send]:
+        """A peer's message; everything but a Hello is for peers that said Hello.
+
+        principal: the key that the sender proved to have, where there are keys; the name is only where it came from.
+        """
+        num_tokens = len(message.prompt) + len(message.committed) if isinstance(message, OpenSession) else 0
+        if (instead := self.replies.listen(peer_id, now, principal, num_tokens)) is not None:
+            return instead
+        if refused := self.register.check(peer_id, message, principal, now):
+            return self.replies.refuse(peer_id, refused, now, principal=principal)
+        if self.draining and isinstance(message, Hello | OpenSession):
+            about = message if isinstance(message, OpenSession) else None
+            return self.replies.refuse(peer_id, STOPPING, now, principal=principal, about=about)
+        if isinstance(message, Hello):
+            refused = self.register.hello(peer_id, message, now, principal)
+            if refused:
+                return self.replies.refuse(peer_id, refused, now, principal=principal)
+            return [Send(peer_id, self.welcome)]
+        peer = self.peers.get(peer_id)
+        if peer is None:
+            return self.replies.refuse(peer_id, HELLO_FIRST, now, principal=principal)
+        peer.last_seen = now
+        match message:
+            case OpenSession():
+                return self.replies.answer(peer_id, self._open(peer, message, now), message, now)
+            case Draft() | Ack():
+                return self.replies.answer(peer_id, self._hear(peer, message, now), message, now)
+            case Close():
+                return self.replies.answer(peer_id, self.register.close(peer, message), message, now)
+            case Leave():
+                self.register.leave(peer, now)
+                return []
+            case Heartbeat():
+                return []
+
+    def reject(self, peer_id: bytes, error: ProtocolError, now: float, principal: str | None = None) -> list[Send]:
+        """Bytes that were no acceptable message; whoever sent them is told, and nobody else notices."""
+        if (instead := self.replies.listen(peer_id, now, principal)) is not None:
+            return instead
+        return self.replies.refuse(peer_id, refusal_for(error), now, principal=principal)
+
+    def tick(self, now: float) -> list[Send]:
+        """Drops peers whose lease ran out, sessions that nobody wants any more, and sends heartbeats when due."""
+        self.conduct.expire(now)
+        sends: list[Send] = []
+        for session in self.register.expire(now):
+            sends += self.replies.refuse(session.peer_id, NOT_ACKNOWLEDGED, now, about=session.opened)
+        if now >= self._heartbeat_at:
+            self._heartbeat_at = now + self.welcome.heartbeat_s
+            sends += [Send(peer_id, Heartbeat(self.welcome.boot_id)) for peer_id in self.peers]
+        return sends
+
+    def plan(self, now: float) -> Round | None:
+        """The next round if it may start now; else `wake_at` says when to ask again."""
+        self.wake_at = self._heartbeat_at
+        if self._in_flight is not None or self.draining or self._is_held(now):
+            return None
+        self.register.free_released()
+        sessions = [session for session in self.sessions.values() if not session.finished]
+        for session in sessions:
+            if session.awaits_draft and now >= session.late_at:
+                late_drafts.go_without(session, self.num_rounds, now)
+        ready = [session for session in sessions if session.draft or self._may_advance(session)]
+        awaited = [session for session in sessions if session.awaits_draft]
+        start = self.planner.start(awaited, ready, self.limits, self.round_s)
+        if start.at > now:
+            look_at = min([start.at, *(session.late_at for session in awaited)])
+            self._held = (start.whom, look_at) if start.whom is not None else None
+            self.wake_at = min(self.wake_at, look_at)
+            return None
+        return self._start(sessions, ready)
+
+    def _is_held(self, now: float) -> bool:
+        """Whether `plan` would say what it said last time: it is asked after every message, and looks at everybody."""
+        if self._held is None:
+            return False
+        awaited, ready_at = self._held
+        if now < ready_at and awaited.awaits_draft and self.register.has(awaited):
+            self.wake_at = min(self.wake_at, ready_at)
+            return True
+        self._held = None
+        return False
+
+    def _may_advance(self, session: Session) -> bool:
+        """Whether a session without a draft can be moved forward: it needs none, and its draft node keeps up."""
+        return not session.assigned and session.is_ready(session.window(self.round_s))
+
+    def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
+        """The round in flight is done: commit, observe, allocate, and one Verdict for each session that moved."""
+        done, self._in_flight = self._in_flight, None
+        if done is None:
+            raise RuntimeError("no round is in flight")
+        self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s)
+        self.round_s += (duration_s - self.round_s) * (SMOOTHING if self.round_s else 1.0)
+        self._num_alone = max(0, self._num_alone - 1)
+        by_session = {outcome.session_id: outcome for outcome in outcomes}
+        moved: list[Moved] = []
+        sends: list[Send] = []
+        for entry in done.entries:
+            session = self._taking_part[entry.session_id]
+            if not self.register.has(session):
+                continue  # closed meanwhile, or opened again
+            session.ready_since = session.moved_at = now
+            if not entry.samples:
+                session.num_cached = entry.base_len
+                continue
+            outcome = by_session[entry.session_id]
+            if outcome.failed:
+                sends += self._give_up(session, outcome.failed, now)
+            else:
+                moved.append(commit(session, entry, outcome, self.pool))
+        sends += self.replies.disprove(moved, now)
+        moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
+        observe(done, moved, self.sessions, self.scheduler)
+        self.counts.finished(done, moved, duration_s)
+        lengths = allocate(done, moved, self.sessions, self.scheduler, self.round_s)
+        for move in moved:
+            length = lengths.get(move.session.session_id, 0)
+            sends.append(self.replies.tell(move.session.peer_id, settle(move, length, self.round_s, now)))
+        return sends
+
+    def abort(self, why: str, now: float) -> list[Send]:
+        """The round in flight failed as a whole (out of memory, say): nothing was revealed, so it is made again.
+
+        Then the sessions go one by one, as often as there were sessions; one that the target fails on alone is given
+        up, and the others never learn of it.
+        """
+        failed, self._in_flight = self._in_flight, None
+        if failed is None:
+            raise RuntimeError("no round is in flight")
+        self.counts.num_failed += 1
+        self._num_alone = max(self._num_alone, len(failed.entries))
+        for entry in failed.entries:
+            session = self._taking_part[entry.session_id]
+            if not self.register.has(session):
+                continue
+            self.pool.truncate(entry.session_id, min(session.num_cached, self.pool.length(entry.session_id)))
+            if len(failed.entries) == 1:
+                return self._give_up(session, why, now)
+        return []
+
+    def drain(self) -> None:
+        """The node stops: no session is opened and no round begins any more; the one in flight ends as ever."""
+        self.draining = True
+
+    def farewell(self) -> list[Send]:
+        """The last word to everybody who is connected, after the last verdicts; it is no fault of theirs."""
+        return [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
+
+    def _give_up(self, session: Session, why: str, now: float) -> list[Send]:
+        self.register.drop(session)
+        return self.replies.refuse(session.peer_id, target_failed(why), now, about=session.opened)
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def _open(self, peer: Peer, message: OpenSession, now: float) -> Answer:
+        in_flight = self._in_flight is not None
+        opened = self.register.open(peer, message, now, num_rounds=self.num_rounds, in_flight=in_flight)
+        if isinstance(opened, Refused):
+            return opened
+        return repeat(opened, len(message.prompt) + len(message.committed))
+
+    def _hear(self, peer: Peer, message: Draft | Ack, now: float) -> Answer:
+        session = self.register.find(peer, message, now)
+        if isinstance(session, Refused):
+            return session
+        if isinstance(message, Draft):
+            return take_draft(session, message, self.welcome, now)
+        return take_ack(session, message, self.round_s, now)
+
+    # -- rounds ----------------------------------------------------------------------------------------------------
+
+    def _start(self, sessions: list[Session], ready: list[Session]) -> Round | None:
+        planned = self._pack(sessions, ready)
+        self.counts.num_preempted += len(planned.preempted)
+        for session_id in planned.preempted:
+            self.sessions[session_id].num_cached = 0
+        if not planned.entries:
+            return None
+        self.num_rounds = planned.number
+        self._in_flight = planned
+        self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
+        return planned
+
+    def _pack(self, sessions: list[Session], ready: list[Session]) -> Round:
+        """Everybody who is ready; while they go one by one, the first that finds room."""
+        number = self.num_rounds + 1
+        if self._num_alone:
+            for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
+                planned = plan(number, sessions, [session], self.limits, self.pool)
+                if planned.entries:
+                    return planned
+        return plan(number, sessions, ready, self.limits, self.pool)

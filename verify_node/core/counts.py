@@ -1,0 +1,60 @@
+"""What the verify node has done since it started, as plain numbers that only grow: for those who watch.
+
+Knows nothing about who that is, and decides nothing. No I/O, no clock, no torch.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from goodspeed.node.counts import ROUND_S, ROUND_TOKENS, Histogram
+from verify_node.rounds.outcomes import Moved
+from verify_node.rounds.planner import Round
+
+
+@dataclass(slots=True)
+class Counts:
+    """Over all clients; what each had of it stands in its `Client`."""
+
+    num_prompt_tokens: int = 0  # of sessions that got their first tokens
+    num_tokens: int = 0  # delivered
+    num_drafts: int = 0  # verified, with at least one token
+    num_drafted: int = 0  # tokens of these
+    accepted: Counter[int] = field(default_factory=Counter)  # drafts by how many of their tokens were accepted
+    num_preempted: int = 0
+    num_repeated: int = 0  # verdicts sent again, because a draft, an Ack or an OpenSession came again
+    num_failed: int = 0  # rounds that the target model failed on
+    round_s: Histogram = field(default_factory=lambda: Histogram(ROUND_S))
+    round_tokens: Histogram = field(default_factory=lambda: Histogram(ROUND_TOKENS))
+
+    def finished(self, done: Round, moved: Iterable[Moved], duration_s: float) -> None:
+        """A round is done."""
+        self.round_s.observe(duration_s)
+        self.round_tokens.observe(done.num_tokens)
+        for move in moved:
+            self._moved(move)
+
+    def _moved(self, move: Moved) -> None:
+        client, num_tokens = move.session.client, len(move.taken)
+        self.num_tokens += num_tokens
+        client.num_tokens += num_tokens
+        if move.base_len == len(move.session.opened.prompt):
+            self.num_prompt_tokens += move.base_len
+        if num_drafted := move.num_verified:
+            num_accepted = move.outcome.num_accepted
+            self.num_drafts += 1
+            self.num_drafted += num_drafted
+            self.accepted[num_accepted] += 1
+            client.num_drafted += num_drafted
+            client.num_accepted += num_accepted
+
+    @property
+    def num_accepted(self) -> int:
+        return sum(length * number for length, number in self.accepted.items())
+
+    def accepted_by_position(self) -> list[int]:
+        """Drafts whose token at each position was accepted, up to the longest that ever was; at least the first."""
+        longest = max(1, max(self.accepted, default=0))
+        return [
+            sum(number for length, number in self.accepted.items() if length > position) for position in range(longest)
+        ]

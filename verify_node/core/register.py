@@ -1,0 +1,280 @@
+"""Who is connected, which sessions are open, and whose memory is to be freed. No I/O, no clock of its own, no torch.
+
+Peers come with a Hello and go with a Leave, or when their lease runs out. Sessions come with an OpenSession and go with
+a Close, with their peer, or when nobody mentions them any more. Where there are keys, a peer belongs to one, and goes
+with it. What cannot be is answered by a `Refused`. Knows nothing about drafts and verdicts, and of rounds only that the
+pool is not changed while one is in flight.
+"""
+
+from collections.abc import Mapping
+
+from goodspeed.engine.pages import PagePool
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.messages import Ack, Close, Draft, Hello, OpenSession, UpMessage, Welcome
+from verify_node.core.diary import Diary
+from verify_node.rounds.scheduler import Scheduler
+from verify_node.session.checks import (
+    ANOTHERS_PEER,
+    NOT_OPEN,
+    Refused,
+    check_hello,
+    check_open,
+    check_principal,
+    check_session,
+    check_text,
+)
+from verify_node.session.session import Client, Peer, Session
+
+FORGOTTEN_S = 30.0
+"""A session that its draft node has not mentioned for so long was given up there: its Close was lost. (Draft nodes
+repeat themselves at least every 8 s; one that comes back later is told to reopen.)"""
+
+
+STUCK_S = 300.0
+"""A session that its draft node mentions and does not move for so long gives its memory back. On the worst of lines
+with something to be served a word gets through sooner: it is repeated every 8 s."""
+
+MAX_CLIENTS = 4096
+"""Clients remembered, where anybody may say a name; of more, only those that are there."""
+
+
+class Register:
+    """Peers and sessions by their ids."""
+
+    def __init__(
+        self, welcome: Welcome, scheduler: Scheduler, pool: PagePool, *, max_sessions: int, max_client_sessions: int
+    ) -> None:
+        self.welcome = welcome
+        self.max_sessions = max_sessions
+        self.max_client_sessions = max_client_sessions
+        self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
+        self.enrolled: Mapping[str, Enrolled] | None = None  # by key; None: there are no keys
+        self.peers: dict[bytes, Peer] = {}
+        self.sessions: dict[bytes, Session] = {}
+        self.diary = Diary()
+        self._scheduler = scheduler
+        self._pool = pool
+        self._released: set[bytes] = set()  # sessions whose memory is freed when no round is in flight
+        self._num_opened = 0
+
+    # -- peers -----------------------------------------------------------------------------------------------------
+
+    def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Peer]:
+        """Who may take part from now on; gives the peers whose key is gone or was changed, and ends their sessions."""
+        before, self.enrolled = self.enrolled or {}, enrolled
+        ended = []
+        for peer in self.peers.values():
+            record = _record(enrolled, peer)
+            if record is None or record != _record(before, peer):
+                ended.append(peer)
+        for peer in ended:
+            self._remove(peer, now)
+        return ended
+
+    def check(self, peer_id: bytes, message: UpMessage, principal: str | None, now: float) -> Refused | None:
+        """Whether the key that a message came with may say it."""
+        if self.enrolled is None:
+            return None
+        peer = self.peers.get(peer_id)
+        refused = check_principal(principal, self.enrolled, peer, message)
+        if refused is ANOTHERS_PEER and peer is not None:
+            self._remove(peer, now)  # its connection is gone: nothing for it may go out by this name any more
+        return refused
+
+    def hello(self, peer_id: bytes, hello: Hello, now: float, principal: str | None = None) -> Refused | None:
+        if refused := check_hello(hello, self.welcome):
+            return refused
+        self._make_room(hello.name)
+        client = self._scheduler.client(hello.name)
+        if all(peer.client is not client for peer in self.peers.values()):
+            self._scheduler.set_draft_model(client, hello.draft_fingerprint)
+        if principal is not None and self.enrolled is not None:
+            record = self.enrolled[principal]
+            client.weight, client.max_sessions = record.weight, record.max_sessions
+            client.max_round_tokens = record.max_round_tokens
+        self._follow(peer_id, hello, principal)
+        old = self.peers.get(peer_id)
+        if old is not None and not _is_same_draft_node(old, client, hello):
+            self._drop_sessions_of(old)  # it knows nothing of them
+            old = None
+        if old is None:
+            self.diary.joined(client.name, hello.draft_model, now)
+        since = now if old is None else old.since
+        self.peers[peer_id] = Peer(
+            peer_id, hello.boot_id, client, hello.draft_model, hello.draft_fingerprint, since, now, principal
+        )
+        return None
+
+    def _make_room(self, name: str) -> None:
+        """What is known of clients outlives their connections, but not whatever names come."""
+        clients = self._scheduler.clients
+        if name not in clients and len(clients) >= MAX_CLIENTS:
+            there = {peer.client.name for peer in self.peers.values()}
+            there |= {session.client.name for session in self.sessions.values()}
+            for gone in clients.keys() - there:
+                del clients[gone]
+
+    def _follow(self, peer_id: bytes, hello: Hello, principal: str | None) -> None:
+        """Every connection has a name of its own: a process that connects again takes its sessions along."""
+        for old in list(self.peers.values()):
+            if (old.principal, old.boot_id) == (principal, hello.boot_id) and old.peer_id != peer_id:
+                self.peers[peer_id] = self.peers.pop(old.peer_id)
+                for session in self.sessions.values():
+                    if session.peer_id == old.peer_id:
+                        session.peer_id = peer_id
+
+    def expire(self, now: float) -> list[Session]:
+        """Drops peers whose lease ran out, and sessions that nobody wants any more; gives those that did not move."""
+        for peer in [peer for peer in self.peers.values() if now - peer.last_seen > self.welcome.lease_s]:
+            self._remove(peer, now)
+        forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
+        for session in [session for session in self.sessions.values() if now - session.heard_at > forgotten_s]:
+            self.drop(session)
+        stuck = [
+            session for session in self.sessions.values() if session.is_held_up and now - session.moved_at > STUCK_S
+        ]
+        for session in stuck:
+            self.drop(session)
+        return stuck
+
+    def put_out(self, sender: bytes) -> list[bytes]:
+        """Ends a sender's connections and sessions, all of its key's where there are keys; gives the names."""
+        ended = [
+            peer
+            for peer in self.peers.values()
+            if sender == (peer.principal.encode() if peer.principal else peer.peer_id)
+        ]
+        for peer in ended:
+            del self.peers[peer.peer_id]
+            self._drop_sessions_of(peer)
+        return [peer.peer_id for peer in ended]
+
+    def leave(self, peer: Peer, now: float) -> None:
+        """It ends in good order: what it had is free at once."""
+        del self.peers[peer.peer_id]
+        self._drop_sessions_of(peer)
+        self.diary.left(peer.client.name, peer.draft_model, now)
+
+    def _remove(self, peer: Peer, now: float) -> None:
+        del self.peers[peer.peer_id]
+        self._drop_sessions_of(peer)
+        self.diary.lost(peer.client.name, peer.draft_model, now)
+
+    # -- sessions --------------------------------------------------------------------------------------------------
+
+    def open(
+        self, peer: Peer, message: OpenSession, now: float, *, num_rounds: int, in_flight: bool
+    ) -> Session | Refused:
+        """The session, opened now (again), or as it is when this very message has opened it before; or why not."""
+        known = self.sessions.get(message.session_id)
+        num_own = sum(session.client is peer.client for session in self.sessions.values())
+        num_allowed = self.max_client_sessions
+        if peer.client.max_sessions is not None:
+            num_allowed = min(num_allowed, peer.client.max_sessions)
+        num_free = min(self.max_sessions - len(self.sessions), num_allowed - num_own)
+        refused = check_open(message, peer.client, known, num_free) or check_text(
+            message, self.welcome, self.context_len
+        )
+        if refused:
+            return refused
+        if known is not None and known.epoch == message.epoch:
+            known.peer_id = peer.peer_id
+            known.heard_at = now
+            return known
+        if not any(other.client is peer.client and not other.finished for other in self.sessions.values()):
+            peer.client.observed_round = num_rounds  # it was idle: its goodput is observed from now on
+        session = self._new_session(peer, message, now)
+        if known is not None:
+            self._replace(known, session, in_flight)
+        self.sessions[message.session_id] = session
+        return session
+
+    def find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Refused:
+        """The session that a message is about, or why not."""
+        session = self.sessions.get(message.session_id)
+        if session is None:
+            return NOT_OPEN
+        if refused := check_session(session, peer.client, message.epoch):
+            return refused
+        session.peer_id = peer.peer_id
+        session.heard_at = now
+        return session
+
+    def close(self, peer: Peer, message: Close) -> Refused | None:
+        session = self.sessions.get(message.session_id)
+        if session is None:
+            return None
+        if refused := check_session(session, peer.client, min(message.epoch, session.epoch)):
+            return refused
+        self.drop(session)
+        return None
+
+    def drop(self, session: Session) -> None:
+        """It is open no more; its memory is freed when no round is in flight."""
+        del self.sessions[session.session_id]
+        self._released.add(session.session_id)
+
+    def has(self, session: Session) -> bool:
+        """Whether this one is open, and not another that was opened by the same id."""
+        return self.sessions.get(session.session_id) is session
+
+    def free_released(self) -> None:
+        """Only while no round is in flight."""
+        for session_id in self._released:
+            self._pool.free(session_id)
+            if session_id in self.sessions:
+                self.sessions[session_id].num_cached = 0
+        self._released.clear()
+
+    def _new_session(self, peer: Peer, message: OpenSession, now: float) -> Session:
+        tokens = [*message.prompt, *message.committed]
+        self._num_opened += 1
+        return Session(
+            opened=message,
+            peer_id=peer.peer_id,
+            client=peer.client,
+            acceptance=self._scheduler.session_acceptance(peer.client),
+            shown=peer.client.shown.begin(),
+            cannot_draft=peer.client.num_late > 0,
+            ahead_share=peer.client.ahead_share,
+            round_trip_s=peer.client.round_trip_s,
+            tokens=tokens,
+            admitted=self._num_opened,
+            acked=len(tokens),
+            limit=min(len(message.prompt) + message.max_tokens, self.context_len),
+            ready_since=now,
+            heard_at=now,
+            moved_at=now,
+        )
+
+    def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
+        """A session opened again keeps its place, what was learned about it, and the memory that is still right."""
+        new.admitted = old.admitted
+        new.acceptance, new.shown = old.acceptance, old.shown
+        new.share, new.round_trip_s, new.ahead_share = old.share, old.round_trip_s, old.ahead_share
+        if in_flight or old.session_id in self._released:
+            self._released.add(old.session_id)
+            return
+        new.num_cached = min(old.num_cached, _common_prefix(old.tokens, new.tokens), len(new.tokens) - 1)
+        self._pool.truncate(new.session_id, new.num_cached)
+
+    def _drop_sessions_of(self, peer: Peer) -> None:
+        for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:
+            self.drop(session)
+
+
+def _is_same_draft_node(peer: Peer, client: Client, hello: Hello) -> bool:
+    """Whether a Hello comes from the peer's own process, under the same client name and draft model."""
+    known = (peer.boot_id, peer.draft_fingerprint)
+    return peer.client is client and known == (hello.boot_id, hello.draft_fingerprint)
+
+
+def _record(enrolled: Mapping[str, Enrolled], peer: Peer) -> Enrolled | None:
+    return enrolled.get(peer.principal) if peer.principal is not None else None
+
+
+def _common_prefix(left: list[int], right: list[int]) -> int:
+    shorter = min(len(left), len(right))
+    if left[:shorter] == right[:shorter]:
+        return shorter
+    return next(index for index in range(shorter) if left[index] != right[index])

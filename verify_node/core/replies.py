@@ -1,0 +1,138 @@
+"""What a peer is told: no by name, noted by reason; verdicts; a last word for whoever is put out. No I/O, no clock.
+
+Events in (a message came, it was refused), messages out. How far somebody may go is in `conduct.py`. Knows nothing
+about why something is refused, and of sessions only that whoever is put out has none any more.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from goodspeed.wire.messages import Refusal, RefusalCode, Verdict
+from verify_node.core.counts import Counts
+from verify_node.core.incoming import Answer
+from verify_node.core.rate_limit import Conduct, Stage
+from verify_node.core.register import Register
+from verify_node.rounds.outcomes import Moved, Send
+from verify_node.session.checks import CHANGED, NOT_ACKNOWLEDGED, NOT_DRAWN, NOT_ENROLLED, AboutSession, Refused
+from verify_node.session.session import Peer
+
+REPEATED_TOKENS = 16
+"""A verdict that is sent again costs its receiver, who asked for it, one message more for so many tokens."""
+
+FLOOD = "more messages than its sessions call for"
+
+
+class Replies:
+    """What was refused, to whom, and what came of it."""
+
+    def __init__(self, register: Register, conduct: Conduct, counts: Counts) -> None:
+        self.conduct = conduct
+        self.refusals: Counter[str] = Counter()  # by code
+        self.num_unanswered = 0  # refusals that were counted and not told
+        self.num_ignored = 0  # messages of barred senders that came this far
+        self._register = register
+        self._counts = counts
+
+    @property
+    def num_unheeded(self) -> int:
+        """Grows, perhaps by two, with a message that is refused or not heard, and with none that is taken."""
+        return self.refusals.total() + self.num_ignored
+
+    def listen(
+        self, peer_id: bytes, now: float, principal: str | None = None, num_tokens: int = 0
+    ) -> list[Send] | None:
+        """Whether a message of that many tokens is heard at all: None if it is, else what is sent instead."""
+        sender = _sender(peer_id, principal)
+        if sender in self.conduct.barred:
+            self.num_ignored += 1
+            return []
+        if self.conduct.heard(sender, now, num_tokens) is Stage.BARRED:
+            return self._put_out(peer_id, sender, FLOOD, now)
+        return None
+
+    def refuse(
+        self,
+        peer_id: bytes,
+        refused: Refused | Refusal,
+        now: float,
+        *,
+        principal: str | None = None,
+        about: AboutSession | None = None,
+    ) -> list[Send]:
+        """No, by name, unless it was said so often by now that it is only counted."""
+        refusal = refused.to_message(about) if isinstance(refused, Refused) else refused
+        self._note(self._name(peer_id), refusal.code, now)
+        sender = _sender(peer_id, principal or self._principal(peer_id))
+        match self.conduct.refused(sender, refusal.code, now):
+            case Stage.ANSWERED:
+                return [Send(peer_id, refusal)]
+            case Stage.COUNTED:
+                self.num_unanswered += 1
+                return []
+            case Stage.BARRED:
+                return self._put_out(peer_id, sender, f"too much that was refused, at last as {refusal.code!r}", now)
+
+    def revoke(self, peers: Iterable[Peer], now: float) -> list[Send]:
+        """Whose key is gone or was changed; that is no offence of theirs."""
+        sends = []
+        for peer in peers:
+            refused = CHANGED if peer.principal in (self._register.enrolled or {}) else NOT_ENROLLED
+            self._note(peer.client.name, refused.code, now)
+            sends.append(Send(peer.peer_id, refused.to_message()))
+        return sends
+
+    def answer(self, peer_id: bytes, answer: Answer, about: AboutSession, now: float) -> list[Send]:
+        """To a message about a session: nothing, no, or a verdict again, which costs whoever makes us send it."""
+        if answer is None:
+            return []
+        if isinstance(answer, Refused):
+            if answer is NOT_ACKNOWLEDGED:
+                self._register.drop(self._register.sessions[about.session_id])
+            return self.refuse(peer_id, answer, now, about=about)
+        self._counts.num_repeated += 1
+        self.conduct.charge(_sender(peer_id, self._principal(peer_id)), len(answer.tokens) / REPEATED_TOKENS)
+        return [Send(peer_id, answer)]
+
+    def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:
+        """Whose proposals of a round could not be used; and, once for a client, whose were not what it drew from."""
+        sends = []
+        for move in moved:
+            if move.session.client.suspicion.observe(move.outcome.evidence):  # see `Session.verification`
+                sends += self.refuse(move.session.peer_id, NOT_DRAWN, now, about=move.answered)
+            if move.outcome.invalid:
+                refused = Refused("proposal", move.outcome.invalid, "send exactly what was sampled from")
+                sends += self.refuse(move.session.peer_id, refused, now, about=move.answered)
+        return sends
+
+    def tell(self, peer_id: bytes, verdict: Verdict) -> Send:
+        """A round's verdict; what its receiver says to that is no flood."""
+        self.conduct.earned(_sender(peer_id, self._principal(peer_id)))
+        return Send(peer_id, verdict)
+
+    def _note(self, client: str, code: str, now: float) -> None:
+        self.refusals[code] += 1
+        self._register.diary.refused(client, code, now)
+
+    def _put_out(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
+        """Its sessions end, and it gets one last word, on all its connections."""
+        seconds = self.conduct.bar(sender, now)
+        code: RefusalCode = "barred"
+        what_to_do = f"mend that and come back after {seconds:.0f} s; nothing is heard before"
+        refusal = Refusal(code, f"this draft node sent {why}", what_to_do)
+        self.refusals[code] += 1
+        self._register.diary.barred(self._name(peer_id), why, now)
+        receivers = dict.fromkeys([peer_id, *self._register.put_out(sender)])
+        return [Send(receiver, refusal) for receiver in receivers]
+
+    def _principal(self, peer_id: bytes) -> str | None:
+        peer = self._register.peers.get(peer_id)
+        return peer.principal if peer else None
+
+    def _name(self, peer_id: bytes) -> str:
+        peer = self._register.peers.get(peer_id)
+        return peer.client.name if peer else ""
+
+
+def _sender(peer_id: bytes, principal: str | None) -> bytes:
+    """By what a sender is told from others: its key, or else the name of its connection."""
+    return principal.encode() if principal else peer_id

@@ -1,0 +1,84 @@
+"""What crosses the core's border: messages to send, and what a round came to (the target's decision for one entry, and
+the session that it moved). No tensors."""
+
+from msgspec import Struct
+
+from goodspeed.fair.policies.cycles import in_time, willing
+from goodspeed.wire.messages import DownMessage, Draft, TokenLogprobs, Verdict
+from verify_node.rounds.planner import Entry
+from verify_node.rounds.scheduler import Observation
+from verify_node.session.session import Session
+
+
+class Send(Struct, frozen=True):
+    """The core's only kind of action: a message for a peer."""
+
+    peer_id: bytes
+    message: DownMessage
+
+
+class Decisions(Struct, frozen=True):
+    """What the target decided at each drafted position, also after the first rejection."""
+
+    agreed: tuple[bool, ...]
+    ratios: tuple[float, ...] = ()  # min(1, p/q), under the ratio rule
+
+
+class Outcome(Struct, frozen=True):
+    """What the target decided for one entry that samples: the accepted tokens and one more."""
+
+    session_id: bytes
+    tokens: tuple[int, ...]
+    num_accepted: int
+    agreement: float  # sum over the drafted positions of Eq. (3)'s indicator, or under the ratio rule of its mean
+    invalid: str = ""  # why the proposal was not used
+    failed: str = ""  # why nothing could be decided: the session cannot go on
+    decisions: Decisions | None = None  # only for a recording
+    logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, where the entry wants them
+    evidence: tuple[float, ...] = ()  # of the drafted tokens against what was sent with them, under the ratio rule
+
+
+class Moved(Struct, frozen=True):
+    """A session that a round gave tokens to."""
+
+    session: Session
+    entry: Entry
+    outcome: Outcome
+    base_len: int
+    taken: tuple[int, ...]
+    answered: Draft | None
+
+    @property
+    def num_verified(self) -> int:
+        return 0 if self.outcome.invalid else self.entry.num_drafted
+
+    @property
+    def observation(self) -> Observation:
+        num_tokens = len(self.taken)
+        num_accepted = min(self.outcome.num_accepted, num_tokens + 1)
+        return Observation(self.session, self.outcome.agreement, self.entry.num_drafted, num_tokens, num_accepted)
+
+    def hope(self, round_s: float) -> float:
+        """How likely the next draft was made ahead of this verdict, if its draft node does such things."""
+        session, num_drafted = self.session, self.entry.num_drafted
+        if self.answered is None or not (session.is_drafting and 0 < num_drafted == self.outcome.num_accepted):
+            return 0.0
+        alpha = session.acceptance.value
+        ahead_s = session.client.draft_s_per_token * (num_drafted + 2)
+        timely = in_time(ahead_s, round_s + (0.0 if self.answered.assumes else session.round_trip_s))
+        return float(alpha * willing(alpha ** (num_drafted + 1)) * timely)
+
+    def verdict(self, next_length: int, dropped: int | None = None) -> Verdict:
+        return Verdict(
+            session_id=self.session.session_id,
+            epoch=self.session.epoch,
+            round=self.entry.draft_round,
+            base_len=self.base_len,
+            tokens=self.taken,
+            num_verified=self.num_verified,
+            num_accepted=self.outcome.num_accepted,
+            next_length=next_length,
+            finish_reason=self.session.finish_reason,
+            logprobs=self.session.logprobs_from(self.base_len),
+            dropped=dropped,
+        )

@@ -1,0 +1,297 @@
+"""What enters the next forward pass: plan(sessions, now, limits, pool) -> Round, or how long to wait for one.
+
+A `Round` is plain integers and bytes, so it could be broadcast to tensor-parallel ranks. Two planners differ in whom
+they wait for: `barrier` is the paper's discrete time, `continuous` waits for a draft only while that costs the others
+less than it saves, and never longer than a small linger. Both pack in the same way: whoever has waited longest goes
+first; what does not fit goes first next time; the youngest session gives way when the memory is full. Knows nothing
+about tensors, sockets or policies.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+from goodspeed.engine.pages import PagePool
+from goodspeed.errors import ConfigError
+from goodspeed.wire.messages import Sampling, Verification
+from verify_node.session.session import Session
+
+LATE = 0.25
+"""Of the linger: a draft may come so much later than expected."""
+
+_due_at = attrgetter("due_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What no round may exceed."""
+
+    budget: int  # drafted tokens
+    max_round_tokens: int  # everything fed
+    linger_s: float = 0.0
+
+
+class Entry(Struct, frozen=True):
+    """One session's part of a round.
+
+    `tokens` are fed at position `start`; the last `num_drafted` of them are the draft. With `samples` the target
+    draws at the last num_drafted + 1 positions; without, this is a chunk of a prompt that goes on in a later round.
+    """
+
+    session_id: bytes
+    start: int
+    tokens: tuple[int, ...]
+    num_drafted: int
+    samples: bool
+    sampling: Sampling
+    verification: Verification = "match"
+    epoch: int = 0
+    draft_round: int | None = None
+    proposal: bytes | None = None
+    num_logprobs: int | None = None  # alternatives to be told of each token that comes of it; None: no logprobs
+    stop_ids: tuple[int, ...] = ()  # where they may not be drawn: at positions below `may_stop_at`
+    may_stop_at: int = 0
+
+    @property
+    def base_len(self) -> int:
+        """Position of the first token that this entry decides."""
+        return self.start + len(self.tokens) - self.num_drafted
+
+    def banned_at(self, position: int) -> tuple[int, ...]:
+        """What may not be drawn at this position of the text."""
+        return self.stop_ids if position < self.may_stop_at else ()
+
+
+class Round(Struct, frozen=True):
+    """One forward pass: who takes part with what, and who could not."""
+
+    number: int
+    entries: tuple[Entry, ...]
+    prefilled: tuple[bytes, ...] = ()  # sessions fed a part of their prompt, or of their text after a preemption
+    verified: tuple[bytes, ...] = ()  # sessions for which the target draws
+    admitted: tuple[bytes, ...] = ()  # sessions that had no memory before
+    deferred: tuple[bytes, ...] = ()  # ready, and left for the next round
+    preempted: tuple[bytes, ...] = ()  # lost their memory; recomputed later
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(len(entry.tokens) for entry in self.entries)
+
+    @property
+    def context_tokens(self) -> int:
+        """Cached before this round, over all its sessions."""
+        return sum(entry.start for entry in self.entries)
+
+    @property
+    def num_drafted(self) -> int:
+        return sum(entry.num_drafted for entry in self.entries)
+
+
+class Start(NamedTuple):
+    """When the next round may start, and for whom it waits till then."""
+
+    at: float  # seconds, the core's clock; infinity while somebody has to be waited for
+    whom: Session | None = None  # while this draft is on its way, nobody else's coming makes the start earlier
+
+
+class Planner(Protocol):
+    """Decides when there is a round, and what is in it."""
+
+    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: Limits, round_s: float) -> Start:
+        """awaited: those whose drafts are on their way; round_s: how long a round takes, 0 if that is not known."""
+        ...
+
+
+class Continuous:
+    """Whoever is ready takes part; drafts on their way are waited for where that pays, and never beyond the linger."""
+
+    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: Limits, round_s: float) -> Start:
+        if not ready:
+            return Start(math.inf)
+        first = min(session.ready_since for session in ready)
+        last = first + limits.linger_s
+        soon = [session for session in awaited if first - LATE * limits.linger_s < session.due_at <= last]
+        whom = _worth_waiting_for(sorted(soon, key=_due_at), len(ready), first, round_s)
+        if whom is None:
+            return Start(first)
+        return Start(min(max(whom.due_at, first) + LATE * limits.linger_s, last), whom)
+
+
+def _worth_waiting_for(soon: Sequence[Session], num_ready: int, first: float, round_s: float) -> Session | None:
+    """The last of those that are due soon, the earliest first, for whom a round had better wait; None for nobody.
+
+    A draft that just misses a round loses the time of one; a wait costs everybody who is there already that wait.
+    """
+    best, whom, gained, waited_until = 0.0, None, 0.0, first
+    for num_waiting, session in enumerate(soon, num_ready):
+        at = max(session.due_at, first)
+        gained += round_s - num_waiting * (at - waited_until)
+        waited_until = at
+        if gained > best:
+            best, whom = gained, session
+    return whom
+
+
+class Barrier:
+    """Everybody who is drafting is waited for, as in the paper ("until the batch is fully assembled").
+
+    A draft that is late by far is no longer expected (`patience.py`).
+    """
+
+    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: Limits, round_s: float) -> Start:
+        if not ready:
+            return Start(math.inf)
+        if awaited:
+            return Start(math.inf, awaited[-1])
+        return Start(min(session.ready_since for session in ready))
+
+
+PLANNERS: dict[str, Callable[[], Planner]] = {"barrier": Barrier, "continuous": Continuous}
+
+
+def create(name: str) -> Planner:
+    """The planner of that name; ConfigError names the known ones."""
+    if name not in PLANNERS:
+        raise ConfigError(f"rounds {name!r} are unknown; choose one of: {', '.join(sorted(PLANNERS))}")
+    return PLANNERS[name]()
+
+
+def plan(number: int, sessions: Iterable[Session], ready: Iterable[Session], limits: Limits, pool: PagePool) -> Round:
+    """Packs the ready sessions into one round within the budget, the token limit and the memory.
+
+    Memory that a preemption needs is freed in `pool` at once; the caller resets what it knows of the preempted.
+    """
+    packing = _Packing(limits, pool, resident=[session for session in sessions if session.session_id in pool])
+    for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
+        packing.add(session)
+    return packing.round(number)
+
+
+class _Packing:
+    """A round while it is being filled."""
+
+    def __init__(self, limits: Limits, pool: PagePool, resident: list[Session]) -> None:
+        self.budget = limits.budget
+        self.tokens = limits.max_round_tokens
+        self.prefill = limits.max_round_tokens // 2  # the rest is for those who only need a token or a draft verified
+        self.pool = pool
+        self.resident = sorted(resident, key=lambda session: session.admitted)
+        self.reserved = 0  # pages that the entries so far will take
+        self.entries: list[Entry] = []
+        self.members: set[bytes] = set()
+        self.admitted: list[bytes] = []
+        self.deferred: list[bytes] = []
+        self.preempted: list[bytes] = []
+
+    def add(self, session: Session) -> None:
+        """Gives the session its part of the round, or defers it."""
+        if session.session_id in self.preempted:
+            self.deferred.append(session.session_id)
+            return
+        entry = self._entry(session)
+        if entry is None or not self._reserve(session, len(entry.tokens)):
+            self.deferred.append(session.session_id)
+            return
+        self.entries.append(entry)
+        self.members.add(session.session_id)
+        self.budget -= entry.num_drafted
+        self.tokens -= len(entry.tokens)
+        self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
+
+    def _entry(self, session: Session) -> Entry | None:
+        """What the session would feed: all of it, or else a chunk of what comes before its newest token."""
+        prefill = session.num_backlog - 1
+        num_drafted = len(session.draft.tokens) if session.draft else 0
+        if prefill <= self.prefill and num_drafted <= self.budget and prefill + 1 + num_drafted <= self.tokens:
+            return _whole(session)
+        num_tokens = min(prefill, self.prefill, self.tokens)
+        return _chunk(session, num_tokens) if num_tokens > 0 else None
+
+    def _reserve(self, session: Session, num_tokens: int) -> bool:
+        """Sets pages aside; an older session may take them from the youngest ones that are not in this round.
+
+        A session without memory is let in only when all that it has to be fed finds room: half a prompt would be
+        thrown away again at the next shortage.
+        """
+        admission = session.session_id not in self.pool
+        if admission:
+            num_tokens = session.num_backlog + (len(session.draft.tokens) if session.draft else 0)
+        needed = self.pool.pages_needed(session.session_id, num_tokens)
+        victims = self._victims(session, needed - (self.pool.num_free - self.reserved))
+        if victims is None:
+            return False
+        for victim in victims:
+            self._preempt(victim)
+        self.reserved += needed
+        if admission:
+            self.admitted.append(session.session_id)
+        return True
+
+    def _victims(self, session: Session, num_pages: int) -> list[Session] | None:
+        """The youngest sessions that have to give way for so many pages; None when all that may do not suffice."""
+        victims: list[Session] = []
+        if num_pages <= 0:
+            return victims
+        for other in reversed(self.resident):
+            if num_pages <= 0 or other.admitted <= session.admitted:
+                break
+            if other.session_id not in self.members:
+                victims.append(other)
+                num_pages -= len(self.pool.table(other.session_id))
+        return victims if num_pages <= 0 else None
+
+    def _preempt(self, victim: Session) -> None:
+        self.pool.free(victim.session_id)
+        self.resident.remove(victim)
+        self.preempted.append(victim.session_id)
+
+    def round(self, number: int) -> Round:
+        ids = {entry.session_id: entry for entry in self.entries}
+        return Round(
+            number=number,
+            entries=tuple(self.entries),
+            prefilled=tuple(key for key, entry in ids.items() if not entry.samples or entry.base_len - entry.start > 1),
+            verified=tuple(key for key, entry in ids.items() if entry.samples),
+            admitted=tuple(self.admitted),
+            deferred=tuple(self.deferred),
+            preempted=tuple(self.preempted),
+        )
+
+
+def _whole(session: Session) -> Entry:
+    """Everything that the session has not been fed, with its draft."""
+    draft = session.draft
+    drafted = draft.tokens if draft else ()
+    return Entry(
+        session_id=session.session_id,
+        start=session.num_cached,
+        tokens=(*session.tokens[session.num_cached :], *drafted),
+        num_drafted=len(drafted),
+        samples=True,
+        sampling=session.opened.sampling,
+        verification=session.verification,
+        epoch=session.epoch,
+        draft_round=draft.round if draft else None,
+        proposal=draft.proposal if draft and session.verification == "ratio" else None,
+        num_logprobs=session.opened.num_logprobs,
+        stop_ids=session.opened.stop_ids if len(session.tokens) < session.may_stop_at else (),
+        may_stop_at=session.may_stop_at,
+    )
+
+
+def _chunk(session: Session, num_tokens: int) -> Entry:
+    """The next tokens of a text that goes on in a later round."""
+    return Entry(
+        session_id=session.session_id,
+        start=session.num_cached,
+        tokens=tuple(session.tokens[session.num_cached : session.num_cached + num_tokens]),
+        num_drafted=0,
+        samples=False,
+        sampling=session.opened.sampling,
+        verification=session.verification,
+        epoch=session.epoch,
+    )

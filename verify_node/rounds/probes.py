@@ -1,0 +1,105 @@
+"""Drafts that are asked for to learn, of sessions to which a time-aware policy gives none: they may have become good.
+
+There length 0 is what pays best, for all that is known, and a probe costs what drafts cost where they do not pay; so
+probes are rare, and long enough to tell something. Knows nothing about policies or messages.
+"""
+
+from goodspeed.fair.estimators import expected_tokens
+from verify_node.session.session import Probe, Session
+
+LENGTH = 4
+WELL = 0.75
+MOST_IN_A_ROW, MOST_COUNTED = 12, 3
+"""A probe of which at least so much agrees is followed by the next at once, up to so many, of which so many at most
+count for the time until the next: where drafts have become good again they do well, and where not, rarely."""
+
+HOPED = 0.95
+"""Nothing is tried that would not pay even with this acceptance rate."""
+
+FEWEST_ROUNDS = 20
+SHARE = 0.01
+"""So many rounds lie between probes that 1 % of a session's tokens are lost to them, as far as is known, but never
+fewer than 20. Where drafts nearly pay they lose next to nothing, and are tried sooner."""
+
+LOST_ROUNDS = 1.5
+"""What a probe takes beside drafting, the way there and back and its own round, where there are others: half a round's
+waiting, and what its tokens cost all of them together."""
+
+STALE_ROUNDS, STALE_WORTH = 50, 8.0
+"""After so many rounds without drafts the estimate counts for so many tokens at most: then a few probes tell."""
+
+WAITING_ROUNDS = 20
+"""In barrier rounds, and where nothing is known of time, so many lie before each probe, of one token; more if..."""
+
+ROUND_TRIPS = 100
+"""... so many round trips take longer, ..."""
+
+SHARE_OF_ALL = 0.02
+"""... or where every round waits for them, as far as time counts: of all time, for all probes together."""
+
+
+def is_due_short(session: Session, number: int, round_s: float, num_waiting: int) -> bool:
+    """Whether it is time for a probe of one token. num_waiting: sessions that it keeps waiting, where time counts."""
+    if session.zero_since is None or session.max_length < 1 or number < session.client.retry_round:
+        return False
+    patience_s = ROUND_TRIPS * session.round_trip_s
+    if num_waiting:
+        away_s = session.round_trip_s + 2 * session.client.draft_s_per_token  # it catches up, then drafts a token
+        patience_s = num_waiting * away_s / SHARE_OF_ALL
+    return number - session.zero_since >= max(WAITING_ROUNDS, patience_s / round_s if round_s > 0 else 0.0)
+
+
+def is_due(session: Session, number: int, round_s: float, num_sessions: int) -> bool:
+    """Whether a session without drafts has waited long enough to be tried again."""
+    if session.probe is Probe.ACCEPTED:
+        return session.client.num_probes < MOST_IN_A_ROW
+    client = session.client
+    if session.zero_since is None or session.max_length < 1 or number < client.retry_round:
+        return False
+    if not client.draft_s_per_token:  # it never drafted: nothing is known yet
+        return number - session.zero_since >= FEWEST_ROUNDS
+    away_s = session.round_trip_s + client.draft_s_per_token * (LENGTH + 1)
+    others = LOST_ROUNDS * (1.0 - 1.0 / num_sessions)
+    rounds = 1.0 + others + away_s / round_s if round_s > 0 else 0.0
+    lost = rounds - expected_tokens(session.acceptance.value, LENGTH)
+    patience = lost * min(max(1, client.num_probes), MOST_COUNTED) / SHARE
+    return number - session.zero_since >= max(FEWEST_ROUNDS, patience)
+
+
+def begin(session: Session, number: int) -> None:
+    """A probe was due; if it is not made, the wait for the next one begins."""
+    session.cannot_draft = False
+    stale = session.zero_since is not None and number - session.zero_since >= STALE_ROUNDS
+    for acceptance in (session.acceptance, session.client.acceptance):
+        if stale and acceptance.worth is not None:
+            acceptance.worth = min(acceptance.worth, STALE_WORTH)
+    session.zero_since = session.client.zero_since = number
+
+
+def judge(session: Session, agreement: float, num_drafted: int) -> None:
+    """A draft of the session was verified."""
+    if session.probe is Probe.ASKED:
+        session.probe = Probe.ACCEPTED if agreement >= WELL * num_drafted else Probe.NONE
+
+
+def note(session: Session, length: int, probe: int, number: int) -> None:
+    """What the session gets: a length, or else maybe a probe. A client's first draft is one, too.
+
+    Sessions may be too short for a probe: one that begins at length 0 waits from when its client's did.
+    """
+    client = session.client
+    in_a_row = session.probe is Probe.ACCEPTED
+    is_first = length > 0 and not client.draft_s_per_token
+    is_probe = probe > 0 and not length
+    session.probe = Probe.ASKED if is_first or is_probe else Probe.NONE
+    if length:
+        session.zero_since = client.zero_since = None
+        client.num_probes = 0
+    elif probe:
+        session.zero_since = client.zero_since = None
+        client.num_probes = client.num_probes + 1 if in_a_row else 1
+    else:
+        if client.zero_since is None:
+            client.zero_since = number
+        if session.zero_since is None:
+            session.zero_since = client.zero_since

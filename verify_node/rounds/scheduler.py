@@ -1,0 +1,217 @@
+"""What each round teaches, and who may draft how much next: Eq. (3), Eq. (4) and Eq. (5) of the GoodSpeed paper.
+
+Observes acceptance per session and goodput per client, and asks the policy for lengths. In continuous rounds not
+everybody takes part in every round, so the budget that is handed out is steered until what arrives per round comes to
+C. Knows nothing about messages.
+"""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.fair.policies import ClientState, Policy
+from verify_node.rounds import caps, probes
+from verify_node.session.session import Client, Session
+
+INITIAL_ACCEPTANCE = 0.7
+"""Optimistic, so that a new session is tried with a few tokens rather than none."""
+
+INITIAL_WORTH = 3.0
+"""Drafted tokens that it counts as, where evidence is weighed. With 1 chance decides too much, with 10 it is believed
+for too long; measured, see the log."""
+
+INITIAL_GOODPUT = 1.0
+"""What plain decoding gives."""
+
+FIRST_LENGTH = 4
+"""Of a client's first draft where time counts: nobody knows yet how long it takes, and others may wait for it."""
+
+SHARE_SMOOTHING = 0.1
+PROBE_ROUNDS = probes.WAITING_ROUNDS
+
+
+class Observation(Struct, frozen=True):
+    """What one round showed of one session."""
+
+    session: Session
+    agreement: float  # sum of Eq. (3)'s indicators over the drafted positions
+    num_drafted: int
+    num_tokens: int  # delivered
+    num_accepted: int | None = None  # before the text's end, and that; None: all that was delivered but the last
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """Drafted tokens accepted, and drafted; nothing after the text's end, which is itself not delivered."""
+        if self.num_accepted is None:
+            return max(0, self.num_tokens - 1), self.num_drafted
+        return self.num_accepted, min(self.num_drafted, self.num_tokens + 1)
+
+
+class Scheduler:
+    """Keeps the estimates and turns them into next draft lengths."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        budget: int,
+        *,
+        eta: float,
+        beta: float,
+        steer: bool,
+        weigh_evidence: bool = True,
+        weigh_time: bool = False,
+    ) -> None:
+        self.policy = policy
+        self.budget = budget
+        self.eta = eta
+        self.beta = beta
+        self.steer = steer
+        self.first_length = FIRST_LENGTH if weigh_time else budget
+        self.probes_long = weigh_time and steer
+        self.all_wait = weigh_time and not steer
+        self.worth = INITIAL_WORTH if weigh_evidence else None
+        self.clients: dict[str, Client] = {}
+
+    def client(self, name: str) -> Client:
+        """The client of that name; its estimates outlive its connections."""
+        if name not in self.clients:
+            self.clients[name] = Client(name, self._unknown_acceptance(), GoodputEstimator(self.beta, INITIAL_GOODPUT))
+        return self.clients[name]
+
+    def set_draft_model(self, client: Client, draft_fingerprint: str) -> None:
+        """Sets the client's draft model. If it changed, resets the acceptance and drafting-time estimates.
+
+        The bound in `shown` stays: a client could lift that by renaming its model.
+        """
+        if client.draft_fingerprint not in (None, draft_fingerprint):
+            client.acceptance, client.draft_s_per_token = self._unknown_acceptance(), 0.0
+        client.draft_fingerprint = draft_fingerprint
+
+    def _unknown_acceptance(self) -> AcceptanceEstimator:
+        return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
+
+    def session_acceptance(self, client: Client) -> AcceptanceEstimator:
+        """A new session starts from what its client's sessions have shown."""
+        return AcceptanceEstimator(self.eta, client.acceptance.value, client.acceptance.worth)
+
+    def observe(self, number: int, observations: Sequence[Observation]) -> None:
+        """Eq. (3) for every session, Eq. (4) once for every client, with the rounds since its last observation."""
+        tokens: dict[str, int] = defaultdict(int)
+        for seen in observations:
+            client = seen.session.client
+            tokens[client.name] += seen.num_tokens
+            if seen.num_drafted:
+                probes.judge(seen.session, seen.agreement, seen.num_drafted)
+                seen.session.acceptance.observe(seen.agreement, seen.num_drafted)
+                client.acceptance.observe(seen.agreement, seen.num_drafted)
+                for shown in (seen.session.shown, client.shown):
+                    shown.observe(*seen.shown)
+        for name, num_tokens in tokens.items():
+            client = self.clients[name]
+            client.goodput.observe(num_tokens, rounds=max(1, number - client.observed_round))
+            client.observed_round = number
+
+    def observe_shares(self, drafting: Iterable[Session], present: Container[bytes]) -> None:
+        """Smooths in how many rounds each drafting session takes part.
+
+        `present`: whose draft was there, also where the budget did not reach; else more would be handed out because
+        too much was.
+        """
+        for session in drafting:
+            took_part = float(session.session_id in present)
+            session.share += SHARE_SMOOTHING * (took_part - session.share)
+
+    def allocate(
+        self, number: int, sessions: Sequence[Session], participants: Sequence[Session], round_s: float
+    ) -> dict[bytes, int]:
+        """Next draft lengths of the participants, from Eq. (5) over all active sessions; probes come out of the budget.
+
+        sessions: every active session that has had its first token; participants: those among them to be told.
+        """
+        budget = self.handed_out(sessions)
+        rooms = caps.room(sessions, participants)
+        probed = self._probes(number, sessions, participants, round_s, budget, rooms)
+        states = [self._state(session, rooms) for session in sessions]
+        allocated = dict(
+            zip(
+                (session.session_id for session in sessions),
+                self.policy.allocate(states, budget - sum(probed.values())),
+                strict=True,
+            )
+        )
+        lengths = {session.session_id: allocated[session.session_id] for session in participants}
+        for session in participants:
+            length, probe = lengths[session.session_id], probed.get(session.session_id, 0)
+            lengths[session.session_id] = session.assigned = max(length, probe)
+            probes.note(session, length, probe, number)
+        return lengths
+
+    def _probes(
+        self,
+        number: int,
+        sessions: Sequence[Session],
+        participants: Sequence[Session],
+        round_s: float,
+        budget: int,
+        rooms: Mapping[bytes, int],
+    ) -> dict[bytes, int]:
+        """Lengths of the probes that are due; with time where the policy would draft if nearly all were accepted."""
+        participants = [session for session in participants if rooms.get(session.session_id) != 0]
+        if not self.probes_long:
+            num_waiting = len(sessions) if self.all_wait else 0
+            late = [session for session in participants if probes.is_due_short(session, number, round_s, num_waiting)]
+            for session in late[:budget]:
+                session.cannot_draft = False
+            return {session.session_id: 1 for session in late[:budget]}
+        due = {session.session_id for session in participants if probes.is_due(session, number, round_s, len(sessions))}
+        if not due:
+            return {}
+        states = [self._state(session, rooms, probe=session.session_id in due) for session in sessions]
+        lengths: dict[bytes, int] = {}
+        for session, hoped in zip(sessions, self.policy.allocate(states, budget), strict=True):
+            if session.session_id in due:
+                probes.begin(session, number)
+                if length := min(probes.LENGTH, hoped, budget):
+                    lengths[session.session_id] = length
+                    budget -= length
+        return lengths
+
+    def handed_out(self, sessions: Sequence[Session]) -> int:
+        """The budget for lengths such that the sum of share x length over drafting sessions comes to C.
+
+        What was asked of clients that let others wait in vain is not counted on: it would be handed out twice.
+        """
+        if not self.steer:
+            return self.budget
+        drafting = [session for session in sessions if session.assigned and not session.client.num_late]
+        assigned = sum(session.assigned or 0 for session in drafting)
+        expected = sum(session.share * (session.assigned or 0) for session in drafting)
+        if expected <= 0:
+            return self.budget
+        return min(int(self.budget * assigned / expected), self.budget * len(sessions))
+
+    def _state(self, session: Session, rooms: Mapping[bytes, int], probe: bool = False) -> ClientState:
+        """What the policy knows of a session, or with `probe` what it would if its drafts were accepted again."""
+        client = session.client
+        acceptance = min(session.acceptance.value, session.shown.most)
+        return ClientState(
+            acceptance_rate=max(acceptance, probes.HOPED) if probe else acceptance,
+            goodput=max(client.goodput.value, 1e-9),
+            weight=client.weight,
+            max_length=min(self._max_length(session, probe), rooms.get(session.session_id, self.budget)),
+            client_id=client.name,
+            draft_s_per_token=client.draft_s_per_token,
+            round_trip_s=session.round_trip_s + client.draft_s_per_token,  # it catches up, then drafts
+            ahead=session.ahead_share,
+            context_len=len(session.tokens),
+        )
+
+    def _max_length(self, session: Session, probe: bool) -> int:
+        longest = min(session.max_length, 1 if session.client.num_late else self.budget)
+        if probe:  # the probe itself is short
+            return longest
+        if session.cannot_draft:
+            return 0
+        return min(longest, self.budget if session.client.draft_s_per_token else self.first_length)

@@ -1,0 +1,67 @@
+"""The target's raw logprobs of what a round came to, for the sessions that want them.
+
+Knows nothing about rules, noise or masks: logits, rows and tokens come in, `TokenLogprobs` go out.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from msgspec.structs import replace
+from torch import Tensor
+
+from goodspeed.wire.messages import MIN_LOGPROB, TokenLogprobs
+from verify_node.rounds.outcomes import Outcome
+
+MAX_ROWS = 256
+"""At once: of a vocabulary of 152,000 their copies take 300 MB."""
+
+
+class Place(NamedTuple):
+    """Where a session's logits are: the row that its first token comes from; and how many alternatives it wants."""
+
+    first_row: int
+    num_top: int
+
+
+def with_logprobs(outcomes: Sequence[Outcome], places: Mapping[bytes, Place], logits: Tensor) -> list[Outcome]:
+    """Outcomes with the logprobs of their tokens, where a session has a place in logits [num_rows, vocab].
+
+    One transfer from the device. Only the rows of tokens that stay are looked at.
+    """
+    wanted = [outcome for outcome in outcomes if outcome.session_id in places and outcome.tokens]
+    if not wanted:
+        return list(outcomes)
+    rows: list[int] = []
+    for outcome in wanted:
+        first = places[outcome.session_id].first_row
+        rows += range(first, first + len(outcome.tokens))
+    tokens = [token for outcome in wanted for token in outcome.tokens]
+    num_top = min(max(places[outcome.session_id].num_top for outcome in wanted), logits.shape[-1])
+    table = iter(_look_up(logits, rows, tokens, num_top))
+    found = {
+        outcome.session_id: tuple(
+            _told(next(table), num_top, places[outcome.session_id].num_top) for _ in outcome.tokens
+        )
+        for outcome in wanted
+    }
+    return [replace(outcome, logprobs=found.get(outcome.session_id, ())) for outcome in outcomes]
+
+
+def _look_up(logits: Tensor, rows: Sequence[int], tokens: Sequence[int], num_top: int) -> list[list[float]]:
+    """For each row the logprob of its token, then those of the likeliest, then their ids (which are exact in fp64)."""
+    cells = torch.tensor([rows, tokens]).to(logits.device, non_blocking=True)  # [2, num_wanted]
+    parts: list[Tensor] = []
+    for some_rows, some_tokens in zip(*(torch.split(each, MAX_ROWS) for each in cells), strict=True):
+        logprobs = logits[some_rows].log_softmax(-1, dtype=torch.float32).clamp(min=MIN_LOGPROB)
+        top = logprobs.topk(num_top)
+        own = logprobs.gather(-1, some_tokens.unsqueeze(-1))
+        parts.append(torch.cat([own.double(), top.values.double(), top.indices.double()], -1))
+    table: list[list[float]] = torch.cat(parts).tolist()
+    return table
+
+
+def _told(row: Sequence[float], num_top: int, num_wanted: int) -> TokenLogprobs:
+    """Of a row of the table, as many of the likeliest as this session wants."""
+    top, ids = row[1 : 1 + num_top], row[1 + num_top :]
+    return TokenLogprobs(row[0], tuple(map(int, ids[:num_wanted])), tuple(top[:num_wanted]))

@@ -1,0 +1,120 @@
+"""What `/metrics` of the verify node tells: `docs/METRICS.md` lists it. Reads the daemon's numbers when asked.
+
+Stems that vLLM's dashboards know are kept. Changes nothing; nothing of this is on the way of a round.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import get_args
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from goodspeed.node import metrics
+from goodspeed.node.metrics import counter, counters, gauge, gauges, histogram
+from goodspeed.wire.messages import RefusalCode
+from verify_node.daemon import VerifyDaemon
+from verify_node.watch.present import Present, log_utility, num_running, present_clients, shown
+
+Of = Callable[[Present], float]
+CLIENT_GAUGES: tuple[tuple[str, str, Of], ...] = (
+    ("client_sessions", "Open sessions.", lambda one: len(one.sessions)),
+    ("client_assigned_length", "Tokens that its next drafts may have together.", lambda one: one.assigned),
+    ("client_acceptance_rate", "Estimated acceptance rate, Eq. (3).", lambda one: one.client.acceptance.value),
+    ("client_goodput", "Estimated tokens per round, Eq. (4).", lambda one: one.client.goodput.value),
+    ("client_weight", "Weight in the utility.", lambda one: one.client.weight),
+    ("client_log_utility", "Weight times the logarithm of the goodput.", lambda one: one.log_utility),
+    (
+        "client_draft_seconds_per_token",
+        "Time that its draft model takes for a token, smoothed.",
+        lambda one: one.client.draft_s_per_token,
+    ),
+    ("client_round_trip_seconds", "From a verdict to the answer, smoothed.", lambda one: one.client.round_trip_s),
+)
+CLIENT_COUNTERS: tuple[tuple[str, str, Of], ...] = (
+    ("client_generation_tokens", "Tokens delivered.", lambda one: one.client.num_tokens),
+    ("client_draft_tokens", "Drafted tokens verified.", lambda one: one.client.num_drafted),
+    ("client_accepted_tokens", "Drafted tokens accepted.", lambda one: one.client.num_accepted),
+    ("client_uplink_bytes", "Bytes of messages from it.", lambda one: one.client.uplink_bytes),
+    ("client_downlink_bytes", "Bytes of messages to it.", lambda one: one.client.downlink_bytes),
+)
+
+
+class VerifyCollector(Collector):
+    """All metrics of a verify node; collect in its event loop."""
+
+    def __init__(self, daemon: VerifyDaemon) -> None:
+        self._daemon = daemon
+        self._core = daemon.core
+
+    def collect(self) -> Iterator[Metric]:
+        """One family after another."""
+        yield metrics.build_info("verify", self._core.welcome.target)
+        yield metrics.target_info(self._core.welcome)
+        yield from self._sessions()
+        yield from self._tokens()
+        yield from self._rounds()
+        yield from self._wire()
+        yield from self._clients()
+
+    def _sessions(self) -> Iterator[Metric]:
+        core, pool = self._core, self._core.pool
+        unfinished = sum(not session.finished for session in core.sessions.values())
+        running = num_running(core)
+        yield gauge("num_requests_running", "Unfinished sessions that take part in the newest round.", running)
+        yield gauge("num_requests_waiting", "All other unfinished sessions.", unfinished - running)
+        yield gauge("kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", 1 - pool.num_free / pool.num_pages)
+        yield counter("num_preemptions", "Sessions that lost their memory to older ones.", core.counts.num_preempted)
+
+    def _tokens(self) -> Iterator[Metric]:
+        counts = self._core.counts
+        by_position = {str(number): drafts for number, drafts in enumerate(counts.accepted_by_position())}
+        yield counter("prompt_tokens", "Prompt tokens of sessions that got a first token.", counts.num_prompt_tokens)
+        yield counter("generation_tokens", "Tokens delivered.", counts.num_tokens)
+        yield counter("spec_decode_num_drafts", "Drafts verified.", counts.num_drafts)
+        yield counter("spec_decode_num_draft_tokens", "Drafted tokens verified.", counts.num_drafted)
+        yield counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.", counts.num_accepted)
+        what = "Drafts whose token at this position was accepted."
+        yield counters("spec_decode_num_accepted_tokens_per_pos", what, "position", by_position)
+        yield histogram("iteration_tokens_total", "Tokens fed to the target per round.", counts.round_tokens)
+
+    def _rounds(self) -> Iterator[Metric]:
+        core, counts = self._core, self._core.counts
+        yield counter("rounds", "Rounds begun.", core.num_rounds)
+        yield counter("rounds_failed", "Rounds that the target model failed on.", counts.num_failed)
+        yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(self._daemon.wall))
+        yield histogram("round_duration_seconds", "Forward pass and verification of one round.", counts.round_s)
+        yield gauge("budget", "Drafted tokens in one round at most.", core.limits.budget)
+
+    def _wire(self) -> Iterator[Metric]:
+        core, traffic = self._core, self._daemon.channel.traffic
+        refusals = dict.fromkeys(get_args(RefusalCode), 0) | core.refusals
+        yield gauge("peers_connected", "Draft processes connected.", len(core.peers))
+        yield counter("messages_received", "Messages received, malformed and ignored ones too.", traffic.num_received)
+        yield counter("uplink_bytes", "Bytes of messages received.", traffic.bytes_received)
+        yield counter("downlink_bytes", "Bytes of messages sent.", traffic.bytes_sent)
+        yield counter(
+            "verdicts_repeated", "Verdicts sent again, on a message that came again.", core.counts.num_repeated
+        )
+        yield counters("refusals", "Messages refused.", "reason", refusals)
+        yield counter("refusals_unanswered", "Refusals that were counted and not told.", core.replies.num_unanswered)
+        ignored = traffic.num_unheard + core.replies.num_ignored
+        yield counter("messages_ignored", "Messages of barred peers, which nobody heard.", ignored)
+        yield counter("connections_cut", "Connections that this node ended.", self._daemon.channel.num_cut)
+        yield gauge("peers_barred", "Peers, or keys, that are not heard now.", len(core.conduct.barred))
+        undelivered = {"busy": traffic.num_busy, "gone": traffic.num_gone}
+        yield counters("messages_undelivered", "Messages that no peer took.", "reason", undelivered)
+
+    def _clients(self) -> Iterator[Metric]:
+        present = present_clients(self._core)
+        yield gauge("clients", "Clients that are connected or have open sessions.", len(present))
+        yield gauge("log_utility", "Sum over the clients that generate.", log_utility(present))
+        clients = shown(present)
+        for name, what, of in CLIENT_GAUGES:
+            yield gauges(name, what, "client", {one.client.name: of(one) for one in clients})
+        for name, what, of in CLIENT_COUNTERS:
+            yield counters(name, what, "client", {one.client.name: of(one) for one in clients})
+
+
+def create_registry(daemon: VerifyDaemon) -> metrics.Registry:
+    """What `goodspeed.node.metrics.exposition` turns into the text of `/metrics`."""
+    return metrics.create_registry(VerifyCollector(daemon))

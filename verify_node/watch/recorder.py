@@ -1,0 +1,132 @@
+"""Watches a verify node for a recording: its events tell what each session drafted, what agreed, and how long it took.
+
+Only there with `--record`. Sees messages and rounds, changes nothing, and knows nothing about files.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from goodspeed.command.events import EventLog
+from goodspeed.node.recording import Drafted, Opened, Round
+from goodspeed.wire.messages import Draft, Verdict, digest
+from verify_node.rounds import planner
+from verify_node.rounds.outcomes import Outcome
+from verify_node.session.session import Session
+
+EVENT = "recorded"
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """A draft as it came in."""
+
+    draft: Draft
+    num_bytes: int
+    at: float
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one session."""
+
+    number: int
+    assigned: int = 0
+    answered_at: float = 0.0  # its last verdict
+    drafts: dict[int, _Arrived] = field(default_factory=dict)  # by round; at most two are in flight
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Each method is told the time of the node's own clock."""
+
+    events: EventLog
+    _known: dict[bytes, _Known] = field(default_factory=dict)
+    _began: float = 0.0
+    _idle_since: float = 0.0
+
+    def opened(self, session: Session, draft_model: str, num_rounds: int, now: float) -> None:
+        """A session opened, or opened again."""
+        if session.session_id in self._known:
+            return
+        if not self._known:
+            self._began = self._idle_since = now
+        self._known[session.session_id] = _Known(len(self._known))
+        opened = session.opened
+        self._write(
+            Opened(
+                number=len(self._known) - 1,
+                client=session.client.name,
+                draft_model=draft_model,
+                seed=opened.sampling.seed,
+                prompt_len=len(opened.prompt),
+                prompt_digest=digest(opened.prompt).hex(),
+                max_tokens=opened.max_tokens,
+                joined=num_rounds,
+            )
+        )
+
+    def arrived(self, draft: Draft, num_bytes: int, now: float) -> None:
+        """A draft came in, for the first time or again."""
+        if known := self._known.get(draft.session_id):
+            known.drafts.setdefault(draft.round, _Arrived(draft, num_bytes, now))
+
+    def finished(
+        self,
+        done: planner.Round,
+        outcomes: Iterable[Outcome],
+        verdicts: Sequence[Verdict],
+        sessions: Mapping[bytes, Session],
+        started: float,
+        now: float,
+    ) -> None:
+        """A round is done."""
+        decided = {outcome.session_id: outcome for outcome in outcomes}
+        bases = {entry.session_id: entry.base_len for entry in done.entries}
+        line = Round(
+            number=done.number,
+            started_s=_seconds(started - self._began),
+            waited_s=_seconds(started - self._idle_since),
+            duration_s=_seconds(now - started),
+            num_tokens=done.num_tokens,
+            num_sessions=len(done.entries),
+            context_tokens=done.context_tokens,
+            drafts=tuple(
+                self._drafted(verdict, decided[session.session_id], session, bases[session.session_id], now)
+                for verdict, session in ((verdict, sessions[verdict.session_id]) for verdict in verdicts)
+            ),
+        )
+        self._idle_since = now
+        self._write(line)
+
+    def _drafted(self, verdict: Verdict, outcome: Outcome, session: Session, base_len: int, now: float) -> Drafted:
+        known = self._known[verdict.session_id]
+        arrived = known.drafts.get(verdict.round) if verdict.round is not None else None
+        decisions = outcome.decisions
+        line = Drafted(
+            session=known.number,
+            base_len=base_len,
+            assigned=known.assigned,
+            agreed="".join("01"[agreed] for agreed in decisions.agreed) if decisions else "",
+            ratios=tuple(round(ratio, 4) for ratio in decisions.ratios) if decisions else (),
+            num_accepted=verdict.num_accepted,
+            num_tokens=len(verdict.tokens),
+            next_length=verdict.next_length,
+            acceptance_rate=round(session.acceptance.value, 6),
+            goodput=round(session.client.goodput.value, 6),
+            num_bytes=arrived.num_bytes if arrived else 0,
+            drafting_s=_seconds(arrived.draft.drafting_s) if arrived else 0.0,
+            answer_s=_seconds(max(0.0, arrived.at - known.answered_at)) if arrived else 0.0,
+            finish_reason=verdict.finish_reason,
+        )
+        known.assigned, known.answered_at = verdict.next_length, now
+        known.drafts = {number: draft for number, draft in known.drafts.items() if number > (verdict.round or -1)}
+        return line
+
+    def _write(self, line: Opened | Round) -> None:
+        self.events.write(EVENT, line=msgspec.to_builtins(line))
+
+
+def _seconds(value: float) -> float:
+    return round(value, 6)

@@ -1,0 +1,35 @@
+"""What a round tells those who watch (`--json`): its sums, and a row for each session that moved. Decides nothing."""
+
+from collections.abc import Iterable, Mapping
+
+from goodspeed.wire.messages import Verdict
+from verify_node.rounds.planner import Round
+from verify_node.session.session import Session
+
+
+def round_event(done: Round, verdicts: Iterable[Verdict], sessions: Mapping[bytes, Session]) -> dict[str, object]:
+    """The fields of its event; a round's sessions are open still."""
+    return {
+        "number": done.number,
+        "num_drafted": done.num_drafted,
+        "num_tokens": done.num_tokens,
+        "deferred": len(done.deferred),
+        "preempted": len(done.preempted),
+        "sessions": [_row(verdict, sessions[verdict.session_id]) for verdict in verdicts],
+    }
+
+
+def _row(verdict: Verdict, session: Session) -> dict[str, object]:
+    return {
+        "client": session.client.name,
+        "session": verdict.session_id.hex(),
+        "num_verified": verdict.num_verified,
+        "num_accepted": verdict.num_accepted,
+        "num_tokens": len(verdict.tokens),
+        "next_length": verdict.next_length,
+        "acceptance_rate": round(session.acceptance.value, 4),
+        "goodput": round(session.client.goodput.value, 4),
+        "draft_s_per_token": round(session.client.draft_s_per_token, 6),
+        "round_trip_s": round(session.round_trip_s, 6),
+        "ahead": round(session.ahead_share, 4),
+    }

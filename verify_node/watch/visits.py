@@ -1,0 +1,42 @@
+"""Who came and went, as sentences for whoever started the verify node. No I/O, no clock.
+
+Reads the diary, which is bounded, and remembers whom it called away, so that a return can be called one.
+"""
+
+from goodspeed.command.reporter import Sentence
+from goodspeed.untrusted import harmless
+from verify_node.core.diary import MAX_VISITS, Diary, Entry
+
+
+class Visits:
+    """Tells what the diary holds beyond what was told before."""
+
+    def __init__(self, diary: Diary) -> None:
+        self._diary = diary
+        self._num_told = diary.num_visits
+        self._away: dict[str, None] = {}  # names, the newest last
+
+    def news(self) -> list[Sentence]:
+        """Since the last call; of very many at once the newest."""
+        entries = self._diary.visits_after(self._num_told)
+        self._num_told = self._diary.num_visits
+        return [self._sentence(entry) for entry in entries]
+
+    def _sentence(self, entry: Entry) -> Sentence:
+        name, what = entry.client or "(without a name)", harmless(entry.what)
+        was_away = name in self._away
+        self._away.pop(name, None)
+        match entry.kind:
+            case "joined":
+                return Sentence(
+                    "draft node %s is back (%s)" if was_away else "draft node %s connected (%s)", (name, what)
+                )
+            case "left":
+                return Sentence("draft node %s left", (name,))
+            case "barred":
+                return Sentence("draft node %s is barred: %s", (name, what))
+            case _:
+                self._away[name] = None
+                if len(self._away) > MAX_VISITS:
+                    del self._away[next(iter(self._away))]
+                return Sentence("draft node %s is away", (name,))

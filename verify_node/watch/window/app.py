@@ -1,0 +1,102 @@
+"""What the verify node serves over HTTP: the live page, its snapshots, metrics, and whether the node lives.
+
+Everything is read-only: GET and HEAD, no forms, no cookies. The page has no inline script and asks nobody but us.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from goodspeed.node.web import error_body
+from verify_node.watch.window.feed import MAX_VIEWERS, Feed
+
+PAGE = Path(__file__).parent / "page"
+FILES = {  # path -> file, media type
+    "/": ("index.html", "text/html"),
+    "/window.css": ("window.css", "text/css"),
+    "/window.js": ("window.js", "text/javascript"),
+    "/charts.js": ("charts.js", "text/javascript"),
+    "/elements.js": ("elements.js", "text/javascript"),
+    "/terms.js": ("terms.js", "text/javascript"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/uplot/uPlot.iife.min.js": ("uplot/uPlot.iife.min.js", "text/javascript"),
+    "/uplot/uPlot.min.css": ("uplot/uPlot.min.css", "text/css"),
+}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready: Callable[[], bool]) -> Starlette:
+    """An ASGI application; who may use it is for the caller to say (`web.KeyCheck`).
+
+    exposition: the text of `/metrics` and its content type. is_ready: whether draft nodes are let in; the address is
+    served when the model is loaded and they can connect.
+    """
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        if is_ready():
+            return JSONResponse({"status": "ok"})
+        return JSONResponse(error_body("not ready: stopping", type="server_error", code="draining"), 503)
+
+    async def metrics(request: Request) -> Response:
+        content, media_type = exposition()
+        return Response(content, headers={"Content-Type": media_type})
+
+    async def events(request: Request) -> Response:
+        if feed.is_full:
+            message = f"{MAX_VIEWERS} viewers look already; close one, or try later"
+            return JSONResponse(error_body(message, type="overloaded"), 503, {"Retry-After": "5"})
+        if request.method == "HEAD":  # has no events, and shall not wait for their end
+            return Response(media_type="text/event-stream")
+        return StreamingResponse(feed.events(), media_type="text/event-stream")
+
+    return Starlette(
+        routes=[
+            Route("/health", health),
+            Route("/ready", ready),
+            Route("/metrics", metrics),
+            Route("/events", events),
+            *(_file(path, name, media_type) for path, (name, media_type) in FILES.items()),
+        ],
+        middleware=[Middleware(_Headers)],
+    )
+
+
+def _file(path: str, name: str, media_type: str) -> Route:
+    content = (PAGE / name).read_bytes()
+
+    async def get(request: Request) -> Response:
+        return Response(content, media_type=media_type)
+
+    return Route(path, get)
+
+
+class _Headers:
+    """Adds what makes a browser careful to every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def add(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *self._headers]
+            await send(message)
+
+        await self._app(scope, receive, add)

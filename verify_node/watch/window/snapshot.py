@@ -1,0 +1,174 @@
+"""What the window shows at one moment, as plain data. No prompts, no texts, no tokens: counts and estimates only.
+
+Reads the daemon in its own event loop and changes nothing. Knows nothing about HTTP. Times are seconds since the epoch,
+so that a browser can tell them.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from verify_node.daemon import VerifyDaemon
+from verify_node.watch.present import Present, log_utility, present_clients, shown
+from verify_node.watch.window.recent import Rates, Recent
+
+LOST_SHOWN_S = 300.0
+"""So long a lost client is still shown."""
+
+SILENT_HEARTBEATS = 2.5
+"""A client from which nothing came for so many heartbeats is silent: its lease has not run out yet."""
+
+STALLED_S = 5.0
+"""A client of which no session has moved for so long makes no progress: what was estimated of it is old."""
+
+MAX_EVENTS = 40
+MAX_MODELS = 4
+
+State = Literal["connected", "silent", "lost"]
+Activity = Literal["writing", "stalled", "idle"]
+
+
+class Node(Struct, frozen=True):
+    """What stays while the verify node runs."""
+
+    boot_id: str  # another after a restart
+    version: str
+    model: str
+    policy: str
+    rounds: str
+    budget: int
+
+
+class ClientRow(Struct, frozen=True):
+    """One client; `since` is when it connected, or was lost.
+
+    The estimates of a client that is not writing are those of its last text.
+    """
+
+    name: str
+    state: State
+    since: float
+    draft_models: tuple[str, ...]
+    num_sessions: int  # that go on
+    activity: Activity  # idle without a session that goes on, stalled where none of them moves
+    moved: float | None  # when a session of it last moved; None without a session that goes on
+    assigned: int  # S, summed over its sessions: what it may draft next
+    drafted_per_round: float  # tokens of it verified lately
+    acceptance_rate: float  # Eq. (3)
+    goodput: float  # Eq. (4), tokens per round
+    weight: float
+    num_tokens: int  # delivered since the verify node started
+    share: float  # of all tokens lately delivered
+
+
+class Pool(Struct, frozen=True):
+    """Pages of key/value memory."""
+
+    num_pages: int
+    num_used: int
+    page_size: int  # tokens
+
+
+class Event(Struct, frozen=True):
+    """See `diary.Entry`."""
+
+    at: float
+    kind: str
+    client: str
+    what: str
+    num_times: int
+
+
+class Snapshot(Struct, frozen=True):
+    """Everything that the page needs."""
+
+    at: float
+    node: Node
+    num_rounds: int
+    num_tokens: int
+    utility: float | None  # None while nobody generates
+    rates: Rates
+    pool: Pool
+    refusals: dict[str, int]  # by code
+    num_clients: int  # connected; those beyond a bound have no row
+    clients: tuple[ClientRow, ...]
+    events: tuple[Event, ...]
+
+
+class Watch:
+    """Takes snapshots of one daemon, and remembers as much of them as rates need."""
+
+    def __init__(self, daemon: VerifyDaemon, node: Node, epoch_s: float) -> None:
+        """epoch_s: the zero of the daemon's clock, in seconds since the epoch."""
+        self._core = daemon.core
+        self._daemon = daemon
+        self._node = node
+        self._epoch_s = epoch_s
+        self._recent = Recent()
+
+    def take(self, now: float) -> Snapshot:
+        """now: of the daemon's clock."""
+        core, pool = self._core, self._core.pool
+        self._recent.look(self._daemon, now)
+        present = present_clients(core)
+        return Snapshot(
+            at=self._epoch_s + now,
+            node=self._node,
+            num_rounds=core.num_rounds,
+            num_tokens=core.counts.num_tokens,
+            utility=log_utility(present) if any(one.unfinished for one in present) else None,
+            rates=self._recent.rates,
+            pool=Pool(pool.num_pages, pool.num_pages - pool.num_free, pool.page_size),
+            refusals=dict(core.refusals),
+            num_clients=len(present),
+            clients=(*self._present(present, now), *self._lost(present, now)),
+            events=tuple(self._events()),
+        )
+
+    def _present(self, present: list[Present], now: float) -> Iterator[ClientRow]:
+        for one in shown(present):
+            if one.peers:
+                silent_s = now - max(peer.last_seen for peer in one.peers)
+                state: State = (
+                    "silent" if silent_s > SILENT_HEARTBEATS * self._core.welcome.heartbeat_s else "connected"
+                )
+                yield self._row(one, state, min(peer.since for peer in one.peers), now)
+
+    def _lost(self, present: list[Present], now: float) -> Iterator[ClientRow]:
+        """Those that have not come back, the newest losses last."""
+        connected = {one.client.name for one in present if one.peers}
+        for loss in self._core.diary.losses_since(now - LOST_SHOWN_S):
+            if loss.client not in connected:
+                client = Present(self._core.scheduler.client(loss.client))
+                yield self._row(client, "lost", loss.at, now, (loss.what,))
+
+    def _row(self, one: Present, state: State, since: float, now: float, draft_models: Iterable[str] = ()) -> ClientRow:
+        models = draft_models or dict.fromkeys(peer.draft_model for peer in one.peers)
+        client, moved_at = one.client, one.moved_at
+        return ClientRow(
+            name=client.name,
+            state=state,
+            since=self._epoch_s + since,
+            draft_models=tuple(model for model in models if model)[:MAX_MODELS],
+            num_sessions=len(one.unfinished),
+            activity=_activity(moved_at, now),
+            moved=None if moved_at is None else self._epoch_s + moved_at,
+            assigned=one.assigned,
+            drafted_per_round=self._recent.drafted_per_round(client.name),
+            acceptance_rate=client.acceptance.value,
+            goodput=client.goodput.value,
+            weight=client.weight,
+            num_tokens=client.num_tokens,
+            share=self._recent.share(client.name),
+        )
+
+    def _events(self) -> Iterator[Event]:
+        for entry in self._core.diary.entries()[:MAX_EVENTS]:
+            yield Event(self._epoch_s + entry.at, entry.kind, entry.client, entry.what, entry.num_times)
+
+
+def _activity(moved_at: float | None, now: float) -> Activity:
+    if moved_at is None:
+        return "idle"
+    return "stalled" if now - moved_at > STALLED_S else "writing"
