@@ -5,11 +5,11 @@ import time
 
 import torch
 
-from draft_node.beforehand import read_keys
 from draft_node.config import DraftConfig
+from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
-from draft_node.drafter import Drafter
-from draft_node.link import VerifyLink
+from draft_node.model.drafter import Drafter
+from draft_node.preflight import read_keys
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.identity import public_name

@@ -5,8 +5,8 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from draft_node.beforehand import Found, check
 from draft_node.config import DraftConfig
+from draft_node.preflight import Found, check
 from goodspeed.command.config import add_options, from_namespace
 from goodspeed.command.events import EventLog, print_json
 from goodspeed.command.exit_statuses import INTERRUPTED
@@ -17,8 +17,8 @@ from goodspeed.errors import TransportError
 from goodspeed.wire import descriptors
 
 if TYPE_CHECKING:  # they import torch, and HTTP
-    from draft_node.console import Console
     from draft_node.daemon import DraftDaemon
+    from draft_node.serve.console import Console
     from goodspeed.node import web
 
 PROGRAM = "goodspeed-draft"
@@ -60,7 +60,7 @@ def _serve_http(found: Found, port: "web.Port", events: EventLog, status: Status
     # Imported late, since torch takes seconds: after the checks, but before the node is built, which starts the clock
     # of --connect-timeout-s.
     from draft_node.assembly import assemble
-    from draft_node.face import Face
+    from draft_node.serve.face import Face
 
     config = found.config
     daemon, checkpoint = assemble(config, found.keys)
@@ -76,7 +76,7 @@ def _serve_http(found: Found, port: "web.Port", events: EventLog, status: Status
 
 def _serve_prompts(found: Found, events: EventLog, status: Status) -> int:
     from draft_node.assembly import assemble
-    from draft_node.console import Console
+    from draft_node.serve.console import Console
 
     config = found.config
     daemon, checkpoint = assemble(config, found.keys)
@@ -100,7 +100,7 @@ async def _work(
     config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog, status: Status
 ) -> None:
     """Serves until the prompts are done, or the daemon gives up."""
-    from draft_node.telling import tell  # here: it imports the daemon, and that torch
+    from draft_node.serve.connection_report import tell  # here: it imports the daemon, and that torch
 
     serving = asyncio.create_task(daemon.serve())
     asking = asyncio.create_task(console.run())

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import get_args
 
-from draft_node.actions import Statistics
+from draft_node.core.actions import Statistics
 from goodspeed.node.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
 from goodspeed.wire.messages import FinishReason, RefusalCode
 

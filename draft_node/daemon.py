@@ -11,14 +11,14 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from draft_node.actions import Action, Deliver, Fail, Finish, Propose, Request, Send, Statistics
+from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Request, Send, Statistics
+from draft_node.core.link import Command, VerifyLink
+from draft_node.core.local import Terms
+from draft_node.core.session import Session
 from draft_node.counts import Counts, total
-from draft_node.drafter import Drafter
-from draft_node.drafting import Drafting
-from draft_node.link import Command, VerifyLink
-from draft_node.local import Terms
-from draft_node.session import Session
-from draft_node.slots import Slots
+from draft_node.model.drafter import Drafter
+from draft_node.model.drafting import Drafting
+from draft_node.serve.admission_queue import Slots
 from goodspeed.errors import MessageTooLarge, ProtocolError, RefusedError, TransportError
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.messages import DownMessage, Heartbeat, Leave, Refusal, UpMessage, Verdict

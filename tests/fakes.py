@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from draft_node.actions import Propose, Request
+from draft_node.core.actions import Propose, Request
 from experiments.simulation.acceptance import Independent
 from experiments.simulation.models import DraftModel, Target
 from experiments.simulation.text import STOP, VOCAB, alone, next_token

@@ -10,10 +10,10 @@ from collections import deque
 import pytest
 import torch
 
-from draft_node.actions import Deliver, Finish, Propose, Request, Send
-from draft_node.drafter import Drafter
-from draft_node.odds import Odds
-from draft_node.session import Session
+from draft_node.core.actions import Deliver, Finish, Propose, Request, Send
+from draft_node.core.odds import Odds
+from draft_node.core.session import Session
+from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.exact.truncation import without

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from draft_node.actions import Deliver, Finish, Propose, Proposed, Request, Send
-from draft_node.drafter import Drafter
-from draft_node.odds import Odds
-from draft_node.session import Session
+from draft_node.core.actions import Deliver, Finish, Propose, Proposed, Request, Send
+from draft_node.core.odds import Odds
+from draft_node.core.session import Session
+from draft_node.model.drafter import Drafter
 from goodspeed.engine.pages import PagePool
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Sampling

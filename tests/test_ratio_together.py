@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from draft_node.actions import Propose, Request
-from draft_node.drafter import Drafter
+from draft_node.core.actions import Propose, Request
+from draft_node.model.drafter import Drafter
 from goodspeed.exact import proposals
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Sampling

@@ -1,7 +1,7 @@
 """What a drafted token costs: the draft node's proposals beside bare forward passes of its model.
 
 1, 4 and 16 sessions with contexts of 128 to 256 tokens propose `LENGTH` tokens each, verdict after verdict. *drafter*
-is all that `draft_node.drafter` does for these proposals: it forgets what the target rejected, feeds what it decided,
+is all that `draft_node.model.drafter` does for these proposals: it forgets what the target rejected, feeds what it decided,
 draws. A proposal of S tokens takes S forward passes; the one or two tokens of the verdict are in the first of them,
 and what they cost counts as drafting. *bare* is the unmodified model decoding one token for each session in one pass
 over its own DynamicCache at the mean context, nothing drawn; *plain* the same tokens as one sequence without any
@@ -29,8 +29,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
-from draft_node.actions import Propose, Request
-from draft_node.drafter import Drafter
+from draft_node.core.actions import Propose, Request
+from draft_node.model.drafter import Drafter
 from goodspeed.embedded.models import NAMES
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint

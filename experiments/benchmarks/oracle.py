@@ -12,8 +12,8 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from draft_node.actions import Action, Propose, Proposed, Request, Send
-from draft_node.session import Session
+from draft_node.core.actions import Action, Propose, Proposed, Request, Send
+from draft_node.core.session import Session
 from goodspeed.app.generation import PREFILL_CHUNK, generate
 from goodspeed.command.events import EventLog
 from goodspeed.embedded import prompts

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from draft_node.actions import Action, Propose, Proposed, Request, Send
-from draft_node.drafter import Drafter
-from draft_node.session import Session
+from draft_node.core.actions import Action, Propose, Proposed, Request, Send
+from draft_node.core.session import Session
+from draft_node.model.drafter import Drafter
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner

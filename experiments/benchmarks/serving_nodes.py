@@ -138,10 +138,10 @@ def work() -> int:
 
 
 async def _work(config: Any) -> None:
-    from draft_node import standard_input
     from draft_node.assembly import assemble
-    from draft_node.face import Face
-    from draft_node.service import Service
+    from draft_node.serve import standard_input
+    from draft_node.serve.face import Face
+    from draft_node.serve.service import Service
     from goodspeed.command.events import EventLog
     from goodspeed.command.running import until_signal
 
@@ -169,7 +169,7 @@ async def write_all(service: Any, texts: Sequence[Text]) -> Direct:
 
 
 async def _write(service: Any, text: Text) -> tuple[str, int]:
-    from draft_node.service import Ended, Piece, Wanted
+    from draft_node.serve.service import Ended, Piece, Wanted
     from goodspeed.wire.messages import MAX_DRAFT, Sampling
 
     wanted = Wanted(

@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
-from draft_node.actions import Propose, Proposed, Request
-from draft_node.drafter import Drafter
+from draft_node.core.actions import Propose, Proposed, Request
+from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints

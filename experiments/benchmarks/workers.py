@@ -21,9 +21,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from draft_node.actions import Deliver, Fail, Request
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
+from draft_node.core.actions import Deliver, Fail, Request
 from goodspeed.command.config import from_namespace
 from goodspeed.wire.messages import MAX_DRAFT, Sampling
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from math import isfinite
 
-from draft_node.session import State
+from draft_node.core.session import State
 from experiments.simulation.draft import DraftNode, Generation
 from experiments.simulation.patience import patience_s, shares_a_fate
 from experiments.simulation.settings import Settings

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from draft_node.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
-from draft_node.link import Command, VerifyLink
-from draft_node.odds import Odds
-from draft_node.session import Session
+from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.core.link import Command, VerifyLink
+from draft_node.core.odds import Odds
+from draft_node.core.session import Session
 from experiments.simulation.acceptance import Acceptance, Independent
 from experiments.simulation.models import DraftModel
 from experiments.simulation.network import Line

@@ -6,7 +6,7 @@ refuses what no round may do.
 
 from collections.abc import Mapping
 
-from draft_node.actions import Propose
+from draft_node.core.actions import Propose
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.engine.pages import PagePool

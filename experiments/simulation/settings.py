@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypeVar
 
-from draft_node.odds import LEAST_ODDS
+from draft_node.core.odds import LEAST_ODDS
 from experiments.simulation.acceptance import Acceptances
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy

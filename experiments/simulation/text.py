@@ -6,7 +6,7 @@ model that is to be right knows what is right. Nothing here knows about sessions
 
 from collections.abc import Iterable
 
-from draft_node.actions import Request
+from draft_node.core.actions import Request
 
 VOCAB = 31
 STOP = 0

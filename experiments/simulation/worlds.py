@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from draft_node.odds import LEAST_ODDS
+from draft_node.core.odds import LEAST_ODDS
 from experiments.simulation.phases import Phases
 from experiments.simulation.settings import Faults, Settings, with_faults
 from goodspeed.fair.latency import Linear

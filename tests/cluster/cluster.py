@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from draft_node import assembly as draft_assembly
-from draft_node.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.config import DraftConfig
+from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.daemon import DraftDaemon
 from goodspeed.app.generation import generate
 from goodspeed.command.events import EventLog

@@ -11,8 +11,8 @@ import pytest
 import zmq
 
 from draft_node import assembly
-from draft_node.actions import Finish
 from draft_node.config import DraftConfig
+from draft_node.core.actions import Finish
 from goodspeed.exact import proposals
 from goodspeed.wire.messages import (
     VERSION,

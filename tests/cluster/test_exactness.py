@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from draft_node.actions import Fail, Finish, Request
+from draft_node.core.actions import Fail, Finish, Request
 from goodspeed.embedded.models import path
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact.noise import Role, exponential, key

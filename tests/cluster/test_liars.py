@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from draft_node.actions import Finish
+from draft_node.core.actions import Finish
 from goodspeed.exact.positions import HEADER
 from tests.cluster.cluster import Cluster, make_request, prompt_ids
 from tests.cluster.test_exactness import check_same

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from draft_node.actions import Finish, Request
+from draft_node.core.actions import Finish, Request
 from goodspeed.embedded.models import path
 from tests.cluster.cluster import Cluster, Served, make_request, prompt_ids
 

@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from draft_node import assembly as draft_assembly
 from draft_node import metrics as draft_metrics
-from draft_node.actions import Proposed
 from draft_node.config import DraftConfig
+from draft_node.core.actions import Proposed
 from draft_node.daemon import DraftDaemon
-from draft_node.service import Busy, Ended, Refused, Service, Wanted
+from draft_node.serve.service import Busy, Ended, Refused, Service, Wanted
 from goodspeed.command.events import EventLog
 from goodspeed.engine import checkpoints
 from goodspeed.fair.latency import Refined

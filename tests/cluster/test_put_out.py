@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from draft_node.actions import Finish
+from draft_node.core.actions import Finish
 from goodspeed.wire.messages import Refusal
 from goodspeed.wire.zmq.transport import Delivery
 from tests.cluster.cluster import Cluster, alone, make_request, prompt_ids

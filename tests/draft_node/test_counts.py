@@ -2,7 +2,7 @@
 
 import pytest
 
-from draft_node.actions import Statistics
+from draft_node.core.actions import Statistics
 from draft_node.counts import OTHER, Counts, Texts, total
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from draft_node.actions import Request
+from draft_node.core.actions import Request
+from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
-from draft_node.link import VerifyLink
 from goodspeed.errors import TransportError
 from goodspeed.wire.messages import Hello, Leave, Sampling
 from goodspeed.wire.zmq.transport import MemoryNetwork, VerifyChannel, peer_name

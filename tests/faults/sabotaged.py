@@ -15,17 +15,22 @@ from pathlib import Path
 
 import torch
 
-from draft_node import cli, drafting, rests, session
-from draft_node.actions import Proposed
-from draft_node.drafter import Drafter
+from draft_node import cli
+from draft_node.core import session
+from draft_node.core.actions import Proposed
+from draft_node.model import circuit_breaker, drafting
+from draft_node.model.drafter import Drafter
 
 _step = Drafter.step
 
 
 def main() -> int:
     file, share = Path(sys.argv.pop(1)), float(sys.argv.pop(1))
-    drafting.PATIENCE_S = rests.PATIENCE_S = session.PATIENCE_S = share * session.PATIENCE_S
-    rests.REST_S, rests.MAX_REST_S = share * rests.REST_S, share * rests.MAX_REST_S
+    drafting.PATIENCE_S = circuit_breaker.PATIENCE_S = session.PATIENCE_S = share * session.PATIENCE_S
+    circuit_breaker.REST_S, circuit_breaker.MAX_REST_S = (
+        share * circuit_breaker.REST_S,
+        share * circuit_breaker.MAX_REST_S,
+    )
 
     def spoiled(drafter: Drafter) -> list[Proposed]:
         taken = _obey(file)

@@ -19,9 +19,9 @@ from typing import Literal
 import openai
 import torch
 
-from draft_node.answer import Token
-from draft_node.api.logprobs import name
-from draft_node.token_text import TokenTexts
+from draft_node.serve.api.logprobs import name
+from draft_node.text.answer import Token
+from draft_node.text.token_text import TokenTexts
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints

@@ -19,10 +19,10 @@ import msgspec
 import torch
 from starlette.requests import Request
 
-from draft_node.api import schemas
-from draft_node.api.body import BodyLimit, reads
-from draft_node.api.errors import ApiError
-from draft_node.api.large import LargeWork
+from draft_node.serve.api import schemas
+from draft_node.serve.api.body import BodyLimit, reads
+from draft_node.serve.api.errors import ApiError
+from draft_node.serve.api.large import LargeWork
 from goodspeed.engine import generation_settings
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError

@@ -22,10 +22,10 @@ from typing import Any
 from unittest.mock import patch
 
 from draft_node import assembly
-from draft_node.actions import Deliver, Finish, Request
-from draft_node.beforehand import read_keys
 from draft_node.config import DraftConfig
+from draft_node.core.actions import Deliver, Finish, Request
 from draft_node.daemon import DraftDaemon
+from draft_node.preflight import read_keys
 from goodspeed.command.running import KERNELS
 from goodspeed.wire import keys
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode

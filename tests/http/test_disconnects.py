@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from draft_node.api import create_app
 from draft_node.config import DraftConfig
-from draft_node.service import Service
+from draft_node.serve.api import create_app
+from draft_node.serve.service import Service
 from goodspeed.node import web
 from tests.cluster.cluster import Cluster, load
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from draft_node.api.wanted import choice_seed
+from draft_node.serve.api.wanted import choice_seed
 from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
 from goodspeed.embedded import prompts
 from goodspeed.embedded.models import path

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from draft_node.session import Session
+from draft_node.core.session import Session
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.faults import main, play
 from experiments.simulation.patience import patience_s, shares_a_fate

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import httpx2
 
-from draft_node.answer import Token
-from draft_node.api.logprobs import name as token_name
-from draft_node.token_text import TokenTexts
+from draft_node.serve.api.logprobs import name as token_name
+from draft_node.text.answer import Token
+from draft_node.text.token_text import TokenTexts
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.wire.messages import Sampling

@@ -2,7 +2,7 @@
 
 import pytest
 
-from draft_node.actions import Propose
+from draft_node.core.actions import Propose
 from goodspeed.exact.positions import HEADER
 from goodspeed.wire.messages import Ack, Refusal, Sampling, Welcome, digest
 from tests.fakes import VOCAB, Desk, alone, make_open, next_token, propose, replace_message, request_of, session_id

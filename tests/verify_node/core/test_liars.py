@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from draft_node.actions import Propose
+from draft_node.core.actions import Propose
 from experiments.simulation.acceptance import Acceptance, Independent
 from experiments.simulation.models import DraftModel
 from goodspeed.wire.messages import Ack, Draft, Heartbeat, Refusal, Verdict, digest

@@ -6,8 +6,8 @@ import random
 import pytest
 import torch
 
-from draft_node.actions import Propose, Request
-from draft_node.drafter import Drafter
+from draft_node.core.actions import Propose, Request
+from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
 from goodspeed.exact import proposals
 from goodspeed.wire.messages import Ack, Draft, Sampling, digest

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from draft_node import assembly as draft_assembly
-from draft_node import beforehand as draft_beforehand
-from draft_node.actions import Deliver, Finish, Request
+from draft_node import preflight as draft_beforehand
 from draft_node.config import DraftConfig
+from draft_node.core.actions import Deliver, Finish, Request
 from draft_node.daemon import DraftDaemon
 from goodspeed.command.events import EventLog
 from goodspeed.errors import ConfigError, TransportError

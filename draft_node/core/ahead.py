@@ -1,0 +1,69 @@
+"""What a session drafts ahead of a verdict, on the hope that all of the draft in flight is accepted. No I/O, no clock.
+
+Says for how many tokens the draft model is asked, makes the draft that assumes them, and tells from the verdict whether
+it is the next draft now. Knows nothing about a session's states, or about what is sent when.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from draft_node.core.actions import Proposed, Request, Statistics
+from draft_node.core.odds import Odds
+from goodspeed.wire.messages import Draft, TextDigest, Verdict
+
+
+@dataclass(slots=True)
+class Ahead:
+    """The drafts that one session makes ahead; at most one is in flight, beside the draft that it follows."""
+
+    request: Request
+    statistics: Statistics
+    odds: Odds  # that a draft made ahead is of use
+    is_on: bool
+    draft: Draft | None = None  # in flight
+    draft_odds: float = 1.0  # that all of it is accepted
+
+    def next_length(self, drafted: Sequence[int], length: int, text_len: int, odds: float) -> int:
+        """How long the draft after `drafted` may be, which are in flight now, and a guess of the token that follows.
+
+        As long as the last one (`length`): the next is not known yet. 0 where a text would end before, or where what is
+        in flight is in doubt (`odds`) already.
+        """
+        room = len(self.request.prompt) + self.request.max_tokens - text_len - len(drafted) - 2
+        ends = any(token in self.request.stop_ids for token in drafted)
+        hopeful = self.is_on and self.odds.are_good and odds >= self.odds.least
+        return max(0, min(length, room)) if hopeful and drafted and not ends else 0
+
+    def make(self, proposal: Proposed, drafted: Sequence[int], text_len: int, text: TextDigest) -> Draft | None:
+        """The draft that assumes that all of `drafted` is accepted, and that the proposal's guess follows it."""
+        if not proposal.tokens or proposal.guess is None or proposal.guess in self.request.stop_ids:
+            return None
+        assumed = (*drafted, proposal.guess)
+        self.draft = Draft(
+            session_id=proposal.session_id,
+            epoch=proposal.epoch,
+            round=proposal.round,
+            base_len=text_len + len(assumed),
+            base_digest=text.followed_by(assumed),
+            tokens=proposal.tokens,
+            proposal=proposal.proposal,
+            drafting_s=proposal.drafting_s,
+            assumes=True,
+        )
+        self.draft_odds = proposal.odds
+        self.statistics.num_ahead += 1
+        return self.draft
+
+    def look_back(self, verdict: Verdict, tokens: Sequence[int], text: TextDigest) -> Draft | None:
+        """What is in flight, if it is the next draft now: its base is the text, and no verdict answered it."""
+        ahead = self.draft
+        if ahead is None:
+            if verdict.num_verified:
+                accepted = verdict.num_accepted == verdict.num_verified
+                self.odds.observe(self.statistics.acceptance_rate if accepted else 0.0)
+            return None
+        is_next = (len(tokens), text.of(tokens)) == (ahead.base_len, ahead.base_digest)
+        came_true = is_next or verdict.round == ahead.round
+        self.odds.observe(float(came_true))
+        self.statistics.num_ahead_true += came_true
+        return ahead if is_next and verdict.dropped != ahead.round else None

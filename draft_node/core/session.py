@@ -1,0 +1,365 @@
+"""One generation's life at the draft node, as a state machine: events in, actions out. No I/O, no clock, no torch.
+
+Knows nothing about HTTP, sockets or models. Whoever drives it feeds it the verify node's messages, finished proposals
+and the time, and carries out the actions: send a message, have the draft model propose, give tokens to the user.
+
+    OFFLINE --connect--> OPENING --Verdict--> PROPOSING --proposed--> WAITING --Verdict--> PROPOSING ...
+                                     |  next_length 0: ADVANCING --Verdict--> ... |
+                                     |  drafted ahead rightly: WAITING --Verdict--> ... |
+    any state --disconnect--> OFFLINE; --"try later"--> POSTPONED; --finish_reason, cancel, failure--> DONE
+    OFFLINE --fall_back--> LOCAL --proposed--> LOCAL ... --connect--> OPENING; --end of the text, failure--> DONE
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
+from draft_node.core.ahead import Ahead
+from draft_node.core.local import RETRY_S, Local, Terms
+from draft_node.core.odds import Odds
+from draft_node.core.retransmission import Repeats
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, TextDigest, Verdict
+
+LATER_S = 1.0
+"""How long a session waits that was told to try later."""
+
+PATIENCE_S = 5.0
+"""A draft model that takes longer is not waited for: an empty draft goes up, and the verify node goes on alone."""
+
+MAX_REFUSALS = 20
+"""Refusals in a row, without a token in between, after which the session is given up; on a bad line a few are no
+one's fault."""
+
+TARGET_CHANGED = "the verify node has another target model now, and a text is not continued by another; ask again"
+
+FATAL = frozenset({"prompt", "vocabulary", "unsupported", "not_owner", "malformed", "too_large", "failed"})
+IGNORED = frozenset({"stale_round", "stale_epoch", "proposal"})
+LATER = frozenset({"too_many_sessions", "draining"})
+
+
+class State(Enum):
+    """Where a session stands; see the module's picture."""
+
+    OFFLINE = "offline"
+    OPENING = "opening"
+    PROPOSING = "proposing"
+    WAITING = "waiting"
+    ADVANCING = "advancing"
+    POSTPONED = "postponed"
+    LOCAL = "local"  # the verify node is away, and the draft model writes alone
+    DONE = "done"
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """The state machine of one request."""
+
+    request: Request
+    draft_ahead: bool = False
+    odds: Odds = field(default_factory=Odds)  # that a draft made ahead is of use
+    state: State = State.OFFLINE
+    epoch: int = 0
+    round: int = -1  # of the last proposal asked for
+    tokens: list[int] = field(default_factory=list)  # prompt and committed
+    target: str | None = None  # fingerprint of the target that its text is of; None until there was one
+    statistics: Statistics = field(default_factory=Statistics)
+    resend_at: float = 0.0  # when `tick` has something to do
+    _draft: Draft | None = None  # in flight; repeated byte for byte
+    _ahead: Ahead = field(init=False)  # what is in flight beside it, on the hope that all of it is accepted
+    _local: Local | None = None  # what is written without the verify node
+    _repeats: Repeats = field(default_factory=Repeats)
+    _refused_in_a_row: int = 0
+    _lacking_at: int = -1  # length of the text at which it was said that something is missing
+    _length: int = 0  # of the draft asked for
+    _digest: TextDigest = field(default_factory=TextDigest)
+
+    def __post_init__(self) -> None:
+        self.tokens = list(self.request.prompt)
+        self.target = self.request.target
+        self._ahead = Ahead(self.request, self.statistics, self.odds, self.draft_ahead)
+
+    @property
+    def committed(self) -> tuple[int, ...]:
+        return tuple(self.tokens[len(self.request.prompt) :])
+
+    @property
+    def done(self) -> bool:
+        return self.state is State.DONE
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def connect(self, now: float, target: str = "", context_len: int | None = None) -> list[Action]:
+        """The verify node is there (again), with the target model of this fingerprint and context.
+
+        A session is one target's: it fails when another one is there, since what that one would write, and what would
+        end its text, is not known here. Whoever asked may begin another session.
+        """
+        if self.done:
+            return []
+        if self.target not in (None, target):
+            return self._end(Fail("target_changed", TARGET_CHANGED))
+        self.target = target
+        if context_len is not None and len(self.tokens) >= context_len:
+            return self._end(self._beyond(context_len))
+        return self._open(now)
+
+    def _beyond(self, context_len: int) -> Finish | Fail:
+        """Why a text that fills the context does not go on; the draft model may have written some of it alone."""
+        if self.committed:
+            return Finish("length")
+        what = f"{len(self.tokens)} tokens leave no room in the target's context of {context_len}; shorten the prompt"
+        return Fail("prompt", what)
+
+    def _end(self, last: Finish | Fail) -> list[Action]:
+        """Ends a session that the verify node does not know: nothing has to be closed there."""
+        self.state = State.DONE
+        return [last]
+
+    def _open(self, now: float) -> list[Action]:
+        """Opens the session with what is committed, and warms the draft model's cache."""
+        self.epoch += 1
+        self.round += 1
+        self._draft = self._ahead.draft = None
+        self._lacking_at = -1
+        self._repeats.begin()
+        self._enter(State.OPENING, now)
+        request = self.request
+        opened = OpenSession(
+            session_id=request.session_id,
+            epoch=self.epoch,
+            prompt=request.prompt,
+            committed=self.committed,
+            sampling=request.sampling,
+            max_tokens=request.max_tokens,
+            stop_ids=request.stop_ids,
+            verification=request.verification,
+            max_draft=request.max_draft,
+            num_logprobs=request.num_logprobs,
+            min_tokens=request.min_tokens,
+        )
+        warm = [self._propose(0)] if request.max_draft else []
+        return [Send(opened), *warm]
+
+    def disconnect(self) -> None:
+        """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
+        if self.state not in (State.DONE, State.LOCAL):
+            self.state = State.OFFLINE
+            self._draft = self._ahead.draft = None
+
+    def fall_back(self, terms: Terms, now: float) -> list[Action]:
+        """The verify node has been away for too long: the draft model goes on alone, until `connect`."""
+        if self.state is not State.OFFLINE:
+            return []
+        self._local = Local(self.request, terms, now)
+        return self._go_on_locally(self._local, now)
+
+    def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
+        """A verdict or a refusal; one of another epoch, or that comes while the verify node is away, is of the past."""
+        if message.epoch != self.epoch or self.state in (State.DONE, State.OFFLINE, State.LOCAL):
+            return []
+        if isinstance(message, Verdict):
+            return self._apply(message, now)
+        return self._refused(message, now)
+
+    def proposed(self, proposal: Proposed, now: float) -> list[Action]:
+        """The draft model is done: send its draft, unless it was made for a base of the past."""
+        if (proposal.epoch, proposal.round) != (self.epoch, self.round):
+            return []
+        if self.state is State.PROPOSING:
+            return self._send_draft(proposal, now)
+        if self.state is State.LOCAL and self._local is not None:
+            return self._write(self._local, proposal, now)
+        if self.state is State.WAITING and self._draft is not None and self.round > self._draft.round:
+            return self._send_ahead(self._draft, proposal)
+        return []
+
+    def tick(self, now: float) -> list[Action]:
+        """Repeats the last word after a silence: what is in flight byte for byte, or what is applied so far.
+
+        A draft model that is not done by then is not waited for. Its time counts as round trip, so it is asked again
+        the more rarely.
+        """
+        if now < self.resend_at or self.state in (State.DONE, State.OFFLINE):
+            return []
+        if self.state is State.PROPOSING:
+            return self._send_draft(Proposed(self.request.session_id, self.epoch, self.round, ()), now)
+        if self.state is State.POSTPONED:
+            return self._open(now)
+        if self.state is State.LOCAL and self._local is not None:
+            return self._ask_again(self._local, now)
+        self.resend_at = now + self._repeats.again()
+        self.statistics.num_resends += 1
+        in_flight = [Send(draft) for draft in (self._draft, self._ahead.draft) if draft is not None]
+        return [*in_flight] or [Send(self._acknowledgement())]
+
+    def cancel(self) -> list[Action]:
+        """The user went away."""
+        was_open = self.state not in (State.DONE, State.OFFLINE, State.LOCAL)
+        self.state = State.DONE
+        return [Send(Close(self.request.session_id, self.epoch))] if was_open else []
+
+    # -- verdicts --------------------------------------------------------------------------------------------------
+
+    def _apply(self, verdict: Verdict, now: float) -> list[Action]:
+        """Takes what is new of a verdict, once; asks again where something before it is missing."""
+        if verdict.base_len > len(self.tokens):
+            return self._ask_for_what_is_missing()
+        num_known = len(self.tokens) - verdict.base_len
+        new, logprobs = verdict.tokens[num_known:], (verdict.logprobs or ())[num_known:]
+        if not new and verdict.finish_reason is None:
+            return []
+        self.tokens += new
+        self._count(verdict, len(new))
+        actions: list[Action] = [Deliver(new, logprobs, self._accepted(verdict, len(new)))] if new else []
+        return actions + self._go_on(verdict, now)
+
+    def _ask_for_what_is_missing(self) -> list[Action]:
+        """Once, and then after a silence: of a far line's verdicts hundreds may be behind the one that was lost.
+
+        Each Ack would be answered by all that is not acknowledged, and the verify node would take that for a flood.
+        """
+        if self._lacking_at == len(self.tokens):
+            return []
+        self._lacking_at = len(self.tokens)
+        return [Send(self._acknowledgement())]
+
+    def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
+        ahead = self._ahead.look_back(verdict, self.tokens, self._digest)
+        self._draft = self._ahead.draft = None
+        self._refused_in_a_row = 0
+        self._repeats.answered(now)
+        if verdict.finish_reason is not None:
+            self.state = State.DONE
+            return [Send(Close(self.request.session_id, self.epoch)), Finish(verdict.finish_reason)]
+        if verdict.next_length == 0:
+            self._enter(State.ADVANCING, now)
+            return [Send(self._acknowledgement())]
+        self._length = verdict.next_length
+        if ahead is not None:
+            self._enter(State.WAITING, now)
+            return self._send(ahead, self._ahead.draft_odds, Send(self._acknowledgement()))
+        self.round += 1
+        self.state = State.PROPOSING
+        self.resend_at = now + PATIENCE_S
+        return [self._propose(verdict.next_length)]
+
+    def _count(self, verdict: Verdict, num_new: int) -> None:
+        self.statistics.num_rounds += 1
+        self.statistics.num_tokens += num_new
+        self.statistics.num_drafts += verdict.num_verified > 0
+        self.statistics.num_drafted += verdict.num_verified
+        self.statistics.num_accepted += verdict.num_accepted
+
+    def _accepted(self, verdict: Verdict, num_new: int) -> tuple[bool, ...]:
+        """Which of the last tokens of the text are accepted ones of the draft that the verdict answers.
+
+        A verdict that is sent again may begin before that draft; what another draft brought is not told any more.
+        """
+        for draft in (self._draft, self._ahead.draft):
+            if draft is not None and draft.round == verdict.round and verdict.num_accepted:
+                accepted = range(draft.base_len, draft.base_len + verdict.num_accepted)
+                return tuple(position in accepted for position in range(len(self.tokens) - num_new, len(self.tokens)))
+        return ()
+
+    # -- ahead of a verdict ----------------------------------------------------------------------------------------
+
+    def _propose_ahead(self, draft: Draft, odds: float) -> list[Action]:
+        """Asks for the next draft, after the one that is now in flight and a guess of the token that follows it."""
+        drafted = draft.tokens[: self._length]
+        length = self._ahead.next_length(drafted, self._length, len(self.tokens), odds)
+        if not length:
+            return []
+        self.round += 1
+        return [Propose(self.request, self.epoch, self.round, (*self.tokens, *drafted), length + 1, ahead=True)]
+
+    def _send_ahead(self, draft: Draft, proposal: Proposed) -> list[Action]:
+        made = self._ahead.make(proposal, draft.tokens[: self._length], len(self.tokens), self._digest)
+        return [Send(made)] if made is not None else []
+
+    # -- without the verify node -----------------------------------------------------------------------------------
+
+    def _go_on_locally(self, local: Local, now: float) -> list[Action]:
+        end = local.end(len(self.tokens))
+        if end is not None:
+            self.state = State.DONE
+            return [end]
+        self.state = State.LOCAL
+        self.round += 1
+        return [self._propose_locally(now)]
+
+    def _propose_locally(self, now: float) -> Propose:
+        self.resend_at = now + PATIENCE_S
+        return Propose(self.request, self.epoch, self.round, tuple(self.tokens), 1, local=True)
+
+    def _write(self, local: Local, proposal: Proposed, now: float) -> list[Action]:
+        """The token that the draft model drew is the text's next, if it drew one."""
+        if not proposal.tokens:
+            self.resend_at = now + RETRY_S
+            return []
+        token = proposal.tokens[0]
+        if token in self.request.stop_ids:
+            self.state = State.DONE
+            return [Finish("stop")]
+        self.tokens.append(token)
+        self.statistics.num_tokens += 1
+        self.statistics.num_local += 1
+        local.wrote_at = now
+        return [Deliver((token,), local=True), *self._go_on_locally(local, now)]
+
+    def _ask_again(self, local: Local, now: float) -> list[Action]:
+        """In the same round: whichever answer comes first counts, and both are the same."""
+        failure = local.give_up(now)
+        if failure is None:
+            return [self._propose_locally(now)]
+        self.state = State.DONE
+        return [failure]
+
+    # -- refusals --------------------------------------------------------------------------------------------------
+
+    def _refused(self, refusal: Refusal, now: float) -> list[Action]:
+        self.statistics.num_refusals += 1
+        if refusal.code in IGNORED:
+            return []
+        if refusal.code in LATER:
+            self.state = State.POSTPONED
+            self._refused_in_a_row = 0
+            self.resend_at = now + LATER_S
+            return []
+        self._refused_in_a_row += 1
+        if refusal.code in FATAL or self._refused_in_a_row > MAX_REFUSALS:
+            self.state = State.DONE
+            closed = Close(self.request.session_id, self.epoch)
+            return [Send(closed), Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}")]
+        return self._open(now)
+
+    # -- small things ----------------------------------------------------------------------------------------------
+
+    def _propose(self, length: int) -> Propose:
+        self._length = length
+        return Propose(self.request, self.epoch, self.round, tuple(self.tokens), length)
+
+    def _send_draft(self, proposal: Proposed, now: float) -> list[Action]:
+        draft = Draft(
+            session_id=self.request.session_id,
+            epoch=self.epoch,
+            round=self.round,
+            base_len=len(self.tokens),
+            base_digest=self._digest.of(self.tokens),
+            tokens=proposal.tokens[: self._length],
+            proposal=proposal.proposal,
+            drafting_s=proposal.drafting_s,
+        )
+        self._enter(State.WAITING, now, is_timed=True)
+        return self._send(draft, proposal.odds, Send(draft))
+
+    def _send(self, draft: Draft, odds: float, word: Send) -> list[Action]:
+        """This draft is in flight from now on; meanwhile the draft model may go on."""
+        self._draft = draft
+        return [word, *self._propose_ahead(draft, odds)]
+
+    def _acknowledgement(self) -> Ack:
+        return Ack(self.request.session_id, self.epoch, len(self.tokens))
+
+    def _enter(self, state: State, now: float, *, is_timed: bool = False) -> None:
+        self.state = state
+        self.resend_at = now + self._repeats.said(now, is_timed=is_timed)

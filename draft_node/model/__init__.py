@@ -1,0 +1,6 @@
+"""The draft model: drafting on its thread, when a draft ends early, and when a failing model is left alone.
+
+Knows nothing about messages, sockets or users.
+
+Imports nothing of: zmq, draft_node.serve, draft_node.text.
+"""

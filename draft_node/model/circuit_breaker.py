@@ -1,0 +1,51 @@
+"""When the draft model is left alone: after it failed or took too long, and while it hangs. No I/O, no clock.
+
+The sessions then go on without drafts, at no cost: nobody waits for a model that does not work. After each failure in a
+row it rests for longer, and then one proposal at a time tells whether it works again.
+"""
+
+from dataclasses import dataclass
+
+from draft_node.core.session import PATIENCE_S
+
+REST_S = 5.0
+MAX_REST_S = 30.0
+
+
+@dataclass(slots=True)
+class Rests:
+    """Told of the model's steps on its thread, and asked in the event loop: each field is written by one of them."""
+
+    num_failures: int = 0
+    num_in_a_row: int = 0
+    _until: float = 0.0
+    _began: float | None = None  # the step that runs
+
+    def is_resting(self, now: float) -> bool:
+        """Whether it is not to be asked now; so it is, too, while a step takes too long."""
+        return now < self._until or self._is_late(now)
+
+    def begin(self, now: float) -> None:
+        """A step begins."""
+        self._began = now
+
+    def end(self, now: float) -> bool:
+        """It is over, and gave what it should; whether that was in time."""
+        in_time = not self._is_late(now)
+        self._began = None
+        return in_time
+
+    def worked(self) -> None:
+        """A proposal is complete."""
+        self.num_in_a_row = 0
+
+    def failed(self, now: float) -> None:
+        """A step raised, or took too long."""
+        self._began = None
+        self._until = now + min(REST_S * 2**self.num_in_a_row, MAX_REST_S)
+        self.num_failures += 1
+        self.num_in_a_row += 1
+
+    def _is_late(self, now: float) -> bool:
+        began = self._began
+        return began is not None and now - began > PATIENCE_S

@@ -1,0 +1,96 @@
+"""The draft model at work on a thread of its own: what is wanted of it, and what comes of that.
+
+A model that fails, hangs or is much too slow costs its sessions their drafts and nothing else: what is wanted of it
+then is answered with an empty proposal. Knows nothing about sessions' states or messages.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+
+from draft_node.core.actions import Propose, Proposed
+from draft_node.core.session import PATIENCE_S
+from draft_node.model.circuit_breaker import Rests
+from draft_node.model.drafter import Drafter
+from goodspeed.node.model_thread import ModelThread
+
+logger = logging.getLogger("goodspeed.draft")
+
+
+class Drafting:
+    """`want` proposals, and `take` them as they are complete. All but `_steps` runs in the event loop."""
+
+    def __init__(self, drafter: Drafter) -> None:
+        self.drafter = drafter
+        self.rests = Rests()
+        self._wanted: OrderedDict[bytes, Propose | None] = OrderedDict()  # the newest of each session; None: forget it
+        self._known: set[bytes] = set()  # sessions that the drafter knows, or will
+        self._work = asyncio.Event()
+        self._thread = ModelThread()
+
+    def want(self, propose: Propose, now: float) -> Proposed | None:
+        """Has a proposal made; gives an empty one at once while the model is left alone."""
+        session_id = propose.request.session_id
+        on_trial = self.rests.num_in_a_row > 0 and (self.drafter.busy or bool(self._wanted))
+        if self.rests.is_resting(now) or on_trial:
+            return Proposed(session_id, propose.epoch, propose.round, ())
+        self._known.add(session_id)
+        self._add(session_id, propose)
+        return None
+
+    def forget(self, session_id: bytes) -> None:
+        """The session is over."""
+        if session_id in self._known:
+            self._known.discard(session_id)
+            self._add(session_id, None)
+
+    async def take(self) -> list[Proposed]:
+        """The next that are complete, or given up. Keeps the model busy while anything is wanted of it."""
+        await self._work.wait()
+        self._work.clear()
+        proposed = await self._thread.run(self._steps)
+        if self.drafter.busy or self._wanted:
+            self._work.set()
+        return proposed
+
+    def close(self) -> None:
+        """Waits for the step that runs, but no longer than sessions do. Blocks the event loop: call it last."""
+        if not self._thread.close(PATIENCE_S):
+            logger.warning("the draft model hangs; this node ends without it")
+
+    def _add(self, session_id: bytes, wanted: Propose | None) -> None:
+        self._wanted[session_id] = wanted
+        self._wanted.move_to_end(session_id)
+        self._work.set()
+
+    # -- on the model thread ---------------------------------------------------------------------------------------
+
+    def _steps(self) -> list[Proposed]:
+        """Steps until a proposal is complete, taking in new ones between steps."""
+        try:
+            while True:
+                self._take_wanted()
+                if not self.drafter.busy:
+                    return []
+                self.rests.begin(time.monotonic())
+                proposed = self.drafter.step()
+                if not self.rests.end(time.monotonic()):
+                    logger.warning("the draft model took too long; its sessions go on without drafts")
+                    self.rests.failed(time.monotonic())
+                    return proposed + self.drafter.give_up()
+                if proposed:
+                    self.rests.worked()
+                    return proposed
+        except Exception:  # out of memory, say
+            logger.exception("the draft model failed; its sessions go on without drafts")
+            self.rests.failed(time.monotonic())
+            return self.drafter.abandon()
+
+    def _take_wanted(self) -> None:
+        while self._wanted:
+            session_id, wanted = self._wanted.popitem(last=False)
+            if wanted is not None:
+                self.drafter.add(wanted)
+            else:
+                self.drafter.forget(session_id)

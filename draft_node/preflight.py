@@ -1,0 +1,78 @@
+"""What can be wrong about a draft node's settings is looked for before torch and the model are loaded.
+
+That takes seconds to minutes, which a port in use or an unreadable key should not cost. Imports no torch.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from draft_node.config import NAME, DraftConfig, default_name
+from draft_node.serve import standard_input
+from goodspeed.command.reporter import QUIET, Status
+from goodspeed.command.running import warn_trusted_network
+from goodspeed.errors import ConfigError
+from goodspeed.text.prompts import Prompt, read_file
+from goodspeed.wire.endpoints import parse_endpoint
+from goodspeed.wire.keys import read_draft_pair, read_verify_key
+from goodspeed.wire.zmq.authentication import checked_pair
+from goodspeed.wire.zmq.transport import ClientKeys
+
+if TYPE_CHECKING:  # HTTP is imported only where it is served
+    from goodspeed.node import web
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read and taken on the way, for those who build the node."""
+
+    config: DraftConfig  # with the name that a key brings
+    keys: ClientKeys | None  # this node's and the verify node's; None where the wire has no keys
+    http: "web.Port | None"  # None without --http
+    prompts: list[Prompt] | None  # None: those of standard input, or of HTTP
+
+
+def check(config: DraftConfig, status: Status = QUIET) -> Found:
+    """Everything that can be known without torch; raises the named error of the first thing that is wrong.
+
+    A model of the hub is downloaded here.
+    """
+    keys = read_keys(config)
+    if keys is not None:
+        config = _named_by_key(config, keys.pair.name or "")
+    if not re.fullmatch(NAME, config.name):
+        raise ConfigError(f"--name {config.name!r} must be 1 to 64 letters, digits, dots, dashes or underscores")
+    parse_endpoint(config.verify, config.trusted_network or config.key is not None, "connecting")
+    if config.trusted_network:
+        warn_trusted_network(config.verify)
+    prompts = None
+    if config.prompts is not None and config.prompts != standard_input.NAME:
+        prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")
+    http = _take_port(config)
+    # Here: it asks for a library that the other checks can do without.
+    from goodspeed.engine.folders import find_folder
+
+    find_folder(config.model, status.say)
+    return Found(config, keys, http, prompts)
+
+
+def read_keys(config: DraftConfig) -> ClientKeys | None:
+    """This node's key and the verify node's; None where the wire has no keys."""
+    if config.key is None or config.verify_key is None:
+        return None
+    return ClientKeys(checked_pair(read_draft_pair(config.key)), read_verify_key(config.verify_key).public_key)
+
+
+def _named_by_key(config: DraftConfig, name: str) -> DraftConfig:
+    """A key has a name, and --name may only repeat it."""
+    if config.name not in (name, default_name()):
+        raise ConfigError(f"--name {config.name!r} is not what --key {config.key} is made for, {name!r}; leave it out")
+    return replace(config, name=name)
+
+
+def _take_port(config: DraftConfig) -> "web.Port | None":
+    if config.http is None:
+        return None
+    from goodspeed.node import web
+
+    return web.take_port(config.http, config.api_key)

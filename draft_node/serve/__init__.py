@@ -1,0 +1,6 @@
+"""How users reach a draft node: the service, its HTTP API, and prompts read from a file or a terminal.
+
+Knows nothing about verification or the wire's bytes.
+
+Imports nothing of: torch, zmq.
+"""

@@ -1,0 +1,196 @@
+"""How a request is answered once it is known what it wants: whole, or as a stream. The same for both endpoints.
+
+What an answer looks like is its `Shape`'s affair (`completions.py`, `chat.py`).
+"""
+
+import time
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fastapi import Request
+from starlette.responses import Response
+
+from draft_node.config import DraftConfig
+from draft_node.serve.api import marks, texts
+from draft_node.serve.api.answers import (
+    ChatChoice,
+    ChatChunk,
+    ChatCompletion,
+    Completion,
+    CompletionChoice,
+    Speculation,
+    Usage,
+    json_with,
+)
+from draft_node.serve.api.errors import ApiError
+from draft_node.serve.api.schemas import Generation, StreamOptions
+from draft_node.serve.api.stream import EventStream, begun
+from draft_node.serve.api.wanted import Wish
+from draft_node.serve.service import Begun, Ended, Piece, Service, Token
+from draft_node.text.fair_queue import Turns
+from goodspeed.node.web import user_of
+
+Chunk = ChatChunk | Completion
+
+LARGE = 1 << 11
+"""Tokens and alternatives from which an answer is written on another thread: the event loop has sessions to drive."""
+
+
+@dataclass(slots=True)
+class Choice:
+    """One text so far."""
+
+    text: str = ""
+    tokens: list[Token] = field(default_factory=list)
+    ended: Ended | None = None
+    target_fingerprint: str | None = None
+    num_local: int = 0  # tokens so far that the draft model wrote alone
+
+    def take(self, item: Begun | Piece | Ended) -> None:
+        match item:
+            case Begun():
+                self.text, self.tokens, self.num_local = "", [], 0
+                self.target_fingerprint = item.target_fingerprint
+            case Piece():
+                self.text += item.text
+                self.tokens += item.tokens
+                self.num_local += sum(token.local for token in item.tokens)
+            case Ended():
+                self.ended, self.num_local = item, item.num_local
+
+
+class Shape(Protocol):
+    """What one endpoint's answers look like."""
+
+    def whole(self, choices: Sequence[Choice], usage: Usage) -> ChatCompletion | Completion: ...
+    def beginnings(self) -> Iterable[Chunk]: ...
+    def piece(self, index: int, piece: Piece) -> Chunk | None: ...
+    def ending(self, index: int, ended: Ended) -> Chunk: ...
+    def last(self) -> Chunk: ...
+
+
+async def answer(
+    request: Request,
+    body: Generation,
+    wish: Wish,
+    shape: Shape,
+    service: Service,
+    config: DraftConfig,
+    answers: Turns,
+) -> Response:
+    """Starts the texts, all or none, and answers with them; they end when their user leaves.
+
+    answers: where large ones are written.
+    """
+    if body.stream_options is not None and not body.stream:
+        raise ApiError(400, "stream_options needs stream: true; send both, or neither", param="stream_options")
+    mark_accepted = body.goodspeed is not None and bool(body.goodspeed.mark_accepted)
+    if mark_accepted and not body.stream:
+        raise ApiError(
+            400, "goodspeed.mark_accepted needs stream: true; send both, or neither", param="goodspeed.mark_accepted"
+        )
+    if body.stream and body.goodspeed is not None and body.goodspeed.on_target_change == "restart":
+        what = "goodspeed.on_target_change: a stream cannot take back what it has sent; use fail, or leave out stream"
+        raise ApiError(400, what, param="goodspeed.on_target_change")
+    texts.check_room(service, config, len(wish.texts), body.n or 1)
+    if body.stream:
+        chunks = _chunks(service, wish, shape, body.stream_options or StreamOptions(), mark_accepted=mark_accepted)
+        return EventStream(await begun(request.receive, chunks))
+    choices = await texts.unless_gone(request.receive, _collect(service, wish))
+    return Response(await to_json(wish, shape, choices, answers, user_of(request.scope)), media_type="application/json")
+
+
+async def to_json(wish: Wish, shape: Shape, choices: Sequence[Choice], answers: Turns, user: str) -> str:
+    """The whole answer as JSON."""
+    size = sum(len(choice.tokens) for choice in choices) * _num_told(wish)
+    if size < LARGE:
+        return _whole(wish, shape, choices)
+    return await answers.run(user, size, lambda: _whole(wish, shape, choices))
+
+
+def _num_told(wish: Wish) -> int:
+    """How many entries an answer has for each token: itself, and the alternatives."""
+    return 1 + max((text.num_logprobs or 0 for text in wish.texts), default=0)
+
+
+def _whole(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
+    """Choice by choice: between them others have the interpreter."""
+    whole = shape.whole(choices, _usage(wish, choices))
+    whole.system_fingerprint = _system_fingerprint(wish, choices)
+    told: Sequence[ChatChoice | CompletionChoice] = whole.choices
+    for each, choice in zip(told, choices, strict=True):
+        marks.on_whole(each, choice.ended)
+    written = ",".join(each.model_dump_json(exclude_unset=True) for each in told)
+    return json_with(whole.model_copy(update={"choices": []}), "choices", written)
+
+
+async def _collect(service: Service, wish: Wish) -> list[Choice]:
+    choices = [Choice() for _ in wish.texts]
+    async with aclosing(texts.write(service, wish.texts)) as items:
+        async for index, item in items:
+            choices[index].take(item)
+    return choices
+
+
+async def _chunks(
+    service: Service, wish: Wish, shape: Shape, options: StreamOptions, *, mark_accepted: bool
+) -> AsyncGenerator[Chunk, None]:
+    choices = [Choice() for _ in wish.texts]
+    is_begun = False
+    async with aclosing(texts.write(service, wish.texts)) as items:
+        async for index, item in items:
+            choices[index].take(item)
+            if isinstance(item, Begun):
+                continue
+            new = [] if is_begun else list(shape.beginnings())
+            is_begun = True
+            chunk = shape.piece(index, item) if isinstance(item, Piece) else shape.ending(index, item)
+            if chunk is not None:
+                marks.on_chunk(chunk.choices[0], item, spans=mark_accepted)
+            for each in [*new, *([chunk] if chunk else [])]:
+                each.system_fingerprint = _system_fingerprint(wish, [choices[index]])
+                if options.continuous_usage_stats:
+                    each.usage = _usage(wish, choices)
+                elif options.include_usage:
+                    each.usage = None
+                yield each
+    if options.include_usage:
+        last = shape.last()
+        last.usage = _usage(wish, choices)
+        last.system_fingerprint = _system_fingerprint(wish, choices)
+        yield last
+
+
+def _system_fingerprint(wish: Wish, choices: Sequence[Choice]) -> str | None:
+    """Which models the text depends on: the target, and under the ratio rule the draft model too.
+
+    None where not all of it is from one target: some of it the draft model wrote alone, or choices differ.
+    """
+    targets = {choice.target_fingerprint for choice in choices}
+    if len(targets) != 1 or None in targets or any(choice.num_local for choice in choices):
+        return None
+    parts = [*targets, *([wish.draft_fingerprint] if wish.texts[0].verification == "ratio" else [])]
+    return "_".join(["fp", *map(str, parts)])
+
+
+def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
+    """So far; what drafting did is known of texts that are complete."""
+    num_tokens = sum(choice.ended.num_tokens if choice.ended else len(choice.tokens) for choice in choices)
+    done = [choice.ended.statistics for choice in choices if choice.ended]
+    return Usage(
+        prompt_tokens=wish.num_prompt_tokens,
+        completion_tokens=num_tokens,
+        total_tokens=wish.num_prompt_tokens + num_tokens,
+        goodspeed=Speculation(
+            rounds=sum(each.num_rounds for each in done),
+            drafted=sum(each.num_drafted for each in done),
+            accepted=sum(each.num_accepted for each in done),
+            local=sum(choice.num_local for choice in choices),
+        ),
+    )
+
+
+def now() -> int:
+    return int(time.time())

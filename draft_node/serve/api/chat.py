@@ -1,0 +1,105 @@
+"""`POST /v1/chat/completions`: a conversation, and the assistant's next turn."""
+
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from draft_node.config import DraftConfig
+from draft_node.serve.api.answering import Choice, answer, now
+from draft_node.serve.api.answers import (
+    AssistantMessage,
+    ChatChoice,
+    ChatChunk,
+    ChatChunkChoice,
+    ChatCompletion,
+    ChatLogprobs,
+    Delta,
+    FinishReason,
+    Usage,
+)
+from draft_node.serve.api.body import reads
+from draft_node.serve.api.document import WORK, takes
+from draft_node.serve.api.large import LargeWork
+from draft_node.serve.api.logprobs import for_chat
+from draft_node.serve.api.schemas import ChatRequest
+from draft_node.serve.api.texts import unless_gone
+from draft_node.serve.api.wanted import Wish, of_chat
+from draft_node.serve.service import Ended, Piece, Service, Token
+from goodspeed.node.web import user_of
+
+
+class Shape:
+    """A chunk has a `delta` where a whole answer has a `message`; the first one of a choice says who speaks."""
+
+    def __init__(self, model: str, wish: Wish, *, logprobs: bool) -> None:
+        self._id = f"chatcmpl-{secrets.token_hex(16)}"
+        self._created = now()
+        self._model = model
+        self._num_choices = len(wish.texts)
+        self._logprobs = logprobs
+
+    def whole(self, choices: Sequence[Choice], usage: Usage) -> ChatCompletion:
+        return ChatCompletion(
+            id=self._id,
+            object="chat.completion",
+            created=self._created,
+            model=self._model,
+            choices=[
+                ChatChoice(
+                    index=index,
+                    message=AssistantMessage(role="assistant", content=choice.text, refusal=None),
+                    logprobs=self._of(choice.tokens),
+                    finish_reason=choice.ended.reason,
+                )
+                for index, choice in enumerate(choices)
+                if choice.ended
+            ],
+            usage=usage,
+        )
+
+    def beginnings(self) -> Iterable[ChatChunk]:
+        return [self._chunk(index, Delta(role="assistant", content="")) for index in range(self._num_choices)]
+
+    def piece(self, index: int, piece: Piece) -> ChatChunk | None:
+        """None where there is nothing to tell."""
+        if piece.text or (self._logprobs and piece.tokens):
+            return self._chunk(index, Delta(content=piece.text), logprobs=self._of(piece.tokens))
+        return None
+
+    def ending(self, index: int, ended: Ended) -> ChatChunk:
+        return self._chunk(index, Delta(), reason=ended.reason)
+
+    def last(self) -> ChatChunk:
+        return self._of_choices([])
+
+    def _of(self, tokens: Sequence[Token]) -> ChatLogprobs | None:
+        return for_chat(tokens) if self._logprobs else None
+
+    def _chunk(
+        self, index: int, delta: Delta, logprobs: ChatLogprobs | None = None, reason: FinishReason | None = None
+    ) -> ChatChunk:
+        return self._of_choices([ChatChunkChoice(index=index, delta=delta, logprobs=logprobs, finish_reason=reason)])
+
+    def _of_choices(self, choices: list[ChatChunkChoice]) -> ChatChunk:
+        return ChatChunk(
+            id=self._id, object="chat.completion.chunk", created=self._created, model=self._model, choices=choices
+        )
+
+
+def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.post(
+        "/v1/chat/completions", response_model=ChatCompletion, responses=WORK, openapi_extra=takes(ChatRequest)
+    )
+    async def chat(
+        request: Request, body: Annotated[ChatRequest, Depends(reads(ChatRequest, work.bodies))]
+    ) -> Response:
+        wish = await unless_gone(request.receive, of_chat(body, service, config, user_of(request.scope)))
+        shape = Shape(config.served_model_name, wish, logprobs=bool(body.logprobs))
+        return await answer(request, body, wish, shape, service, config, work.answers)
+
+    return routes

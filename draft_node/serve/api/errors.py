@@ -1,0 +1,176 @@
+"""Everything that can go wrong with a request, as OpenAI's clients read it: status, message, type, param, code.
+
+One error leaves here for each of our own, of the framework's, and of the body's. Knows nothing about routes.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from draft_node.serve.api.schemas import PART, UNKNOWN
+from draft_node.serve.api.wording import ONLY_TEXT, is_unsupported, sentence
+from goodspeed.errors import Busy, PromptError, Refused, ServiceError
+from goodspeed.node.web import error_body
+
+RETRY_AFTER_S = {429: 1, 503: 5}
+
+TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 503: "service_unavailable"}
+
+USERS_FAULT = {"prompt", "vocabulary", "unsupported", "too_large", "malformed"}
+"""Codes of refusals that the request brought upon itself."""
+
+
+class ApiError(Exception):
+    """An answer other than 200."""
+
+    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = error_body(
+            message, type=TYPES.get(status, "invalid_request_error"), param=param, code=code or _code(status)
+        )
+
+    def response(self, headers: dict[str, str] | None = None) -> Response:
+        retry = RETRY_AFTER_S.get(self.status)
+        return JSONResponse(
+            self.body, self.status, {**(headers or {}), **({"Retry-After": str(retry)} if retry else {})}
+        )
+
+
+class ClientGone(Exception):
+    """The user disconnected: nobody reads the answer."""
+
+
+def _code(status: int) -> str:
+    return {404: "not_found", 405: "method_not_allowed", 413: "too_large", 415: "unsupported_media_type"}.get(
+        status, "invalid_value"
+    )
+
+
+def of_service(error: ServiceError | PromptError) -> ApiError:
+    match error:
+        case Busy():
+            return ApiError(429, error.what, code=error.code)
+        case Refused() if error.code in USERS_FAULT:
+            return ApiError(400, error.what, code=error.code)
+        case ServiceError():
+            return ApiError(503, error.what, code=error.code)
+        case _:
+            return ApiError(400, str(error), param="prompt", code="prompt")
+
+
+def of_validation(error: ValidationError) -> ApiError:
+    """The first of what is wrong with a body."""
+    errors = error.errors(include_url=False, include_input=False)
+    first = _telling(errors)
+    kind, context = first["type"], first.get("ctx", {})
+    if kind == "json_invalid":
+        return ApiError(400, f"the body is not valid JSON: {context.get('error', 'not JSON')}", code="invalid_json")
+    param = _param(first["loc"])
+    if first["loc"] == ("prompt",) and kind == "string_type":  # of no union: it may be nothing else
+        kind = ONLY_TEXT
+    name = param.partition(".")[0]
+    if kind == UNKNOWN:
+        param = f"{param}.{context['name']}".lstrip(".")[:128]
+        return ApiError(400, f"{param!r} is not a known parameter; leave it out", param=param, code=UNKNOWN)
+    if not name:
+        return ApiError(400, "the body must be a JSON object", code="invalid_json")
+    if kind == PART:
+        param = param.removesuffix(".type")
+    message = sentence(param, kind, context)
+    if is_unsupported(param):
+        param = param if name == "messages" else name
+        return ApiError(400, message, param=param, code="unsupported_parameter")
+    if kind == PART:
+        param = param.rpartition(".")[0]
+    codes = {"missing": "missing_parameter", "none_required": "unsupported_parameter"}
+    return ApiError(400, message, param=param, code=codes.get(kind))
+
+
+def _telling(errors: Sequence[ErrorDetails]) -> ErrorDetails:
+    """The first error; for a message content that matches no branch of its union, the most deeply nested error."""
+    first = errors[0]
+    if first["loc"][:1] != ("messages",):
+        return first
+    alike = [one for one in errors if one["loc"][:3] == first["loc"][:3]]
+    return max(alike, key=lambda one: (len(one["loc"]), not one["type"].endswith("_type")))
+
+
+def _param(loc: Sequence[str | int]) -> str:
+    """Dotted, without pydantic's own words for the branches of a union."""
+    if loc and loc[0] in ("prompt", "stop"):
+        return str(loc[0])
+    parts = (str(part) for part in loc if isinstance(part, int) or re.fullmatch(r"\w{1,64}", part))
+    return ".".join(part for part in parts if part != "str")
+
+
+def install(app: FastAPI) -> None:
+    """Has the application answer with these."""
+
+    @app.exception_handler(ApiError)
+    async def ours(request: Request, error: ApiError) -> Response:
+        return error.response()
+
+    @app.exception_handler(ServiceError)
+    @app.exception_handler(PromptError)
+    async def services(request: Request, error: ServiceError | PromptError) -> Response:
+        return of_service(error).response()
+
+    @app.exception_handler(ClientGone)
+    async def gone(request: Request, error: ClientGone) -> Response:
+        return Response(status_code=499)  # sent to nobody
+
+    @app.exception_handler(HTTPException)
+    async def frameworks(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        what = _route(error.status_code, request.method, request.url.path[:200], headers.get("Allow", ""))
+        return ApiError(error.status_code, what or error.detail).response(headers)
+
+
+def _route(status: int, method: str, path: str, allowed: str) -> str:
+    """The message for 404 and 405; empty for other statuses."""
+    if status == 404:
+        return f"there is nothing at {path}; GET /openapi.json lists what there is"
+    if status == 405:
+        return f"{method} {path} is not served" + (f"; use {allowed.replace(', ', ' or ')}" if allowed else "")
+    return ""
+
+
+class ErrorDetail(BaseModel):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """What every answer but 200 has."""
+
+    error: ErrorDetail
+
+
+REASONS = {
+    400: "The request is wrong; `param` names what.",
+    401: "No valid API key.",
+    404: "No such route, or no such model.",
+    405: "The route has another method.",
+    413: "The body is too large.",
+    415: "The body is not plain JSON.",
+    429: "Too many texts are waiting; see Retry-After.",
+    503: "Draining, or the verify node is away; see Retry-After.",
+}
+
+
+def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For the OpenAPI document."""
+    return {
+        status: {"model": ErrorBody, "description": REASONS[status]}
+        | ({"headers": {"Retry-After": {"schema": {"type": "string"}}}} if status in RETRY_AFTER_S else {})
+        for status in statuses
+    }

@@ -1,0 +1,98 @@
+"""Routes about the node itself: whether it lives and is ready, what it serves, its version and metrics."""
+
+from collections.abc import Callable
+
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+import goodspeed
+from draft_node.config import DraftConfig
+from draft_node.serve.api.answering import now
+from draft_node.serve.api.answers import Model, ModelList, Models, Ready, Status, Version
+from draft_node.serve.api.document import READ
+from draft_node.serve.api.errors import ApiError, declared
+from draft_node.serve.api.wanted import check_model
+from draft_node.serve.service import Service
+
+LOCAL = "local: the verify node is away, and texts are the draft model's own"
+"""Ready, and another distribution than one asked for."""
+
+Exposition = Callable[[], tuple[bytes, str]]
+"""Metrics as text, and their content type."""
+
+
+def router(service: Service, config: DraftConfig, exposition: Exposition) -> APIRouter:
+    routes, started = APIRouter(), now()
+
+    @routes.get("/health", responses=READ)
+    async def health() -> Status:
+        """The process lives."""
+        return Status(status="ok")
+
+    @routes.get("/ready", responses={**READ, **declared(503)})
+    async def ready() -> Ready:
+        """The model is loaded, the verify node is there, and texts are let in.
+
+        With `--fallback local` the verify node may be away; the status then says so.
+        """
+        return _ready(service)
+
+    @routes.get("/version", responses=READ)
+    async def version() -> Version:
+        return Version(version=goodspeed.__version__)
+
+    @routes.get("/v1/models", responses=READ)
+    async def models() -> ModelList:
+        """The one model; `max_model_len` is 0 while the verify node, which knows it, is away."""
+        return ModelList(object="list", data=[_model(service, config, started)])
+
+    @routes.get("/v1/models/{name:path}", responses=READ)
+    async def model(name: str) -> Model:
+        check_model(name, config)
+        return _model(service, config, started)
+
+    @routes.get("/metrics", responses=READ, response_class=Response)
+    async def metrics() -> Response:
+        content, content_type = exposition()
+        return Response(content, headers={"Content-Type": content_type})
+
+    _answer_head(routes)
+    return routes
+
+
+def _ready(service: Service) -> Ready:
+    """The answer of `/ready`; ApiError says why texts are not let in."""
+    if service.draining:
+        raise ApiError(503, "not ready: shutting down", code="draining")
+    if not service.is_ready:
+        what = "not ready: the verify node is away; start it, or see this node's standard error"
+        raise ApiError(503, what, code="verify_away")
+    target = service.target
+    status = LOCAL if service.is_local else "ready"
+    return Ready(status=status, target=target.name, target_fingerprint=target.fingerprint)
+
+
+def _model(service: Service, config: DraftConfig, started: int) -> Model:
+    target = service.target
+    return Model(
+        id=config.served_model_name,
+        object="model",
+        created=started,
+        owned_by="goodspeed",
+        max_model_len=service.context_len,
+        goodspeed=Models(
+            target=target.name,
+            target_fingerprint=target.fingerprint,
+            draft=service.draft_model,
+            draft_fingerprint=service.draft_fingerprint,
+        ),
+    )
+
+
+def _answer_head(routes: APIRouter) -> None:
+    """Wherever GET is served: load balancers and load tools ask that way whether a route is there. The server leaves
+    the body out; the document leaves out the method."""
+    for route in list(routes.routes):
+        if isinstance(route, APIRoute):
+            routes.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)

@@ -1,0 +1,70 @@
+"""Server-sent events: chunks, an error where a stream breaks, and `[DONE]`. Knows nothing about what the chunks say."""
+
+import json
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from pydantic import BaseModel
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from draft_node.serve.api.errors import ApiError, ClientGone, of_service
+from draft_node.serve.api.texts import unless_gone
+from goodspeed.errors import ServiceError
+
+logger = logging.getLogger("goodspeed.http")
+
+DONE = b"data: [DONE]\n\n"
+
+
+class EventStream(Response):
+    """Sends chunks as they come, for as long as somebody reads them; closes their source in any case."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, chunks: AsyncGenerator[BaseModel, None]) -> None:
+        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._chunks = chunks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._chunks):
+            try:
+                await unless_gone(receive, self._send(send))
+            except ClientGone:
+                logger.info("a user left in mid-stream")
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        broken = None
+        try:
+            async for chunk in self._chunks:
+                await send({"type": "http.response.body", "body": event(chunk), "more_body": True})
+        except ServiceError as error:
+            broken = of_service(error)
+        except Exception:
+            logger.exception("a stream broke")
+            broken = ApiError(500, "this stream broke here; the log says why", code="internal")
+        last = DONE if broken is None else b"data: " + json.dumps(broken.body).encode() + b"\n\n" + DONE
+        await send({"type": "http.response.body", "body": last})
+
+
+def event(chunk: BaseModel) -> bytes:
+    return b"data: " + chunk.model_dump_json(exclude_unset=True).encode() + b"\n\n"
+
+
+async def begun(receive: Receive, chunks: AsyncGenerator[BaseModel, None]) -> AsyncGenerator[BaseModel, None]:
+    """The same chunks, once the first of them is there: what fails before that can still be said by a status."""
+
+    async def first() -> BaseModel:
+        return await anext(chunks)
+
+    return _chain(await unless_gone(receive, first()), chunks)
+
+
+async def _chain(first: BaseModel, chunks: AsyncGenerator[BaseModel, None]) -> AsyncGenerator[BaseModel, None]:
+    async with aclosing(chunks):
+        yield first
+        async for chunk in chunks:
+            yield chunk

@@ -1,0 +1,135 @@
+"""The one sentence that a user reads about a parameter: what is wrong with it, and what to send instead.
+
+Knows nothing about statuses, codes or routes. What a value may be is checked in `schemas.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from draft_node.serve.api.schemas import EMPTY, PART, ROLE
+
+ROLES = "system, developer, user or assistant"
+
+ONE = "is not supported; leave it out"
+SEVERAL = "are not supported; leave them out"
+
+UNSUPPORTED = {
+    **dict.fromkeys(("frequency_penalty", "presence_penalty", "min_p"), f"{ONE}, or send 0"),
+    "repetition_penalty": f"{ONE}, or send 1",
+    "logit_bias": ONE,
+    "best_of": "must be 1, or left out; n asks for several choices",
+    "suffix": ONE,
+    "response_format": f'{ONE}, or send {{"type": "text"}}',
+    **dict.fromkeys(("tools", "functions"), SEVERAL),
+    **dict.fromkeys(("tool_choice", "function_call"), 'must be "none" or "auto", since tools are not supported'),
+    "parallel_tool_calls": "must be true or false",
+    "modalities": 'must be ["text"]: nothing but text is written',
+    **dict.fromkeys(("audio", "prediction", "moderation", "prompt_cache_retention"), ONE),
+    **dict.fromkeys(("web_search_options", "prompt_cache_options"), SEVERAL),
+    "reasoning_effort": f'{ONE}, or send "none"',
+    "verbosity": f'{ONE}, or send "medium"',
+    "service_tier": f'{ONE}, or send "auto" or "default"',
+    "store": "must be false, or left out: no answer is kept",
+    "add_generation_prompt": "must be true, or left out",
+}
+"""What follows the name of a parameter that is known and not supported (`schemas.NEUTRAL`)."""
+
+UNSUPPORTED_IN_MESSAGES = {
+    **dict.fromkeys(("tool_calls", "annotations"), SEVERAL),
+    **dict.fromkeys(("function_call", "refusal", "audio"), ONE),
+}
+
+CHOICES = {
+    "prompt": "a string, a list of strings, a list of token ids, or a list of such lists; none of them may be empty",
+    "stop": "a string, or a list of at most 4; each has 1 to 256 characters",
+    "messages": "a list of messages, each with a role and a content",
+    "message": "an object with a role and a content",
+    "role": ROLES,
+    "content": "a string or a list of text parts",
+    "part": 'an object like {"type": "text", "text": "..."}',
+    "tokens": "a list of token ids",
+    "text": "a string",
+    "type": '"text"',
+}
+"""The text after "must be", for parameters that are required or take several types."""
+
+PREDICATES = {
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing", "int_parsing_size"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "string_type": "must be a string",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_unicode": "must be valid Unicode; remove lone surrogates",
+    "list_type": "must be a list",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be an object"),
+    "too_long": "must have at most {max_length} members",
+    "too_short": "must not be empty",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "value_error": "{error}",
+    "none_required": "is reserved; leave it out",
+}
+"""What is said of any other parameter, by pydantic's name of the error and with its context."""
+
+BOUNDS = frozenset({"too_long", "too_short", "string_too_long", "string_unicode"})
+"""For these errors the text comes from `PREDICATES` even if the parameter is in `CHOICES`."""
+
+ONLY_TEXT = "only_text"
+"""What is said of a `prompt` that may be nothing but a string, as that of `/tokenize`."""
+
+SPECIAL = {
+    ONLY_TEXT: " must be a string",
+    "missing": " must be given: {allowed}",
+    EMPTY: " must not be null; send {allowed}",
+    ROLE: ": {given} is not a role that is served; use " + ROLES,
+    PART: ": {given} parts are not served; only text parts are served",
+    "too_short content": " must not be an empty list; send a string, or at least one text part",
+    "too_short messages": " must not be an empty list; send at least one message",
+}
+"""Errors, some of them at one place only, with what follows the name."""
+
+
+def sentence(param: str, kind: str, context: Mapping[str, Any]) -> str:
+    """About `param` (dotted), for an error that pydantic or `schemas.py` calls `kind`."""
+    parts = param.split(".")
+    known = SPECIAL.get(kind) or SPECIAL.get(f"{kind} {_place(parts)}")
+    if known is not None:
+        return f"{param}{known.format_map(_Shown(context, allowed=CHOICES.get(_place(parts), 'given')))}"
+    if parts[0] in UNSUPPORTED:
+        return f"{parts[0]} {UNSUPPORTED[parts[0]]}"
+    if parts[0] == "messages" and len(parts) > 2 and parts[2] in UNSUPPORTED_IN_MESSAGES:
+        return f"{'.'.join(parts[:3])} {UNSUPPORTED_IN_MESSAGES[parts[2]]}"
+    if _place(parts) in CHOICES and kind not in BOUNDS:
+        return f"{param} must be {CHOICES[_place(parts)]}"
+    predicate = PREDICATES.get(kind, "is not valid; see /openapi.json")
+    return f"{param} {predicate.format_map(_Shown(context))}"
+
+
+def is_unsupported(param: str) -> bool:
+    """Whether the parameter is known but accepted only at its neutral value."""
+    parts = param.split(".")
+    return parts[0] in UNSUPPORTED or (
+        parts[0] == "messages" and len(parts) > 2 and parts[2] in UNSUPPORTED_IN_MESSAGES
+    )
+
+
+def _place(parts: Sequence[str]) -> str:
+    """What `CHOICES` calls it; empty for most. (What users name themselves, in `metadata`, is none of these.)"""
+    if len(parts) == 1:
+        return parts[0]
+    if parts[0] != "messages":
+        return ""
+    return {"messages": "message", "content": "part"}.get(parts[-2], "") if parts[-1].isdigit() else parts[-1]
+
+
+class _Shown(dict[str, Any]):
+    """An error's context as a person reads it."""
+
+    def __init__(self, context: Mapping[str, Any], **more: str) -> None:
+        super().__init__(context, **more)
+
+    def __getitem__(self, name: str) -> str:
+        value = super().__getitem__(name)
+        return f"{value:.10f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

@@ -1,0 +1,306 @@
+"""What a text request is, and how it becomes a session of the draft node. Knows nothing about HTTP.
+
+    service = Service(daemon, checkpoint, max_waiting=64)
+    async with aclosing(service.write(Wanted(prompt=..., sampling=..., max_tokens=100))) as pieces:
+        async for piece in pieces: ...
+
+What becomes of each text is counted in `service.texts` (`counts.py`), for those who watch.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
+
+from draft_node.core.actions import Fail, Request
+from draft_node.counts import Text, Texts
+from draft_node.daemon import DraftDaemon
+from draft_node.text.answer import Alternative, Answer, Piece, Token
+from draft_node.text.encoding import Encoder
+from draft_node.text.text_request import Begun, Ended, Target, Wanted
+from draft_node.text.token_text import TokenTexts
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.text import ends_blank
+from goodspeed.errors import Busy, Draining, Refused, ServiceError, VerifyAway
+from goodspeed.node import defaults
+from goodspeed.wire.messages import Defaults
+
+__all__ = [
+    "Alternative",
+    "Begun",
+    "Busy",
+    "Draining",
+    "Ended",
+    "Piece",
+    "Refused",
+    "Service",
+    "ServiceError",
+    "Token",
+    "VerifyAway",
+    "Wanted",
+]
+
+logger = logging.getLogger("goodspeed.draft")
+
+MENDING_S = 5.0
+"""If the verify node was there less than this long ago, new texts wait for it instead of being refused: a broken
+connection is made anew in a tenth of a second nearby, and in five seconds where the other side is a second away."""
+
+
+class Service:
+    """Writes texts through a draft daemon that somebody else runs (`daemon.serve`)."""
+
+    def __init__(self, daemon: DraftDaemon, checkpoint: Checkpoint, *, max_waiting: int) -> None:
+        """max_waiting: texts that wait for one of the daemon's slots; one more is refused."""
+        self.draining = False
+        self.max_waiting = max_waiting
+        self.texts = Texts()
+        self._daemon = daemon
+        self._checkpoint = checkpoint
+        self._token_texts = TokenTexts(checkpoint.tokenizer)
+        self._longest_token = max(map(len, checkpoint.tokenizer.get_vocab()), default=1)  # characters
+        self._num_writing = 0
+        self._idle = asyncio.Event()  # nothing is being written
+        self._idle.set()
+        self._encoder = Encoder(checkpoint.tokenizer)
+
+    # -- what it is like now ---------------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a text that is asked for now can begin at once, if there is room."""
+        return (self._daemon.link.connected or self.is_local) and not self.draining
+
+    @property
+    def is_within_reach(self) -> bool:
+        """Whether the verify node is there, or was a moment ago."""
+        away_s = self._daemon.link.away_s(time.monotonic())
+        return self._daemon.link.welcome is not None and away_s <= min(MENDING_S, self._daemon.connect_timeout_s)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the draft model writes alone now, since the verify node is away."""
+        return self._daemon.is_local
+
+    @property
+    def absence(self) -> str:
+        """What a user is told while the verify node is out of reach."""
+        return f"{self._daemon.link.absence(time.monotonic())}; ask again later"
+
+    @property
+    def context_len(self) -> int:
+        """Prompt and generated tokens together; 0 while the verify node is out of reach: it is the target's.
+
+        While the draft model writes alone, it is the smaller one of both.
+        """
+        welcome = self._daemon.link.welcome
+        if self.is_local:
+            local = self._daemon.drafter.context_len
+            return local if welcome is None else min(local, welcome.context_len)
+        return welcome.context_len if welcome is not None and self.is_within_reach else 0
+
+    @property
+    def target(self) -> Target:
+        """The target that writes texts now."""
+        welcome = self._daemon.link.welcome
+        if welcome is None or not self.is_within_reach:
+            return Target()
+        return Target(welcome.target, welcome.target_fingerprint)
+
+    @property
+    def target_fingerprint(self) -> str | None:
+        """The fingerprint of the target that was seen last; None before there was one."""
+        welcome = self._daemon.link.welcome
+        return None if welcome is None else welcome.target_fingerprint
+
+    @property
+    def draft_fingerprint(self) -> str:
+        return self._checkpoint.model_fingerprint
+
+    @property
+    def draft_model(self) -> str:
+        """The draft model's name, as others may see it."""
+        return self._daemon.link.hello.draft_model
+
+    @property
+    def max_chars(self) -> int:
+        """The most characters that can fit into the context: its tokens times the longest token.
+
+        While the verify node is away: the target's last known context, or the draft model's if none is known.
+        """
+        welcome = self._daemon.link.welcome
+        known = welcome.context_len if welcome is not None else self._daemon.drafter.context_len
+        return (self.context_len or known) * self._longest_token
+
+    @property
+    def vocab_size(self) -> int:
+        """Token ids below it mean something."""
+        return self._checkpoint.num_tokens
+
+    def defaults(self, *, chat: bool) -> Defaults:
+        """What holds for a text whose request does not say."""
+        return defaults.known(self._daemon.link.welcome, self._checkpoint.settings, chat=chat)
+
+    @property
+    def num_running(self) -> int:
+        return self._daemon.num_running
+
+    @property
+    def num_waiting(self) -> int:
+        return self._daemon.num_waiting
+
+    # -- texts -----------------------------------------------------------------------------------------------------
+
+    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        """Begun, pieces of text as they are certain, then Ended. Waits its turn, first come first served.
+
+        Tokens that the draft model wrote alone are marked. When the verify node comes back with another target, a text
+        of which nothing was delivered, or that `restarts`, begins anew (Begun a second time), with the defaults of that
+        target; any other one fails with the code `target_changed`.
+
+        Raises at the first step Busy, Draining or VerifyAway, and at any later one VerifyAway (it went and did not
+        come back in time), Draining (no time is left) or Refused. Leaving the iteration early (`aclosing`, or a
+        cancelled task) closes the session at both nodes.
+        """
+        with self._counted(wanted) as text:
+            self._let_in(wanted)
+            while True:
+                try:
+                    async with aclosing(self._attempt(wanted, text)) as items:
+                        async for item in items:
+                            yield item
+                    return
+                except Refused as error:
+                    if error.code != "target_changed" or (text.num_tokens and not wanted.restarts):
+                        raise
+                    logger.info("a text begins anew: the verify node has another target")
+                    text.begin_anew()
+                    wanted = self._renewed(wanted)
+
+    async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        """The text by one target, in one session."""
+        request = self._request(wanted)
+        answer = self._answer(wanted)
+        is_begun = False
+        async with aclosing(self._daemon.generate(request)) as items:
+            async for item in items:
+                session = self._daemon.session(request.session_id)
+                if isinstance(item, Fail):
+                    raise _error(item)
+                if not is_begun:
+                    is_begun = True
+                    yield Begun(session.target)
+                piece = answer.take(item)
+                text.delivered(len(piece.tokens), time.monotonic())
+                if answer.is_complete:
+                    text.finished(answer.reason, time.monotonic())
+                    break
+                yield piece
+        if piece.text or piece.tokens:
+            yield piece
+        yield Ended(answer.reason, answer.stop, answer.num_tokens, session.statistics, answer.num_local)
+
+    def _renewed(self, wanted: Wanted) -> Wanted:
+        """With the defaults of the target that is there now."""
+        sampling, stop = wanted.sampling, wanted.stop
+        if wanted.resolve is not None:
+            sampling, stop = wanted.resolve(self.defaults(chat=wanted.is_chat))
+        return replace(wanted, sampling=sampling, stop=stop, target=self.target_fingerprint)
+
+    def _answer(self, wanted: Wanted) -> Answer:
+        """An answer that has no token yet."""
+        tokenizer = self._checkpoint.tokenizer
+        is_trimmed = wanted.is_chat and not ends_blank(tokenizer, wanted.prompt)
+        return Answer(tokenizer, self._token_texts, wanted.stop, wanted.min_tokens, is_trimmed=is_trimmed)
+
+    def _let_in(self, wanted: Wanted) -> None:
+        """Raises why not."""
+        if self.draining:
+            raise Draining("draining", "this draft node is shutting down; ask another one")
+        if self.is_local and wanted.num_logprobs is not None:
+            what = "the verify node is away, and log-probabilities are the target's own; ask without them, or later"
+            raise VerifyAway("verify_away", what)
+        if not self.is_within_reach and not self.is_local:
+            raise VerifyAway("verify_away", self.absence)
+        if self._daemon.is_full and self.num_waiting >= self.max_waiting:
+            raise Busy("busy", f"{self.num_running} texts are written and {self.num_waiting} wait; ask again later")
+
+    def _request(self, wanted: Wanted) -> Request:
+        welcome = self._daemon.link.welcome
+        # Where a text ends is for the target to say; until it has been seen, the draft model has to.
+        eos_ids = welcome.eos_ids if welcome is not None else self._checkpoint.eos_ids
+        target = wanted.target if wanted.target is not None else self.target_fingerprint
+        return Request(
+            session_id=secrets.token_bytes(16),
+            prompt=wanted.prompt,
+            sampling=wanted.sampling,
+            max_tokens=wanted.max_tokens,
+            stop_ids=() if wanted.ignore_eos else eos_ids,
+            verification=wanted.verification,
+            max_draft=wanted.max_draft,
+            num_logprobs=wanted.num_logprobs,
+            min_tokens=wanted.min_tokens,
+            target=target,
+        )
+
+    @contextmanager
+    def _counted(self, wanted: Wanted) -> Iterator[Text]:
+        """A text from when it is asked for; `drain` waits until none is left."""
+        text = self.texts.begin(len(wanted.prompt), time.monotonic())
+        self._num_writing += 1
+        self._idle.clear()
+        try:
+            yield text
+        except Exception as error:
+            text.failed(error.code if isinstance(error, ServiceError) else "internal")
+            raise
+        finally:
+            text.left()
+            self._num_writing -= 1
+            if not self._num_writing:
+                self._idle.set()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Lets in no text any more and waits for the others, those in the queue too; whether all were finished.
+
+        What is left is closed at both nodes, and its users get Draining.
+        """
+        self.draining = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+            return True
+        except TimeoutError:
+            what = f"this draft node is shutting down, and the text was not finished within {timeout_s:g} s"
+            await self._daemon.end_generations(Fail("draining", what))
+            return False
+
+    # -- tokens ----------------------------------------------------------------------------------------------------
+
+    async def encode(self, text: str, user: str) -> tuple[int, ...]:
+        """Token ids of a prompt; PromptError when it has none, Busy when too much of this user's waits."""
+        return await self._encoder.prompt(text, user)
+
+    async def encode_chat(self, messages: Sequence[Mapping[str, str]], user: str) -> tuple[int, ...]:
+        """Token ids of a conversation, by the chat template; PromptError where there is none, or it refuses; Busy."""
+        return await self._encoder.chat(messages, user)
+
+    async def decode(self, token_ids: Sequence[int], user: str) -> str:
+        """Text of token ids, without special tokens; Busy when too much of this user's waits."""
+        return await self._encoder.decode(token_ids, user)
+
+    def close(self) -> None:
+        """Ends the tokenizers' threads, when nobody is served any more."""
+        self._encoder.close()
+
+
+def _error(fail: Fail) -> ServiceError:
+    """What a session's failure is for its user."""
+    if fail.code == "verify_away":
+        return VerifyAway(fail.code, fail.what)
+    if fail.code in ("draining", "closed"):
+        return Draining(fail.code, fail.what)
+    return Refused(fail.code, fail.what)

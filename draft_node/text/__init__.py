@@ -1,0 +1,6 @@
+"""A user's text: prompts encoded, tokens made into pieces up to a stop string, and where each piece came from.
+
+Knows nothing about HTTP, sockets or tensors.
+
+Imports nothing of: torch, zmq, fastapi, starlette, uvicorn, draft_node.model, draft_node.serve.
+"""

@@ -1,0 +1,123 @@
+"""One text as its user gets it: pieces of certain text beside their tokens, up to a stop string.
+
+Knows nothing about sessions, nodes or HTTP; tokens go in, pieces come out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from draft_node.core.actions import Deliver, Finish
+from draft_node.text.spans import Origins, Span
+from draft_node.text.token_text import TokenTexts
+from goodspeed.text.leading_whitespace import Leading
+from goodspeed.text.stops import StopFinder
+from goodspeed.text.streaming import TextStream
+from goodspeed.wire.messages import FinishReason, TokenLogprobs
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A token that could have stood at a position, with the target's own log-probability of it."""
+
+    id: int
+    text: str
+    raw: bytes
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of the answer; its own text and bytes may be a part of a character (`token_text.py`)."""
+
+    id: int
+    text: str
+    raw: bytes
+    logprob: float | None = None
+    top: tuple[Alternative, ...] = ()
+    local: bool = False  # the draft model wrote it alone
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is new: text that is certain (whole characters, never a part of a stop string) and tokens.
+
+    The tokens' text may come only with a later piece.
+    """
+
+    text: str
+    tokens: tuple[Token, ...]
+    spans: tuple[Span, ...] = ()  # the text by where it came from
+
+
+class Answer:
+    """Grows token by token until a stop string is found."""
+
+    def __init__(
+        self, tokenizer: Any, texts: TokenTexts, stops: Sequence[str], min_tokens: int, *, is_trimmed: bool = False
+    ) -> None:
+        """min_tokens: a stop string does not count before so many tokens are there.
+
+        is_trimmed: the text begins with its first character that is no whitespace; tokens stay as they are, and stop
+        strings are looked for in the text as the model wrote it.
+        """
+        self._stream = TextStream(tokenizer)
+        self._texts = texts
+        self._stops = StopFinder(stops)
+        self._leading = Leading(is_left_out=is_trimmed)
+        self._origins = Origins()
+        self._min_tokens = min_tokens
+        self._is_local = False  # the newest token
+        self.num_tokens = 0
+        self.num_local = 0  # of them
+        self.is_complete = False
+        self.reason: FinishReason = "length"  # why it is complete, once it is
+
+    @property
+    def stop(self) -> str | None:
+        """The stop string that ended the answer."""
+        return self._stops.found
+
+    def take(self, item: Deliver | Finish) -> Piece:
+        """What a session's next word adds."""
+        piece = self._push(item) if isinstance(item, Deliver) else self._end()
+        if self.stop is not None:
+            self.is_complete, self.reason = True, "stop"
+        elif isinstance(item, Finish):
+            self.is_complete, self.reason = True, item.reason
+        return piece
+
+    def _push(self, delivered: Deliver) -> Piece:
+        """Takes tokens up to the one that completes a stop string, and drops the others."""
+        text, tokens = "", list[Token]()
+        self._is_local = delivered.local
+        for token_id, told, accepted in zip_longest(delivered.tokens, delivered.logprobs, delivered.accepted):
+            self.num_tokens += 1
+            self.num_local += delivered.local
+            tokens.append(self._token(token_id, told))
+            text += self._find(self._stream.push([token_id]), accepted=bool(accepted))
+            if self.stop is not None:
+                break
+        return self._piece(text, tokens)
+
+    def _token(self, token_id: int, told: TokenLogprobs | None) -> Token:
+        text, raw = self._texts[token_id]
+        if told is None:
+            return Token(token_id, text, raw, local=self._is_local)
+        ranked = zip(told.top_ids, told.top_logprobs, strict=True)
+        top = tuple(Alternative(other, *self._texts[other], logprob) for other, logprob in ranked)
+        return Token(token_id, text, raw, told.logprob, top)
+
+    def _end(self) -> Piece:
+        """What was held back, after the last token; it may still complete a stop string."""
+        return self._piece(self._find(self._stream.end()) + self._stops.end(), ())
+
+    def _piece(self, text: str, tokens: Sequence[Token]) -> Piece:
+        kept = self._leading.push(text)
+        self._origins.take(text[: len(text) - len(kept)])
+        return Piece(kept, tuple(tokens), self._origins.take(kept))
+
+    def _find(self, text: str, *, accepted: bool = False) -> str:
+        self._origins.push(len(text), accepted, self._is_local)
+        return self._stops.push(text, counts=self.num_tokens >= self._min_tokens)

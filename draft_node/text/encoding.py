@@ -1,0 +1,58 @@
+"""Users' texts to token ids and back, without a long one holding up others' short ones. Knows nothing about HTTP.
+
+A tokenizer takes seconds and hundreds of megabytes for some million characters, and must not be used twice at a time.
+So there are two of them: one for long texts, and one for the others. With each, users take turns.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from draft_node.text.fair_queue import Turns
+from goodspeed.engine.text import decode, encode_chat, encode_prompt
+
+LONG = 1 << 14
+"""A text of at least this many characters, or token ids, is long; encoding that many takes about 10 ms."""
+
+MAX_CHARS = 1 << 24
+"""Of one user's texts that wait or are being encoded, for each of the two tokenizers: four bodies of 4 MiB.
+Where token ids become a text, they are counted instead."""
+
+TOO_MUCH = "your earlier texts still wait for the tokenizer; wait for their answers, then ask again"
+
+
+def num_chat_chars(messages: Sequence[Mapping[str, str]]) -> int:
+    """Counts all that a chat template may write: names and roles are as much work as what is said."""
+    return sum(len(value) for message in messages for value in message.values())
+
+
+class Encoder:
+    """A tokenizer's work, for users by name."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._short = tokenizer, Turns(MAX_CHARS, TOO_MUCH, "short-texts")
+        self._long = copy.deepcopy(tokenizer), Turns(MAX_CHARS, TOO_MUCH, "long-texts")
+
+    async def prompt(self, text: str, user: str) -> tuple[int, ...]:
+        """Token ids; PromptError when it has none, Busy when too much of this user's waits."""
+        tokenizer, turns = self._for(len(text))
+        return tuple(await turns.run(user, len(text), lambda: encode_prompt(tokenizer, text)))
+
+    async def chat(self, messages: Sequence[Mapping[str, str]], user: str) -> tuple[int, ...]:
+        """Token ids of a conversation; PromptError where the chat template refuses it, Busy as above."""
+        num_chars = num_chat_chars(messages)
+        tokenizer, turns = self._for(num_chars)
+        return tuple(await turns.run(user, num_chars, lambda: encode_chat(tokenizer, messages)))
+
+    async def decode(self, token_ids: Sequence[int], user: str) -> str:
+        """Text of token ids, without special tokens; Busy as above."""
+        tokenizer, turns = self._for(len(token_ids))
+        return await turns.run(user, len(token_ids), lambda: decode(tokenizer, token_ids))
+
+    def close(self) -> None:
+        """Ends the threads; who still waits is cancelled."""
+        for _, turns in (self._short, self._long):
+            turns.close()
+
+    def _for(self, num_chars: int) -> tuple[Any, Turns]:
+        return self._short if num_chars < LONG else self._long

@@ -1,0 +1,56 @@
+"""What is asked of a service for one text, and what it tells of it beside the pieces of text. Plain data.
+
+Knows nothing about sessions, nodes or HTTP.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from draft_node.core.actions import Statistics
+from goodspeed.wire.messages import MAX_DRAFT, Defaults, FinishReason, Sampling, Verification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One text."""
+
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    max_tokens: int
+    min_tokens: int = 0  # neither the end of sequence nor a stop string comes before
+    ignore_eos: bool = False  # go on to max_tokens
+    stop: tuple[str, ...] = ()  # strings that end the text; no part of any is given out
+    is_chat: bool = False  # the text begins without the blank that a template leaves to the model
+    num_logprobs: int | None = None  # alternatives besides the token itself; None: no log-probabilities
+    max_draft: int = MAX_DRAFT  # 0: no speculation
+    verification: Verification = "match"
+    restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing
+    target: str | None = None  # fingerprint of the target whose defaults were filled in; None: none were
+    resolve: Callable[[Defaults], tuple[Sampling, tuple[str, ...]]] | None = field(default=None, compare=False)
+    """Sampling and stop strings under the defaults of another target; None: they are the request's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The target model, as the verify node names it; None where that is out of reach."""
+
+    name: str | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The text begins, or begins anew: what came before is void."""
+
+    target_fingerprint: str | None  # of the target that writes it; None where the draft model begins alone
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The text is complete, and its session closed at both nodes."""
+
+    reason: FinishReason
+    stop: str | None  # the stop string that ended it
+    num_tokens: int  # generated tokens that are part of the answer, the one that completed a stop string included
+    statistics: Statistics
+    num_local: int = 0  # of the tokens, those that the draft model wrote alone

@@ -1,0 +1,182 @@
+"""The draft node's standing with the verify node: handshake, silence, restarts, refusals."""
+
+from itertools import pairwise
+
+import pytest
+
+from draft_node.core.link import HELLO_S, MAX_BACKOFF_S, REBUILD_S, Command, VerifyLink
+from goodspeed.errors import RefusedError
+from goodspeed.wire.messages import VERSION, Heartbeat, Refusal, Welcome
+from tests.fakes import make_hello, replace_message, session_id
+
+WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
+ALIVE = Heartbeat(b"verify-1")
+
+
+@pytest.fixture
+def link():
+    """Not connected yet."""
+    return VerifyLink.begin(make_hello(), timeout_s=3.0, now=0.0)
+
+
+@pytest.fixture
+def connected(link):
+    link.tick(0.0)
+    assert link.heard(WELCOME, 0.0) == [Command.OPEN_SESSIONS]
+    return link
+
+
+def test_the_first_word_is_hello(link):
+    assert not link.connected
+    assert link.tick(0.0) == [Command.SAY_HELLO]
+    assert link.tick(0.5 * HELLO_S) == []
+
+
+def test_an_unanswered_hello_is_repeated_ever_more_rarely(link):
+    said = {step / 10: commands for step in range(300) if (commands := link.tick(step / 10))}
+    assert all(commands[-1] is Command.SAY_HELLO for commands in said.values())
+    gaps = [round(after - before, 1) for before, after in pairwise(said)]
+    assert gaps[:4] == [1.0, 2.0, 4.0, MAX_BACKOFF_S]
+    assert max(gaps) == MAX_BACKOFF_S
+    assert link.away_s(30.0) == 30.0
+
+
+def test_a_socket_has_time_for_its_handshake_before_it_is_made_anew(link):
+    """A draft node with keys that is a second away needs five seconds."""
+    said = {step / 10: commands for step in range(600) if (commands := link.tick(step / 10))}
+    anew = [0.0, *(time for time, commands in said.items() if commands == [Command.RECONNECT, Command.SAY_HELLO])]
+    assert len(anew) > 3
+    assert all(after - before > REBUILD_S for before, after in pairwise(anew))
+
+
+def test_a_socket_has_that_time_too_after_silence(connected):
+    assert Command.RECONNECT in connected.tick(3.1)
+    assert not any(Command.RECONNECT in connected.tick(3.1 + step / 10) for step in range(100))
+
+
+def test_a_connection_that_ended_is_greeted_again_at_once(connected):
+    assert connected.broke(5.0) == [Command.RECONNECT, Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert not connected.connected
+    assert connected.broke(5.1) == []  # the next one, half made: if that Hello was lost with it, another comes in time
+    assert connected.tick(6.0) == [Command.SAY_HELLO]
+    assert connected.heard(WELCOME, 6.3) == [Command.OPEN_SESSIONS]
+
+
+def test_welcome_opens_the_sessions_once(connected):
+    assert connected.connected
+    assert connected.away_s(1.0) == 0.0
+    assert connected.heard(WELCOME, 1.0) == []  # an answer to a repeated Hello
+
+
+def test_signs_of_life_are_given_when_due(connected):
+    assert connected.tick(0.0) == [Command.BEAT]
+    assert connected.tick(0.5) == []
+    assert connected.tick(1.0) == [Command.BEAT]
+
+
+def test_silence_is_noticed(connected):
+    connected.tick(0.0)
+    connected.heard(ALIVE, 2.0)
+    assert Command.RECONNECT not in connected.tick(4.9)
+    assert connected.tick(5.1) == [Command.RECONNECT, Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert not connected.connected
+    assert connected.away_s(6.1) == pytest.approx(1.0)
+    assert connected.heard(WELCOME, 7.0) == [Command.OPEN_SESSIONS]  # the same process: its sessions are still there
+
+
+def test_a_restart_is_seen_by_the_boot_id(connected):
+    assert connected.heard(ALIVE, 1.0) == []
+    assert connected.heard(Heartbeat(b"verify-2"), 1.0) == [Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert connected.heard(Heartbeat(b"verify-2"), 1.1) == []  # already known
+    again = replace_message(WELCOME, boot_id=b"verify-2")
+    assert connected.heard(again, 1.2) == [Command.OPEN_SESSIONS]
+    assert connected.heard(Heartbeat(b"verify-2"), 1.3) == []
+
+
+def test_another_process_may_answer_a_hello(connected):
+    assert connected.heard(replace_message(WELCOME, boot_id=b"verify-2"), 1.0) == [Command.OPEN_SESSIONS]
+
+
+def test_a_verify_node_that_does_not_know_us_is_greeted_again(connected):
+    refusal = Refusal("hello_first", "what", "to do")
+    assert connected.heard(refusal, 1.0) == [Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert connected.heard(refusal, 1.0) == []
+
+
+@pytest.mark.parametrize("code", ["version", "tokenizer"])
+def test_what_no_retry_can_mend_is_raised(link, code):
+    with pytest.raises(RefusedError, match="to do") as raised:
+        link.heard(Refusal(code, "what", "to do"), 1.0)
+    assert raised.value.code == code
+
+
+def test_a_welcome_of_another_version_is_raised(link):
+    with pytest.raises(RefusedError, match=f"version {VERSION + 1}"):
+        link.heard(replace_message(WELCOME, version=VERSION + 1), 1.0)
+
+
+def test_refusals_about_sessions_are_not_about_the_link(connected):
+    assert connected.heard(Refusal("unknown_session", "what", "to do", session_id(1), 1, 2), 1.0) == []
+    assert connected.connected
+
+
+def test_a_message_that_cannot_be_sent_ends_the_connection(connected):
+    assert connected.failed(1.0) == [Command.RECONNECT, Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert not connected.connected
+
+
+def test_a_connection_that_is_not_taken_is_made_anew_ever_more_rarely(link):
+    """ZeroMQ does not try again by itself, or tries all the time."""
+    said = {}
+    for step in range(200):
+        now = step / 10
+        if commands := link.tick(now):
+            said[now] = commands
+            assert link.turned_away("not enrolled", now) == []  # at once, each time
+    assert link.trouble == "not enrolled"
+    times = list(said)
+    assert said[times[0]] == [Command.SAY_HELLO]
+    assert all(said[time] == [Command.RECONNECT, Command.SAY_HELLO] for time in times[1:])
+    gaps = [round(after - before, 1) for before, after in pairwise(times)]
+    assert gaps[:4] == [1.0, 2.0, 4.0, MAX_BACKOFF_S]
+    assert link.heard(WELCOME, 20.0) == [Command.OPEN_SESSIONS]
+    assert link.trouble is None
+
+
+def test_who_is_turned_away_while_connected_is_connected_no_more(connected):
+    assert connected.turned_away("not enrolled", 5.0) == [Command.DROP_SESSIONS]
+    assert not connected.connected
+    assert connected.tick(5.5) == []
+    assert connected.tick(6.0) == [Command.RECONNECT, Command.SAY_HELLO]
+
+
+@pytest.mark.parametrize("code", ["not_enrolled", "wrong_name"])
+def test_who_is_kept_out_goes_on_asking_and_knows_why(connected, code):
+    refusal = Refusal(code, "this is wrong", "do that")
+    assert connected.heard(refusal, 5.0) == [Command.DROP_SESSIONS, Command.SAY_HELLO]
+    assert connected.trouble == f"this is wrong ({code}); do that"
+    assert connected.heard(refusal, 5.1) == []  # to that Hello, too
+    times = [
+        step / 10 for step in range(51, 200) if connected.tick(step / 10) and not connected.heard(refusal, step / 10)
+    ]
+    assert [round(after - before, 1) for before, after in pairwise(times)] == [1.0, 2.0, 4.0, 5.0]
+    assert connected.heard(WELCOME, 20.0) == [Command.OPEN_SESSIONS]
+    assert connected.trouble is None
+
+
+def test_a_verify_node_that_says_it_stops_is_away_at_once_and_asked_until_it_is_back(connected):
+    stopping = Refusal("draining", "this verify node is stopping", "say Hello until one is back")
+    assert connected.heard(stopping, 1.0) == [Command.DROP_SESSIONS]
+    assert connected.away_s(1.5) == 0.5
+    assert connected.tick(1.9) == []  # it would only be refused again
+    assert connected.tick(2.0) == [Command.SAY_HELLO]
+    assert connected.heard(stopping, 2.1) == []  # still there, still stopping
+    assert connected.away_s(3.0) == 2.0
+    assert connected.tick(4.0) == [Command.SAY_HELLO]
+    assert connected.heard(replace_message(WELCOME, boot_id=b"verify-2"), 4.1) == [Command.OPEN_SESSIONS]
+
+
+def test_a_session_that_a_stopping_verify_node_does_not_open_says_nothing_of_the_others(connected):
+    refused = Refusal("draining", "this verify node is stopping", "say Hello until one is back", session_id(1), 1)
+    assert connected.heard(refused, 1.0) == []
+    assert connected.connected

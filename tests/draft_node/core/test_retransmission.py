@@ -1,0 +1,70 @@
+"""When a word is said again: not before its answer can be there, and ever more rarely."""
+
+from dataclasses import replace
+
+import pytest
+
+from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S, Repeats
+from experiments.simulation.settings import Settings
+from experiments.simulation.world import World
+
+
+def test_silences_double():
+    repeats = Repeats()
+    assert repeats.said(0.0, is_timed=True) == RESEND_S
+    assert [repeats.again() for _ in range(5)] == [2.0, 4.0, 8.0, MAX_RESEND_S, MAX_RESEND_S]
+
+
+def test_a_long_way_is_waited_for_twice_as_long():
+    repeats = Repeats()
+    for start in (0.0, 10.0, 20.0):
+        repeats.said(start, is_timed=True)
+        repeats.answered(start + 3.0)
+        assert repeats.silence_s == pytest.approx(6.0)
+    for start in range(100, 150):
+        repeats.said(float(start), is_timed=True)
+        repeats.answered(start + 0.1)
+    assert repeats.silence_s == RESEND_S
+
+
+def test_the_answer_to_a_word_that_was_repeated_tells_nothing_and_the_silence_stays():
+    repeats = Repeats()
+    repeats.said(0.0, is_timed=True)
+    repeats.again()
+    repeats.again()
+    repeats.answered(5.0)
+    assert repeats.answer_s == 0.0
+    assert repeats.said(5.0, is_timed=True) == 4.0
+    repeats.answered(5.5)
+    assert repeats.said(6.0, is_timed=True) == RESEND_S
+
+
+def test_what_is_on_its_way_already_tells_nothing():
+    repeats = Repeats()
+    repeats.said(0.0, is_timed=False)
+    repeats.answered(3.0)
+    assert repeats.answer_s == 0.0
+
+
+def test_after_a_new_beginning_only_what_was_measured_counts():
+    repeats = Repeats()
+    repeats.said(0.0, is_timed=True)
+    repeats.answered(1.5)
+    repeats.said(2.0, is_timed=True)
+    repeats.again()
+    repeats.begin()
+    assert repeats.silence_s == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("draft_ahead", [False, True])
+def test_copies_do_not_fill_a_narrow_line(draft_ahead):
+    """8,000 bytes a draft, 4,000 a second: after 1 s of silence each was repeated, and all took twice as long."""
+    settings = Settings(
+        num_clients=2, num_sessions=4, num_at_once=1, min_tokens=40, stops=0.0, policy="fixed", budget=16
+    )
+    settings = replace(settings, drafted_bytes=500.0, bytes_per_s=(4000.0,), draft_ahead=draft_ahead)
+    world = World(1, settings)
+    world.run(150.0)
+    sessions = [generation.session for draft in world.drafts for generation in draft.done]
+    num_rounds = sum(session.statistics.num_rounds for session in sessions)
+    assert sum(session.statistics.num_resends for session in sessions) < num_rounds / 2

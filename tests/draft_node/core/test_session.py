@@ -1,0 +1,342 @@
+"""One generation at the draft node: every event in every state that matters."""
+
+from itertools import pairwise
+
+import pytest
+from msgspec.structs import replace
+
+from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S
+from draft_node.core.session import LATER_S, MAX_REFUSALS, PATIENCE_S, Session, State
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
+
+ID = b"0123456789abcdef"
+REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, stop_ids=(0,), verification="ratio", max_draft=7)
+
+
+def verdict(base_len, tokens, next_length=0, *, epoch=1, round=None, finish_reason=None, verified=0, accepted=0):
+    return Verdict(ID, epoch, round, base_len, tuple(tokens), verified, accepted, next_length, finish_reason)
+
+
+def refusal(code, epoch=1):
+    return Refusal(code, "what", "what to do", ID, epoch, None)
+
+
+def proposed(session, tokens, **changes):
+    values = {"session_id": ID, "epoch": session.epoch, "round": session.round, "tokens": tuple(tokens)} | changes
+    return Proposed(**values)
+
+
+def sent(actions):
+    """The message of the only action."""
+    [action] = actions
+    return action.message
+
+
+@pytest.fixture
+def session():
+    session = Session(REQUEST)
+    session.connect(0.0)
+    return session
+
+
+@pytest.fixture
+def waiting(session):
+    """A draft of two tokens is on its way."""
+    session.receive(verdict(3, [7], next_length=2), 1.0)
+    session.proposed(proposed(session, [8, 9], proposal=b"p", drafting_s=0.5), 2.0)
+    assert session.state is State.WAITING
+    return session
+
+
+# -- the way of a session ----------------------------------------------------------------------------------------------
+
+
+def test_connect_opens_and_warms_the_draft_model():
+    session = Session(REQUEST)
+    opened, warm = session.connect(0.0)
+    assert opened == Send(
+        OpenSession(ID, 1, (1, 2, 3), (), Sampling(seed=5), 20, stop_ids=(0,), verification="ratio", max_draft=7)
+    )
+    assert warm == Propose(REQUEST, 1, 0, (1, 2, 3), 0)
+    assert session.state is State.OPENING
+    assert session.proposed(proposed(session, []), 0.1) == []  # warmed up
+
+
+def test_without_drafts_nothing_is_warmed():
+    session = Session(Request(ID, (1,), Sampling(), 5, max_draft=0))
+    assert [type(action) for action in session.connect(0.0)] == [Send]
+
+
+def test_a_verdict_is_delivered_and_drafted_on(session):
+    assert session.receive(verdict(3, [7], next_length=2), 1.0) == [
+        Deliver((7,)),
+        Propose(REQUEST, 1, 1, (1, 2, 3, 7), 2),
+    ]
+    draft = Draft(ID, 1, 1, 4, digest((1, 2, 3, 7)), (8, 9), b"p", 0.5)
+    assert session.proposed(proposed(session, [8, 9], proposal=b"p", drafting_s=0.5), 2.0) == [Send(draft)]
+    actions = session.receive(verdict(4, [8, 5], next_length=3, round=1, verified=2, accepted=1), 3.0)
+    assert actions == [Deliver((8, 5), (), (True, False)), Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3)]
+    assert session.committed == (7, 8, 5)
+    assert session.statistics.acceptance_rate == 0.5
+
+
+def test_length_0_is_acknowledged_token_by_token(session):
+    for position, token in enumerate([7, 8, 9], 3):
+        assert session.receive(verdict(position, [token]), 1.0) == [Deliver((token,)), Send(Ack(ID, 1, position + 1))]
+        assert session.state is State.ADVANCING
+    actions = session.receive(verdict(6, [4], next_length=1), 2.0)
+    assert actions == [Deliver((4,)), Propose(REQUEST, 1, 1, (1, 2, 3, 7, 8, 9, 4), 1)]
+
+
+def test_the_end(waiting):
+    actions = waiting.receive(verdict(4, [8, 9], finish_reason="stop", round=1), 3.0)
+    assert actions == [Deliver((8, 9)), Send(Close(ID, 1)), Finish("stop")]
+    assert waiting.done
+    assert waiting.tick(99.0) == waiting.cancel() == waiting.connect(99.0) == []
+    assert waiting.receive(verdict(6, [1]), 99.0) == []
+
+
+def test_an_end_without_tokens(session):
+    assert session.receive(verdict(3, [], finish_reason="stop"), 1.0) == [Send(Close(ID, 1)), Finish("stop")]
+
+
+# -- repeated, overlapping, lost ---------------------------------------------------------------------------------------
+
+
+def test_a_repeated_verdict_is_applied_once(session):
+    first = verdict(3, [7], next_length=2)
+    session.receive(first, 1.0)
+    assert session.receive(first, 1.0) == []
+    session.proposed(proposed(session, [8]), 2.0)
+    assert session.receive(first, 2.0) == []
+    assert session.state is State.WAITING
+    assert session.committed == (7,)
+
+
+def test_of_an_overlap_only_what_is_new_is_delivered(session):
+    session.receive(verdict(3, [7, 8]), 1.0)
+    assert session.receive(verdict(4, [8, 9, 4]), 1.0)[0] == Deliver((9, 4))
+    assert session.committed == (7, 8, 9, 4)
+
+
+def test_accepted_tokens_are_told_where_they_stand(waiting):
+    """In a verdict that is sent again older tokens come before them; the last is the target's own."""
+    again = verdict(3, [7, 8, 5], round=1, verified=2, accepted=1)
+    assert waiting.receive(again, 3.0)[0] == Deliver((8, 5), (), (True, False))
+
+
+def test_of_a_draft_that_is_not_in_flight_nothing_is_told_as_accepted(waiting):
+    assert waiting.receive(verdict(4, [8, 9], round=0, verified=1, accepted=1), 3.0)[0] == Deliver((8, 9))
+
+
+def test_logprobs_are_cut_as_their_tokens_are():
+    told = {token: TokenLogprobs(-float(token), (token,), (-0.5,)) for token in (7, 8, 9, 4)}
+    session = Session(replace(REQUEST, num_logprobs=1, min_tokens=2))
+    opened = session.connect(0.0)[0].message
+    assert (opened.num_logprobs, opened.min_tokens) == (1, 2)
+    session.receive(replace(verdict(3, [7, 8]), logprobs=(told[7], told[8])), 1.0)
+    again = replace(verdict(4, [8, 9, 4]), logprobs=(told[8], told[9], told[4]))
+    assert session.receive(again, 1.0)[0] == Deliver((9, 4), (told[9], told[4]))
+    ended = replace(verdict(4, [8, 9, 4], finish_reason="stop"), logprobs=(told[8], told[9], told[4]))
+    assert session.receive(ended, 1.0)[-1] == Finish("stop")
+
+
+def test_a_gap_is_told(session):
+    session.receive(verdict(3, [7]), 1.0)
+    assert session.receive(verdict(6, [9]), 1.0) == [Send(Ack(ID, 1, 4))]
+    assert session.committed == (7,)
+
+
+def test_a_gap_is_told_once_however_many_verdicts_are_behind_it(session):
+    """A far line holds hundreds: each Ack would cost the whole rest again, and all of them look like a flood."""
+    session.receive(verdict(3, [7]), 1.0)
+    told = [session.receive(verdict(base_len, [9]), 1.0) for base_len in range(6, 200)]
+    assert [len(actions) for actions in told] == [1] + [0] * 193
+    assert sent(session.tick(1.0 + RESEND_S)) == Ack(ID, 1, 4)
+    session.receive(verdict(4, [8, 8]), 3.0)
+    assert session.receive(verdict(8, [9]), 3.0) == [Send(Ack(ID, 1, 6))], "the next gap"
+    session.disconnect()
+    session.connect(4.0)
+    assert session.receive(verdict(8, [9], epoch=2), 5.0) == [Send(Ack(ID, 2, 6))], "and one after a reopening"
+
+
+def test_a_draft_is_repeated_byte_for_byte_and_ever_more_rarely(waiting):
+    draft = sent(waiting.tick(3.0))
+    assert isinstance(draft, Draft)
+    times = []
+    for step in range(40, 400):
+        if actions := waiting.tick(step / 10):
+            times.append(step / 10)
+            assert actions == [Send(draft)]
+    gaps = [after - before for before, after in pairwise(times)]
+    assert gaps == pytest.approx([4.0, 8.0, 8.0, 8.0])
+    assert max(gaps) <= MAX_RESEND_S
+
+
+@pytest.mark.parametrize("length_0", [False, True])
+def test_what_is_applied_is_repeated_while_nothing_comes(session, length_0):
+    base_len = 3
+    if length_0:
+        session.receive(verdict(3, [7]), 0.0)
+        base_len = 4
+    assert session.tick(0.9 * RESEND_S) == []
+    assert session.tick(RESEND_S) == [Send(Ack(ID, 1, base_len))]
+    assert session.tick(1.1 * RESEND_S) == []
+
+
+def test_a_draft_model_that_takes_too_long_is_not_waited_for(session):
+    session.receive(verdict(3, [7], next_length=2), 1.0)
+    assert session.tick(1.0 + 0.9 * PATIENCE_S) == []
+    draft = sent(session.tick(1.0 + PATIENCE_S))
+    assert (draft.round, draft.tokens, draft.base_len) == (1, (), 4)
+    assert session.proposed(proposed(session, [8, 9]), 9.0) == []  # too late: this round's draft is made
+
+
+@pytest.mark.parametrize("changes", [{"epoch": 0}, {"round": 0}, {"round": 2}])
+def test_a_proposal_of_the_past_is_not_sent(session, changes):
+    session.receive(verdict(3, [7], next_length=2), 1.0)
+    assert session.proposed(proposed(session, [8], **changes), 2.0) == []
+    assert session.state is State.PROPOSING
+
+
+def test_a_draft_is_never_longer_than_asked_for(session):
+    session.receive(verdict(3, [7], next_length=2), 1.0)
+    draft = sent(session.proposed(proposed(session, [8, 9, 4]), 2.0))
+    assert draft.tokens == (8, 9)
+
+
+# -- away and back -----------------------------------------------------------------------------------------------------
+
+
+def test_disconnected_it_keeps_what_is_committed_and_waits(waiting):
+    waiting.disconnect()
+    assert waiting.tick(99.0) == []
+    assert waiting.receive(verdict(4, [8], round=1), 99.0) == []
+    opened, warm = waiting.connect(100.0)
+    assert (opened.message.epoch, opened.message.committed) == (2, (7,))
+    assert (warm.epoch, warm.round, warm.tokens) == (2, 2, (1, 2, 3, 7))
+
+
+def test_verdicts_of_another_epoch_are_of_the_past(waiting):
+    waiting.disconnect()
+    waiting.connect(3.0)
+    assert waiting.receive(verdict(4, [8, 9], epoch=1, round=1), 4.0) == []
+    assert waiting.receive(refusal("unknown_session", epoch=1), 4.0) == []
+    assert waiting.receive(verdict(4, [8], epoch=2), 4.0)[0] == Deliver((8,))
+
+
+def test_rounds_never_come_twice(session):
+    rounds = []
+    for step in range(5):
+        session.receive(verdict(3 + step, [7], next_length=1, epoch=session.epoch), 1.0)
+        draft = sent(session.proposed(proposed(session, [8]), 1.0))
+        rounds.append((draft.epoch, draft.round))
+        if step % 2:
+            session.disconnect()
+            session.connect(1.0)
+    assert sorted(set(rounds)) == rounds
+
+
+def test_cancel_closes_what_is_open(waiting):
+    assert waiting.cancel() == [Send(Close(ID, 1))]
+    assert waiting.done
+
+
+def test_cancel_says_nothing_while_away(waiting):
+    waiting.disconnect()
+    assert waiting.cancel() == []
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", ["unknown_session", "wrong_base", "not_assigned", "too_long", "hello_first"])
+def test_what_can_be_mended_is_opened_again(waiting, code):
+    opened, _ = waiting.receive(refusal(code), 3.0)
+    assert (opened.message.epoch, opened.message.committed) == (2, (7,))
+
+
+@pytest.mark.parametrize("code", ["stale_round", "stale_epoch", "proposal"])
+def test_what_a_verdict_follows_is_ignored(waiting, code):
+    assert waiting.receive(refusal(code), 3.0) == []
+    assert waiting.state is State.WAITING
+
+
+@pytest.mark.parametrize("code", ["prompt", "vocabulary", "unsupported", "not_owner"])
+def test_what_cannot_be_mended_fails(waiting, code):
+    closed, failed = waiting.receive(refusal(code), 3.0)
+    assert closed == Send(Close(ID, 1))
+    assert (type(failed), failed.code, failed.what) == (Fail, code, "what; what to do")
+    assert waiting.done
+
+
+@pytest.mark.parametrize("code", ["too_many_sessions", "draining"])
+def test_what_will_pass_is_tried_again_later(session, code):
+    for attempt in range(1, 100):
+        assert session.receive(refusal(code, session.epoch), float(attempt)) == []
+        assert session.tick(attempt + 0.5) == []
+        opened, _ = session.tick(attempt + LATER_S)
+        assert opened.message.epoch == attempt + 1
+
+
+def test_too_many_refusals_in_a_row_end_it(session):
+    for _ in range(MAX_REFUSALS):
+        assert session.receive(refusal("unknown_session", session.epoch), 1.0)
+        assert not session.done
+    assert [type(action) for action in session.receive(refusal("unknown_session", session.epoch), 1.0)] == [Send, Fail]
+
+
+def test_a_token_in_between_forgives_refusals(session):
+    for step in range(3 * MAX_REFUSALS):
+        session.receive(refusal("unknown_session", session.epoch), 1.0)
+        session.receive(verdict(3 + step, [7], epoch=session.epoch), 1.0)
+    assert not session.done
+
+
+# -- another target ----------------------------------------------------------------------------------------------------
+
+
+def test_a_text_is_not_continued_by_another_target():
+    session = Session(REQUEST)
+    session.connect(0.0, "one")
+    session.receive(verdict(3, [7], next_length=2), 1.0)
+    session.disconnect()
+    [failed] = session.connect(2.0, "another")
+    assert (failed.code, session.state, session.target) == ("target_changed", State.DONE, "one")
+    assert session.committed == (7,)
+    assert session.connect(3.0, "one") == session.cancel() == []
+
+
+def test_a_text_goes_on_with_the_same_target():
+    session = Session(REQUEST)
+    session.connect(0.0, "one")
+    session.receive(verdict(3, [7], next_length=2), 1.0)
+    session.disconnect()
+    [opened, _] = session.connect(2.0, "one")
+    assert opened.message.committed == (7,)
+
+
+def test_a_text_begins_only_with_the_target_that_it_was_asked_for():
+    """Its end-of-sequence ids and its sampling are that target's."""
+    session = Session(replace(REQUEST, target="one"))
+    [failed] = session.connect(0.0, "another")
+    assert (failed.code, session.state) == ("target_changed", State.DONE)
+
+
+def test_what_fills_the_context_does_not_go_on_whoever_wrote_it():
+    [failed] = Session(REQUEST).connect(0.0, "one", context_len=3)
+    assert failed.code == "prompt"
+    assert "3 tokens leave no room" in failed.what
+    alone = Session(REQUEST)
+    alone.tokens.append(9)  # the draft model wrote it before this context was known
+    assert alone.connect(0.0, "one", context_len=4) == [Finish("length")]
+
+
+def test_another_target_of_a_shorter_context_does_not_seem_to_finish_a_text():
+    session = Session(REQUEST)
+    session.connect(0.0, "one", context_len=100)
+    session.receive(verdict(3, [7], next_length=2), 1.0)
+    session.disconnect()
+    [failed] = session.connect(2.0, "another", context_len=4)
+    assert failed.code == "target_changed"

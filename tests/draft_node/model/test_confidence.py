@@ -1,0 +1,61 @@
+"""A draft ends where the draft model's own confidence is spent; under the ratio rule it never does."""
+
+import math
+
+import pytest
+import torch
+
+from draft_node.core.actions import Propose, Proposed, Request
+from draft_node.model.confidence import AT_NO_CONFIDENCE, acceptance_chances
+from draft_node.model.drafter import Drafter
+from goodspeed.wire.messages import Sampling
+from tests.micro import make_checkpoint, make_runner
+
+CHECKPOINT = make_checkpoint(1)
+PROMPT = (5, 9, 2, 40, 33, 7)
+
+
+def draft(min_odds: float, *, verification: str = "match", length: int = 12, temperature: float = 1.0) -> Proposed:
+    drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT), min_odds=min_odds)
+    request = Request(bytes(16), PROMPT, Sampling(temperature, seed=3), 50, verification=verification)
+    drafter.add(Propose(request, 1, 1, PROMPT, length))
+    while True:
+        if done := drafter.step():
+            return done[0]
+
+
+def chances_of(tokens: tuple[int, ...]) -> list[float]:
+    """By one pass of the draft model over all of it."""
+    model = make_checkpoint(1).model  # that no runner has made its own
+    with torch.inference_mode():
+        logits = model(torch.tensor([[*PROMPT, *tokens]])).logits[0, len(PROMPT) - 1 : -1]
+    probs = logits.softmax(-1)[torch.arange(len(tokens)), torch.tensor(tokens)]
+    return [AT_NO_CONFIDENCE + (1 - AT_NO_CONFIDENCE) * float(p) for p in probs]
+
+
+def test_chances_by_hand():
+    logits = torch.log(torch.tensor([[0.5, 0.25, 0.25], [1.0, 1e-30, 1e-30]]))
+    found = acceptance_chances(logits, torch.tensor([0, 2])).tolist()
+    assert found == pytest.approx([AT_NO_CONFIDENCE + (1 - AT_NO_CONFIDENCE) * 0.5, AT_NO_CONFIDENCE])
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_draft_ends_with_the_token_that_spends_the_odds(temperature):
+    whole = draft(0.0, temperature=temperature)
+    assert len(whole.tokens) == 12
+    assert whole.odds == 1.0  # not asked
+    short = draft(0.3, temperature=temperature)
+    assert short.tokens == whole.tokens[: len(short.tokens)]
+    chances = chances_of(whole.tokens)
+    assert short.odds == pytest.approx(math.prod(chances[: len(short.tokens)]), rel=1e-4)
+    assert short.odds < 0.3 <= math.prod(chances[: len(short.tokens) - 1])
+
+
+def test_lower_odds_let_it_go_on():
+    lengths = [len(draft(odds).tokens) for odds in (0.9, 0.3, 0.05, 1e-9)]
+    assert lengths == sorted(lengths)
+    assert lengths[0] < lengths[-1]
+
+
+def test_under_the_ratio_rule_a_draft_is_not_cut_for_what_was_drawn():
+    assert len(draft(0.9, verification="ratio").tokens) == 12

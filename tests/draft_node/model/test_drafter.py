@@ -1,0 +1,296 @@
+"""The draft model: whatever its cache went through, it proposes what a fresh one would."""
+
+import random
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from draft_node.core.actions import Propose, Request
+from draft_node.model.drafter import Drafter
+from goodspeed.app import generation
+from goodspeed.exact import proposals
+from goodspeed.exact.sampling import SamplingBatch, to_probs
+from goodspeed.wire.messages import Sampling
+from tests.fakes import session_id
+from tests.micro import VOCAB, make_checkpoint, make_runner
+
+CHECKPOINT = make_checkpoint(1)
+SAMPLINGS = [Sampling(temperature=0.0), Sampling(seed=3), Sampling(temperature=0.8, top_k=9, top_p=0.9, seed=4)]
+
+
+def make_drafter(num_pages=256, **options):
+    return Drafter(CHECKPOINT, make_runner(CHECKPOINT, num_pages), **options)
+
+
+def make_request(number=1, **changes):
+    request = Request(session_id(number), (5, 6, 7, 8, 9), Sampling(seed=number), max_tokens=100)
+    return replace(request, **changes)
+
+
+def wanted(request, tokens, length, round=1):
+    return Propose(request, 1, round, tuple(tokens), length)
+
+
+def run(drafter, *proposes):
+    """All of them at once; what came of each."""
+    for propose in proposes:
+        drafter.add(propose)
+    done = {}
+    while drafter.busy:
+        done |= {proposed.session_id: proposed for proposed in drafter.step()}
+    return [done[propose.request.session_id] for propose in proposes]
+
+
+def fresh(propose, **options):
+    [proposed] = run(make_drafter(**options), propose)
+    return proposed.tokens
+
+
+def verdict(rng, base, drafted):
+    """The next base: some of the draft accepted, then a token of the target's; now and then many of them."""
+    accepted = drafted[: rng.randint(0, len(drafted))]
+    return [*base, *accepted, *(rng.randrange(VOCAB) for _ in range(rng.choice([1, 1, 1, 6])))]
+
+
+def test_greedy_by_hand():
+    base = [5, 6, 7]
+    drafted = []
+    for _ in range(4):
+        with torch.inference_mode():
+            logits = make_checkpoint(1).model(torch.tensor([base + drafted])).logits[0, -1]
+        drafted.append(int(logits.argmax()))
+    assert fresh(wanted(make_request(sampling=Sampling(temperature=0.0)), base, 4)) == tuple(drafted)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_it_drafts_what_the_model_alone_would_write(sampling):
+    """Same noise, same model: then every token would be accepted."""
+    request = make_request(sampling=sampling)
+    alone = list(generation.generate(CHECKPOINT, make_runner(CHECKPOINT), request.prompt, sampling, 12))
+    assert fresh(wanted(request, request.prompt, 12)) == tuple(alone)
+
+
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_after_any_verdicts_it_proposes_what_a_fresh_one_would(verification, sampling):
+    rng = random.Random(7)
+    request = make_request(verification=verification, sampling=sampling)
+    drafter, base = make_drafter(), list(request.prompt)
+    for number in range(12):
+        propose = wanted(request, base, rng.choice([0, 1, 3, 6]), number)
+        [proposed] = run(drafter, propose)
+        assert len(proposed.tokens) == propose.length
+        assert proposed.tokens == fresh(propose)
+        base = verdict(rng, base, proposed.tokens)
+
+
+@pytest.mark.parametrize(
+    "num_pages", [256, 20]
+)  # 20: less than they need together, so caches are dropped and made again
+def test_sessions_in_one_step_propose_what_each_would_alone(num_pages):
+    rng = random.Random(8)
+    drafter = make_drafter(num_pages)
+    requests = [
+        make_request(
+            number,
+            prompt=tuple(rng.randrange(VOCAB) for _ in range(rng.randint(1, 20))),
+            verification=rng.choice(["match", "ratio"]),
+            sampling=rng.choice(SAMPLINGS),
+        )
+        for number in range(6)
+    ]
+    bases = [list(request.prompt) for request in requests]
+    for number in range(8):
+        chosen = rng.sample(range(6), 2 if num_pages == 20 else rng.randint(1, 6))
+        proposes = [wanted(requests[i], bases[i], rng.choice([0, 2, 5]), number) for i in chosen]
+        for i, propose, proposed in zip(chosen, proposes, run(drafter, *proposes), strict=True):
+            assert (proposed.epoch, proposed.round) == (1, number)
+            assert proposed.tokens == fresh(propose)
+            assert len(proposed.tokens) == propose.length
+            bases[i] = verdict(rng, bases[i], proposed.tokens)
+
+
+def record_passes(drafter, monkeypatch):
+    """The chunks of every forward pass from now on."""
+    fed = []
+    forward = drafter.runner.forward
+    monkeypatch.setattr(drafter.runner, "forward", lambda chunks: fed.append(chunks) or forward(chunks))
+    return fed
+
+
+def test_what_is_cached_is_not_fed_again(monkeypatch):
+    drafter = make_drafter()
+    fed = record_passes(drafter, monkeypatch)
+    request = make_request()
+    [proposed] = run(drafter, wanted(request, request.prompt, 4))
+    assert [len(chunk.tokens) for chunks in fed for chunk in chunks] == [5, 1, 1, 1]
+    fed.clear()
+    base = [*request.prompt, *proposed.tokens, 1]  # all accepted: the last one was never fed, nor the bonus
+    run(drafter, wanted(request, base, 1))
+    assert [len(chunk.tokens) for chunks in fed for chunk in chunks] == [2]
+
+
+def test_length_0_brings_the_cache_up_to_date_and_proposes_nothing():
+    drafter = make_drafter()
+    request = make_request()
+    [proposed] = run(drafter, wanted(request, request.prompt, 0))
+    assert proposed.tokens == ()
+    assert drafter.runner.pool.length(request.session_id) >= len(request.prompt) - 1
+
+
+def test_a_long_prompt_is_fed_in_chunks_beside_the_others(monkeypatch):
+    monkeypatch.setattr("draft_node.model.drafter.PREFILL_CHUNK", 8)
+    drafter = make_drafter()
+    long, short = make_request(1, prompt=tuple(range(40))), make_request(2)
+    drafter.add(wanted(long, long.prompt, 3))
+    drafter.add(wanted(short, short.prompt, 2))
+    assert drafter.step() == []
+    [first] = drafter.step()
+    assert first.session_id == short.session_id
+    done = []
+    while drafter.busy:
+        done += drafter.step()
+    assert done[0].tokens == fresh(wanted(long, long.prompt, 3))
+
+
+def test_prefill_and_drafting_share_forward_passes(monkeypatch):
+    monkeypatch.setattr("draft_node.model.drafter.PREFILL_CHUNK", 8)
+    drafter = make_drafter()
+    fed = record_passes(drafter, monkeypatch)
+    long, short = make_request(1, prompt=tuple(range(20))), make_request(2)
+    run(drafter, wanted(long, long.prompt, 2), wanted(short, short.prompt, 3))
+    assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[8, 5], [8, 1], [4, 1], [1]]
+    assert [[chunk.num_logits for chunk in chunks] for chunks in fed] == [[0, 1], [0, 1], [1, 1], [1]]
+
+
+def test_proposals_of_different_lengths_share_forward_passes(monkeypatch):
+    drafter = make_drafter()
+    fed = record_passes(drafter, monkeypatch)
+    requests = [make_request(number) for number in range(16)]
+    run(drafter, *(wanted(request, request.prompt, i + 1) for i, request in enumerate(requests)))
+    assert [len(chunks) for chunks in fed] == list(range(16, 0, -1))
+
+
+def test_a_new_wish_replaces_an_unfinished_one():
+    drafter = make_drafter()
+    request = make_request()
+    drafter.add(wanted(request, request.prompt, 6, round=1))
+    drafter.step()
+    drafter.step()
+    again = wanted(request, [*request.prompt, 33], 3, round=2)
+    [proposed] = run(drafter, again)
+    assert (proposed.round, proposed.tokens) == (2, fresh(again))
+
+
+def test_it_stops_after_a_stop_token():
+    request = make_request()
+    tokens = fresh(wanted(request, request.prompt, 8))
+    stopping = replace(request, stop_ids=(tokens[2],))
+    end = tokens.index(tokens[2])
+    assert fresh(wanted(stopping, request.prompt, 8)) == tokens[: end + 1]
+
+
+def test_under_ratio_no_token_makes_a_draft_shorter():
+    request = make_request(verification="ratio")
+    tokens = fresh(wanted(request, request.prompt, 8))
+    assert fresh(wanted(replace(request, stop_ids=(tokens[2],)), request.prompt, 8)) == tokens
+
+
+def test_the_end_of_the_context_shortens_a_proposal():
+    request = make_request(prompt=(1,) * 125)
+    assert len(fresh(wanted(request, request.prompt, 8))) == 4  # fed 125, 126, 127 and 128 tokens
+    full = make_request(prompt=(1,) * 129)
+    assert fresh(wanted(full, full.prompt, 8)) == ()
+
+
+def test_no_room_is_an_empty_proposal():
+    request = make_request(prompt=(1,) * 20)
+    assert fresh(wanted(request, request.prompt, 3), num_pages=4) == ()
+
+
+def test_those_who_fit_are_not_disturbed_by_one_who_does_not():
+    drafter = make_drafter(num_pages=4)
+    long, short = make_request(1, prompt=(1,) * 30), make_request(2)
+    [none, some] = run(drafter, wanted(long, long.prompt, 3), wanted(short, short.prompt, 3))
+    assert none.tokens == ()
+    assert some.tokens == fresh(wanted(short, short.prompt, 3))
+
+
+def test_two_who_do_not_fit_together_do_not_take_the_same_page():
+    drafter = make_drafter(num_pages=3)
+    requests = [make_request(number) for number in (1, 2)]  # five tokens: two pages each
+    first, second = run(drafter, *(wanted(request, request.prompt, 3) for request in requests))
+    assert first.tokens == fresh(wanted(requests[0], requests[0].prompt, 3))
+    assert second.tokens == ()
+
+
+def test_forgotten_sessions_leave_no_memory():
+    drafter = make_drafter()
+    for number in range(3):
+        request = make_request(number)
+        run(drafter, wanted(request, request.prompt, 3))
+        drafter.forget(request.session_id)
+        drafter.forget(request.session_id)
+    assert drafter.runner.pool.num_free == drafter.runner.pool.num_pages
+
+
+def test_when_the_model_fails_everybody_goes_on_without_drafts():
+    drafter = make_drafter()
+    requests = [make_request(number) for number in (1, 2)]
+    for request in requests:
+        drafter.add(wanted(request, request.prompt, 5))
+    drafter.step()
+    given_up = drafter.abandon()
+    assert {(proposed.session_id, proposed.tokens) for proposed in given_up} == {
+        (request.session_id, ()) for request in requests
+    }
+    assert not drafter.busy
+    assert drafter.runner.pool.num_free == drafter.runner.pool.num_pages
+    assert run(drafter, wanted(requests[0], requests[0].prompt, 5))[0].tokens == fresh(
+        wanted(requests[0], requests[0].prompt, 5)
+    )
+
+
+# -- ratio -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", proposals.KINDS)
+def test_what_is_sent_is_what_was_sampled_from(kind):
+    sampling = Sampling(temperature=0.7, seed=2)
+    request = make_request(verification="ratio", sampling=sampling)
+    [proposed] = run(make_drafter(kind=kind, k=16), wanted(request, request.prompt, 4))
+    sent = proposals.decode(proposed.proposal, 4, VOCAB, proposed.tokens)  # refuses a token of probability zero
+    for position, probs in enumerate(sent):
+        base = [*request.prompt, *proposed.tokens[:position]]
+        with torch.inference_mode():
+            logits = make_checkpoint(1).model(torch.tensor([base])).logits[0, -1:]
+        rounded = proposals.make(to_probs(logits, SamplingBatch.of([sampling])), kind, k=16).probs()[0]
+        assert torch.allclose(probs, rounded, atol=1e-4)
+        assert int((probs > 0).sum()) <= (16 if kind == "lattice" else VOCAB)
+
+
+def test_under_match_nothing_but_tokens_is_sent():
+    request = make_request()
+    assert run(make_drafter(), wanted(request, request.prompt, 3))[0].proposal is None
+    [empty] = run(make_drafter(), wanted(make_request(verification="ratio"), request.prompt, 0))
+    assert empty.proposal is None
+
+
+@pytest.mark.parametrize(("room", "longest"), [(3.5, 3), (1, 1), (0.5, 0)])
+def test_proposals_fit_into_a_message(room, longest):
+    drafter = make_drafter(kind="dense-fp32")
+    drafter.max_proposal_bytes = int(room * proposals.position_bytes("dense-fp32", VOCAB))
+    request = make_request(verification="ratio")
+    [proposed] = run(drafter, wanted(request, request.prompt, 5))
+    assert len(proposed.tokens) == longest
+    assert len(proposed.proposal or b"") <= drafter.max_proposal_bytes
+
+
+def test_nothing_is_drafted_beyond_the_targets_vocabulary():
+    drafter = make_drafter()
+    drafter.num_tokens = 4
+    for verification in ("match", "ratio"):
+        request = make_request(verification=verification, prompt=(1, 2))
+        [proposed] = run(drafter, wanted(request, request.prompt, 20))
+        assert max(proposed.tokens) < 4

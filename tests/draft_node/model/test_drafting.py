@@ -1,0 +1,137 @@
+"""The draft model at work, when it does not work: it raises, hangs, and works again."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from draft_node.core.actions import Propose, Proposed, Request
+from draft_node.model import drafting as module
+from draft_node.model.circuit_breaker import REST_S
+from draft_node.model.drafting import Drafting
+from goodspeed.wire.messages import Sampling
+
+
+class FakeDrafter:
+    """Draws a 7 for everybody in each step, unless told to raise or to hang."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[bytes, Propose] = {}
+        self.known: set[bytes] = set()
+        self.failure: Exception | None = None
+        self.hanging, self.go_on = threading.Event(), threading.Event()
+        self.go_on.set()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.jobs)
+
+    def add(self, propose: Propose) -> None:
+        self.known.add(propose.request.session_id)
+        self.jobs[propose.request.session_id] = propose
+
+    def forget(self, session_id: bytes) -> None:
+        self.known.discard(session_id)
+        self.jobs.pop(session_id, None)
+
+    def step(self) -> list[Proposed]:
+        if not self.go_on.is_set():
+            self.hanging.set()
+            assert self.go_on.wait(60.0)
+        if self.failure is not None:
+            raise self.failure
+        done = [answer(job, 7) for job in self.jobs.values()]
+        self.jobs.clear()
+        return done
+
+    def give_up(self) -> list[Proposed]:
+        given_up = [answer(job) for job in self.jobs.values()]
+        self.jobs.clear()
+        return given_up
+
+    def abandon(self) -> list[Proposed]:
+        self.known.clear()
+        return self.give_up()
+
+
+def wanted(number: int, round: int = 0) -> Propose:
+    return Propose(Request(bytes([number]) * 16, (1, 2), Sampling(), 10), 1, round, (1, 2), 1)
+
+
+def answer(propose: Propose, *tokens: int) -> Proposed:
+    return Proposed(propose.request.session_id, propose.epoch, propose.round, tokens)
+
+
+def make() -> tuple[Drafting, FakeDrafter]:
+    fake: Any = FakeDrafter()
+    return Drafting(fake), fake
+
+
+def test_a_model_that_raises_is_left_alone_and_tried_one_proposal_at_a_time() -> None:
+    async def story() -> None:
+        drafting, fake = make()
+        fake.failure = RuntimeError("out of memory")
+        assert drafting.want(wanted(1), 0.0) is None
+        assert drafting.want(wanted(2), 0.0) is None
+        assert await drafting.take() == [answer(wanted(1)), answer(wanted(2))]
+        assert not fake.known  # what the cache held is not trusted any more
+        now = asyncio.get_running_loop().time()
+        assert drafting.want(wanted(1, 1), now) == answer(wanted(1, 1))  # at once, and not asked
+        fake.failure = None
+        later = now + REST_S + 1.0
+        assert drafting.want(wanted(1, 2), later) is None
+        assert drafting.want(wanted(2, 2), later) == answer(wanted(2, 2))
+        assert await drafting.take() == [answer(wanted(1, 2), 7)]
+        assert drafting.want(wanted(1, 3), later) is drafting.want(wanted(2, 3), later) is None
+        assert await drafting.take() == [answer(wanted(1, 3), 7), answer(wanted(2, 3), 7)]
+        assert drafting.rests.num_failures == 1
+        assert drafting.close() is None
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draft_node.model.circuit_breaker.PATIENCE_S", 0.05)
+
+    async def story() -> None:
+        drafting, fake = make()
+        fake.go_on.clear()
+        drafting.want(wanted(1), 0.0)
+        taking = asyncio.create_task(drafting.take())
+        assert await asyncio.to_thread(fake.hanging.wait, 30.0)
+        now = asyncio.get_running_loop().time()
+        for number in range(1, 50):
+            assert drafting.want(wanted(2, number), now) is None  # not known yet that it hangs
+        later = now + 1.0
+        for number in range(3, 100):
+            assert drafting.want(wanted(number), later) == answer(wanted(number))
+            drafting.forget(wanted(number).request.session_id)
+        drafting.forget(wanted(1).request.session_id)
+        assert len(drafting._wanted) == 2  # the newest of the second session, and that the first is over
+        await asyncio.sleep(0.1)
+        fake.go_on.set()
+        assert await taking == [answer(wanted(1), 7)]  # late; its session has gone on
+        assert drafting.rests.num_failures == 1
+        assert await drafting.take() == [answer(wanted(2, 49), 7)]
+        assert fake.known == {wanted(2).request.session_id}
+        drafting.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_model_that_hangs_holds_no_end_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+
+    async def story() -> None:
+        drafting, fake = make()
+        fake.go_on.clear()
+        drafting.want(wanted(1), 0.0)
+        taking = asyncio.create_task(drafting.take())
+        assert await asyncio.to_thread(fake.hanging.wait, 30.0)
+        taking.cancel()
+        drafting.close()
+        assert "hangs" in caplog.text
+        fake.go_on.set()  # so that this process can end
+
+    asyncio.run(asyncio.wait_for(story(), 60))

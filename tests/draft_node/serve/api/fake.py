@@ -1,0 +1,125 @@
+"""A service without nodes: writes the alphabet, fails when told to, and keeps what it was asked for."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from draft_node.config import DraftConfig
+from draft_node.core.actions import Statistics
+from draft_node.serve.api import create_app
+from draft_node.serve.service import Begun, Ended, Target, Wanted
+from draft_node.text.answer import Alternative, Piece, Token
+from draft_node.text.spans import Span
+from goodspeed.errors import PromptError, Refused, ServiceError
+from goodspeed.node.web import Keys
+from goodspeed.wire.messages import Defaults
+
+CONTEXT_LEN = 1000
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class FakeService:
+    """A token is a byte; the text of every choice is the alphabet, over and over."""
+
+    def __init__(self) -> None:
+        self.is_ready, self.draining, self.is_local = True, False, False
+        self.context_len, self.vocab_size = CONTEXT_LEN, 256
+        self.max_chars = 2 * CONTEXT_LEN
+        self.absence = "the verify node has been away for 9 s; ask again later"
+        self.num_encoded = 0
+        self.completion_defaults = self.chat_defaults = Defaults()
+        self.users: set[str] = set()
+        self.num_running = self.num_waiting = 0
+        self.wanted: list[Wanted] = []
+        self.error: Exception | None = None
+        self.fails_after = 0  # tokens
+        self.local_from: int | None = None  # from this token on the draft model writes alone
+        self.target = Target("big-model", "b1")
+        self.target_fingerprint: str | None = "b1"
+        self.draft_model, self.draft_fingerprint = "small-model", "d1"
+        self.retargets_after: int | None = None  # after this token another target begins anew, or the text fails
+
+    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        self.wanted.append(wanted)
+        yield Begun(self.target.fingerprint)
+        if self.retargets_after is not None:
+            for _ in range(self.retargets_after):
+                yield Piece("?", (self.token("?", wanted.num_logprobs),), (Span("?", False, False),))
+            if not wanted.restarts:
+                raise Refused("target_changed", "another target")
+            yield Begun("b2")
+        for index in range(wanted.max_tokens):
+            if self.error is not None and index >= self.fails_after:
+                raise self.error
+            letter, local = LETTERS[index % 26], self.local_from is not None and index >= self.local_from
+            token = replace(self.token(letter, wanted.num_logprobs), local=local)
+            yield Piece(letter, (token,), (Span(letter, index % 2 == 0 and not local, local),))
+        num_local = 0 if self.local_from is None else wanted.max_tokens - self.local_from
+        statistics = Statistics(num_rounds=2, num_drafted=3, num_accepted=1)
+        yield Ended("length", None, wanted.max_tokens, statistics, num_local)
+
+    @staticmethod
+    def token(letter: str, num_logprobs: int | None) -> Token:
+        if num_logprobs is None:
+            return Token(ord(letter), letter, letter.encode())
+        others = [Alternative(i, LETTERS[i], LETTERS[i].encode(), -0.5 - i) for i in range(num_logprobs)]
+        return Token(ord(letter), letter, letter.encode(), -0.25, tuple(others))
+
+    async def encode(self, text: str, user: str) -> tuple[int, ...]:
+        if not text:
+            raise PromptError("the prompt is empty; give at least one character")
+        self.num_encoded += 1
+        self.users.add(user)
+        return tuple(text.encode())
+
+    async def encode_chat(self, messages: Sequence[Mapping[str, str]], user: str) -> tuple[int, ...]:
+        if any(message["content"] == "no template" for message in messages):
+            raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
+        self.num_encoded += 1
+        self.users.add(user)
+        return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
+
+    def defaults(self, *, chat: bool) -> Defaults:
+        return self.chat_defaults if chat else self.completion_defaults
+
+    async def decode(self, token_ids: Sequence[int], user: str) -> str:
+        self.users.add(user)
+        return bytes(token_ids).decode()
+
+
+class Api:
+    """The application around such a service, and a client of it."""
+
+    def __init__(self, *, keys: Keys | None = None, service: FakeService | None = None, **options: Any) -> None:
+        self.service = service or FakeService()
+        self.config = DraftConfig(model="tiny-draft-s", http="127.0.0.1:0", **options)
+        self.app = create_app(self.service, self.config, lambda: (b"metrics 1\n", "text/plain"), keys)
+        self.client = TestClient(self.app)
+
+    def complete(self, **body: Any) -> Any:
+        return self.client.post("/v1/completions", json={"prompt": "hello", **body})
+
+    def chat(self, **body: Any) -> Any:
+        return self.client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "hi"}], **body})
+
+    def fail(self, error: ServiceError | Exception, after: int = 0) -> None:
+        self.service.error, self.service.fails_after = error, after
+
+
+def error_of(answer: Any, status: int = 400) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    error: dict[str, Any] = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+    return error
+
+
+def events_of(answer: Any) -> list[str]:
+    """The data of all events."""
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = answer.text.split("\n\n")
+    assert events.pop() == ""
+    assert all(event.startswith("data: ") for event in events)
+    return [event.removeprefix("data: ") for event in events]
