@@ -34,8 +34,8 @@ from goodspeed.wire.messages import UpMessage
 from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.transport import DraftChannel, connect_draft
 from tests import nodes
-from tests.cluster.cluster import alone, load, make_request, prompt_ids
 from tests.nodes import ROOT, VerifyNode
+from tests.together.cluster.cluster import alone, load, make_request, prompt_ids
 
 NUM_CLIENTS = 2
 NUM_TEXTS = 2  # of each client, at once

@@ -19,7 +19,7 @@ from goodspeed.engine.text import decode, encode_prompt
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import Defaults, Sampling
-from tests.cluster.cluster import alone, load, prompt_ids
+from tests.together.cluster.cluster import alone, load, prompt_ids
 from tests.waiting import until
 from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig

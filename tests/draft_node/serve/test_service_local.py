@@ -13,8 +13,8 @@ from draft_node.serve.service import Begun, Ended, Service, Token, VerifyAway, W
 from goodspeed.app.generation import generate
 from goodspeed.engine.runner import Runner
 from goodspeed.wire.messages import Sampling
-from tests.cluster.cluster import load, prompt_ids
 from tests.draft_node.serve.test_service import GREEDY, Edge, edge, run, wanted, write
+from tests.together.cluster.cluster import load, prompt_ids
 from tests.waiting import until
 
 pytestmark = pytest.mark.alone

@@ -10,7 +10,7 @@ import pytest
 
 from draft_node.text.encoding import LONG, Encoder
 from goodspeed.engine.text import encode_prompt
-from tests.cluster.cluster import load
+from tests.together.cluster.cluster import load
 from tests.waiting import until
 
 

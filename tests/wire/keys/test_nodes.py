@@ -22,7 +22,7 @@ from goodspeed.wire import keys
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.transport import bind_verify, connect_draft
-from tests.cluster.cluster import alone, load, make_request, prompt_ids
+from tests.together.cluster.cluster import alone, load, make_request, prompt_ids
 from tests.waiting import until
 from tests.wire.keys.wire import Tape, run_async
 from verify_node import assembly as verify_assembly

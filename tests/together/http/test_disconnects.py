@@ -12,7 +12,7 @@ from draft_node.config import DraftConfig
 from draft_node.serve.api import create_app
 from draft_node.serve.service import Service
 from goodspeed.node import web
-from tests.cluster.cluster import Cluster, load
+from tests.together.cluster.cluster import Cluster, load
 
 pytestmark = pytest.mark.alone
 

@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.alone
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BLOCK = re.compile(r"(<!-- not pasted: [^\n]+ -->\n+)?```(sh|python)\n(.*?)```", re.DOTALL)
 FAILED = "this command failed: "
 TROUBLE = ("Traceback", "no such job", "command not found", "No such file", "Address already in use")

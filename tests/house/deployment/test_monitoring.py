@@ -5,7 +5,7 @@ import re
 
 import yaml
 
-from tests.deployment.files import DOCKER, ROOT, compose_nodes, port
+from tests.house.deployment.files import DOCKER, ROOT, compose_nodes, port
 
 JOBS = yaml.safe_load((DOCKER / "prometheus.yaml").read_text())["scrape_configs"]
 

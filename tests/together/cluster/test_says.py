@@ -13,7 +13,7 @@ from tests.nodes import ENVIRONMENT, VerifyNode
 
 pytestmark = pytest.mark.alone
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full on this system")
 

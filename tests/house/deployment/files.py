@@ -14,7 +14,7 @@ from draft_node.config import DraftConfig
 from goodspeed.command.config import from_namespace
 from verify_node.config import VerifyConfig
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCKER = ROOT / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 NODES = {"draft": (draft_node.cli.build_parser, DraftConfig), "verify": (verify_node.cli.build_parser, VerifyConfig)}

@@ -12,9 +12,9 @@ import pytest
 from draft_node.core.actions import Finish
 from goodspeed.wire.messages import Refusal
 from goodspeed.wire.zmq.transport import Delivery
-from tests.cluster.cluster import Cluster, alone, make_request, prompt_ids
-from tests.cluster.test_bad_peers import peer
 from tests.nodes import VerifyNode
+from tests.together.cluster.cluster import Cluster, alone, make_request, prompt_ids
+from tests.together.cluster.test_bad_peers import peer
 from tests.waiting import until
 from tests.wire.keys.test_nodes import Site, expected, site, text
 from tests.wire.keys.wire import run_async

@@ -15,7 +15,7 @@ from goodspeed.wire.endpoints import check_free, parse_endpoint
 from verify_node.config import VerifyConfig
 from verify_node.preflight import check
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import sys

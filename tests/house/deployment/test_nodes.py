@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from draft_node.config import DraftConfig
-from tests.deployment.files import COMPOSE, DOCKER, commands, compose_nodes, manifests, pods, port, settings
+from tests.house.deployment.files import COMPOSE, DOCKER, commands, compose_nodes, manifests, pods, port, settings
 
 COMMANDS = commands()
 

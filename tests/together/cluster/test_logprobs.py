@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from draft_node.core.actions import Finish, Request
 from goodspeed.embedded.models import path
-from tests.cluster.cluster import Cluster, Served, make_request, prompt_ids
+from tests.together.cluster.cluster import Cluster, Served, make_request, prompt_ids
 
 KINDS: dict[str, dict[str, Any]] = {
     "match": {},

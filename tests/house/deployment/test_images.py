@@ -4,7 +4,7 @@ import re
 import tomllib
 from fnmatch import fnmatch
 
-from tests.deployment.files import DOCKER, NODES, ROOT
+from tests.house.deployment.files import DOCKER, NODES, ROOT
 
 PACKAGES = ("draft_node", "goodspeed", "verify_node")
 

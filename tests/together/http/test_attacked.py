@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.http.conftest import draft_node
 from tests.node.web.attackers import attacking
 from tests.nodes import DraftNode
+from tests.together.http.conftest import draft_node
 
 pytestmark = pytest.mark.alone
 

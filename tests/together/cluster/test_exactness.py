@@ -14,7 +14,7 @@ from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact.noise import Role, exponential, key
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Draft, UpMessage
-from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
+from tests.together.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
 from verify_node.rounds.outcomes import Send
 from verify_node.rounds.planner import Round
 from verify_node.target.target import RoundResult

@@ -27,14 +27,14 @@ from goodspeed.node.metrics import Registry, exposition
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode
 from goodspeed.wire.messages import DownMessage, Draft, Heartbeat, Sampling, UpMessage, Verdict
 from goodspeed.wire.zmq.transport import MemoryNetwork, Packet, peer_name
-from tests.cluster.cluster import load, prompt_ids
+from tests.together.cluster.cluster import load, prompt_ids
 from tests.waiting import until
 from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 from verify_node.watch import metrics as verify_metrics
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TABLES = ROOT / "docs/METRICS.md"
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \|([\w, ]*)\|", re.MULTILINE)
 NAME = re.compile(r"\bgoodspeed_\w+")

@@ -6,8 +6,8 @@ import numpy as np
 
 from draft_node.core.actions import Finish
 from goodspeed.exact.positions import HEADER
-from tests.cluster.cluster import Cluster, make_request, prompt_ids
-from tests.cluster.test_exactness import check_same
+from tests.together.cluster.cluster import Cluster, make_request, prompt_ids
+from tests.together.cluster.test_exactness import check_same
 
 LYING, HONEST, MATCHING = "lying", "honest", "matching"
 

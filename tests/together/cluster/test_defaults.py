@@ -23,7 +23,7 @@ from goodspeed.fair.latency import Refined
 from goodspeed.text.prompts import Prompt
 from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import Defaults, Welcome
-from tests.cluster.cluster import load
+from tests.together.cluster.cluster import load
 from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
 from verify_node.preflight import check

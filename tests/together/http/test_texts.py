@@ -15,7 +15,7 @@ from goodspeed.embedded import prompts
 from goodspeed.embedded.models import path
 from goodspeed.engine.generation_settings import GenerationSettings
 from goodspeed.engine.text import decode
-from tests.cluster.cluster import load, prompt_ids
+from tests.together.cluster.cluster import load, prompt_ids
 
 pytestmark = pytest.mark.alone
 

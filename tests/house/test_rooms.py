@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGES = ("goodspeed", "draft_node", "verify_node")
 LOADS, IMPORTS, ONLY = "Loads nothing of", "Imports nothing of", "Only rooms that say so import"
 RULE = re.compile(rf"({LOADS}|{IMPORTS}|{ONLY}): ((?:[\w.]*\w, )*[\w.]*\w)\.(?= |$)")

@@ -6,7 +6,7 @@ import openai
 import pytest
 from httpx2 import Client
 
-from tests.http.conftest import draft_node
+from tests.together.http.conftest import draft_node
 
 pytestmark = pytest.mark.alone
 

@@ -30,8 +30,8 @@ from goodspeed.wire.messages import (
     digest,
 )
 from goodspeed.wire.zmq.transport import connect_draft
-from tests.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
 from tests.nodes import VerifyNode
+from tests.together.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
 
 pytestmark = pytest.mark.alone
 

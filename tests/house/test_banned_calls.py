@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.banned_calls import dropped_by_optimising, found_in, found_in_script
+from tests.house.banned_calls import dropped_by_optimising, found_in, found_in_script
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGES = ("goodspeed", "draft_node", "verify_node")
 ROOMS = (*PACKAGES, "experiments", "tests", "docker")
 

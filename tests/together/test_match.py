@@ -1,7 +1,7 @@
 """Both nodes' state machines together, in worlds that lose, repeat, reorder, delay, restart and freeze.
 
 Whatever happens, every user gets exactly what the target alone would write, each token once, and nothing is left over.
-Worlds with anything at all are in `tests/simulation/test_faults.py`.
+Worlds with anything at all are in `tests/experiments/simulation/test_faults.py`.
 """
 
 from dataclasses import replace

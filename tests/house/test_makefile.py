@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PYTHON = """#!/bin/sh
 # A Python that makes an environment whose own Python is this script again, and whose pip ends as the test says.
 case "$1 $2" in

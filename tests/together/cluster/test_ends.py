@@ -14,7 +14,7 @@ from tests.nodes import VerifyNode
 
 pytestmark = pytest.mark.alone
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
