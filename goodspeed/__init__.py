@@ -1,6 +1,8 @@
 """GoodSpeed: fair, lossless speculative decoding between draft nodes at the edge and one verify node.
 
-This package is what both nodes share: the wire, the mathematics, the policies and the engine. It imports neither node.
+This package is what both nodes share, and the `goodspeed` command. Knows nothing about either node's rules.
+
+Imports nothing of: draft_node, verify_node, experiments, tests.
 """
 
 __version__ = "0.1.0"

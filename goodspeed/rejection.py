@@ -1,4 +1,4 @@
-"""The two verification rules over tensors, by the name that other programs import. The code is in `goodspeed/exact/rejection`."""
+"""The two verification rules over tensors, as other programs import them; see `goodspeed/exact/rejection.py`."""
 
 from goodspeed.exact.rejection import verify_match, verify_ratio
 

@@ -1,4 +1,4 @@
-"""The draw of the match rule, by the name that other programs import. The code is in `goodspeed/exact/sampling`."""
+"""The draw of the match rule, as other programs import it; see `goodspeed/exact/sampling.py`."""
 
 from goodspeed.exact.sampling import Role, Sampling, SamplingBatch, choose, draw, sample, to_probs, uniform
 

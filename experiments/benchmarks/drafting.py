@@ -1,13 +1,13 @@
 """What a drafted token costs: the draft node's proposals beside bare forward passes of its model.
 
 1, 4 and 16 sessions with contexts of 128 to 256 tokens propose `LENGTH` tokens each, verdict after verdict. *drafter*
-is all that `draft_node.model.drafter` does for these proposals: it forgets what the target rejected, feeds what it decided,
-draws. A proposal of S tokens takes S forward passes; the one or two tokens of the verdict are in the first of them,
-and what they cost counts as drafting. *bare* is the unmodified model decoding one token for each session in one pass
-over its own DynamicCache at the mean context, nothing drawn; *plain* the same tokens as one sequence without any
-cache, which attends to next to nothing: it remembers nothing, so no decoding can be faster by much. All are seconds
-per drafted token of one session. They take turns in every repetition; times are the process's own, on one thread, and
-ratios medians of the ratios within a repetition.
+is all that `draft_node.model.drafter` does for these proposals: it forgets what the target rejected, feeds what it
+decided, draws. A proposal of S tokens takes S forward passes; the one or two tokens of the verdict are in the first
+of them, and what they cost counts as drafting. *bare* is the unmodified model decoding one token for each session in
+one pass over its own DynamicCache at the mean context, nothing drawn; *plain* the same tokens as one sequence without
+any cache, which attends to next to nothing: it remembers nothing, so no decoding can be faster by much. All are
+seconds per drafted token of one session. They take turns in every repetition; times are the process's own, on one
+thread, and ratios medians of the ratios within a repetition.
 
 It takes about 3 minutes on two cores; about 15 s with --quick.
 """

@@ -1,11 +1,11 @@
 """A verify round at real size on a GPU: its forward pass, the rest of it, and the floor that memory bandwidth sets.
 
-Random weights are built on the device, in the shape of Qwen3-14B. Sessions with a full context have drafts verified by
-the code that `Target.forward` and `Target.verify` (`verify_node/target/target.py`) call: `Runner.forward` and `decide_match`.
-`forward` is the engine's packed pass from token ids to logits; `dispatch` is the part of it in which Python still hands
-out work. `rest` is `verify_node/target/match_sampling.py`: the target's draw at every position, the one transfer of the draws to the
-host, and their comparison with the drafts there. Rounds under the ratio rule, the planner and the network are not
-measured.
+Random weights are built on the device, in the shape of Qwen3-14B. Sessions with a full context have drafts verified
+by the code that `Target.forward` and `Target.verify` (`verify_node/target/target.py`) call: `Runner.forward` and
+`decide_match`. `forward` is the engine's packed pass from token ids to logits; `dispatch` is the part of it in which
+Python still hands out work. `rest` is `verify_node/target/match_sampling.py`: the target's draw at every position,
+the one transfer of the draws to the host, and their comparison with the drafts there. Rounds under the ratio rule,
+the planner and the network are not measured.
 
 The floor is what no round can beat: every weight and every cached key and value is read once, at the speed of a large
 copy on the same device. `new shape` is the first round of a case, in which kernels may be chosen and compiled.

@@ -1,8 +1,8 @@
 """What the draft node's event loop spends on a token between the session and the user's text.
 
-Bytes to characters, stop strings and the tokens' own texts (`draft_node/text/answer.py`), for the embedded tokenizer on its
-own texts, delivered in pieces of three tokens as a draft node would. CPU time; `share` is that of one core when 16
-sessions get 100 tokens per second each. Nothing of a model, of messages or of HTTP is in it.
+Bytes to characters, stop strings and the tokens' own texts (`draft_node/text/answer.py`), for the embedded tokenizer
+on its own texts, delivered in pieces of three tokens as a draft node would. CPU time; `share` is that of one core
+when 16 sessions get 100 tokens per second each. Nothing of a model, of messages or of HTTP is in it.
 
 It takes about 10 s on two cores; about 5 s with --quick.
 """

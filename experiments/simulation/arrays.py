@@ -1,8 +1,8 @@
 """Many clients, or many worlds side by side, in barrier rounds as arrays: what is too large for the state machines.
 
-Every client has one endless session; lengths, observations and probes are those of `verify_node/rounds/scheduler.py`, by the
-array forms of policies and estimators. A test shows that it agrees with the state machines bit for bit. Knows nothing
-about time: probes come after `probe_rounds`, as where round trips are short.
+Every client has one endless session; lengths, observations and probes are those of `verify_node/rounds/scheduler.py`,
+by the array forms of policies and estimators. A test shows that it agrees with the state machines bit for bit. Knows
+nothing about time: probes come after `probe_rounds`, as where round trips are short.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What both nodes are made of beside their own rules: the model's thread, counts and metrics, API keys, the HTTP server.
+"""What both nodes share beside their rules: the model's thread, counts and metrics, API keys, the HTTP server.
 
 Knows nothing about drafts, rounds or sessions.
 

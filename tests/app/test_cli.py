@@ -195,7 +195,7 @@ def test_a_wrong_command_line_is_one_clear_line(run: Run, words: list[str], stat
 def test_what_needs_no_model_loads_no_torch(words: list[str]) -> None:
     program = (
         "import sys\n"
-        "from goodspeed import cli\n"
+        "from goodspeed.app import cli\n"
         f"sys.argv = ['goodspeed', *{words!r}]\n"
         "try:\n"
         "    cli.main()\n"

@@ -39,7 +39,7 @@ print(asyncio.run(until_signal(work())), flush=True)
 
 CHATTY = """
 import argparse, asyncio, sys
-from goodspeed import command
+from goodspeed.command import running
 
 async def talk():
     while True:
@@ -51,7 +51,7 @@ async def work():
         async with asyncio.TaskGroup() as inner:
             inner.create_task(talk())
 
-sys.exit(command.run("name", argparse.ArgumentParser(), lambda _: asyncio.run(work())))
+sys.exit(running.run("name", argparse.ArgumentParser(), lambda _: asyncio.run(work())))
 """
 
 

@@ -11,7 +11,7 @@ FULL = Path("/dev/full")
 
 PRINTING = """
 import argparse, sys
-from goodspeed import command
+from goodspeed.command import running
 from goodspeed.command.events import EventLog
 
 def body(_):
@@ -20,12 +20,12 @@ def body(_):
         print("line", number)
     return 0
 
-sys.exit(command.run("name", argparse.ArgumentParser(), body))
+sys.exit(running.run("name", argparse.ArgumentParser(), body))
 """
 
 LOGGING = """
 import argparse, logging, os, sys
-from goodspeed import command
+from goodspeed.command import running
 
 def body(_):
     for number in range(10_000):  # more than any buffer holds
@@ -39,7 +39,7 @@ def body(_):
     print("done", opened > 2)
     return 0
 
-sys.exit(command.run("name", argparse.ArgumentParser(), body))
+sys.exit(running.run("name", argparse.ArgumentParser(), body))
 """
 
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full on this system")

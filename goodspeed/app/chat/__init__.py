@@ -1,1 +1,4 @@
-"""A conversation in the terminal with a draft node's HTTP face. Knows the API, and nothing of sessions or models."""
+"""A conversation in the terminal over a draft node's HTTP API. Knows nothing about sessions or models.
+
+Only rooms that say so import: httpx2.
+"""

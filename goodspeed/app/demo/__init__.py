@@ -1,4 +1,6 @@
 """`goodspeed demo`: one verify node and several draft nodes as real processes on this machine, watched live.
 
-Imports neither node: it starts their commands, and knows them by the events that they print.
+Knows nothing about the nodes' code: it starts their commands, and reads the events that they print.
+
+Only rooms that say so import: httpx2, matplotlib.
 """

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from goodspeed.app.training import domains, family, tokenizer
+from goodspeed.app.training import domains, family, held_out, tokenizer
 from goodspeed.embedded import models, prompts
 from goodspeed.exact import sampling
 
@@ -149,7 +149,9 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--weights", type=Path, default=models.WEIGHTS)
     parser.add_argument("--rows", type=int, default=48, help=f"rows of {ROW} tokens per domain for the cross-entropy")
-    parser.add_argument("--prompts", type=int, default=prompts.PER_DOMAIN, help="prompts per domain for the acceptance")
+    parser.add_argument(
+        "--prompts", type=int, default=held_out.PER_DOMAIN, help="prompts per domain for the acceptance"
+    )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
     args = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""`python -m goodspeed.app.training.held_out`: chooses the held-out prompts, from documents that no model was trained on.
+"""`python -m goodspeed.app.training.held_out` chooses prompts from documents that no model was trained on.
 
 Knows nothing about models.
 """

@@ -1,4 +1,4 @@
-"""`python -m goodspeed.app.training.train`: make the embedded models, in stages that resume where they were interrupted.
+"""`python -m goodspeed.app.training.train` makes the embedded models, in stages that resume where they stopped.
 
   corpus   the tokenizer (kept if there is one) and the stream of training tokens
   target   trains tiny-target on the stream

@@ -1,6 +1,7 @@
 """How long a forward pass takes: models of it, their fit to measured samples, and their refinement while rounds run.
 
-Knows nothing about tensors, sessions or policies: counts in, seconds out. `goodspeed/node/profiler.py` does the measuring.
+Knows nothing about tensors, sessions or policies: counts in, seconds out. `goodspeed/node/profiler.py` does the
+measuring.
 """
 
 from goodspeed.fair.latency.fit import fit_linear, fit_roofline, r_squared

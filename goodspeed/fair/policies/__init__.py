@@ -1,4 +1,7 @@
-"""Policies: how the verify node's budget of drafted tokens is divided among clients. One small file per policy."""
+"""Policies: how the verify node's budget of drafted tokens is divided among clients. One small file per policy.
+
+Knows nothing about who the clients are, or what the tokens are.
+"""
 
 from goodspeed.fair.policies import fixed, gradient, random, throughput
 from goodspeed.fair.policies.base import ClientState, Policy, create, names, register

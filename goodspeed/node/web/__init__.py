@@ -1,7 +1,9 @@
-"""What the HTTP faces of both nodes share: where they listen, who may use them, how errors look, how they run.
+"""The HTTP server of both nodes: where it listens, who may use it, how errors look, how it is run.
 
-Beyond loopback a face is served only with API keys; `/health` and `/ready` are open to everybody. Knows nothing about
+Beyond loopback it serves only with API keys; `/health` and `/ready` are open to everybody. Knows nothing about
 what is served: an ASGI application goes in.
+
+Only rooms that say so import: h11, starlette, uvicorn.
 """
 
 from goodspeed.node.web.address import (

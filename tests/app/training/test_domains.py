@@ -5,14 +5,14 @@ from collections import Counter
 
 import pytest
 
-from goodspeed.app.training import domains
+from goodspeed.app.training import domains, held_out
 from goodspeed.app.training.domains import Document
 from goodspeed.embedded import prompts
 
 
 @pytest.fixture(scope="module")
 def training_text() -> str:
-    return prompts.training_text()
+    return held_out.training_text()
 
 
 def test_no_shipped_prompt_occurs_in_the_training_text(training_text: str) -> None:
@@ -28,7 +28,7 @@ def test_training_text_is_what_would_be_searched(training_text: str) -> None:
 def test_prompts_show_every_domain_in_order() -> None:
     shipped = prompts.load()
     assert [p.domain for p in shipped] == [domains.NAMES[i % 8] for i in range(len(shipped))]
-    assert Counter(p.domain for p in shipped) == dict.fromkeys(domains.NAMES, prompts.PER_DOMAIN)
+    assert Counter(p.domain for p in shipped) == dict.fromkeys(domains.NAMES, held_out.PER_DOMAIN)
     assert len({p.prompt for p in shipped}) == len(shipped)
     assert [p.domain for p in prompts.demo()] == list(domains.NAMES)
 
@@ -83,7 +83,7 @@ def test_records_are_json() -> None:
 def test_prompts_are_what_the_recipe_chooses_for_generated_domains() -> None:
     """Generated text is the same on every Python version, so its prompts can be made again."""
     for domain in domains.GENERATORS:
-        openings = prompts.openings(domain)
+        openings = held_out.openings(domain)
         shipped = [p.prompt for p in prompts.load() if p.domain == domain]
         candidates = [next(openings) for _ in range(2 * len(shipped))]
         assert set(shipped) <= set(candidates)

@@ -17,7 +17,7 @@ from draft_node.serve.standard_input import MAX_WAITING
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import argparse, asyncio, sys
-from draft_node import standard_input
+from draft_node.serve import standard_input
 from goodspeed.command.running import run, until_signal
 
 async def work():

@@ -1,4 +1,4 @@
-"""A process that holds HTTP connections as somebody would who means harm: `python -m tests.node.web.attackers KIND PORT NUMBER`.
+"""Holds HTTP connections as an attacker would: `python -m tests.node.web.attackers KIND PORT NUMBER`.
 
 It tries all connections at once, says so in a line, and keeps what it got until its standard input ends; meanwhile it
 makes them anew, one after the other.

@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/WINDOW.md: `make screenshots`, or `python -m tests.verify_node.watch.window.screenshots [FOLDER]`."""
+"""Takes the pictures of docs/WINDOW.md: `make screenshots`, or this module with a folder as its argument."""
 
 import base64
 import io
