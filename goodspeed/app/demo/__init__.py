@@ -2,5 +2,5 @@
 
 Knows nothing about the nodes' code: it starts their commands, and reads the events that they print.
 
-Only rooms that say so import: httpx2, matplotlib.
+Only rooms that say so import: httpx2, matplotlib, rich.
 """

@@ -6,6 +6,7 @@ At a terminal the lines typed are the turns; otherwise each line of standard inp
 import argparse
 import os
 
+from goodspeed.app import extra
 from goodspeed.app.chat.options import ChatConfig, door
 from goodspeed.command.config import add_options, from_namespace
 from goodspeed.command.running import add_common_options
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(ChatConfig, namespace)
     entrance = door(config, os.environ)
+    extra.require(NAME)
     # After the options are checked: an HTTP client is slow to import.
     from goodspeed.app.chat.run import run as talk
 

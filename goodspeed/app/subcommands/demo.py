@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from goodspeed.app import extra
 from goodspeed.app.demo.options import DemoConfig, clients
 from goodspeed.command.config import add_options, from_namespace, group_of
 from goodspeed.command.events import print_json
@@ -35,6 +36,7 @@ def run(namespace: argparse.Namespace) -> int:
     if config.http and namespace.compare:
         raise ConfigError("--http stays with one run, and --compare makes three; leave one of them out")
     roster = clients(config)
+    extra.require(NAME)
     # After the options are checked: what draws and asks for versions is slow to import.
     from goodspeed.app.demo import compare, summary, view, words
     from goodspeed.app.demo.interrupt import run_interruptible

@@ -1,0 +1,15 @@
+"""What only `goodspeed demo` and `goodspeed chat` need: the extra `app`, which a node does without."""
+
+from importlib.util import find_spec
+
+from goodspeed.errors import ConfigError
+
+LIBRARIES = ("rich", "matplotlib", "httpx2")
+
+
+def require(subcommand: str) -> None:
+    """Raises ConfigError where a library of the extra is not installed."""
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing:
+        what = f"`goodspeed {subcommand}` needs {', '.join(missing)}, which are not installed"
+        raise ConfigError(f"{what}; try: pip install '.[app]' in GoodSpeed's folder")
