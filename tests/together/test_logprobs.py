@@ -6,6 +6,7 @@ for the text, and plain transformers for the logprobs.
 
 import random
 from collections import deque
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from goodspeed.app import generation
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.exact.truncation import without
 from goodspeed.wire.codec import decode_down, decode_up, encode
-from goodspeed.wire.messages import MIN_LOGPROB, Sampling, TokenLogprobs
+from goodspeed.wire.messages import MIN_LOGPROB, Refusal, Sampling, TokenLogprobs, Verdict
 from tests.fakes import make_core, make_hello, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from verify_node.rounds.planner import Entry, Round
@@ -72,7 +73,8 @@ class Line:
             pool=self.target.runner.pool, vocab_size=VOCAB, context_len=128, budget=12, max_round_tokens=32
         )
         self.users = {request.session_id: User(request, draft_ahead) for request in requests}
-        self.up, self.down = deque(), deque()
+        self.up: deque[bytes] = deque()
+        self.down: deque[bytes] = deque()
         self.now = 0.0
         self.num_preempted = self.num_reopened = self.num_repeated = 0
 
@@ -96,6 +98,7 @@ class Line:
             self.num_preempted += len(planned.preempted)
             self.down += [encode(s.message, LIMIT) for s in self.core.finish(self._decide(planned), 0.01, self.now)]
         for message in (decode_down(data, LIMIT) for data in self._arriving(self.down)):
+            assert isinstance(message, Verdict | Refusal)
             user = self.users[message.session_id]
             self._act(user, user.session.receive(message, self.now))
         for proposed in self.drafter.step() if self.drafter.busy else ():
@@ -164,7 +167,12 @@ def alone(request):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("num_pages", [256, 36], ids=["roomy", "preempted"])
 def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages):
-    kinds = [{}, {"verification": "ratio"}, {"max_draft": 0}, {"min_tokens": 9, "stop_ids": STOPS}]
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"verification": "ratio"},
+        {"max_draft": 0},
+        {"min_tokens": 9, "stop_ids": STOPS},
+    ]
     requests = [make_request(number, **kinds[number % 4]) for number in range(12)]
     requests += [make_request(12, num_logprobs=None), make_request(13, num_logprobs=20, prompt_len=30)]
     line = Line(seed, requests, num_pages=num_pages).run()
@@ -296,5 +304,5 @@ def test_banned_tokens_are_never_chosen():
         assert int((row != before).sum()) == len(inside)
     assert without(logits, [(), (VOCAB,), (), ()]) is logits
     for position in range(200):
-        tokens = choose(rows, SamplingBatch.of([Sampling(seed=3)] * 4), torch.full((4,), position))
-        assert int(tokens[0]) not in STOPS
+        chosen = choose(rows, SamplingBatch.of([Sampling(seed=3)] * 4), torch.full((4,), position))
+        assert int(chosen[0]) not in STOPS

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from draft_node.core.actions import Propose, Request
+from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.drafter import Drafter
 from goodspeed.exact import proposals
 from goodspeed.exact.sampling import SamplingBatch, to_probs
@@ -48,7 +48,7 @@ class Pairs:
         self.sampling, self.spoil, self.rule = sampling, spoil, rule
         self.before = {}
         self.num_accepted = 0
-        self.num_rounds_by = Counter()
+        self.num_rounds_by: Counter[str] = Counter()
 
     def run(self):
         pairs = []
@@ -96,7 +96,7 @@ class Pairs:
             sampling = replace_seed(self.sampling, seed)
             request = Request(session_id(seed), PROMPT, sampling, 100, verification="ratio")
             self.drafter.add(Propose(request, 1, number, (*PROMPT, *text), 2 - len(text)))
-        drafts = {}
+        drafts: dict[bytes, Proposed] = {}
         while self.drafter.busy:
             drafts |= {proposed.session_id: proposed for proposed in self.drafter.step()}
         return drafts

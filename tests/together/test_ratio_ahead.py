@@ -5,18 +5,18 @@ Whether it is used must depend on what it assumed, and never on what it drew.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 
-from draft_node.core.actions import Deliver, Finish, Propose, Proposed, Request, Send
+from draft_node.core.actions import Action, Deliver, Finish, Propose, Proposed, Request, Send
 from draft_node.core.odds import Odds
 from draft_node.core.session import Session
 from draft_node.model.drafter import Drafter
 from goodspeed.engine.pages import PagePool
 from goodspeed.exact.sampling import SamplingBatch, to_probs
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.messages import Sampling, Verdict
 from tests.exact import chi_square
 from tests.fakes import make_core, make_hello, session_id
 from tests.micro import make_checkpoint, make_runner
@@ -114,13 +114,14 @@ class Crowd:
         if planned.num_drafted:
             self.core.scheduler.budget = self.lengths[1] * AT_ONCE
         for send in self.core.finish(result.outcomes, 0.01, 0.0):
+            assert isinstance(send.message, Verdict)
             key = send.message.session_id
             if (taken := self.core.sessions[key].draft) is not None:
                 self.used.append((key, tuple(self.core.sessions[key].tokens)))
                 self.num_cut += len(taken.tokens) < len(aheads[key].tokens)
             self._act(self.sessions[key].receive(send.message, 0.0))
 
-    def _act(self, actions: list[object]) -> None:
+    def _act(self, actions: Sequence[Action]) -> None:
         for action in actions:
             match action:
                 case Send():

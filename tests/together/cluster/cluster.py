@@ -87,20 +87,22 @@ class Cluster:
 
     async def _serve(self, requests: dict[str, list[Request]]) -> dict[str, list[Served]]:
         self._start()
-        serving = [asyncio.create_task(node.serve()) for node in (self.verify, *self.drafts.values())]
-        users = [
+        nodes: list[VerifyDaemon | DraftDaemon] = [self.verify, *self.drafts.values()]
+        serving = [asyncio.create_task(node.serve()) for node in nodes]
+        users: list[asyncio.Future[list[Served]]] = [
             asyncio.ensure_future(asyncio.gather(*(self.use(self.drafts[name], request) for request in wanted)))
             for name, wanted in requests.items()
         ]
         try:
             everybody = asyncio.gather(*users)
-            await asyncio.wait([everybody, *serving], return_when=asyncio.FIRST_COMPLETED)
+            ends: list[asyncio.Future[Any]] = [everybody, *serving]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for node in serving:
                 assert not node.done(), node.exception()
             return {name: list(served) for name, served in zip(requests, await everybody, strict=True)}
         finally:
-            for task in (*users, *serving):
-                task.cancel()
+            for future in (*users, *serving):
+                future.cancel()
             await asyncio.gather(*users, *serving, return_exceptions=True)
 
     def _start(self) -> None:

@@ -5,6 +5,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -37,6 +38,8 @@ pytestmark = pytest.mark.alone
 
 PATIENCE_MS = 30_000
 
+Heard = TypeVar("Heard", bound=Message)
+
 
 class Peer:
     """A raw socket that says what it likes, and reads what comes back."""
@@ -50,7 +53,7 @@ class Peer:
     def say(self, message: Message | bytes) -> None:
         self.socket.send(message if isinstance(message, bytes) else msgspec.msgpack.encode(message))
 
-    def hear(self, kind: type[Message]) -> Message:
+    def hear(self, kind: type[Heard]) -> Heard:
         """The next message of that kind; heartbeats and the like are passed over."""
         while self.socket.poll(PATIENCE_MS):
             message = self._decoder.decode(self.socket.recv())
@@ -61,7 +64,6 @@ class Peer:
     def refusal(self, message: Message | bytes) -> Refusal:
         self.say(message)
         answer = self.hear(Refusal)
-        assert isinstance(answer, Refusal)
         assert answer.what
         assert answer.what_to_do
         return answer

@@ -68,16 +68,13 @@ async def _serve(chat: bool, options: dict[str, Any]) -> tuple[list[dict[str, An
 
 
 async def _wanted(prompt: Prompt, service: Service, chat: bool, options: dict[str, Any]) -> Wanted:
-    config, asked = (
-        DraftConfig(model="tiny-draft-s", http="127.0.0.1:0"),
-        {"max_tokens": MAX_TOKENS, "seed": prompt.seed},
-    )
+    config = DraftConfig(model="tiny-draft-s", http="127.0.0.1:0")
+    asked: dict[str, Any] = {"max_tokens": MAX_TOKENS, "seed": prompt.seed, **options}
     if chat:
-        said = {"messages": [{"role": "user", "content": prompt.text}]}
-        return (await of_chat(ChatRequest(**asked, **said, **options), service, config, "user")).texts[0]
-    return (
-        await of_completion(CompletionRequest(**asked, prompt=prompt.text, **options), service, config, "user")
-    ).texts[0]
+        asked["messages"] = [{"role": "user", "content": prompt.text}]
+        return (await of_chat(ChatRequest(**asked), service, config, "user")).texts[0]
+    asked["prompt"] = prompt.text
+    return (await of_completion(CompletionRequest(**asked), service, config, "user")).texts[0]
 
 
 async def _text(service: Service, wanted: Wanted) -> str:

@@ -41,7 +41,7 @@ def is_near_tie(request: Request, tokens: tuple[int, ...]) -> bool:
         key(Role.MATCH, torch.tensor([request.sampling.seed]), torch.tensor([len(text)])), probs.shape[1]
     )
     scores = logits[:, : target.num_tokens] if request.sampling.temperature == 0 else (probs / noise).log()
-    best, second = scores.topk(2).values[0].tolist()
+    best, second = map(float, scores.topk(2).values[0])
     return best - second < MARGIN
 
 
@@ -75,7 +75,7 @@ def every_sampling(first_seed: int, max_tokens: int = 32, **options: Any) -> lis
     ]
 
 
-DRAFTS = {
+DRAFTS: dict[str, dict[str, Any]] = {
     "small": {"model": "tiny-draft-s"},
     "medium": {"model": "tiny-draft-m", "draft_ahead": False},
     "target": {"model": "tiny-target", "max_draft": 5},

@@ -70,7 +70,7 @@ def test_a_message_without_an_end_is_not_kept(verify: VerifyNode) -> None:
 
 def test_a_peer_that_goes_on_is_told_and_cut_off(verify: VerifyNode) -> None:
     with peer(verify) as hostile:
-        answers = []
+        answers: list[Refusal] = []
         for _ in range(int(rate_limit.BARRED) + 1):
             hostile.say(b"\xc1")
         while not answers or answers[-1].code != "barred":

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,7 @@ def run(body: Callable[[Nodes, tuple[str, int]], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"stream": True}, {"n": 2}, {"n": 4, "stream": True}])
-def test_a_user_who_leaves_frees_the_session_at_both_nodes(options: dict) -> None:
+def test_a_user_who_leaves_frees_the_session_at_both_nodes(options: dict[str, Any]) -> None:
     async def body(nodes: Nodes, address: tuple[str, int]) -> None:
         num_texts = options.get("n", 1)
         reader, writer = await asyncio.open_connection(*address)

@@ -1,6 +1,7 @@
 """How a draft node with an HTTP face ends: new requests are refused, running ones finish."""
 
 import signal
+from typing import Any
 
 import openai
 import pytest
@@ -13,7 +14,12 @@ pytestmark = pytest.mark.alone
 
 def test_it_drains_and_ends(endpoint: str) -> None:
     """A stream that runs when SIGTERM comes is finished, while new requests and `/ready` are refused."""
-    options = {"model": "goodspeed", "prompt": "The river", "seed": 1, "extra_body": {"ignore_eos": True}}
+    options: dict[str, Any] = {
+        "model": "goodspeed",
+        "prompt": "The river",
+        "seed": 1,
+        "extra_body": {"ignore_eos": True},
+    }
     with draft_node(endpoint) as (node, url), openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
         stream = client.completions.create(**options, max_tokens=400, stream=True, logprobs=0)
         num_tokens = len(next(stream).choices[0].logprobs.tokens)
@@ -38,7 +44,12 @@ def test_it_drains_and_ends(endpoint: str) -> None:
 
 
 def test_what_is_not_finished_in_time_is_cut_off_and_said(endpoint: str) -> None:
-    options = {"model": "goodspeed", "prompt": "The river", "max_tokens": 2000, "extra_body": {"ignore_eos": True}}
+    options: dict[str, Any] = {
+        "model": "goodspeed",
+        "prompt": "The river",
+        "max_tokens": 2000,
+        "extra_body": {"ignore_eos": True},
+    }
     with draft_node(endpoint, "--drain-timeout-s", "0.2") as (node, url):
         with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
             stream = client.completions.create(**options, stream=True)

@@ -3,10 +3,12 @@
 import asyncio
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import openai
 import pytest
 import torch
+from openai.types.chat import ChatCompletionMessageParam
 from transformers import AutoModelForCausalLM
 
 from draft_node.serve.api.wanted import choice_seed
@@ -33,10 +35,11 @@ def generated(text: str, max_tokens: int, **options) -> str:
     checkpoint = load("tiny-target")
     if config.generation_config == "none":
         checkpoint = replace(checkpoint, settings=GenerationSettings())
-    return generate(config, checkpoint, ignore)["text"]
+    written: str = generate(config, checkpoint, ignore)["text"]
+    return written
 
 
-def user(text: str) -> list[dict[str, str]]:
+def user(text: str) -> list[ChatCompletionMessageParam]:
     return [{"role": "user", "content": text}]
 
 
@@ -61,7 +64,7 @@ def test_greedy_text_is_that_of_plain_transformers(client: openai.OpenAI) -> Non
             ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=32, pad_token_id=0
         )
         expected = decode(load("tiny-target").tokenizer, out[0, ids.shape[1] :].tolist())
-        options = {"model": MODEL, "prompt": prompt(index), "max_tokens": 32, "temperature": 0}
+        options: dict[str, Any] = {"model": MODEL, "prompt": prompt(index), "max_tokens": 32, "temperature": 0}
         answer = client.completions.create(**options)
         assert answer.choices[0].text == expected
         assert answer.usage.prompt_tokens == ids.shape[1]
@@ -73,7 +76,7 @@ def test_greedy_text_is_that_of_plain_transformers(client: openai.OpenAI) -> Non
     "sampling",
     [{}, {"temperature": 0.7, "top_p": 0.9}, {"temperature": 0.9, "top_k": 20}, {"goodspeed": {"speculate": False}}],
 )
-def test_seeded_text_is_that_of_goodspeed_generate(client: openai.OpenAI, sampling: dict) -> None:
+def test_seeded_text_is_that_of_goodspeed_generate(client: openai.OpenAI, sampling: dict[str, Any]) -> None:
     extra = {key: sampling[key] for key in ("top_k", "goodspeed") if key in sampling}
     known = {key: value for key, value in sampling.items() if key not in extra}
     alone = {key: value for key, value in sampling.items() if key != "goodspeed"}
@@ -88,7 +91,8 @@ def test_seeded_text_is_that_of_goodspeed_generate(client: openai.OpenAI, sampli
 @pytest.mark.essential
 def test_an_answer_ends_before_the_users_next_turn_and_begins_without_a_blank(client: openai.OpenAI) -> None:
     """README's example; without its makers' stop string the model goes on and makes up a turn of the user."""
-    question, options = "How do I make soup?", {"model": MODEL, "max_tokens": 40, "seed": 1}
+    question = "How do I make soup?"
+    options: dict[str, Any] = {"model": MODEL, "max_tokens": 40, "seed": 1}
     beyond = generated(question, 40, seed=1, chat=True, generation_config="none")
     assert "\n\nUser:" in beyond
     choice = client.chat.completions.create(messages=user(question), **options).choices[0]
@@ -120,10 +124,9 @@ def test_logprobs_are_the_targets_own(client: openai.OpenAI) -> None:
     )
     assert answer.usage.goodspeed["accepted"] > 0
     choice = answer.choices[0]
-    assert "".join(choice.logprobs.tokens) == choice.text
-    assert [choice.text[offset:][:1] for offset in choice.logprobs.text_offset] == [
-        t[:1] for t in choice.logprobs.tokens
-    ]
+    told: Any = choice.logprobs  # the client's type has every field of it optional
+    assert "".join(told.tokens) == choice.text
+    assert [choice.text[offset:][:1] for offset in told.text_offset] == [t[:1] for t in told.tokens]
     content = (
         client.chat.completions.create(
             model=MODEL, messages=user(prompt(0)), max_tokens=24, seed=1, logprobs=True, top_logprobs=5
@@ -133,7 +136,7 @@ def test_logprobs_are_the_targets_own(client: openai.OpenAI) -> None:
     )
     chat = tokenizer.apply_chat_template(user(prompt(0)), add_generation_prompt=True, return_dict=False)
     flat = [(token.token, token.logprob, {top.token: top.logprob for top in token.top_logprobs}) for token in content]
-    plain = zip(choice.logprobs.tokens, choice.logprobs.token_logprobs, choice.logprobs.top_logprobs, strict=True)
+    plain = zip(told.tokens, told.token_logprobs, told.top_logprobs, strict=True)
     for context, tokens in ((list(prompt_ids(0)), list(plain)), (chat, flat)):
         ids = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(token))[0] for token, _, _ in tokens]
         raw = model(torch.tensor([context + ids])).logits[0, len(context) - 1 : -1].log_softmax(-1)
@@ -147,7 +150,8 @@ def test_a_stop_string_over_token_borders(client: openai.OpenAI) -> None:
     text = generated(prompt(0), 32, temperature=0.0)
     for start, length in ((6, 5), (11, 9), (1, 2)):
         stop = text[start : start + length]
-        options = {"model": MODEL, "prompt": prompt(0), "max_tokens": 32, "temperature": 0, "stop": ["\0never", stop]}
+        options: dict[str, Any] = {"model": MODEL, "prompt": prompt(0), "max_tokens": 32, "temperature": 0}
+        options["stop"] = ["\0never", stop]
         choice = client.completions.create(**options).choices[0]
         assert (choice.text, choice.finish_reason) == (text.partition(stop)[0], "stop")
         assert joined(client.completions.create(**options, stream=True)) == choice.text
@@ -169,7 +173,7 @@ def test_usage_says_what_drafting_did(client: openai.OpenAI) -> None:
 def test_many_mixed_requests_at_once_are_all_complete_and_right(url: str) -> None:
     async def one(client: openai.AsyncOpenAI, number: int) -> tuple[str, str]:
         index, seed, kind = number % 8, number // 32, number // 8 % 4
-        options = {"model": MODEL, "max_tokens": 16, "seed": seed, "temperature": 0.8}
+        options: dict[str, Any] = {"model": MODEL, "max_tokens": 16, "seed": seed, "temperature": 0.8}
         expected = generated(prompt(index), 16, seed=seed, temperature=0.8, chat=kind >= 2)
         text = ""
         if kind == 0:
