@@ -101,9 +101,10 @@ class Cluster:
                 assert not node.done(), node.exception()
             return {name: list(served) for name, served in zip(requests, await everybody, strict=True)}
         finally:
-            for future in (*users, *serving):
+            running: list[asyncio.Future[Any]] = [*users, *serving]
+            for future in running:
                 future.cancel()
-            await asyncio.gather(*users, *serving, return_exceptions=True)
+            await asyncio.gather(*running, return_exceptions=True)
 
     def _start(self) -> None:
         options = {"cost": "none", **self.verify_options}
