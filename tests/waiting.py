@@ -7,7 +7,7 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 
-async def until(holds: Callable[[], Found]) -> Found:
+async def until(holds: Callable[[], Found | None]) -> Found:
     """What it gives as soon as it is something; what never is ends the test by the test's own limit."""
     while not (found := holds()):
         await asyncio.sleep(0.001)

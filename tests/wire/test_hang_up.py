@@ -21,7 +21,7 @@ from goodspeed.errors import TransportError
 from goodspeed.wire import descriptors
 from goodspeed.wire.messages import Draft, Refusal
 from goodspeed.wire.zmq.connections import ROOM, Guard, accepted, cut, peer_of
-from goodspeed.wire.zmq.transport import Delivery, bind_verify, connect_draft, peer_name
+from goodspeed.wire.zmq.transport import Delivery, DraftChannel, VerifyChannel, bind_verify, connect_draft, peer_name
 from tests.descriptors import at_most
 from tests.waiting import until
 from tests.wire.keys.wire import keyed
@@ -104,7 +104,7 @@ async def test_with_keys_it_is_the_key_that_is_barred() -> None:
         assert net.verify.traffic.num_unheard >= 1
 
 
-async def until_heard(verify, good, num_cut):  # type: ignore[no-untyped-def]
+async def until_heard(verify: VerifyChannel, good: DraftChannel, num_cut: int) -> None:
     while verify.num_cut < num_cut:
         await good.send(hello("good"))
         assert (await verify.receive()).message == hello("good")
@@ -148,12 +148,12 @@ async def test_what_is_sent_is_received_or_refused_downwards() -> None:
         draft = net.draft(b"stuck")
         await draft.send(hello("stuck"))
         stuck = (await net.verify.receive()).peer
-        sent = []
+        sent: list[tuple[int, Delivery]] = []
         while net.verify.traffic.num_busy < 5:
             sent.append((number := len(sent), net.verify.send(stuck, verdict(number, 10_000))))
             await asyncio.sleep(0)
         taken = [number for number, delivery in sent if delivery is Delivery.SENT]
-        assert [(await draft.receive()).base_len for _ in taken] == taken  # type: ignore[union-attr]
+        assert [(await draft.receive()).base_len for _ in taken] == taken
         assert draft.receive_ready() == []
         assert net.verify.traffic.num_sent == draft.traffic.num_received == len(taken)
         assert net.verify.traffic.num_sent + net.verify.traffic.num_busy == len(sent)

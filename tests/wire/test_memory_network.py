@@ -103,8 +103,8 @@ def test_bytes_pass_through_the_codec() -> None:
 
 
 def test_faults_are_the_same_for_one_seed() -> None:
-    options = {"lose": 0.2, "repeat": 0.2, "delay": 0.2}
-    outcomes = [send_all(MemoryNetwork(Faults(seed, **options)), range(100)) for seed in (1, 1, 2)]
+    faults = [Faults(seed, lose=0.2, repeat=0.2, delay=0.2) for seed in (1, 1, 2)]
+    outcomes = [send_all(MemoryNetwork(each), range(100)) for each in faults]
     assert outcomes[0] == outcomes[1] != outcomes[2]
 
 

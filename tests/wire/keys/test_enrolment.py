@@ -159,7 +159,7 @@ def test_a_folder_that_is_gone_enrols_nobody(tmp_path: Path) -> None:
 
 def test_an_unknown_key_makes_it_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(enrolment.time, "monotonic", lambda: now)
+    monkeypatch.setattr("verify_node.enrolment.time.monotonic", lambda: now)
     found, told = watched(tmp_path)
     refused: list[bool] = []
     found.on_refused = lambda: refused.append(True)

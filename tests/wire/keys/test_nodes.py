@@ -261,7 +261,8 @@ def test_halves_at_the_draft_node_are_refused(given: dict[str, Any], said: str) 
 
 def test_the_name_is_the_keys(tmp_path: Path) -> None:
     Site(tmp_path).key("edge-1")
-    given = {"model": "tiny-draft-s", "key": str(tmp_path / "edge-1.key"), "verify_key": str(tmp_path / "verify.pub")}
+    given: dict[str, Any] = {"model": "tiny-draft-s", "key": str(tmp_path / "edge-1.key")}
+    given["verify_key"] = str(tmp_path / "verify.pub")
     assert draft_beforehand.check(DraftConfig(**given)).config.name == "edge-1"
     assert draft_beforehand.check(DraftConfig(name="edge-1", **given)).config.name == "edge-1"
     with pytest.raises(ConfigError, match=r"--name 'edge-2' is not what --key .* is made for, 'edge-1'; leave it out"):
