@@ -1,6 +1,7 @@
 """What holds where a request does not say, in order: the request, the target's makers, the API."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,11 +11,11 @@ from goodspeed.wire.codec import decode_down, encode
 from goodspeed.wire.messages import VERSION, Defaults, Sampling, Welcome
 from tests.engine.test_generation_settings import settings
 
-OPEN = {"temperature": None, "top_k": None, "top_p": None}
+OPEN: dict[str, Any] = {"temperature": None, "top_k": None, "top_p": None}
 SETTINGS = GenerationSettings(TextDefaults(0.6), TextDefaults(0.7, stop=("\n\n",)))
 
 
-def welcome(**changes: Defaults) -> Welcome:
+def welcome(**changes: Any) -> Welcome:
     return Welcome(VERSION, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0, **changes)
 
 
@@ -28,7 +29,7 @@ def welcome(**changes: Defaults) -> Welcome:
         (Defaults(temperature=0.0, top_k=0), {"top_p": 0.5}, Sampling(0.0, 0, 0.5, 5)),
     ],
 )
-def test_sampling(says: Defaults, asked: dict[str, float], expected: Sampling) -> None:
+def test_sampling(says: Defaults, asked: dict[str, Any], expected: Sampling) -> None:
     assert defaults.sampling(says, **(OPEN | asked), seed=5) == expected
 
 

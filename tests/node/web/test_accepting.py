@@ -113,8 +113,9 @@ def test_nothing_begins_after_the_end(num_turns: int, monkeypatch: pytest.Monkey
             await until(lambda: not acceptor._beginning)
             await asyncio.sleep(0)  # what is lost is told in the next turn
             left, num_open = set(made), sum(connection.fileno() != -1 for connection in accepted)
-            for each in (*clients, *made.values()):
-                each.close()
+            ends: list[socket.socket | asyncio.BaseTransport] = [*clients, *made.values()]
+            for end in ends:
+                end.close()
             await until(lambda: not made)
             assert left <= begun
             assert num_open == len(left)
