@@ -73,7 +73,7 @@ def test_a_download_is_said_before_it_begins_and_its_bar_is_for_terminals(
     (folder / SHARDS[1]).unlink()
     said: list[str] = []
     bars: list[bool] = []
-    download = folders.snapshot_download
+    download: Callable[..., str] = vars(folders)["snapshot_download"]
 
     def watched(name: str, **options: Any) -> str:
         if not options.get("local_files_only"):

@@ -32,7 +32,9 @@ def test_equal_chunks_share_a_group_without_padding() -> None:
 def test_padded_queries_repeat_the_last_one() -> None:
     layout = lay_out([0, 0], [3, 1], [pages(1), pages(2)], page_size=4)
     made = plan(layout, None, LOOSE)
-    padded, unpadded = made.padding() or (None, None)
+    padding = made.padding()
+    assert padding is not None
+    padded, unpadded = padding
     assert padded.tolist() == [0, 1, 2, 3, 3, 3]
     assert padded[unpadded].tolist() == [0, 1, 2, 3]
     assert made.query_positions(made.groups[0]).tolist() == [[0, 1, 2], [0, 0, 0]]

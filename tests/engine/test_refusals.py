@@ -17,7 +17,11 @@ WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
 
 
 def without(*files: str) -> Damage:
-    return lambda folder: [(folder / file).unlink() for file in files]
+    def damage(folder: Path) -> None:
+        for file in files:
+            (folder / file).unlink()
+
+    return damage
 
 
 def with_bytes(file: str, content: bytes) -> Damage:

@@ -1,6 +1,7 @@
 """Logits of paged sessions equal the unmodified model's, whatever happens around them."""
 
 import random
+from collections.abc import Hashable
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ class Reference:
 
     @torch.inference_mode()
     def logits(self, tokens: list[int], num_logits: int) -> Tensor:
-        return self.model(torch.tensor([tokens]), use_cache=False).logits[0, len(tokens) - num_logits :]
+        logits: Tensor = self.model(torch.tensor([tokens]), use_cache=False).logits
+        return logits[0, len(tokens) - num_logits :]
 
     def runner(self, **options: int) -> Runner:
         return Runner(checkpoints.load(str(self.folder)), **options)
@@ -60,7 +62,7 @@ def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:
     """Joins, leaves, prefill in chunks, drafting steps and rollbacks; unequal contexts; pages used again and again."""
     rng = random.Random(seed)
     runner = reference.runner(num_pages=900 // page_size, page_size=page_size)
-    cached: dict[int, list[int]] = {}
+    cached: dict[Hashable, list[int]] = {}
     for step in range(25):
         if len(cached) < 6 and rng.random() < 0.5:
             cached[step] = []
@@ -84,7 +86,7 @@ def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:
         torch.testing.assert_close(known(found), known(torch.cat(expected)), atol=1e-4, rtol=0)
 
 
-def make_chunk(rng: random.Random, key: int) -> Chunk:
+def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
     num_tokens = rng.choice([1, 1, 2, 5, 8, rng.randint(9, 60)])
     tokens = [rng.randrange(258) for _ in range(num_tokens)]
     return Chunk(key, tokens, rng.choice([0, 1, num_tokens]))

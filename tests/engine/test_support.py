@@ -112,8 +112,8 @@ def test_masks_dropout_and_looking_ahead(given: dict[str, Any], what: str) -> No
 def test_a_model_that_mixes_tokens_outside_attention(save_checkpoint: Callable[..., Path]) -> None:
     """Nothing in the configuration tells; the trial against the model's own logits does."""
     checkpoint = checkpoints.load(str(save_checkpoint()))
-    norm = checkpoint.model.model.norm
-    checkpoint.model.model.norm = Shifted(norm)
+    decoder: Any = checkpoint.model.model
+    decoder.norm = Shifted(decoder.norm)
     with pytest.raises(UnsupportedModelError, match="logits differ"):
         Runner(checkpoint, num_pages=16)
 
@@ -126,7 +126,8 @@ class Shifted(nn.Module):
         self.inner = inner
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.inner(hidden + hidden.roll(1, dims=1))
+        normed: torch.Tensor = self.inner(hidden + hidden.roll(1, dims=1))
+        return normed
 
 
 def test_a_window_that_attention_is_not_told(save_checkpoint: Callable[..., Path]) -> None:
