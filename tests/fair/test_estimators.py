@@ -140,7 +140,7 @@ def test_expected_tokens_is_stable_near_certainty(gap):
 
 def test_expected_tokens_broadcasts():
     table = expected_tokens(np.array([[0.0], [0.5], [1.0]]), np.arange(3))
-    np.testing.assert_allclose(table, [[1, 1, 1], [1, 1.5, 1.75], [1, 2, 3]], rtol=1e-15)
+    np.testing.assert_allclose(table, [[1.0, 1.0, 1.0], [1.0, 1.5, 1.75], [1.0, 2.0, 3.0]], rtol=1e-15)
 
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.1, math.nan, math.inf])

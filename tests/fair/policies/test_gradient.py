@@ -170,7 +170,7 @@ def test_certain_clients_share_alike():
 def test_the_array_form_equals_the_list_form(clients, budget, fairness):
     rows = np.array([(c.acceptance_rate, c.goodput, c.weight) for c in clients]).reshape(-1, 3)
     caps = np.array([c.max_length for c in clients], dtype=np.int64)
-    lengths = allocate_arrays(*rows.T, caps, budget, fairness)
+    lengths = allocate_arrays(rows[:, 0], rows[:, 1], rows[:, 2], caps, budget, fairness)
     assert lengths.dtype == np.int64
     assert lengths.tolist() == create("gradient", fairness=fairness).allocate(clients, budget)
 

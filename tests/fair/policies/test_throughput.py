@@ -44,6 +44,6 @@ def test_the_array_form_equals_the_list_form(values):
     acceptance, _, caps = np.array(values).reshape(-1, 3).T
     policy, turns = create("throughput"), Turns()
     for budget in (20, 7):
-        clients = [ClientState(*value[:2], max_length=value[2]) for value in values]
+        clients = [ClientState(alpha, goodput, max_length=cap) for alpha, goodput, cap in values]
         lengths = allocate_arrays(acceptance, np.ones(len(values)), caps.astype(np.int64), budget, turns)
         assert policy.allocate(clients, budget) == lengths.tolist()
