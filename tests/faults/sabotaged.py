@@ -26,7 +26,9 @@ _step = Drafter.step
 
 def main() -> int:
     file, share = Path(sys.argv.pop(1)), float(sys.argv.pop(1))
-    drafting.PATIENCE_S = circuit_breaker.PATIENCE_S = session.PATIENCE_S = share * session.PATIENCE_S
+    patience_s = share * session.PATIENCE_S
+    for module in (session, drafting, circuit_breaker):  # the last two have the name from the first
+        vars(module)["PATIENCE_S"] = patience_s
     circuit_breaker.REST_S, circuit_breaker.MAX_REST_S = (
         share * circuit_breaker.REST_S,
         share * circuit_breaker.MAX_REST_S,
@@ -39,7 +41,7 @@ def main() -> int:
         finally:
             del taken
 
-    Drafter.step = spoiled  # type: ignore[method-assign]
+    Drafter.step = spoiled  # type: ignore[method-assign, assignment]  # its parameter is not called self
     return cli.main()
 
 

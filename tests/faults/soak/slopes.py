@@ -4,10 +4,10 @@ Neighbouring samples of a process are alike, so an error told from each of them 
 first brought together in blocks of equal time, and the line is laid through the blocks' medians.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 HOUR_S = 3600.0
 NUM_BLOCKS = 16
@@ -35,7 +35,7 @@ class Slope:
         return min(self.least_squares, self.second_half) <= per_hour or self.least_squares <= 2 * self.error
 
 
-def slope(times_s: Sequence[float], values: Sequence[float]) -> Slope:
+def slope(times_s: ArrayLike, values: ArrayLike) -> Slope:
     """ValueError for fewer than three samples, or samples of one moment."""
     times, levels = np.asarray(times_s, float), np.asarray(values, float)
     if len(times) < 3 or times[-1] <= times[0]:

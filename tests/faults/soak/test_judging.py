@@ -1,6 +1,7 @@
 """What texts are worth, on made data: exact, excused, late, wrong; and what counts as calm weather."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def compare(wanted: Wanted, got: Sequence[str], is_complete: bool) -> Comparison
     return Comparison("near_tie", got.count("?")) if "?" in got else Comparison("exact")
 
 
-def text(tokens: Sequence[str], ending: Ending | None, reason: str = "length", **fields: object) -> Text:
+def text(tokens: Sequence[str], ending: Ending | None, reason: str = "length", **fields: Any) -> Text:
     made = Text(**{"node": "a", "rule": "match", "wanted": WANTED, "started_at": 100.0, **fields})
     made.tokens = list(tokens)
     if ending is not None:

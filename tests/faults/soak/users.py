@@ -7,7 +7,7 @@ in `Text`s; what that is worth is judged elsewhere. Knows nothing about faults.
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -131,7 +131,7 @@ class HttpUser:
         text.end("broke", "the stream ended without a word", self._desk.clock())
 
 
-async def _chunks(client: httpx2.AsyncClient, url: str, wanted: Wanted) -> AsyncIterator[Event]:
+async def _chunks(client: httpx2.AsyncClient, url: str, wanted: Wanted) -> AsyncGenerator[Event, None]:
     """Events of one stream, an error that breaks it among them."""
     sampling = wanted.sampling
     body = {
