@@ -80,7 +80,7 @@ class Line:
             return False
         count["last word"] += 1
         deadline = time.monotonic() + PATIENCE_MS / 1000
-        while (left := deadline - time.monotonic()) > 0 and self.socket.poll(left * 1000):
+        while (left := deadline - time.monotonic()) > 0 and self.socket.poll(int(left * 1000)):
             self.me.hear(self.socket.recv())
             if self.me.answers["tokenizer"] + self.me.answers["wrong_name"] > before:
                 return True

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -211,7 +211,7 @@ class Hostile:
             return self._unknown_session(me)
         own = self.random.choice(list(me.sessions.values()))
         draft = self._draft(own)
-        wrong = {
+        wrong: dict[str, Any] = {
             "epoch": draft.epoch + self.random.choice((-1, 1, 1 << 61)),
             "round": self.random.choice((0, own.round, 1 << 61)),
             "base_len": self.random.choice((0, draft.base_len + 1, 1 << 61)),
