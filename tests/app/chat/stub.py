@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-USAGE = {"completion_tokens": 5, "goodspeed": {"rounds": 2, "drafted": 4, "accepted": 3}}
+USAGE: dict[str, Any] = {"completion_tokens": 5, "goodspeed": {"rounds": 2, "drafted": 4, "accepted": 3}}
 
 
 def chunk(text: str | None = None, reason: str | None = None, **more: Any) -> bytes:

@@ -194,7 +194,7 @@ def test_with_http_both_faces_are_open_and_the_texts_are_the_same(demo: Ended, m
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command(*words, "--png", str(tmp_path / "x.png")), cwd=ROOT, **pipes) as process:
         assert process.stderr is not None
-        said = []
+        said: list[str] = []
         while not said or "all texts are written" not in said[-1]:
             said.append(process.stderr.readline())
             assert said[-1], said

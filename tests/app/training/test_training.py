@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from goodspeed.app.training import corpus, family
+from goodspeed.app.training import corpus, family, tokenizer
 from goodspeed.app.training import run as run_module
 from goodspeed.app.training import train as train_module
 from goodspeed.app.training.domains import NAMES, SOURCES, sources
@@ -129,7 +129,7 @@ def test_the_commands_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Both models' stages on a very short stream with a microscopic family: weights and state appear where asked."""
     for name in models.NAMES:
         monkeypatch.setitem(family.SHAPES, name, {k: v for k, v in SMALL.items() if k != "vocab_size"})
-    monkeypatch.setattr(corpus, "train_tokenizer", lambda: train_module.tokenizer.load(models.path("tiny-target")))
+    monkeypatch.setattr(corpus, "train_tokenizer", lambda: tokenizer.load(models.path("tiny-target")))
     monkeypatch.setattr(sources, "library", lambda: {key: [("ast", "def f():\n    pass\n" * 40)] for key in SOURCES})
     state, out = tmp_path / "state", tmp_path / "weights"
     options = ["--minutes", "0.005", "--state", str(state), "--weights", str(out), "--num-tokens", "21000"]
