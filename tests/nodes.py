@@ -36,6 +36,7 @@ POLL_S = 0.1  # between two looks at what a node says over HTTP
 ANYWHERE = "127.0.0.1:0"
 Event = dict[str, Any]
 Node = TypeVar("Node", bound="Process")
+Found = TypeVar("Found")
 
 
 class Line(NamedTuple):
@@ -157,12 +158,11 @@ class Process:
 
     def wait_for_line(self, text: str, *, after: int = 0, timeout_s: float = DEADLINE_S) -> "Line":
         """The first log line with this text that came as number `after` or later."""
-        found: Line = self.until(
+        return self.until(
             lambda: next((line for line in self.log[after:] if text in line.text), None), repr(text), timeout_s
         )
-        return found
 
-    def until(self, found: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S) -> Any:
+    def until(self, found: Callable[[], Found | None], what: str, timeout_s: float = DEADLINE_S) -> Found:
         """What `found` gives of what was told, as soon as it is something; AssertionError when the node ends first."""
         deadline = time.monotonic() + timeout_s
         with self._told:

@@ -27,7 +27,7 @@ def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
         case inspect.StrType(pattern=str(pattern), max_length=longest):
             return st.from_regex(pattern).map(lambda s: s[:longest])
         case inspect.StrType(min_length=shortest, max_length=longest):
-            return st.text(min_size=shortest or 0, max_size=min(longest, 50))
+            return st.text(min_size=shortest or 0, max_size=min(longest or 50, 50))
         case inspect.BytesType(min_length=shortest, max_length=longest):
             return st.binary(min_size=shortest or 0, max_size=longest or 100)
         case inspect.VarTupleType(item_type=item, max_length=longest):
