@@ -24,6 +24,7 @@ from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import Status
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.text import encode_prompt
 from goodspeed.errors import PromptError
 from goodspeed.text.prompts import Prompt, read_file
 from goodspeed.wire.messages import Defaults
@@ -148,14 +149,14 @@ def test_a_wrong_prompt_fails_at_once_and_alone(capsys: pytest.CaptureFixture[st
 def test_a_file_is_encoded_as_it_is_served_and_never_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = FakeDaemon(at_once=2).connect()
     console = make_console(daemon, [Prompt(f"number {i}") for i in range(12)], max_sessions=2)
-    encode, ahead, num_encoded = module.encode_prompt, [], 0
+    ahead, num_encoded = [], 0
 
     def watched(tokenizer: Any, text: str) -> list[int]:
         nonlocal num_encoded
         assert threading.current_thread() is not threading.main_thread()
         num_encoded += 1
         ahead.append(num_encoded - len(console.results))
-        return encode(tokenizer, text)
+        return encode_prompt(tokenizer, text)
 
     monkeypatch.setattr(module, "encode_prompt", watched)
     assert len(run(console)) == 12

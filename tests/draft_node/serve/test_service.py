@@ -150,13 +150,13 @@ def test_a_chat_begins_without_the_blank_that_its_template_leaves_to_the_model()
     tokenizer = load("tiny-target").tokenizer
     user = {"role": "user", "content": "What is the capital of France?"}
 
-    async def work() -> tuple[Written, Written, Written]:
+    async def work() -> list[Written]:
         async with edge() as here:
             prompt = await here.service.encode_chat([user], "user")
             asked = Wanted(prompt=prompt, sampling=GREEDY, max_tokens=20)
             chat = replace(asked, is_chat=True, stop=here.service.defaults(chat=True).stop)
             after_blank = replace(asked, prompt=(*prompt, *encode_prompt(tokenizer, " ")), is_chat=True)
-            return tuple([await write(here.service, what) for what in (asked, chat, after_blank)])
+            return [await write(here.service, what) for what in (asked, chat, after_blank)]
 
     asked, chat, after_blank = run(work())
     assert asked.text.startswith(" ")

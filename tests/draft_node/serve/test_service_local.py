@@ -5,6 +5,7 @@ import logging
 from contextlib import aclosing
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -21,8 +22,8 @@ pytestmark = pytest.mark.alone
 
 DRAFT, TARGET = "tiny-draft-s", "tiny-target"
 SEEDED = Sampling(temperature=0.9, top_k=50, seed=6)
-SHORT = {"verify_timeout_s": 0.3, "connect_timeout_s": 0.3}
-LOCAL = {"fallback": "local", **SHORT}
+SHORT: dict[str, Any] = {"verify_timeout_s": 0.3, "connect_timeout_s": 0.3}
+LOCAL: dict[str, Any] = {"fallback": "local", **SHORT}
 ENDLESS = 1500
 """Tokens: more than anybody reads, so that the verify node is back before a tiny draft model has written them."""
 

@@ -9,9 +9,10 @@ from starlette.testclient import TestClient
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Statistics
 from draft_node.serve.api import create_app
-from draft_node.serve.service import Begun, Ended, Target, Wanted
+from draft_node.serve.service import Begun, Ended, Service, Wanted
 from draft_node.text.answer import Alternative, Piece, Token
 from draft_node.text.spans import Span
+from draft_node.text.text_request import Target
 from goodspeed.errors import PromptError, Refused, ServiceError
 from goodspeed.node.web import Keys
 from goodspeed.wire.messages import Defaults
@@ -20,25 +21,32 @@ CONTEXT_LEN = 1000
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-class FakeService:
+class FakeService(Service):
     """A token is a byte; the text of every choice is the alphabet, over and over."""
 
+    # What the service asks its daemon and its checkpoint for; there are none here.
+    is_ready: bool = True
+    is_local: bool = False
+    context_len: int = CONTEXT_LEN
+    vocab_size: int = 256
+    max_chars: int = 2 * CONTEXT_LEN
+    absence: str = "the verify node has been away for 9 s; ask again later"
+    num_running: int = 0
+    num_waiting: int = 0
+    target: Target = Target("big-model", "b1")
+    target_fingerprint: str | None = "b1"
+    draft_model: str = "small-model"
+    draft_fingerprint: str = "d1"
+
     def __init__(self) -> None:
-        self.is_ready, self.draining, self.is_local = True, False, False
-        self.context_len, self.vocab_size = CONTEXT_LEN, 256
-        self.max_chars = 2 * CONTEXT_LEN
-        self.absence = "the verify node has been away for 9 s; ask again later"
+        self.draining = False
         self.num_encoded = 0
         self.completion_defaults = self.chat_defaults = Defaults()
         self.users: set[str] = set()
-        self.num_running = self.num_waiting = 0
         self.wanted: list[Wanted] = []
         self.error: Exception | None = None
         self.fails_after = 0  # tokens
         self.local_from: int | None = None  # from this token on the draft model writes alone
-        self.target = Target("big-model", "b1")
-        self.target_fingerprint: str | None = "b1"
-        self.draft_model, self.draft_fingerprint = "small-model", "d1"
         self.retargets_after: int | None = None  # after this token another target begins anew, or the text fails
 
     async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:

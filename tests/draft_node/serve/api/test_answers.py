@@ -74,7 +74,8 @@ def test_prompts_and_choices_in_order_with_the_prompt_before_them(api: Api) -> N
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_joined_chunks_are_the_whole_text(api: Api, n: int) -> None:
-    texts, reasons = [""] * n, [[] for _ in range(n)]
+    texts = [""] * n
+    reasons: list[list[str | None]] = [[] for _ in range(n)]
     for chunk in chunks_of(api.complete(prompt="Hi", n=n, max_tokens=30, stream=True, echo=True)):
         assert "usage" not in chunk
         (choice,) = chunk["choices"]
@@ -147,7 +148,7 @@ def test_logprobs_of_a_text_that_ends_before_its_first_token() -> None:
             yield Ended("stop", None, 0, Statistics())
 
     api = Api(service=Silent())
-    none = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    none: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
     assert api.complete(logprobs=1).json()["choices"][0]["logprobs"] == none
     assert api.chat(logprobs=True).json()["choices"][0]["logprobs"]["content"] == []
     for ask in (api.complete, api.chat):

@@ -1,5 +1,7 @@
 """What goes wrong, as users of the official client see it."""
 
+from typing import Any
+
 import openai
 import pytest
 from starlette.testclient import TestClient
@@ -73,4 +75,5 @@ def test_a_stream_that_breaks_is_an_error() -> None:
 def test_models() -> None:
     client = Official(Api()).openai
     assert [model.id for model in client.models.list()] == ["goodspeed"]
-    assert client.models.retrieve("goodspeed").max_model_len == 1000
+    model: Any = client.models.retrieve("goodspeed")
+    assert model.max_model_len == 1000

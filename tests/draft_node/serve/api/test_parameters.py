@@ -1,5 +1,7 @@
 """What requests may say: every parameter is honoured or refused by name."""
 
+from typing import Any
+
 import pytest
 
 from draft_node.serve.api.wanted import choice_seed
@@ -32,7 +34,7 @@ NEUTRAL_CHAT = [
     },
     {"logprobs": False, "audio": None, "prediction": None, "safety_identifier": "x", "prompt_cache_key": "y"},
 ]
-REFUSED = [
+REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"frequency_penalty": 0.5}, "frequency_penalty"),
     ({"presence_penalty": -1}, "presence_penalty"),
     ({"logit_bias": {"50256": -100}}, "logit_bias"),
@@ -62,7 +64,7 @@ REFUSED = [
     ({"guided_json": {}}, "guided_json"),
     ({"logprobs": -1}, "logprobs"),
 ]
-REFUSED_COMPLETION = [
+REFUSED_COMPLETION: list[tuple[dict[str, Any], str]] = [
     ({"best_of": 2}, "best_of"),
     ({"suffix": "end"}, "suffix"),
     ({"echo": True, "logprobs": 1}, "echo"),
@@ -77,7 +79,7 @@ REFUSED_COMPLETION = [
     ({"prompt": None}, "prompt"),
     ({"tools": []}, "tools"),
 ]
-REFUSED_CHAT = [
+REFUSED_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"type": "function"}]}, "tools"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
@@ -104,24 +106,24 @@ def api() -> Api:
 
 
 @pytest.mark.parametrize("body", [*NEUTRAL, *NEUTRAL_COMPLETION])
-def test_harmless_in_completions(api: Api, body: dict) -> None:
+def test_harmless_in_completions(api: Api, body: dict[str, Any]) -> None:
     assert api.complete(**body).status_code == 200
 
 
 @pytest.mark.parametrize("body", [*NEUTRAL, *NEUTRAL_CHAT])
-def test_harmless_in_chats(api: Api, body: dict) -> None:
+def test_harmless_in_chats(api: Api, body: dict[str, Any]) -> None:
     assert api.chat(**body).status_code == 200
 
 
 @pytest.mark.parametrize(("body", "param"), [*REFUSED, *REFUSED_COMPLETION])
-def test_refused_in_completions_by_name(api: Api, body: dict, param: str) -> None:
+def test_refused_in_completions_by_name(api: Api, body: dict[str, Any], param: str) -> None:
     error = error_of(api.complete(**body))
     assert error["param"] == param
     assert error["type"] == "invalid_request_error"
 
 
 @pytest.mark.parametrize(("body", "param"), [*REFUSED, *REFUSED_CHAT])
-def test_refused_in_chats_by_name(api: Api, body: dict, param: str) -> None:
+def test_refused_in_chats_by_name(api: Api, body: dict[str, Any], param: str) -> None:
     assert error_of(api.chat(**body))["param"] == param
 
 
@@ -164,7 +166,7 @@ def test_a_text_that_is_to_go_on_is_ended_by_its_own_stop_strings_alone() -> Non
     ("extension", "longest"),
     [(None, 9), ({}, 9), ({"speculate": False}, 0), ({"max_draft": 4}, 4), ({"max_draft": 99}, 9)],
 )
-def test_drafting_can_be_shortened_and_turned_off(extension: dict | None, longest: int) -> None:
+def test_drafting_can_be_shortened_and_turned_off(extension: dict[str, Any] | None, longest: int) -> None:
     api = Api(max_draft=9)
     api.complete(goodspeed=extension)
     assert api.service.wanted[0].max_draft == longest
@@ -218,7 +220,13 @@ def test_what_does_not_fit_into_the_context_is_refused() -> None:
 def test_conversations_as_templates_know_them() -> None:
     api = Api()
     parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
-    before = {"role": "assistant", "content": "x", "refusal": None, "tool_calls": None, "annotations": []}
+    before: dict[str, Any] = {
+        "role": "assistant",
+        "content": "x",
+        "refusal": None,
+        "tool_calls": None,
+        "annotations": [],
+    }
     api.chat(messages=[{"role": "developer", "content": "be brief"}, before, {"role": "user", "content": parts}])
     assert bytes(api.service.wanted[0].prompt) == b"system:be brief;assistant:x;user:one two;"
 
@@ -231,12 +239,13 @@ def test_texts_that_no_tokenizer_takes_are_the_users_fault() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"])
 def test_another_model_is_not_found(api: Api, path: str) -> None:
-    body = {
+    bodies: dict[str, dict[str, Any]] = {
         "/v1/completions": {"prompt": "x"},
         "/v1/chat/completions": {"messages": [{"role": "user", "content": "x"}]},
         "/tokenize": {"prompt": "x"},
         "/detokenize": {"tokens": [65]},
-    }[path]
+    }
+    body = bodies[path]
     assert api.client.post(path, json={"model": "goodspeed", **body}).status_code == 200
     error = error_of(api.client.post(path, json={"model": "gpt-5", **body}), 404)
     assert (error["param"], error["code"]) == ("model", "model_not_found")

@@ -1,5 +1,7 @@
 """The routes about the node itself, and who may use which."""
 
+from typing import Any
+
 import pytest
 from starlette.testclient import TestClient
 
@@ -138,7 +140,7 @@ def test_very_many_tokens_are_told_in_slices() -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"prompt": "x", "messages": [{"role": "user", "content": "x"}]}, {"prompt": ""}])
-def test_what_cannot_be_tokenized(api: Api, body: dict) -> None:
+def test_what_cannot_be_tokenized(api: Api, body: dict[str, Any]) -> None:
     assert error_of(api.client.post("/tokenize", json=body))["param"] == "prompt"
 
 

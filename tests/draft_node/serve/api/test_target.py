@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.serve.service import Target
+from draft_node.text.text_request import Target
 from tests.draft_node.serve.api.fake import Api, error_of, events_of
 
 RESTART = {"goodspeed": {"on_target_change": "restart"}}

@@ -1,6 +1,7 @@
 """What a user reads: sentences that name the parameter, and say what is wrong and what to send instead."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -191,12 +192,13 @@ def test_messages_that_are_too_long_are_called_that(api: Api) -> None:
     ],
 )
 def test_other_routes(api: Api, method: str, path: str, body: object, expected: str) -> None:
-    answer = api.client.request(method, path, **({} if body is None else {"json": body}))
+    answer = api.client.request(method, path, json=body)
     assert message_of(answer).startswith(expected)
 
 
 def test_no_sentence_is_that_of_a_library(api: Api) -> None:
     """Each names its parameter, and none speaks of inputs, literals, instances or values that change nothing."""
+    refused: list[tuple[Callable[..., Any], dict[str, Any], str]]
     refused = [(Api.complete, *one) for one in [*REFUSED, *REFUSED_COMPLETION]]
     refused += [(Api.chat, *one) for one in [*REFUSED, *REFUSED_CHAT]]
     for ask, body, param in refused:
