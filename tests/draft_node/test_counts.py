@@ -17,8 +17,8 @@ def test_a_text_from_its_wish_to_its_end():
     assert (texts.num_prompt_tokens, texts.num_tokens, texts.num_abandoned) == (7, 8, 0)
     assert texts.finished == {"stop": 1}
     assert texts.first_token_s.total == pytest.approx(0.5)
-    assert (texts.gap_s.num_values, texts.gap_s.total) == (2, pytest.approx(0.7))
-    assert (texts.per_token_s.num_values, texts.per_token_s.total) == (1, pytest.approx(0.1))
+    assert (texts.gap_s.num_values, texts.gap_s.total) == pytest.approx((2, 0.7))
+    assert (texts.per_token_s.num_values, texts.per_token_s.total) == pytest.approx((1, 0.1))
     assert texts.whole_s.total == pytest.approx(1.25)
     assert (texts.prompt_tokens.total, texts.tokens.total) == (7, 8)
 

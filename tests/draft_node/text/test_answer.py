@@ -40,7 +40,10 @@ def written(ids: list[int], at: list[int], stops: list[str], min_tokens: int) ->
     """The answer to tokens that are delivered in parts, and finished for their length."""
     answer = Answer(tokenizer(), token_texts(), stops, min_tokens)
     borders = [0, *sorted(min(border, len(ids)) for border in at), len(ids)]
-    items = [*(Deliver(tuple(ids[start:end])) for start, end in pairwise(borders)), Finish("length")]
+    items: list[Deliver | Finish] = [
+        *(Deliver(tuple(ids[start:end])) for start, end in pairwise(borders)),
+        Finish("length"),
+    ]
     pieces: list[Piece] = []
     for item in items:
         if not answer.is_complete:

@@ -142,9 +142,9 @@ def test_the_event_loop_has_a_whole_turn_between_two_pieces() -> None:
         num_turns = 0
         submit = bench.turns._executor.submit
 
-        def noted(*args: Any) -> Any:
+        def noted(*args: Any, **options: Any) -> Any:
             num_turns_before.append(num_turns)
-            return submit(*args)
+            return submit(*args, **options)
 
         bench.turns._executor.submit = noted  # type: ignore[method-assign]
         bench.end()
