@@ -1,12 +1,14 @@
 """The checks of `make gpu` on a CPU: that they run, and can fail. What a GPU computes only a GPU can show."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
 from msgspec.structs import replace
 
 from experiments.benchmarks import gpu
+from goodspeed.engine.runner import Runner
 from goodspeed.wire.messages import Sampling
 from tests.gpu import __main__ as command
 from tests.gpu import engine_checks
@@ -31,7 +33,7 @@ def test_a_rollback_that_goes_too_far_is_found(monkeypatch, name):
         CHECKS[name](CPU)
 
 
-class ForgetfulRunner(engine_checks.Runner):
+class ForgetfulRunner(Runner):
     """Right in its own trial, and wrong afterwards."""
 
     def truncate(self, key, length):
@@ -69,12 +71,13 @@ def test_the_benchmark_runs_on_a_cpu_at_a_micro_size(capsys):
 def test_what_the_benchmark_times_decides_as_the_verify_node_does():
     checkpoint = gpu.build("micro", CPU, torch.float32)
     case = gpu.Case(num_sessions=3, budget=7, context=20)
-    runner = gpu.Runner(checkpoint, num_pages=case.num_pages, page_size=gpu.PAGE_SIZE)
+    runner = Runner(checkpoint, num_pages=case.num_pages, page_size=gpu.PAGE_SIZE)
     timed = gpu.Rounds(runner, case, gpu.Sampling())
     timed.fill()
+    keys: list[Any] = [chunk.key for chunk in timed.chunks]  # numbers: the seeds, too
     entries = [
-        Entry(chunk.key, case.context, tuple(chunk.tokens), len(chunk.tokens) - 1, True, Sampling(1.0, seed=chunk.key))
-        for chunk in timed.chunks
+        Entry(key, case.context, tuple(chunk.tokens), len(chunk.tokens) - 1, True, Sampling(1.0, seed=key))
+        for key, chunk in zip(keys, timed.chunks, strict=True)
     ]
     node = target.Target(checkpoint, runner)
     logits = node.forward(Round(1, tuple(entries)))
@@ -94,7 +97,7 @@ def test_the_benchmark_times_the_verify_nodes_own_function(monkeypatch):
     def fail(*_):
         raise RuntimeError("decided")
 
-    assert gpu.decide_match is target.decide_match
+    assert vars(gpu)["decide_match"] is vars(target)["decide_match"]
     monkeypatch.setattr(gpu, "decide_match", fail)
     with pytest.raises(RuntimeError, match="decided"):
         gpu.main(["--device", "cpu", "--shape", "micro"])

@@ -1,5 +1,7 @@
 """The benchmark of the scheduler: every figure stands beside the input that it was measured on."""
 
+from typing import Any
+
 from experiments.benchmarks import scheduler
 from experiments.benchmarks.scheduler import INPUTS, Size, draw, measure, table, time_aware
 
@@ -7,7 +9,7 @@ SIZE = Size(8, 28, 100e-6, 3)
 
 
 def test_every_figure_stands_beside_its_input():
-    result = measure(SIZE)
+    result: dict[str, Any] = measure(SIZE)
     assert result["exact"]
     lines = table([result]).splitlines()
     for name, told in INPUTS.items():

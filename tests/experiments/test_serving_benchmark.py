@@ -5,6 +5,7 @@ import itertools
 import json
 import socket
 import time
+from dataclasses import astuple
 
 import pytest
 
@@ -134,5 +135,5 @@ def test_the_sums_are_right():
     texts = serving.texts(8, 10, speculate=True)
     assert len({text.prompt for text in texts}) == 8
     took = serving_overhead.took(texts, 2.0, (1.0, 2.0, 3.0), (1.8, 4.0, 3.0))
-    assert took == Took(0.2, pytest.approx(0.01), pytest.approx(0.025), 0.0)
+    assert astuple(took) == pytest.approx((0.2, 0.01, 0.025, 0.0))
     assert serving_overhead.median([Took(1, 5, 0, 0), Took(3, 4, 1, 0), Took(2, 9, 1, 0)]) == Took(2, 5, 1, 0)
