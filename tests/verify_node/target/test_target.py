@@ -2,6 +2,7 @@
 
 import math
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ class RealDesk(Desk):
         core = make_core(pool=target.runner.pool, vocab_size=VOCAB, context_len=128, **options)
         super().__init__(core)
         self.real = target
-        self.target.run = lambda planned: self.real.run(planned).outcomes
+        self.target.run = lambda planned: self.real.run(planned).outcomes  # type: ignore[method-assign]
 
 
 def some_draft(rng, session, text):
@@ -110,7 +111,7 @@ def replace_seed(sampling, seed):
 
 
 def entry(number, tokens, num_drafted=0, *, samples=True, **changes):
-    values = {"sampling": Sampling(seed=number), "epoch": 1, "draft_round": 1} | changes
+    values: dict[str, Any] = {"sampling": Sampling(seed=number), "epoch": 1, "draft_round": 1} | changes
     return Entry(session_id(number), 0, tuple(tokens), num_drafted, samples, **values)
 
 
@@ -216,7 +217,9 @@ def test_what_is_observed_depends_on_the_claim_and_not_on_the_tokens():
     with torch.inference_mode():
         p = make_checkpoint(1).model(torch.tensor([[1, 2, 3]])).logits[0, -1].softmax(-1)
     entries = [ratio_entry(token, (token,), flat) for token in range(VOCAB)]
-    outcomes = {int.from_bytes(one.session_id, "big"): one for one in make_target().run(Round(1, entries)).outcomes}
+    outcomes = {
+        int.from_bytes(one.session_id, "big"): one for one in make_target().run(Round(1, tuple(entries))).outcomes
+    }
     wanted = float(torch.minimum(p, torch.tensor(1 / VOCAB)).sum())
     assert [one.agreement for one in outcomes.values()] == pytest.approx([wanted] * VOCAB, abs=1e-5)
     likeliest = outcomes[int(p.argmax())]

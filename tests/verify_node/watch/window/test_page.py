@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -98,8 +99,12 @@ def test_charts_are_drawn(page: Page) -> None:
         const near = (at) => data[at + 3] > 200 && wanted.every((value, i) => Math.abs(data[at + i] - value) < 8);
         return Array.from({ length: data.length / 4 }, (_, i) => near(4 * i)).filter(Boolean).length;
     """
+
+    def is_drawn(chart: str, color: str) -> bool:
+        return bool(page.evaluate(script, chart, color) > 20)
+
     for chart, color in (("#utility-chart", "--accent"), ("#goodput-chart", "--c0"), ("#goodput-chart", "--c1")):
-        page.wait(lambda chart=chart, color=color: page.evaluate(script, chart, color) > 20)
+        page.wait(partial(is_drawn, chart, color))
     assert page.errors() == []
 
 
