@@ -582,7 +582,7 @@ def test_verdicts_follow_a_client_to_its_new_connection(drafting):
 def test_rounds_mix_sessions_without_mixing_their_texts(desk):
     for number in (1, 2, 3):
         desk.open(number=number, sampling=Sampling(seed=number), max_draft=number - 1)
-    done = set()
+    done: set[int] = set()
     while len(done) < 3:
         for message in desk.round():
             number = int.from_bytes(message.session_id, "big")

@@ -235,7 +235,7 @@ class CoreLaws(RuleBasedStateMachine):
     def _take(self, sends: Sequence[Send]) -> None:
         for send in sends:
             message = send.message
-            session = self.desk.core.sessions.get(message.session_id)  # type: ignore[union-attr]
+            session = self.desk.core.sessions.get(message.session_id or b"")
             assert session is None or send.peer_id == session.peer_id
         self._look_at([send.message for send in sends])
 

@@ -111,8 +111,8 @@ def test_with_keys_the_bar_is_on_the_key():
     desk.open("b", 2)
     sends = []
     for number in range(101):
-        peer = b"a" if number % 2 else b"a2"
-        sends += desk.core.reject(peer, RUBBISH, desk.now, KEYS["a"])
+        sender = b"a" if number % 2 else b"a2"
+        sends += desk.core.reject(sender, RUBBISH, desk.now, KEYS["a"])
     assert {send.peer_id for send in sends if send.message.code == "barred"} == {b"a", b"a2"}
     assert set(desk.core.peers) == {b"b"}
     assert set(desk.core.conduct.barred) == {KEYS["a"].encode()}

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from verify_node.session.session import Session
 class Evident(Desk):
     """Drafts of client a that are verified by ratio are evidence against it."""
 
-    def __init__(self, against: float, **options: object) -> None:
+    def __init__(self, against: float, **options: Any) -> None:
         super().__init__(**options)
         self.against = against
         self.rounds: list[Round] = []
@@ -43,7 +44,7 @@ class Evident(Desk):
                 for outcome in run(planned)
             ]
 
-        self.target.run = telling
+        self.target.run = telling  # type: ignore[method-assign]
 
     def is_of_a(self, key: bytes) -> bool:
         return self.core.sessions[key].client.name == "a"
@@ -53,7 +54,7 @@ class Evident(Desk):
         return {int.from_bytes(entry.session_id, "big"): entry.verification for entry in self.rounds[-1].entries}
 
 
-def draft_all(desk: Desk, **changes: object) -> None:
+def draft_all(desk: Desk, **changes: Any) -> None:
     for session in list(desk.core.sessions.values()):
         if session.awaits_draft:
             number = int.from_bytes(session.session_id, "big")
@@ -138,9 +139,14 @@ BUDGET = 24
 class Neighbours(Desk):
     """Three honest clients, one session each, and one more called a, with any number; a round takes 0.1 s."""
 
-    def __init__(self, process: Acceptance | None, num_sessions: int = 1, **options: object) -> None:
+    def __init__(self, process: Acceptance | None, num_sessions: int = 1, **options: Any) -> None:
         """process: how often the drafts of a agree; None: it never drafts."""
-        limits = {"budget": BUDGET, "max_round_tokens": 400, "num_pages": 1 << 16, "context_len": 1 << 16}
+        limits: dict[str, Any] = {
+            "budget": BUDGET,
+            "max_round_tokens": 400,
+            "num_pages": 1 << 16,
+            "context_len": 1 << 16,
+        }
         super().__init__(**(limits | options))
         processes = {name: Independent(alpha) for name, alpha in HONEST.items()} | {"a": process}
         models = {}
@@ -155,7 +161,8 @@ class Neighbours(Desk):
 
     def play(self, num_rounds: int) -> tuple[float, float]:
         """Means of the honest clients' drafted tokens in a round, all together, and of log goodput."""
-        drafted, delivered = 0, Counter()
+        drafted = 0
+        delivered: Counter[str] = Counter()
         for _ in range(num_rounds):
             for session in list(self.core.sessions.values()):
                 self.answer(session)
@@ -225,7 +232,7 @@ def test_distributions_that_are_none_cost_others_what_an_honest_client_does_that
         ]
 
     desk = Neighbours(Independent(1.0))
-    run, desk.target.run = desk.target.run, unreadable
+    run, desk.target.run = desk.target.run, unreadable  # type: ignore[method-assign]
     found = desk.play(NUM_ROUNDS)
     assert found == Neighbours(Independent(0.0)).play(NUM_ROUNDS)
     check_bound(found, beside_the_best())
@@ -299,7 +306,7 @@ def test_a_barrier_goes_on_without_a_draft_that_never_comes(barrier):
 
 def test_it_is_asked_again_ever_more_rarely_and_with_one_token(barrier):
     """Its rounds are others' time: of an hour of rounds of 10 ms they lose a minute or two."""
-    waits = []
+    waits: list[tuple[int, float]] = []
     for _ in range(700):
         if barrier.session(2).awaits_draft:
             barrier.draft("b", 2, alpha=0.0)
