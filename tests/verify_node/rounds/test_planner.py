@@ -83,7 +83,9 @@ def test_continuous_rounds_start_at_once_when_no_draft_is_on_its_way(two_ready):
 
 def test_a_draft_is_waited_for_where_that_costs_the_others_less_than_it_saves(two_ready):
     late = due(3, 5.2)  # two sessions wait 0.2 s
-    assert CONTINUOUS.start([late], two_ready, LINGER, 0.41) == (pytest.approx(5.2 + SLACK), late)
+    start = CONTINUOUS.start([late], two_ready, LINGER, 0.41)
+    assert start.at == pytest.approx(5.2 + SLACK)
+    assert start.whom == late
     assert CONTINUOUS.start([late], two_ready, LINGER, 0.39) == (5.0, None)
 
 

@@ -84,7 +84,7 @@ def test_the_tilts_are_what_they_are_said_to_be():
 def test_the_stake_is_a_martingale():
     """Over all texts of three tokens: its mean stays 1, whatever bets are made when."""
     q = np.array([0.5, 0.3, 0.2])
-    first, second = np.log([0.5, 1.0, 2.25]), np.log([1.8, 0.2, 0.2])  # of mean 1 under q
+    first, second = np.log([0.5, 1.0, 2.25]).tolist(), np.log([1.8, 0.2, 0.2]).tolist()  # of mean 1 under q
     mean = 0.0
     for tokens in np.ndindex(3, 3, 3):
         suspicion = Suspicion()
