@@ -191,6 +191,8 @@ def test_off_means_off():
 
 
 def test_where_it_seldom_comes_true_it_is_left_alone_until_it_would():
+    session, _ = begin(max_tokens=1000)
+
     def step(tokens, accepted):
         """One ordinary draft of 5 and 5, and its verdict; whether anything was asked for ahead."""
         draft, *more = session.proposed(proposed(session.round, [5, 5]), 1.0)
@@ -198,7 +200,6 @@ def test_where_it_seldom_comes_true_it_is_left_alone_until_it_would():
         session.receive(verdict(base_len, tokens, round=draft.message.round, verified=2, accepted=accepted), 1.0)
         return bool(more)
 
-    session, _ = begin(max_tokens=1000)
     session.receive(verdict(4, [6], round=1, accepted=0), 3.0)
     tried = [step([6], 0) for _ in range(20)]
     assert tried[0]

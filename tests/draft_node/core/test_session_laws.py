@@ -10,7 +10,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.core.retransmission import MAX_RESEND_S
 from draft_node.core.session import PATIENCE_S, Session, State
-from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
+from goodspeed.wire.messages import (
+    Ack,
+    Close,
+    Draft,
+    FinishReason,
+    OpenSession,
+    Refusal,
+    Sampling,
+    TokenLogprobs,
+    Verdict,
+    digest,
+)
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)
@@ -91,7 +102,7 @@ class SessionLaws(RuleBasedStateMachine):
     def _verdict(
         self, begin: int, end: int, epoch: int, next_length: int, round: int | None, dropped: int | None
     ) -> None:
-        reason = "length" if end == len(TEXT) else None
+        reason: FinishReason | None = "length" if end == len(TEXT) else None
         num_drafted = 0 if round is None else end - begin
         verdict = Verdict(
             session_id=ID,

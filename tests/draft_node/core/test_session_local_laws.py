@@ -12,7 +12,7 @@ from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Prop
 from draft_node.core.local import GIVE_UP_S, Terms
 from draft_node.core.retransmission import MAX_RESEND_S
 from draft_node.core.session import PATIENCE_S, Session, State
-from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Sampling, Verdict, digest
+from goodspeed.wire.messages import Ack, Close, Draft, FinishReason, OpenSession, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)
@@ -114,7 +114,8 @@ class LocalLaws(RuleBasedStateMachine):
         epoch = self.session.epoch - back
         if epoch not in self.opened:
             return
-        text, reason = self.opened[epoch], None
+        text = self.opened[epoch]
+        reason: FinishReason | None = None
         first = max(len(text), len(self.text) + skip)
         while len(text) < first + length and reason is None:
             token = target(text)
