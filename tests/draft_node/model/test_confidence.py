@@ -8,14 +8,16 @@ import torch
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.confidence import AT_NO_CONFIDENCE, acceptance_chances
 from draft_node.model.drafter import Drafter
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.messages import Sampling, Verification
 from tests.micro import make_checkpoint, make_runner
 
 CHECKPOINT = make_checkpoint(1)
 PROMPT = (5, 9, 2, 40, 33, 7)
 
 
-def draft(min_odds: float, *, verification: str = "match", length: int = 12, temperature: float = 1.0) -> Proposed:
+def draft(
+    min_odds: float, *, verification: Verification = "match", length: int = 12, temperature: float = 1.0
+) -> Proposed:
     drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT), min_odds=min_odds)
     request = Request(bytes(16), PROMPT, Sampling(temperature, seed=3), 50, verification=verification)
     drafter.add(Propose(request, 1, 1, PROMPT, length))

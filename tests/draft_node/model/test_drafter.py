@@ -6,7 +6,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from draft_node.core.actions import Propose, Request
+from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
 from goodspeed.exact import proposals
@@ -36,7 +36,7 @@ def run(drafter, *proposes):
     """All of them at once; what came of each."""
     for propose in proposes:
         drafter.add(propose)
-    done = {}
+    done: dict[bytes, Proposed] = {}
     while drafter.busy:
         done |= {proposed.session_id: proposed for proposed in drafter.step()}
     return [done[propose.request.session_id] for propose in proposes]
@@ -55,7 +55,7 @@ def verdict(rng, base, drafted):
 
 def test_greedy_by_hand():
     base = [5, 6, 7]
-    drafted = []
+    drafted: list[int] = []
     for _ in range(4):
         with torch.inference_mode():
             logits = make_checkpoint(1).model(torch.tensor([base + drafted])).logits[0, -1]
@@ -115,7 +115,12 @@ def record_passes(drafter, monkeypatch):
     """The chunks of every forward pass from now on."""
     fed = []
     forward = drafter.runner.forward
-    monkeypatch.setattr(drafter.runner, "forward", lambda chunks: fed.append(chunks) or forward(chunks))
+
+    def recorded(chunks):
+        fed.append(chunks)
+        return forward(chunks)
+
+    monkeypatch.setattr(drafter.runner, "forward", recorded)
     return fed
 
 

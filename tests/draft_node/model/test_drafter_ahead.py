@@ -7,7 +7,16 @@ from msgspec.structs import replace
 
 from draft_node.core.actions import Propose
 from goodspeed.exact import proposals
-from tests.draft_node.model.test_drafter import SAMPLINGS, fresh, make_drafter, make_request, run, verdict, wanted
+from tests.draft_node.model.test_drafter import (
+    SAMPLINGS,
+    fresh,
+    make_drafter,
+    make_request,
+    record_passes,
+    run,
+    verdict,
+    wanted,
+)
 from tests.micro import VOCAB
 
 
@@ -46,9 +55,7 @@ def test_those_with_nothing_in_flight_come_first():
 def test_a_verdict_in_the_middle_takes_over_what_is_drafted(monkeypatch, verification, num_steps):
     request = make_request(verification=verification)
     drafter = make_drafter()
-    steps = []
-    forward = drafter.runner.forward
-    monkeypatch.setattr(drafter.runner, "forward", lambda chunks: steps.append(chunks) or forward(chunks))
+    steps = record_passes(drafter, monkeypatch)
     drafter.add(ahead(request, request.prompt, 6))
     for _ in range(num_steps):
         drafter.step()
