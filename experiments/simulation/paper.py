@@ -11,7 +11,6 @@ from itertools import cycle
 from random import Random
 
 from experiments.simulation import recordings
-from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.presets import FAMILIES, slower
 from experiments.simulation.replay import Replay, Replayed
 from experiments.simulation.settings import Settings
@@ -77,7 +76,7 @@ class Domains:
             for model, name in zip(models, cycle(self.names), strict=False)
         ]
 
-    def __call__(self, client: int, number: int) -> Acceptance:
+    def __call__(self, client: int, number: int) -> "Piece":
         replayed = self._replays[client](0, number)
         return Piece(replayed, Random(f"{self._seed} {client} {number}").randrange(len(replayed.agreement.path)))
 

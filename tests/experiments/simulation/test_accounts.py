@@ -1,7 +1,6 @@
 """What a run's time went to and what it brought, counted by hand; and the paper's worlds as settings."""
 
 from math import log
-from types import SimpleNamespace
 
 import pytest
 
@@ -45,8 +44,12 @@ def test_no_gap_reaches_from_one_text_to_the_next():
 
 def test_what_users_notice_by_hand():
     """Six clients wait 100 ms for each token, and one 400 ms for 4 at once: 100 ms a token for all."""
-    seen = SimpleNamespace(gaps=lambda client: [(0.4, 4)] if client == 6 else [(0.1, 1)] * 16)
-    found = noticed(seen)
+
+    class Seven(Run):
+        def gaps(self, client: int) -> list[tuple[float, int]]:
+            return [(0.4, 4)] if client == 6 else [(0.1, 1)] * 16
+
+    found = noticed(Seven(Accounts(), (), ()))
     assert found["gap_mean_ms"] == pytest.approx(1e3 * (0.4 + 96 * 0.1) / 97)
     assert (found["gap_p95_ms"], found["token_p95_ms"]) == pytest.approx((100.0, 100.0))
     assert found["gap_p99_ms"] == pytest.approx(100.0 + 300.0 * 0.04)  # rank 0.99 x 96 = 95.04

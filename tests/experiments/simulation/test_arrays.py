@@ -41,7 +41,9 @@ class Known:
 
 def machines(policy, num_clients, budget, weigh_evidence, agrees):
     """Per round: lengths verified, tokens accepted, and the estimates after it [rounds, clients] each."""
-    lengths, accepted, estimates = [], [], []
+    lengths: list[np.ndarray] = []
+    accepted: list[np.ndarray] = []
+    estimates: list[list[tuple[float, float]]] = []
 
     def note(finished):
         drafted = {entry.session_id: entry.num_drafted for entry in finished.round.entries}
@@ -130,13 +132,16 @@ clients = st.tuples(rates, st.floats(0.5, 5), st.sampled_from([0.0, 1.0, 1.0, 2.
     fairness=st.sampled_from([0.0, 1.0, 2.0]),
 )
 def test_rows_of_gradient_are_its_array_form_row_by_row(worlds, fairness):
-    *values, caps = (np.array([[client[i] for client in row] for row, _ in worlds]) for i in range(4))
+    acceptance, goodput, weight, caps = (
+        np.array([[client[i] for client in row] for row, _ in worlds]) for i in range(4)
+    )
     budgets = np.array([budget for _, budget in worlds])
     turns, own = ([Turns() for _ in worlds] for _ in range(2))
     for _ in range(3):
-        together = allocate_rows(*values, caps, budgets, fairness, turns)
+        together = allocate_rows(acceptance, goodput, weight, caps, budgets, fairness, turns)
         for row, budget in enumerate(budgets.tolist()):
-            alone = allocate_arrays(*(value[row] for value in values), caps[row], budget, fairness, own[row])
+            columns = (acceptance[row], goodput[row], weight[row], caps[row])
+            alone = allocate_arrays(*columns, budget, fairness, own[row])
             assert together[row].tolist() == alone.tolist()
 
 

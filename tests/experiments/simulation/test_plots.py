@@ -1,5 +1,7 @@
 """Pictures are made of what they are given, name everything in them, and are the same bytes at every run."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -42,8 +44,9 @@ def test_the_same_picture_is_the_same_bytes():
 def test_bars_stand_side_by_side():
     picture = plots.bars("t", "x", "y", ["a", "b"], {"one": [1, 2], "two": [3, 4]}, marks={"best": [5, 6]})
     (axes,) = picture.figure.axes
-    assert [bar.get_height() for bar in axes.patches] == [1, 2, 3, 4]
-    centres = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
+    bars: list[Any] = list(axes.patches)
+    assert [bar.get_height() for bar in bars] == [1, 2, 3, 4]
+    centres = [bar.get_x() + bar.get_width() / 2 for bar in bars]
     assert centres == pytest.approx([-0.2, 0.8, 0.2, 1.2])
     assert set(legend(picture)) == {"one", "two", "best"}
 
@@ -51,7 +54,8 @@ def test_bars_stand_side_by_side():
 def test_stacked_parts_follow_each_other():
     picture = plots.stacked("t", "s", ["a", "b"], {"one": [1, 2], "two": [3, 4], "none": [0, 0]})
     (axes,) = picture.figure.axes
-    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1), (0, 2), (1, 3), (2, 4), (4, 0), (6, 0)]
+    bars: list[Any] = list(axes.patches)
+    assert [(bar.get_x(), bar.get_width()) for bar in bars] == [(0, 1), (0, 2), (1, 3), (2, 4), (4, 0), (6, 0)]
     assert axes.get_xlim() == pytest.approx((0.0, 1.05 * 6))  # the longest is not cut off
 
 

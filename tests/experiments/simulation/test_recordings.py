@@ -11,6 +11,7 @@ from experiments.simulation import recordings
 from experiments.simulation.recordings import Agreement, merge
 from experiments.simulation.replay import Replay, Replayed, survival
 from experiments.simulation.settings import Settings
+from experiments.simulation.verify import Finished
 from experiments.simulation.world import World
 from goodspeed.app.training import domains
 from goodspeed.errors import ConfigError
@@ -164,7 +165,7 @@ def test_a_world_replays_its_texts():
     replay = Replay([agreement])
     settings = Settings(num_clients=2, num_sessions=2, stops=0.0, rounds="barrier", policy="fixed", budget=12)
     settings = dataclasses.replace(settings, acceptance=replay, sizes=replay.sizes, draft_ahead=False, page_size=16)
-    rounds = []
+    rounds: list[Finished] = []
     world = World(3, settings, rounds.append)
     world.run(100.0)
     whole = [verdict for done in rounds for verdict in done.verdicts if verdict.num_verified >= 3]

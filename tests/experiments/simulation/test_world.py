@@ -9,6 +9,7 @@ import pytest
 from experiments.simulation.acceptance import Independent, Survival, Switching
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.settings import Settings
+from experiments.simulation.verify import Finished
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
@@ -17,7 +18,7 @@ SMALL = Settings(num_clients=3, num_at_once=1, min_tokens=100, max_tokens=100, s
 
 
 def trace(seed, settings):
-    rounds = []
+    rounds: list[Finished] = []
     world = World(seed, settings, rounds.append)
     world.run(1000.0)
     return world, rounds
@@ -140,7 +141,7 @@ def test_acceptance_may_be_set_in_mid_run():
     process = Independent(1.0)
     settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", acceptance=lambda client, number: process)
 
-    accepted = []
+    accepted: list[int] = []
 
     def note(finished):
         accepted.extend(verdict.num_accepted for verdict in finished.verdicts if verdict.num_verified)
@@ -152,7 +153,8 @@ def test_acceptance_may_be_set_in_mid_run():
 
 
 def test_events_happen_in_order_and_clocks_may_be_wrong():
-    clock, seen = Clock(), []
+    clock = Clock()
+    seen: list[str] = []
     clock.at(2.0, seen.append, "second")
     clock.at(2.0, seen.append, "third")
     clock.at(1.0, seen.append, "first")
