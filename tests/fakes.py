@@ -5,8 +5,9 @@ The models are those of the simulation (`experiments/simulation`). No sockets, n
 
 from collections.abc import Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from draft_node.core.actions import Propose, Request
@@ -34,6 +35,8 @@ from verify_node.rounds import planner
 from verify_node.rounds.outcomes import Outcome
 from verify_node.rounds.planner import Entry, Limits, Round
 from verify_node.rounds.scheduler import Scheduler
+
+Replaced = TypeVar("Replaced", bound=Struct)
 
 __all__ = [
     "STOP",
@@ -122,7 +125,7 @@ def session_id(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def replace_message(message: Any, **changes: Any) -> Any:
+def replace_message(message: Replaced, **changes: Any) -> Replaced:
     fields = {name: getattr(message, name) for name in message.__struct_fields__}
     return type(message)(**(fields | changes))
 
