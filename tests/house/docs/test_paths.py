@@ -1,0 +1,117 @@
+"""What the documents name exists: links, anchors, paths, modules, options, `make` targets. The guides stay short."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "experiments/README.md")),
+    *(ROOT / "docs").glob("*.md"),
+]
+NAMES = sorted(str(path.relative_to(ROOT)) for path in DOCUMENTS)
+
+MOST_LINES = {"README.md": 120, "docs/ARCHITECTURE.md": 250}
+MOST_CHARACTERS = 140
+"""Of a line of prose; tables and pictures of text may be wider."""
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`\n]+)`")
+ROOMS = "verify_node|draft_node|goodspeed|tests|experiments|docker|docs"
+FILE = re.compile(rf"(?<![\w/.-])(?:{ROOMS}|\.ci)/[\w./-]*\w")
+MODULE = re.compile(r"python -m ((?:experiments|tests|goodspeed|verify_node|draft_node)[\w.]*)")
+TARGET = re.compile(r"^make ((?:[a-z][\w-]*|\.venv)(?: [a-z][\w-]*)*)", re.MULTILINE)
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+\b")
+
+FOREIGN = {
+    *("--build-arg", "--check", "--strict"),  # docker, ruff, kubernetes-validate
+    *("--backend", "--extra-inputs", "--per-chunk-usage", "--url", "--use-server-token-count"),  # load tools
+}
+"""Options of other programs."""
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """The anchors that GitHub gives to the headings of a document."""
+    headings = HEADING.findall(FENCE.sub("", path.read_text("utf-8")))
+    return frozenset(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings)
+
+
+@cache
+def make_targets() -> frozenset[str]:
+    rules = re.findall(r"^([.\w][\w. -]*):(?!=)", text_of("Makefile"), re.MULTILINE)
+    return frozenset(word for rule in rules for word in rule.split())
+
+
+@cache
+def known_options() -> frozenset[str]:
+    """Options written out in our sources, options that come from fields of settings, and their `--no-` forms."""
+    rooms = ("goodspeed", "verify_node", "draft_node", "experiments", "tests/fuzz", "tests/faults/soak")
+    files = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
+    written = {option for path in files for option in re.findall(r'"(--[a-z][a-z0-9-]+)"', path.read_text("utf-8"))}
+    settings = [path.read_text("utf-8") for path in files if path.stem in {"config", "options"}]
+    fields = {
+        name.replace("_", "-") for source in settings for name in re.findall(r"^    (\w+): ", source, re.MULTILINE)
+    }
+    positive = written | {f"--{field}" for field in fields}
+    return frozenset(positive | {option.replace("--", "--no-", 1) for option in positive} | {"--help", "--version"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_leads_to_a_file_and_every_anchor_to_a_heading(name: str) -> None:
+    document, wrong = ROOT / name, []
+    for link in LINK.findall(FENCE.sub("", text_of(name))):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            wrong.append(link)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_path_that_is_named_exists(name: str) -> None:
+    named = {path for code in CODE.findall(text_of(name)) for path in FILE.findall(code)}
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_module_that_is_run_exists(name: str) -> None:
+    modules = {module for module in MODULE.findall(text_of(name)) if not module.endswith("NAME")}
+    stems = {module: ROOT / module.rstrip(".").replace(".", "/") for module in modules}
+    assert {
+        module for module, stem in stems.items() if not (stem.is_dir() or stem.with_suffix(".py").is_file())
+    } == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_make_target_exists(name: str) -> None:
+    code = "\n".join([*CODE.findall(text_of(name)), *FENCE.findall(text_of(name))])
+    named = {target for words in TARGET.findall(code) for target in words.split()}
+    assert named - make_targets() == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_that_is_named_exists(name: str) -> None:
+    named = {option for code in CODE.findall(FENCE.sub("", text_of(name))) for option in OPTION.findall(code)}
+    assert named - known_options() - FOREIGN == set()
+
+
+@pytest.mark.parametrize(("name", "most"), MOST_LINES.items())
+def test_guides_stay_short(name: str, most: int) -> None:
+    assert len(text_of(name).splitlines()) <= most
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lines_of_prose_fit_a_screen(name: str) -> None:
+    lines = FENCE.sub("", text_of(name)).splitlines()
+    assert [line for line in lines if len(line) > MOST_CHARACTERS and not line.startswith(("|", "!", "<"))] == []
