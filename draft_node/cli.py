@@ -11,7 +11,7 @@ from goodspeed.command.config import add_options, from_namespace
 from goodspeed.command.events import EventLog, print_json
 from goodspeed.command.exit_statuses import INTERRUPTED
 from goodspeed.command.parser import CommandLine
-from goodspeed.command.reporter import Status
+from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_daemon_options, run, until_signal
 from goodspeed.errors import TransportError
 from goodspeed.wire import descriptors
@@ -45,17 +45,17 @@ def serve(namespace: argparse.Namespace) -> int:
 
     Exit status 1 when a prompt failed, 130 when a signal left a text unfinished.
     """
-    status = Status(PROGRAM, quiet=namespace.quiet)
+    reporter = Reporter(PROGRAM, quiet=namespace.quiet)
     descriptors.check_limit()
-    found = check(from_namespace(DraftConfig, namespace), status)
+    found = check(from_namespace(DraftConfig, namespace), reporter)
     events = EventLog(enabled=namespace.json)
-    status.say("loading %s ...", found.config.model)
+    reporter.say("loading %s ...", found.config.model)
     if found.http is not None:
-        return _serve_http(found, found.http, events, status)
-    return _serve_prompts(found, events, status)
+        return _serve_http(found, found.http, events, reporter)
+    return _serve_prompts(found, events, reporter)
 
 
-def _serve_http(found: Found, port: "web.Port", events: EventLog, status: Status) -> int:
+def _serve_http(found: Found, port: "web.Port", events: EventLog, reporter: Reporter) -> int:
     """Finishes running texts when told to stop; the last event says whether all were."""
     # Imported late, since torch takes seconds: after the checks, but before the node is built, which starts the clock
     # of --connect-timeout-s.
@@ -64,7 +64,7 @@ def _serve_http(found: Found, port: "web.Port", events: EventLog, status: Status
 
     config = found.config
     daemon, checkpoint = assemble(config, found.keys)
-    face = Face(config, checkpoint, daemon, events, port, status)
+    face = Face(config, checkpoint, daemon, events, port, reporter)
     try:
         asyncio.run(until_signal(face.run()))
     finally:
@@ -74,15 +74,15 @@ def _serve_http(found: Found, port: "web.Port", events: EventLog, status: Status
     return 0 if face.all_finished else INTERRUPTED
 
 
-def _serve_prompts(found: Found, events: EventLog, status: Status) -> int:
+def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
     from draft_node.assembly import assemble
     from draft_node.serve.console import Console
 
     config = found.config
     daemon, checkpoint = assemble(config, found.keys)
-    console = Console(config, checkpoint, daemon, events, found.prompts, status)
+    console = Console(config, checkpoint, daemon, events, found.prompts, reporter)
     try:
-        if asyncio.run(until_signal(_work(config, daemon, console, events, status))) and console.unfinished:
+        if asyncio.run(until_signal(_work(config, daemon, console, events, reporter))) and console.unfinished:
             print(f"{PROGRAM}: interrupted; unfinished prompts: {len(console.unfinished)}", file=sys.stderr)
             console.give_up("interrupted", "this draft node was told to stop")
             return INTERRUPTED
@@ -97,7 +97,7 @@ def _serve_prompts(found: Found, events: EventLog, status: Status) -> int:
 
 
 async def _work(
-    config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog, status: Status
+    config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog, reporter: Reporter
 ) -> None:
     """Serves until the prompts are done, or the daemon gives up."""
     from draft_node.serve.connection_report import tell  # here: it imports the daemon, and that torch
@@ -105,7 +105,7 @@ async def _work(
     serving = asyncio.create_task(daemon.serve())
     asking = asyncio.create_task(console.run())
     events.write("ready", name=config.name, model=config.model)
-    telling = asyncio.create_task(tell(config, daemon, events, status))
+    telling = asyncio.create_task(tell(config, daemon, events, reporter))
     try:
         await asyncio.wait([serving, asking, telling], return_when=asyncio.FIRST_COMPLETED)
         for task in (serving, telling):

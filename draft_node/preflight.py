@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.serve import standard_input
-from goodspeed.command.reporter import QUIET, Status
+from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.command.running import warn_trusted_network
 from goodspeed.errors import ConfigError
 from goodspeed.text.prompts import Prompt, read_file
@@ -32,7 +32,7 @@ class Found:
     prompts: list[Prompt] | None  # None: those of standard input, or of HTTP
 
 
-def check(config: DraftConfig, status: Status = QUIET) -> Found:
+def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
     """Everything that can be known without torch; raises the named error of the first thing that is wrong.
 
     A model of the hub is downloaded here.
@@ -52,7 +52,7 @@ def check(config: DraftConfig, status: Status = QUIET) -> Found:
     # Here: it asks for a library that the other checks can do without.
     from goodspeed.engine.folders import find_folder
 
-    find_folder(config.model, status.say)
+    find_folder(config.model, reporter.say)
     return Found(config, keys, http, prompts)
 
 

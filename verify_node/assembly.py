@@ -6,7 +6,7 @@ import torch
 from msgspec.structs import replace
 
 from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import QUIET, Status
+from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.identity import public_name
@@ -29,7 +29,7 @@ from verify_node.target.target import Target
 from verify_node.watch.recorder import Recorder
 
 
-def assemble(config: VerifyConfig, events: EventLog, found: Found, status: Status = QUIET) -> VerifyDaemon:
+def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter = QUIET) -> VerifyDaemon:
     """Loads the model and binds the address; raises the named errors of whatever cannot be had.
 
     found: what `beforehand.check` gave.
@@ -39,8 +39,8 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, status: Statu
         config.model, device=config.device, dtype=config.dtype, generation_config=config.generation_config
     )
     runner = make_runner(config, checkpoint)
-    profile = find_profile(config, runner, status)
-    config = with_budget(config, profile, status)
+    profile = find_profile(config, runner, reporter)
+    config = with_budget(config, profile, reporter)
     welcome = make_welcome(config, checkpoint)
     channel = bind_verify(
         config.bind,
@@ -53,7 +53,7 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, status: Statu
     except BaseException:
         channel.close()
         raise
-    daemon.status = status
+    daemon.reporter = reporter
     return daemon
 
 

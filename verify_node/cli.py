@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from goodspeed.command.config import add_options, from_namespace
 from goodspeed.command.events import EventLog
 from goodspeed.command.parser import CommandLine
-from goodspeed.command.reporter import Status
+from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_daemon_options, run, until_signal
 from goodspeed.errors import ConfigError
 from goodspeed.wire import descriptors
@@ -44,15 +44,15 @@ def serve(namespace: argparse.Namespace) -> int:
     config = from_namespace(VerifyConfig, namespace)
     if config.record and not namespace.json:
         raise ConfigError("--record adds to the events that --json prints; give both, or neither")
-    status = Status(PROGRAM, quiet=namespace.quiet)
+    reporter = Reporter(PROGRAM, quiet=namespace.quiet)
     descriptors.check_limit()
-    found = check(config, status)
-    status.say("loading %s ...", config.model)
+    found = check(config, reporter)
+    reporter.say("loading %s ...", config.model)
     # After all that may be wrong was looked at: importing torch takes seconds, and loading a model minutes.
     from verify_node.assembly import assemble
 
     events = EventLog(enabled=namespace.json)
-    daemon = assemble(config, events, found, status)
+    daemon = assemble(config, events, found, reporter)
     window = open_window(config, daemon, found.http)
     welcome = daemon.core.welcome
     events.write(
@@ -67,9 +67,9 @@ def serve(namespace: argparse.Namespace) -> int:
         num_pages=daemon.core.pool.num_pages,
         url=window.url if window is not None else None,
     )
-    status.say("listening at %s", daemon.channel.endpoint)
+    reporter.say("listening at %s", daemon.channel.endpoint)
     if window is not None:
-        status.say("the window is at %s", window.url)
+        reporter.say("the window is at %s", window.url)
     asyncio.run(until_signal(daemon.serve() if window is None else window.serve()))
     events.write(
         "stopped",

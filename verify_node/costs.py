@@ -5,7 +5,7 @@ Says what is measured and which budget is chosen. Knows nothing about policies.
 
 from dataclasses import replace
 
-from goodspeed.command.reporter import QUIET, Status
+from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Refined, saved
@@ -22,7 +22,7 @@ soon, and finished rounds refine what this finds."""
 POOR_R2 = 0.9
 
 
-def find_profile(config: VerifyConfig, runner: Runner, status: Status = QUIET) -> Profile | None:
+def find_profile(config: VerifyConfig, runner: Runner, reporter: Reporter = QUIET) -> Profile | None:
     """The profile that was asked for: loaded from --profile, measured now, or none when nothing needs one.
 
     Raises ConfigError for a file that is damaged, or of another model or device.
@@ -31,18 +31,18 @@ def find_profile(config: VerifyConfig, runner: Runner, status: Status = QUIET) -
     if config.profile is not None:
         found = saved.load(config.profile)
         saved.check(found, setting, config.profile)
-        status.say(
+        reporter.say(
             "profile %s, measured %s UTC: %s", config.profile, f"{found.measured_at:%Y-%m-%d %H:%M}", _fit(found)
         )
         return found
     if config.budget != "auto" and not config.weighs_time:
         return None
     most = min(QUICK.max_tokens, config.max_round_tokens or QUICK.max_tokens)  # more might not fit into the memory
-    status.say("profiling %s for about %g s ...", config.model, QUICK_S)
+    reporter.say("profiling %s for about %g s ...", config.model, QUICK_S)
     found, measured = profiler.profile(runner, replace(QUICK, max_tokens=most), QUICK_S)
     where = f"{setting.model} on {setting.hardware}, {setting.dtype}, {setting.threads} threads"
     shapes = f"{measured.num_passes} forward passes of {len(found.samples)} shapes in {measured.wall_s:.1f} s"
-    status.say("profiled %s: %s: %s", where, shapes, _fit(found))
+    reporter.say("profiled %s: %s: %s", where, shapes, _fit(found))
     return found
 
 
@@ -51,7 +51,7 @@ def make_cost(profile: Profile | None) -> Refined:
     return Refined(profile.roofline if profile is not None else None)
 
 
-def with_budget(config: VerifyConfig, profile: Profile | None, status: Status = QUIET) -> VerifyConfig:
+def with_budget(config: VerifyConfig, profile: Profile | None, reporter: Reporter = QUIET) -> VerifyConfig:
     """The settings with a budget that is a number: `auto` becomes the knee of the profile."""
     if config.budget != "auto":
         return config
@@ -59,7 +59,7 @@ def with_budget(config: VerifyConfig, profile: Profile | None, status: Status = 
         raise ConfigError("--budget auto needs a profile; give --profile FILE, or a number")
     most = profile.trusted_tokens if config.max_round_tokens is None else config.max_round_tokens - 1
     budget = usual_knee(profile.roofline, most)
-    status.say("--budget auto: %s", describe(profile.roofline, budget))
+    reporter.say("--budget auto: %s", describe(profile.roofline, budget))
     return replace(config, budget=budget)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import QUIET, Status
+from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.errors import MessageTooLarge, ProtocolError, TargetError
 from goodspeed.node.model_thread import ModelThread
 from goodspeed.wire.messages import Draft, Leave, OpenSession, Verdict
@@ -63,7 +63,7 @@ class VerifyDaemon:
     events: EventLog
     recorder: Recorder | None = None
     enrolment: Enrolment | None = None  # None: the wire has no keys
-    status: Status = QUIET
+    reporter: Reporter = QUIET
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of Draft messages
     _num_failures: int = 0  # of the target model, in a row
@@ -101,7 +101,7 @@ class VerifyDaemon:
         """Lets nobody in, and starts no round; draft nodes learn at once, and not from silence."""
         num_unfinished = sum(not session.finished for session in self.core.sessions.values())
         texts = "1 unfinished text stays with its draft node" if num_unfinished == 1 else None
-        self.status.say("stopping; %s", texts or f"{num_unfinished} unfinished texts stay with their draft nodes")
+        self.reporter.say("stopping; %s", texts or f"{num_unfinished} unfinished texts stay with their draft nodes")
         self.core.drain()
         self._woken.set()
         await asyncio.wait([rounds])
@@ -262,7 +262,7 @@ class VerifyDaemon:
             for lost in self.core.diary.losses_since(now):
                 extra = {"client": lost.client, "lease_s": self.core.welcome.lease_s}
                 logger.info("a draft node was lost", extra=extra)
-            self.status.say_all(visits.news())
+            self.reporter.say_all(visits.news())
             self._woken.set()
             await asyncio.sleep(min(self.core.welcome.heartbeat_s, TICK_S))
 

@@ -6,7 +6,7 @@ That takes seconds to minutes, which a port in use or an unreadable key should n
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from goodspeed.command.reporter import QUIET, Status
+from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.command.running import warn_trusted_network
 from goodspeed.fair.latency import saved
 from goodspeed.wire.endpoints import check_free, parse_endpoint
@@ -29,7 +29,7 @@ class Found:
     http: "web.Port | None"  # None without --http
 
 
-def check(config: VerifyConfig, status: Status = QUIET) -> Found:
+def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     """Everything that can be known without torch; raises the named error of the first thing that is wrong.
 
     A model of the hub is downloaded here.
@@ -46,7 +46,7 @@ def check(config: VerifyConfig, status: Status = QUIET) -> Found:
     # Here: it asks for a library that the other checks can do without.
     from goodspeed.engine.folders import find_folder
 
-    find_folder(config.model, status.say)
+    find_folder(config.model, reporter.say)
     return Found(keys, enrolment, http)
 
 

@@ -8,19 +8,19 @@ from draft_node.config import DraftConfig
 from draft_node.core.connection_status import Standing
 from draft_node.daemon import DraftDaemon
 from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import Status
+from goodspeed.command.reporter import Reporter
 
 LOOK_S = 0.1
 """Seconds between looks. Absences shorter than this are not reported: reconnecting takes about as long."""
 
 
 async def tell(
-    config: DraftConfig, daemon: DraftDaemon, events: EventLog, status: Status, url: str | None = None
+    config: DraftConfig, daemon: DraftDaemon, events: EventLog, reporter: Reporter, url: str | None = None
 ) -> None:
     """Tells until cancelled. `url` is that of the HTTP face, which is ready as soon as texts can be begun."""
     if config.fallback == "local":
         what = "the draft model writes on alone, which is another distribution"
-        status.say(f"--fallback local: while the verify node is away, {what}")
+        reporter.say(f"--fallback local: while the verify node is away, {what}")
     standing = Standing(config.verify)
     has_connected = is_ready = False
     while True:
@@ -29,13 +29,13 @@ async def tell(
         welcome = daemon.link.welcome
         target = (welcome.target, welcome.target_fingerprint) if welcome is not None else ("", "")
         said = standing.look(connected=connected, away_s=away_s, trouble=trouble, local=daemon.is_local, target=target)
-        status.say_all(said)
+        reporter.say_all(said)
         if connected and not has_connected:
             has_connected = True
             events.write("connected", name=config.name, verify=config.verify)
         if url is not None and daemon.ready.is_set() and not is_ready:
             is_ready = True
-            status.say("ready at %s", url)
+            reporter.say("ready at %s", url)
         if has_connected:
             await asyncio.sleep(LOOK_S)
             continue

@@ -16,7 +16,7 @@ from draft_node.serve import standard_input
 from draft_node.text.answer import Answer
 from draft_node.text.token_text import TokenTexts
 from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import QUIET, Status
+from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import encode_chat, encode_prompt, ends_blank
 from goodspeed.errors import PromptError
@@ -76,7 +76,7 @@ class Console:
         daemon: DraftDaemon,
         events: EventLog,
         prompts: list[Prompt] | None,
-        status: Status = QUIET,
+        reporter: Reporter = QUIET,
     ) -> None:
         """prompts: None for those of standard input."""
         self.config = config
@@ -84,7 +84,7 @@ class Console:
         self.daemon = daemon
         self.events = events
         self.prompts = prompts
-        self.status = status
+        self.reporter = reporter
         self.results: list[dict[str, Any]] = []
         self.num_failed = 0
         self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # and not failed
@@ -96,7 +96,7 @@ class Console:
         """As many prompts at once as the node serves together."""
         if self.prompts is None:
             if sys.stdin is not None and sys.stdin.isatty():
-                self.status.say("type a prompt and press Enter; Ctrl-D ends")
+                self.reporter.say("type a prompt and press Enter; Ctrl-D ends")
             await self._run_standard_input(jsonl=self.config.prompts == standard_input.NAME)
         else:
             await self._run_list(self.prompts)
@@ -230,12 +230,12 @@ class Console:
         sentence = cut_notice(self.config.max_tokens, len(serving.request.prompt), welcome.context_len, "the target's")
         if sentence is not None:
             self._told_of_context = True
-            self.status.say("prompt %d: " + sentence.text, serving.index + 1, *sentence.values)
+            self.reporter.say("prompt %d: " + sentence.text, serving.index + 1, *sentence.values)
 
     def _tell_of_reading(self, serving: _Serving) -> None:
         if self.daemon.link.connected:  # else that is told
             num_tokens = f"{len(serving.request.prompt):,}"
-            self.status.say("prompt %d: the target is reading %s tokens", serving.index + 1, num_tokens)
+            self.reporter.say("prompt %d: the target is reading %s tokens", serving.index + 1, num_tokens)
 
     def _show(self, serving: _Serving, item: Deliver | Finish) -> None:
         piece = serving.answer.take(item)

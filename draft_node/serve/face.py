@@ -12,7 +12,7 @@ from draft_node.serve.api.large import LargeWork
 from draft_node.serve.connection_report import tell
 from draft_node.serve.service import Service
 from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import QUIET, Status
+from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.node import metrics, web
 from goodspeed.node.counts import Answers
@@ -28,7 +28,7 @@ class Face:
         daemon: DraftDaemon,
         events: EventLog,
         port: web.Port | None,
-        status: Status = QUIET,
+        reporter: Reporter = QUIET,
     ) -> None:
         """port: what `web.take_port` gave; None has the settings' address taken now."""
         self.config = config
@@ -36,7 +36,7 @@ class Face:
         self.daemon = daemon
         self.events = events
         self.port = port or web.take_port(config.http or "", config.api_key)
-        self.status = status
+        self.reporter = reporter
         self.all_finished = True
         daemon.stays = True  # users are told that the verify node is away, for as long as it is
 
@@ -54,7 +54,7 @@ class Face:
             answering = asyncio.create_task(web.serve(app, listener, max_connections=self._max_connections))
             url = web.url(listener)
             self.events.write("ready", name=self.config.name, model=self.config.model, url=url)
-            telling = asyncio.create_task(tell(self.config, self.daemon, self.events, self.status, url))
+            telling = asyncio.create_task(tell(self.config, self.daemon, self.events, self.reporter, url))
             try:
                 await asyncio.wait([serving, answering, telling], return_when=asyncio.FIRST_COMPLETED)
                 for task in (serving, answering, telling):
@@ -72,11 +72,11 @@ class Face:
     def _tell_that_it_ends(self) -> None:
         num_texts = self.daemon.num_running + self.daemon.num_waiting
         if not num_texts:
-            self.status.say("stopping")
+            self.reporter.say("stopping")
             return
         texts = "1 unfinished text" if num_texts == 1 else f"{num_texts} unfinished texts"
         what = "draining: %s may go on for %g s; a second signal (Ctrl-C) ends this node at once"
-        self.status.say(what, texts, self.config.drain_timeout_s)
+        self.reporter.say(what, texts, self.config.drain_timeout_s)
 
     @property
     def _max_connections(self) -> int:

@@ -1,6 +1,6 @@
-"""Status lines of a command, on standard error, for the person who started it.
+"""Prints a command's status lines on standard error, for the person who started it.
 
-They stand beside the log, which is for programs and for details. Knows nothing about what happens.
+The log is separate: it is for programs and for details. Knows nothing about what happens.
 """
 
 import logging
@@ -18,7 +18,7 @@ class Sentence(NamedTuple):
     values: tuple[object, ...]
 
 
-class Status:
+class Reporter:
     """Prints lines after the command's name, like errors. With `quiet` it prints nothing."""
 
     def __init__(self, name: str, *, quiet: bool = False) -> None:
@@ -27,7 +27,7 @@ class Status:
         self._seldom = Seldom()
 
     def say(self, text: str, *values: object) -> None:
-        """`text` with %-places for the values. Lines of one text are limited: no crowd of peers fills a disk."""
+        """Prints a line; `text` is a %-format. Lines of one format are rate-limited, so peers cannot fill a disk."""
         record = logging.makeLogRecord({"name": self._name, "msg": text, "args": values})
         if self._quiet or not self._seldom.filter(record):
             return
@@ -40,5 +40,5 @@ class Status:
             self.say(sentence.text, *sentence.values)
 
 
-QUIET = Status("", quiet=True)
+QUIET = Reporter("", quiet=True)
 """Prints nothing; for nodes built in tests and benchmarks."""

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import Status
+from goodspeed.command.reporter import Reporter
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear, Refined, saved
 from goodspeed.fair.policies import ClientState
@@ -58,8 +58,8 @@ def test_gradient_weighs_time_unless_told_not_to(quick):
 
 
 def test_an_automatic_budget_is_measured_and_said(quick, capsys):
-    profile = find_profile(config(budget="auto"), RUNNER, Status("x"))
-    chosen = with_budget(config(budget="auto"), profile, Status("x"))
+    profile = find_profile(config(budget="auto"), RUNNER, Reporter("x"))
+    chosen = with_budget(config(budget="auto"), profile, Reporter("x"))
     said = capsys.readouterr().err
     assert re.match(r"x: profiling \w+ for about [\d.]+ s \.\.\.\nx: profiled micro on ", said)
     assert "as a roofline" in said
@@ -72,7 +72,7 @@ def test_an_automatic_budget_is_measured_and_said(quick, capsys):
 def test_a_saved_profile_is_not_measured_again(file, monkeypatch, capsys):
     monkeypatch.delattr(profiler, "profile")
     wanted = config(budget="auto", profile=file)
-    assert isinstance(with_budget(wanted, find_profile(wanted, RUNNER, Status("x"))).budget, int)
+    assert isinstance(with_budget(wanted, find_profile(wanted, RUNNER, Reporter("x"))).budget, int)
     assert capsys.readouterr().err.startswith(f"x: profile {file}, measured ")
 
 
@@ -96,7 +96,7 @@ def test_a_profile_of_another_model_is_refused(file):
 
 def test_a_node_with_an_automatic_budget(quick, capsys):
     wanted = VerifyConfig(model="tiny-draft-s", bind="tcp://127.0.0.1:0", budget="auto")
-    daemon = assemble(wanted, EventLog(enabled=False), check(wanted), Status("x"))
+    daemon = assemble(wanted, EventLog(enabled=False), check(wanted), Reporter("x"))
     daemon.channel.close()
     core = daemon.core
     assert f"--budget auto: {core.limits.budget} drafted tokens" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from goodspeed.command import sampling_options
 from goodspeed.command.config import DEVICE, Settings, add_options, from_namespace, option
 from goodspeed.command.events import print_json
-from goodspeed.command.reporter import Status
+from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_common_options
 from goodspeed.errors import ConfigError
 from goodspeed.node import defaults
@@ -78,9 +78,9 @@ def run(namespace: argparse.Namespace) -> int:
     # After the options are checked: what finds models is slow to import, and torch takes seconds.
     from goodspeed.engine.folders import find_folder
 
-    status = Status("goodspeed")
-    find_folder(config.model, status.say)
-    status.say("loading %s ...", config.model)
+    reporter = Reporter("goodspeed")
+    find_folder(config.model, reporter.say)
+    reporter.say("loading %s ...", config.model)
     import torch
 
     from goodspeed.engine import checkpoints
@@ -143,7 +143,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         prompt_ids = encode_prompt(tokenizer, config.prompt)
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
     if sentence := cut_notice(config.max_tokens, len(prompt_ids), checkpoint.context_len, "the model's"):
-        Status("goodspeed").say_all([sentence])
+        Reporter("goodspeed").say_all([sentence])
     runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     says = defaults.of_checkpoint(checkpoint.settings, chat=config.chat)
     is_trimmed = config.chat and not ends_blank(tokenizer, prompt_ids)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from goodspeed.command.config import DEVICE, Settings, add_options, from_namespace, group_of, option
 from goodspeed.command.events import print_json
-from goodspeed.command.reporter import Status
+from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import LOGGING, add_log_option
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
@@ -73,9 +73,9 @@ def run(namespace: argparse.Namespace) -> int:
     # After the options are checked: what finds models is slow to import, and torch takes seconds.
     from goodspeed.engine.folders import find_folder
 
-    status = Status("goodspeed")
-    find_folder(config.model, status.say)
-    status.say("loading %s, then measuring for about %g s ...", config.model, config.seconds)
+    reporter = Reporter("goodspeed")
+    find_folder(config.model, reporter.say)
+    reporter.say("loading %s, then measuring for about %g s ...", config.model, config.seconds)
     import torch
 
     from goodspeed.engine import checkpoints

@@ -21,7 +21,7 @@ from draft_node.serve import console as module
 from draft_node.serve import standard_input
 from draft_node.serve.console import Console
 from goodspeed.command.events import EventLog
-from goodspeed.command.reporter import Status
+from goodspeed.command.reporter import Reporter
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import encode_prompt
@@ -217,7 +217,7 @@ def test_lines_that_are_wrong_are_not_nothing(give: Callable[..., None]) -> None
 def test_more_tokens_than_the_target_holds_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     asked = [Prompt("The river"), Prompt("The sea")]
     console = make_console(FakeDaemon().connect(), asked, max_tokens=5000, max_sessions=1)
-    console.status = Status("x")
+    console.reporter = Reporter("x")
     run(console)
     num_prompt = len(console.daemon.served[0].prompt)  # type: ignore[attr-defined]
     assert capsys.readouterr().err == (
@@ -225,7 +225,7 @@ def test_more_tokens_than_the_target_holds_are_told_once(capsys: pytest.CaptureF
         f"tokens, of which the prompt takes {num_prompt}; a text that fills it ends there, with finish_reason length\n"
     )
     fits = make_console(FakeDaemon().connect(), asked[:1], max_tokens=CONTEXT_LEN - num_prompt)
-    fits.status = Status("x")
+    fits.reporter = Reporter("x")
     run(fits)
     assert capsys.readouterr().err == ""
 
@@ -248,7 +248,7 @@ def test_a_first_token_that_takes_long_is_told_once(
     daemon = Reading().connect()
     daemon.link.connected = connected
     console = make_console(daemon, [Prompt("The river " * 600)])
-    console.status = Status("x")
+    console.reporter = Reporter("x")
     run(console)
     said = re.findall(r"^x: prompt 1: the target is reading (1,\d\d\d) tokens\n$", capsys.readouterr().err)
     assert len(said) == connected
@@ -268,7 +268,7 @@ def test_a_first_token_that_comes_soon_is_not_told(
             yield Finish("length")
 
     console = make_console(Quick().connect(), [Prompt("The river")])
-    console.status = Status("x")
+    console.reporter = Reporter("x")
     run(console)
     assert capsys.readouterr().err == ""
 
@@ -374,6 +374,6 @@ def test_whoever_sits_at_a_terminal_is_told_that_prompts_are_wanted(
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr(Console, "_run_standard_input", lambda self, jsonl: asyncio.sleep(0))
     console = make_console(FakeDaemon(), None)
-    console.status = Status("x")
+    console.reporter = Reporter("x")
     asyncio.run(console.run())
     assert capsys.readouterr().err == "x: type a prompt and press Enter; Ctrl-D ends\n"
