@@ -55,7 +55,7 @@ def serve(namespace: argparse.Namespace) -> int:
     return _serve_prompts(found, events, reporter)
 
 
-def _serve_http(found: Found, port: "web.Port", events: EventLog, reporter: Reporter) -> int:
+def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, reporter: Reporter) -> int:
     """Finishes running texts when told to stop; the last event says whether all were."""
     # Imported late, since torch takes seconds: after the checks, but before the node is built, which starts the clock
     # of --connect-timeout-s.
@@ -64,7 +64,7 @@ def _serve_http(found: Found, port: "web.Port", events: EventLog, reporter: Repo
 
     config = found.config
     daemon, checkpoint = assemble(config, found.keys)
-    face = Face(config, checkpoint, daemon, events, port, reporter)
+    face = Face(config, checkpoint, daemon, events, bound, reporter)
     try:
         asyncio.run(until_signal(face.run()))
     finally:

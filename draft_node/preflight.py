@@ -28,7 +28,7 @@ class Found:
 
     config: DraftConfig  # with the name that a key brings
     keys: ClientKeys | None  # this node's and the verify node's; None where the wire has no keys
-    http: "web.Port | None"  # None without --http
+    http: "web.BoundAddress | None"  # None without --http
     prompts: list[Prompt] | None  # None: those of standard input, or of HTTP
 
 
@@ -48,7 +48,7 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
     prompts = None
     if config.prompts is not None and config.prompts != standard_input.NAME:
         prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")
-    http = _take_port(config)
+    http = _bind_http(config)
     # Here: it asks for a library that the other checks can do without.
     from goodspeed.engine.folders import find_folder
 
@@ -70,9 +70,9 @@ def _named_by_key(config: DraftConfig, name: str) -> DraftConfig:
     return replace(config, name=name)
 
 
-def _take_port(config: DraftConfig) -> "web.Port | None":
+def _bind_http(config: DraftConfig) -> "web.BoundAddress | None":
     if config.http is None:
         return None
     from goodspeed.node import web
 
-    return web.take_port(config.http, config.api_key)
+    return web.bind_http(config.http, config.api_key)

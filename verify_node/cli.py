@@ -81,7 +81,7 @@ def serve(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.Port | None") -> "Window | None":
+def open_window(config: VerifyConfig, daemon: "VerifyDaemon", http: "web.BoundAddress | None") -> "Window | None":
     """What --http asks for."""
     if http is None:
         return None

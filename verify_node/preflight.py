@@ -26,7 +26,7 @@ class Found:
 
     keys: ServerKeys | None  # this node's own, and whom it lets in; None where the wire has no keys
     enrolment: Enrolment | None
-    http: "web.Port | None"  # None without --http
+    http: "web.BoundAddress | None"  # None without --http
 
 
 def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
@@ -42,7 +42,7 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
         saved.load(config.profile)
     keys, enrolment = read_keys(config)
     check_free(address)
-    http = _take_port(config)
+    http = _bind_http(config)
     # Here: it asks for a library that the other checks can do without.
     from goodspeed.engine.folders import find_folder
 
@@ -58,9 +58,9 @@ def read_keys(config: VerifyConfig) -> tuple[ServerKeys, Enrolment] | tuple[None
     return ServerKeys(pair, enrolment.admits), enrolment
 
 
-def _take_port(config: VerifyConfig) -> "web.Port | None":
+def _bind_http(config: VerifyConfig) -> "web.BoundAddress | None":
     if config.http is None:
         return None
     from goodspeed.node import web
 
-    return web.take_port(config.http, config.api_key)
+    return web.bind_http(config.http, config.api_key)

@@ -27,28 +27,28 @@ class Face:
         checkpoint: Checkpoint,
         daemon: DraftDaemon,
         events: EventLog,
-        port: web.Port | None,
+        bound: web.BoundAddress | None,
         reporter: Reporter = QUIET,
     ) -> None:
-        """port: what `web.take_port` gave; None has the settings' address taken now."""
+        """bound: what `web.bind_http` gave; None has the settings' address taken now."""
         self.config = config
         self.checkpoint = checkpoint
         self.daemon = daemon
         self.events = events
-        self.port = port or web.take_port(config.http or "", config.api_key)
+        self.bound = bound or web.bind_http(config.http or "", config.api_key)
         self.reporter = reporter
         self.all_finished = True
         daemon.stays = True  # users are told that the verify node is away, for as long as it is
 
     async def run(self) -> None:
-        keys = self.port.keys
+        keys = self.bound.keys
         service = Service(self.daemon, self.checkpoint, max_waiting=self.config.http_max_waiting)
         work = LargeWork()
         answers = Answers()
         exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
         app = create_app(service, self.config, exposition, keys, work)
         app = web.Counted(web.LocalHost(app) if keys is None else app, answers)
-        with self.port.listener as listener:
+        with self.bound.listener as listener:
             web.start_listening(listener)
             serving = asyncio.create_task(self.daemon.serve())
             answering = asyncio.create_task(web.serve(app, listener, max_connections=self._max_connections))

@@ -8,13 +8,13 @@ Only rooms that say so import: h11, starlette, uvicorn.
 
 from goodspeed.node.web.address import (
     Address,
-    Port,
+    BoundAddress,
     bind,
+    bind_http,
     check_reach,
     listen,
     parse_address,
     start_listening,
-    take_port,
     url,
 )
 from goodspeed.node.web.capacity import MAX_CONNECTIONS
@@ -26,12 +26,13 @@ __all__ = [
     "MAX_CONNECTIONS",
     "OPEN_PATHS",
     "Address",
+    "BoundAddress",
     "Counted",
     "KeyCheck",
     "Keys",
     "LocalHost",
-    "Port",
     "bind",
+    "bind_http",
     "check_reach",
     "error_body",
     "listen",
@@ -39,7 +40,6 @@ __all__ = [
     "read_keys",
     "serve",
     "start_listening",
-    "take_port",
     "url",
     "user_of",
 ]

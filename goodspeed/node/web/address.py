@@ -76,18 +76,18 @@ def bind(address: Address, keys: Keys | None) -> socket.socket:
 
 
 @dataclass(frozen=True)
-class Port:
-    """What `--http` and `--api-key` ask for: the keys, and the address, which is taken and not listened to yet."""
+class BoundAddress:
+    """A socket that is bound to the address of `--http` and does not listen yet, and the keys of `--api-key`."""
 
     keys: Keys | None
     listener: socket.socket
 
 
-def take_port(text: str, key_file: str | None) -> Port:
-    """ConfigError for what is no address or no file of keys, or with too few descriptors to serve; else as `bind`."""
+def bind_http(text: str, key_file: str | None) -> BoundAddress:
+    """Binds the address of `--http`. ConfigError for a bad address, bad keys or too few descriptors; else as `bind`."""
     capacity.check()
     keys = read_keys(key_file) if key_file is not None else None
-    return Port(keys, bind(parse_address(text), keys))
+    return BoundAddress(keys, bind(parse_address(text), keys))
 
 
 def start_listening(listener: socket.socket) -> None:

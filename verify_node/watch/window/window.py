@@ -19,12 +19,12 @@ REALM = "GoodSpeed verify node"
 class Window:
     """Listens from the beginning, serves beside the daemon."""
 
-    def __init__(self, config: VerifyConfig, daemon: VerifyDaemon, port: web.Port) -> None:
+    def __init__(self, config: VerifyConfig, daemon: VerifyDaemon, bound: web.BoundAddress) -> None:
         """TransportError for an address that was taken meanwhile."""
         self._config = config
         self._daemon = daemon
-        self._keys = port.keys
-        self._listener = port.listener
+        self._keys = bound.keys
+        self._listener = bound.listener
         web.start_listening(self._listener)
 
     @property
