@@ -1,7 +1,7 @@
-"""The HTTP server of both nodes: where it listens, who may use it, how errors look, how it is run.
+"""The HTTP server of both nodes: its address, its API keys, its connection and time limits, its error format.
 
-Beyond loopback it serves only with API keys; `/health` and `/ready` are open to everybody. Knows nothing about
-what is served: an ASGI application goes in.
+Beyond loopback it serves only with API keys; `/health` and `/ready` need none. Knows nothing about the ASGI
+application that it serves.
 
 Only rooms that say so import: h11, starlette, uvicorn.
 """

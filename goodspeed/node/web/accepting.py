@@ -1,7 +1,7 @@
-"""Accepts the connections of a listening socket: a few in each turn of the event loop, none while nothing is left.
+"""Accepts the connections of a listening socket: a few in each turn of the event loop, none while descriptors are out.
 
-asyncio's own loop accepts up to a whole backlog at once, during which nothing else moves, and where the process has no
-descriptor left it writes a traceback for each try and tries as often as there is room in the backlog. Knows nothing
+asyncio's own loop accepts up to a whole backlog at once and blocks the event loop meanwhile. Where the process has no
+descriptor left, it writes a traceback for each try and tries as often as there is room in the backlog. Knows nothing
 about HTTP.
 """
 
@@ -14,22 +14,22 @@ from functools import partial
 
 logger = logging.getLogger("goodspeed.http")
 
-MAX_BEGINNING = 8
-"""Accepted connections that no protocol has yet; the next one waits until there are fewer."""
+MAX_CONNECTING = 8
+"""The most accepted connections that no protocol has yet; the next one waits in the backlog."""
 
-REST_S = 0.5
-"""How long nothing is accepted where the system has nothing left for another connection."""
+PAUSE_S = 0.5
+"""Pause in accepting after the system had no descriptor or memory for another connection."""
 
-SAY_S = 60.0
-"""How often the log tells that this is so."""
+WARN_INTERVAL_S = 60.0
+"""Shortest time between two warnings about that."""
 
 SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Acceptor:
-    """Hands every accepted connection to a protocol, until closed. Made in a running event loop.
+    """Hands every accepted connection to a protocol, until closed. Needs a running event loop.
 
-    `close` and `wait_closed` are those of `asyncio.Server`, for whoever expects one.
+    `close` and `wait_closed` have the meaning that they have in `asyncio.Server`, whose place this takes in uvicorn.
     """
 
     def __init__(
@@ -38,42 +38,42 @@ class Acceptor:
         create_protocol: Callable[[], asyncio.BaseProtocol],
         prepare: Callable[[socket.socket], None],
     ) -> None:
-        """prepare: sets what every accepted socket shall have; OSError where the other side is gone already."""
+        """prepare: sets the options of an accepted socket; may raise OSError where the client is gone already."""
         self._listener = listener
         self._create_protocol = create_protocol
         self._prepare = prepare
         self._loop = asyncio.get_running_loop()
-        self._beginning: set[asyncio.Task[None]] = set()
-        self._resting: asyncio.TimerHandle | None = None
-        self._said_at = -SAY_S
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._paused: asyncio.TimerHandle | None = None
+        self._said_at = -WARN_INTERVAL_S
         self._loop.add_reader(listener, self._accept)
 
     def close(self) -> None:
         self._loop.remove_reader(self._listener)
-        if self._resting is not None:
-            self._resting.cancel()
-        for task in self._beginning:
+        if self._paused is not None:
+            self._paused.cancel()
+        for task in self._connecting:
             task.cancel()  # else its connection would begin after whoever closes has ended all others
 
     async def wait_closed(self) -> None:
-        """Connections that have begun live on; whoever serves them ends them."""
+        """Returns at once: established connections live on, and their protocols end them."""
 
     def _accept(self) -> None:
-        while len(self._beginning) < MAX_BEGINNING:
+        while len(self._connecting) < MAX_CONNECTING:
             try:
                 connection, _ = self._listener.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
                 if error.errno in SCARCE:
-                    self._rest(error)
+                    self._pause(error)
                     return
                 return  # this one was gone before it was accepted
             self._begin(connection)
 
     def _begin(self, connection: socket.socket) -> None:
         task = self._loop.create_task(self._connect(connection))
-        self._beginning.add(task)
+        self._connecting.add(task)
         task.add_done_callback(partial(self._begun, connection))
 
     async def _connect(self, connection: socket.socket) -> None:
@@ -82,11 +82,11 @@ class Acceptor:
         await self._loop.connect_accepted_socket(self._create_protocol, connection)
 
     def _begun(self, connection: socket.socket, task: "asyncio.Task[None]") -> None:
-        """A transport owns the socket now; or none does, and then the socket is closed here.
+        """Closes the socket, unless a transport owns it now.
 
-        Not in the task, since one that is cancelled before its first step never runs.
+        The task cannot do that: one that is cancelled before its first step never runs.
         """
-        self._beginning.discard(task)
+        self._connecting.discard(task)
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
             connection.close()
@@ -95,17 +95,17 @@ class Acceptor:
         elif error is not None:
             logger.error("an HTTP connection could not begin", exc_info=error)
 
-    def _rest(self, error: OSError) -> None:
-        """The listening socket stays readable: it is not looked at for a moment, or nothing else would happen."""
+    def _pause(self, error: OSError) -> None:
+        """Stops watching the listening socket for PAUSE_S: it stays readable, and would keep the event loop busy."""
         now = self._loop.time()
-        if now - self._said_at >= SAY_S:
+        if now - self._said_at >= WARN_INTERVAL_S:
             self._said_at = now
             logger.warning(
                 "no HTTP connection can be accepted now; allow this process more descriptors (ulimit -n)",
                 extra={"error": error.strerror},
             )
         self._loop.remove_reader(self._listener)
-        self._resting = self._loop.call_later(REST_S, self._go_on)
+        self._paused = self._loop.call_later(PAUSE_S, self._resume)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._loop.add_reader(self._listener, self._accept)

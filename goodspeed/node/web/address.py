@@ -1,4 +1,4 @@
-"""Where a face listens: an address, and whether anybody may reach it without keys."""
+"""The address that an HTTP server listens at; one beyond loopback needs API keys."""
 
 import ipaddress
 import re
@@ -15,7 +15,7 @@ BACKLOG = 1024
 
 @dataclass(frozen=True)
 class Address:
-    """HOST:PORT with the host resolved; port 0 is one that is free."""
+    """HOST:PORT with the host resolved; port 0 has the system choose a free one."""
 
     name: str
     ip: str
@@ -27,7 +27,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """HOST:PORT or [IPv6]:PORT; ConfigError when it is not that, TransportError for a name that is not known (yet)."""
+    """Parses HOST:PORT or [IPv6]:PORT. ConfigError for other text, TransportError for an unknown host."""
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", text)
     if not match or int(match[2]) > 65535:
         raise ConfigError(f"--http {text!r} is not an address; write HOST:PORT, for example 127.0.0.1:8000")
@@ -42,7 +42,7 @@ def parse_address(text: str) -> Address:
 
 
 def check_reach(address: Address, keys: Keys | None) -> None:
-    """ConfigError beyond loopback without keys."""
+    """Raises ConfigError for an address beyond loopback without keys."""
     if keys is None and not address.is_loopback:
         raise ConfigError(
             f"--http {address.name} reaches beyond this machine, and anybody who reaches the port could use it. "
@@ -51,14 +51,14 @@ def check_reach(address: Address, keys: Keys | None) -> None:
 
 
 def listen(address: Address, keys: Keys | None) -> socket.socket:
-    """A listening socket. ConfigError beyond loopback without keys; TransportError when it cannot be bound."""
+    """Returns a listening socket. ConfigError beyond loopback without keys; TransportError when it cannot be bound."""
     listener = bind(address, keys)
     start_listening(listener)
     return listener
 
 
 def bind(address: Address, keys: Keys | None) -> socket.socket:
-    """A socket that has the address and does not listen yet, so whoever connects is refused; errors as of `listen`."""
+    """Returns a socket that is bound and does not listen yet, so connections are refused; errors as of `listen`."""
     check_reach(address, keys)
     family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
     # The protocol is named because asyncio sends at once (TCP_NODELAY) only where it is.
@@ -91,7 +91,7 @@ def bind_http(text: str, key_file: str | None) -> BoundAddress:
 
 
 def start_listening(listener: socket.socket) -> None:
-    """Begins to listen on what `bind` gave; TransportError where another process was quicker."""
+    """Listens on a socket from `bind`; TransportError where another process was quicker."""
     name = url(listener).removeprefix("http://")
     try:
         # Connections inherit it, and those that were closed must not keep the address from the node's next start.
@@ -107,6 +107,6 @@ def _taken(name: str, error: OSError) -> TransportError:
 
 
 def url(listener: socket.socket) -> str:
-    """Where a listening socket is reached; of a port 0, the real one."""
+    """Returns the URL of a bound socket, with the real port where port 0 was asked for."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

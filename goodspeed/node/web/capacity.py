@@ -11,16 +11,16 @@ MAX_CONNECTIONS = 512
 """Well below the 1,024 descriptors that a process usually may have."""
 
 MIN_CONNECTIONS = 4
-"""With fewer places nothing is served."""
+"""HTTP is refused with fewer."""
 
 KEPT = 16
-"""Descriptors that are left for the wire and for files, or a quarter of those that are free, if that is more."""
+"""Descriptors that stay free for the wire and for files, or a quarter of those that are free, if that is more."""
 
 
 def num_places(wanted: int) -> int:
-    """How many HTTP connections there may be: as many as are wanted, or fewer where descriptors are scarce.
+    """Returns how many HTTP connections are possible: `wanted`, or fewer where descriptors are scarce.
 
-    ConfigError where that is next to none.
+    Raises ConfigError where fewer than MIN_CONNECTIONS are.
     """
     places = _places(wanted)
     if places < wanted:
@@ -32,7 +32,7 @@ def num_places(wanted: int) -> int:
 
 
 def check(wanted: int = MAX_CONNECTIONS) -> None:
-    """The ConfigError that `num_places` would raise now, before anything is loaded."""
+    """Raises the ConfigError that `num_places` would raise now, before anything is loaded."""
     _places(wanted)
 
 

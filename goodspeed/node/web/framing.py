@@ -1,7 +1,7 @@
-"""HTTP/1.1 as h11 reads it, and stricter: a request that two programs may cut differently is refused.
+"""HTTP/1.1 framing, stricter than h11's: a request with two conflicting lengths is refused (request smuggling).
 
-A proxy that goes by one of two lengths, before a server that goes by the other, lets one user's bytes be taken for
-another's request. Knows nothing about connections.
+Behind a proxy that goes by one of two lengths, a server that goes by the other would take one user's bytes for the
+request of another. Knows nothing about connections.
 """
 
 import h11
@@ -10,18 +10,18 @@ LENGTH, ENCODING = b"content-length", b"transfer-encoding"
 
 
 class StrictConnection(h11.Connection):
-    """A server's side of a connection."""
+    """The server's side of a connection."""
 
     why: str | None = None
-    """What the last error said."""
+    """Text of the last error."""
 
     @property
     def is_more_there(self) -> bool:
-        """Whether something has come that was not looked at yet."""
+        """Whether bytes were received that no event has consumed yet."""
         return len(self._receive_buffer) > 0
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """RemoteProtocolError, after which the connection has to be closed."""
+        """Raises RemoteProtocolError, after which the connection has to be closed."""
         try:
             event = super().next_event()
             if isinstance(event, h11.Request):

@@ -1,4 +1,4 @@
-"""What stands between the network and an application: who may use it, and what was answered is counted."""
+"""ASGI middleware of both nodes: checks of the API key and of the Host header, and counts of responses."""
 
 import base64
 import binascii
@@ -11,14 +11,14 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.node.counts import Answers
+from goodspeed.node.web.connection_limit import host_of
 from goodspeed.node.web.keys import Keys
-from goodspeed.node.web.places import host_of
 
 OPEN_PATHS = ("/health", "/ready")
-"""Served without a key: what asks whether a node lives has none."""
+"""Paths that are served without a key: health probes have none."""
 
 
-LET_IN = "goodspeed.let_in"
+AUTHORIZED = "goodspeed.authorized"
 """ASGI extension: the application calls `tell` once a request is authorised; from then until it is answered its
 connection is not closed to make room."""
 
@@ -28,21 +28,21 @@ USER = "goodspeed.user"
 
 
 def user_of(scope: Scope) -> str:
-    """Names the user whose work a request is: by its key, else by its host, else by itself."""
+    """Returns a name for the user who sent a request: by the key, else by the host, else one for the request alone."""
     name = scope.get("state", {}).get(USER)
     client = scope.get("client")
     return str(name or (host_of(client[0]) if client else f"request {id(scope)}"))
 
 
 def error_body(message: str, *, type: str, param: str | None = None, code: str | None = None) -> dict[str, object]:
-    """An error as clients of the OpenAI API read it."""
+    """Returns an error in the format of the OpenAI API."""
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
 
 
 class KeyCheck:
-    """Lets through what brings one of the keys: `Authorization: Bearer KEY`, or Basic with the key as the password.
+    """Passes requests with one of the keys: `Authorization: Bearer KEY`, or Basic with the key as the password.
 
-    The latter is for browsers, which ask their user; `realm` is what they call it, None where no browser is expected.
+    Basic is for browsers, which ask their user and show `realm`; realm is None where no browser is expected.
     """
 
     def __init__(self, app: ASGIApp, keys: Keys, realm: str | None = None) -> None:
@@ -56,7 +56,7 @@ class KeyCheck:
             return
         credential = _credential(Headers(scope=scope))
         if self._keys.know(credential):
-            _tell_let_in(scope)
+            _tell_authorized(scope)
             scope.setdefault("state", {})[USER] = hashlib.blake2b(credential, digest_size=16).hexdigest()
             await self._app(scope, receive, send)
             return
@@ -68,9 +68,9 @@ class KeyCheck:
         await JSONResponse(body, 401, {"WWW-Authenticate": self._challenge})(scope, receive, send)
 
 
-def _tell_let_in(scope: Scope) -> None:
-    """Tells the connection; nothing where another server than ours has it."""
-    extension = (scope.get("extensions") or {}).get(LET_IN)
+def _tell_authorized(scope: Scope) -> None:
+    """Tells the connection that its request is authorised; does nothing under another server than ours."""
+    extension = (scope.get("extensions") or {}).get(AUTHORIZED)
     if extension is not None:
         extension["tell"]()
 
@@ -87,9 +87,9 @@ def _credential(headers: Headers) -> bytes:
 
 
 class LocalHost:
-    """Lets through what was sent to a loopback address by one of its own names.
+    """Passes requests whose Host is `localhost` or a loopback address; answers 421 to all others.
 
-    A page from elsewhere whose name is made to lead here (DNS rebinding) would be one with this node to a browser.
+    Otherwise a foreign page whose name resolves to loopback (DNS rebinding) would have this node's origin in a browser.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -99,7 +99,7 @@ class LocalHost:
         host = Headers(scope=scope).get("host", "")
         if scope["path"] in OPEN_PATHS or _is_local(host):
             if scope["path"] not in OPEN_PATHS:
-                _tell_let_in(scope)
+                _tell_authorized(scope)
             await self._app(scope, receive, send)
             return
         message = (
@@ -111,7 +111,7 @@ class LocalHost:
 
 
 def _is_local(host: str) -> bool:
-    """Of a Host header, with or without a port."""
+    """Whether a Host header, with or without a port, names loopback."""
     name = re.sub(r":\d+\Z", "", host).strip("[]")
     try:
         return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback
@@ -120,7 +120,7 @@ def _is_local(host: str) -> bool:
 
 
 class Counted:
-    """Counts every answer of an application; around everything else that may answer."""
+    """Counts every response of an application; it has to be the outermost middleware."""
 
     def __init__(self, app: ASGIApp, answers: Answers) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""API keys, as the nodes keep them. Knows nothing about requests."""
+"""API keys in a node's memory. Knows nothing about requests."""
 
 import hashlib
 import hmac
@@ -7,13 +7,13 @@ from goodspeed.node import api_keys
 
 
 class Keys:
-    """API keys, kept as hashes: they can be compared in constant time, and are never shown."""
+    """API keys as hashes, which are compared in constant time and never shown."""
 
     def __init__(self, keys: list[str]) -> None:
         self._digests = [_digest(key.encode()) for key in keys]
 
     def know(self, key: bytes) -> bool:
-        """Looks at all of them, so that the time taken tells nothing."""
+        """Whether this is one of the keys. Compares with all of them, so that the time taken tells nothing."""
         digest = _digest(key)
         return sum(hmac.compare_digest(digest, known) for known in self._digests) > 0
 
@@ -23,5 +23,5 @@ def _digest(key: bytes) -> bytes:
 
 
 def read_keys(path: str) -> Keys:
-    """One key a line; blank lines and those that begin with # are left out. ConfigError without any, or a bad one."""
+    """Reads a file with one key a line; see `api_keys.read`."""
     return Keys(api_keys.read(path))

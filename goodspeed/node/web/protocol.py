@@ -1,8 +1,8 @@
-"""HTTP connections as the nodes serve them: whoever is slow, silent or greedy is disconnected, or makes room.
+"""HTTP connections with time limits: slow, silent or greedy clients are disconnected.
 
-A request has to come in time, its answer has to be taken, and few requests may be sent ahead of their answers. Who
-makes room for whom is for `places.py` to say. Uvicorn itself waits without end for a request and for its answer to be
-taken, and its limit answers but closes nothing. Knows nothing about what is asked and answered.
+A request has to arrive in time, the client has to read the answer, and only a few requests may be pipelined.
+`connection_limit.py` chooses which connection is closed for a newcomer. Uvicorn itself waits without end for a request
+and for its answer to be read, and its own limit closes no connection. Knows nothing about what is asked and answered.
 """
 
 import asyncio
@@ -15,74 +15,73 @@ import h11
 from h11._connection import DEFAULT_MAX_INCOMPLETE_EVENT_SIZE
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from goodspeed.node.web.connection_limit import ConnectionLimit, host_of
+from goodspeed.node.web.counting_transport import CountingTransport
 from goodspeed.node.web.framing import StrictConnection
-from goodspeed.node.web.guards import LET_IN, error_body
-from goodspeed.node.web.places import Places, host_of
-from goodspeed.node.web.unsent import Line
+from goodspeed.node.web.guards import AUTHORIZED, error_body
 
 logger = logging.getLogger("goodspeed.http")
 
-REQUEST_S = 60.0
-"""Within so long after the connection was made, or the last answer was complete, a request has to be there in full."""
+REQUEST_TIMEOUT_S = 60.0
+"""A request has to be complete this long after the connection was made, or the last answer was complete."""
 
-TAKE_S = 30.0
-"""Something of an answer has to be taken in each so many seconds."""
+WRITE_TIMEOUT_S = 30.0
+"""A client that reads nothing of an answer for this long is disconnected."""
 
-HOLD_S = 2.0
-"""If nothing of an answer is taken for this long, its connection may be closed to make room."""
+STALLED_S = 2.0
+"""A client that reads nothing of an answer for this long counts as idle, and may be closed to make room."""
 
-MAX_AHEAD = 8
+MAX_PIPELINED = 8
 """The most pipelined requests in a row; none may follow an unauthorised request."""
 
 
-class PatientProtocol(H11Protocol):
-    """One connection. `look` has to be called about once a second."""
+class TimeoutProtocol(H11Protocol):
+    """One connection; the server has to call `check_progress` about once a second."""
 
-    _giving_up: asyncio.TimerHandle | None = None
+    _request_timer: asyncio.TimerHandle | None = None
     _cycle: RequestResponseCycle | None = None  # the last one that was seen to begin
-    _is_let_in = False
-    _num_ahead = 0
+    _is_authorized = False
+    _num_pipelined = 0
 
-    def __init__(self, *args: Any, places: "Places[PatientProtocol]", **options: Any) -> None:
-        """`places` of all that share a server; the rest is uvicorn's."""
+    def __init__(self, *args: Any, limit: "ConnectionLimit[TimeoutProtocol]", **options: Any) -> None:
+        """limit: shared by all connections of a server; the other arguments are uvicorn's."""
         super().__init__(*args, **options)
         self.conn = self._framing = StrictConnection(h11.SERVER, DEFAULT_MAX_INCOMPLETE_EVENT_SIZE)
-        self._places = places
+        self._limit = limit
         self._taken_at = self.loop.time()
         self._num_taken = 0  # bytes, at that time
 
     # -- the connection --------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._line = Line(transport)
-        super().connection_made(cast(asyncio.Transport, self._line))
-        victim = self._places.enter(self, host_of(self.client[0] if self.client else ""), self.loop.time())
+        self._counting = CountingTransport(transport)
+        super().connection_made(cast(asyncio.Transport, self._counting))
+        victim = self._limit.admit(self, host_of(self.client[0] if self.client else ""), self.loop.time())
         if victim is not None:
             victim.make_room()
-        self._wait()
+        self._start_request_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        self._places.leave(self)
+        self._cancel_request_timer()
+        self._limit.remove(self)
         super().connection_lost(exc)
 
     def make_room(self) -> None:
         logger.info(
-            "closed a connection to make room: all places are taken", extra={"num_places": self._places.num_places}
+            "closed a connection to make room: all places are taken", extra={"num_places": self._limit.num_places}
         )
         self.transport.abort()
 
-    def look(self, now: float) -> None:
-        """Whether something of what was written has been taken since the last time; ends the connection after TAKE_S
-        without."""
-        num_pending = self._line.num_pending()
-        num_taken = self._line.num_written - num_pending
+    def check_progress(self, now: float) -> None:
+        """Ends the connection if the client has read nothing of what was written for WRITE_TIMEOUT_S."""
+        num_pending = self._counting.num_pending()
+        num_taken = self._counting.num_written - num_pending
         if not num_pending or num_taken > self._num_taken:
             self._num_taken, self._taken_at = num_taken, now
-        elif now - self._taken_at >= TAKE_S:
+        elif now - self._taken_at >= WRITE_TIMEOUT_S:
             logger.info("closed a connection: nothing of its answer is taken", extra={"num_bytes": num_pending})
             self.transport.abort()
-        self._mark()
+        self._mark_busy_or_idle()
 
     # -- its requests ----------------------------------------------------------------------------------------------
 
@@ -91,19 +90,19 @@ class PatientProtocol(H11Protocol):
         if self.cycle is not None and self.cycle is not self._cycle:
             self._cycle = self.cycle
             self._begin()
-        self._mark()
+        self._mark_busy_or_idle()
 
     def on_response_complete(self) -> None:
         is_more_there = self.conn.their_state is h11.DONE and self._framing.is_more_there
-        self._num_ahead = self._num_ahead + 1 if is_more_there else 0
-        if self._num_ahead > (MAX_AHEAD if self._is_let_in else 0):
+        self._num_pipelined = self._num_pipelined + 1 if is_more_there else 0
+        if self._num_pipelined > (MAX_PIPELINED if self._is_authorized else 0):
             self.transport.close()
         super().on_response_complete()
-        self._mark()
-        self._wait()
+        self._mark_busy_or_idle()
+        self._start_request_timer()
 
     def send_400_response(self, msg: str) -> None:
-        """In the shape of all errors, where nothing else was answered yet; the connection ends in any case."""
+        """Answers with an error body, unless an answer has begun, and closes the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             what = f"this is not a valid HTTP request: {self._framing.why or msg}"
             body = json.dumps(error_body(what, type="invalid_request_error", code="invalid_http")).encode()
@@ -116,44 +115,43 @@ class PatientProtocol(H11Protocol):
         self.transport.close()
 
     def _begin(self) -> None:
-        """A request's head is there, and nothing has been done about it yet."""
-        self._is_let_in = False
-        self.scope["extensions"] = {LET_IN: {"tell": self._let_in}}
+        """Prepares a request whose head has arrived, before the application sees it."""
+        self._is_authorized = False
+        self.scope["extensions"] = {AUTHORIZED: {"tell": self._authorized}}
 
-    def _let_in(self) -> None:
-        self._is_let_in = True
-        self._mark()
+    def _authorized(self) -> None:
+        self._is_authorized = True
+        self._mark_busy_or_idle()
 
-    def _mark(self) -> None:
-        """Tells whether this connection may have to make room."""
+    def _mark_busy_or_idle(self) -> None:
+        """Tells the connection limit whether this connection may be closed to make room."""
         is_asked = self.cycle is not None and not (self.cycle.more_body or self.cycle.response_complete)
-        if self.loop.time() - self._taken_at >= HOLD_S and self._line.num_pending():
-            self._places.idle(self, self._taken_at)
-        elif is_asked and self._is_let_in:
-            self._places.busy(self)
+        if self.loop.time() - self._taken_at >= STALLED_S and self._counting.num_pending():
+            self._limit.mark_idle(self, self._taken_at)
+        elif is_asked and self._is_authorized:
+            self._limit.mark_busy(self)
         else:
-            self._places.idle(self, self.loop.time())
+            self._limit.mark_idle(self, self.loop.time())
 
-    # -- patience with a request -----------------------------------------------------------------------------------
+    # -- the time limit of a request -------------------------------------------------------------------------------
 
-    def _wait(self) -> None:
-        self._stop_waiting()
+    def _start_request_timer(self) -> None:
+        self._cancel_request_timer()
         if not self.transport.is_closing():
-            self._giving_up = self.loop.call_later(REQUEST_S, self._give_up)
+            self._request_timer = self.loop.call_later(REQUEST_TIMEOUT_S, self._end_overdue)
 
-    def _stop_waiting(self) -> None:
-        if self._giving_up is not None:
-            self._giving_up.cancel()
-            self._giving_up = None
+    def _cancel_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
 
-    def _give_up(self) -> None:
+    def _end_overdue(self) -> None:
         being_answered = self.cycle is not None and not (self.cycle.more_body or self.cycle.response_complete)
         if not being_answered:
             self.transport.close()
 
 
 def prepare(connection: socket.socket) -> None:
-    """What the system does for us where it can (Linux): it ends a connection whose other side takes nothing for TAKE_S,
-    also after we have closed it."""
+    """Has Linux end the connection when its client reads nothing for WRITE_TIMEOUT_S, also after we have closed it."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(TAKE_S * 1000))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(WRITE_TIMEOUT_S * 1000))

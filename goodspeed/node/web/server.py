@@ -1,4 +1,4 @@
-"""Uvicorn in a daemon's own event loop, which it neither owns nor ends. Knows nothing about what is served."""
+"""Uvicorn inside a daemon's own event loop, which it neither owns nor ends. Knows nothing about what is served."""
 
 import asyncio
 import logging
@@ -12,17 +12,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.node.web.accepting import Acceptor
 from goodspeed.node.web.capacity import MAX_CONNECTIONS, num_places
+from goodspeed.node.web.connection_limit import ConnectionLimit
 from goodspeed.node.web.guards import error_body
-from goodspeed.node.web.places import Places
-from goodspeed.node.web.protocol import PatientProtocol, prepare
+from goodspeed.node.web.protocol import TimeoutProtocol, prepare
 
 logger = logging.getLogger("goodspeed.http")
 
 GRACE_S = 2
-"""How long answers may go on after the server was told to stop; whoever wants to wait longer does so before."""
+"""How long answers may go on after the server was told to stop; a caller that wants to wait longer waits before."""
 
-LOOK_S = 1.0
-"""How often connections are looked at for answers that nobody takes."""
+CHECK_INTERVAL_S = 1.0
+"""Time between two checks of all connections for answers that the client does not read."""
 
 
 FAILED_HERE = (
@@ -31,7 +31,7 @@ FAILED_HERE = (
 
 
 class _Guard:
-    """The edge: what an application did not catch is logged, and is a 500 where nothing was answered yet."""
+    """Logs what an application did not catch, and answers 500 where no answer has begun."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -56,11 +56,11 @@ class _Guard:
 
 
 class _Server(uvicorn.Server):
-    """Signals belong to the daemon around it, and connections are accepted our way."""
+    """Leaves signals to the daemon around it, and accepts connections with `Acceptor`."""
 
-    def __init__(self, config: uvicorn.Config, places: "Places[PatientProtocol]") -> None:
+    def __init__(self, config: uvicorn.Config, limit: "ConnectionLimit[TimeoutProtocol]") -> None:
         super().__init__(config)
-        self._places = places
+        self._limit = limit
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -70,27 +70,27 @@ class _Server(uvicorn.Server):
         self.servers = [Acceptor(listener, self._create_protocol, prepare) for listener in sockets or []]  # type: ignore[misc]
         self.started = True
 
-    def _create_protocol(self) -> PatientProtocol:
-        return PatientProtocol(config=self.config, server_state=self.server_state, app_state={}, places=self._places)
+    def _create_protocol(self) -> TimeoutProtocol:
+        return TimeoutProtocol(config=self.config, server_state=self.server_state, app_state={}, limit=self._limit)
 
-    async def look(self) -> None:
-        """At all connections, until cancelled."""
+    async def check_connections(self) -> None:
+        """Checks all connections every CHECK_INTERVAL_S, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
             for connection in list(self.server_state.connections):
-                if isinstance(connection, PatientProtocol):
-                    connection.look(loop.time())
+                if isinstance(connection, TimeoutProtocol):
+                    connection.check_progress(loop.time())
 
 
 async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int = MAX_CONNECTIONS) -> None:
-    """Serves until cancelled, in this event loop; then accepts nobody, and running answers have GRACE_S to end.
+    """Serves in this event loop until cancelled; then accepts no connection, and gives running answers GRACE_S to end.
 
-    ConfigError where this process may not have enough sockets.
+    Raises ConfigError where this process may not open enough sockets.
     """
     config = uvicorn.Config(
         _Guard(app),
-        http=PatientProtocol,
+        http=TimeoutProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -100,12 +100,12 @@ async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int =
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
     )
-    server = _Server(config, Places(num_places(max_connections)))
+    server = _Server(config, ConnectionLimit(num_places(max_connections)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    looking = asyncio.create_task(server.look())
+    checking = asyncio.create_task(server.check_connections())
     try:
         await asyncio.shield(serving)
     finally:
-        looking.cancel()
+        checking.cancel()
         server.should_exit = True
         await serving

@@ -38,15 +38,15 @@ def test_without_descriptors_one_line_and_hardly_any_work(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     num_tries = 0
-    rest = Acceptor._rest
+    rest = Acceptor._pause
 
     def counted(self: Acceptor, error: OSError) -> None:
         nonlocal num_tries
         num_tries += 1
         rest(self, error)
 
-    monkeypatch.setattr(Acceptor, "_rest", counted)
-    monkeypatch.setattr(accepting, "REST_S", 0.05)
+    monkeypatch.setattr(Acceptor, "_pause", counted)
+    monkeypatch.setattr(accepting, "PAUSE_S", 0.05)
 
     async def body() -> bytes:
         with listen(parse_address("127.0.0.1:0"), None) as listener, socket.socket() as client:
@@ -73,7 +73,7 @@ def test_a_protocol_that_cannot_be_made_leaves_no_socket(caplog: pytest.LogCaptu
         accepted: list[socket.socket] = []
         with listen(parse_address("127.0.0.1:0"), None) as listener, socket.create_connection(listener.getsockname()):
             acceptor = Acceptor(listener, broken, accepted.append)
-            await until(lambda: accepted and not acceptor._beginning)
+            await until(lambda: accepted and not acceptor._connecting)
             assert accepted[0].fileno() == -1
             acceptor.close()
 
@@ -110,7 +110,7 @@ def test_nothing_begins_after_the_end(num_turns: int, monkeypatch: pytest.Monkey
                 await asyncio.sleep(0)
             begun = set(made)
             acceptor.close()
-            await until(lambda: not acceptor._beginning)
+            await until(lambda: not acceptor._connecting)
             await asyncio.sleep(0)  # what is lost is told in the next turn
             left, num_open = set(made), sum(connection.fileno() != -1 for connection in accepted)
             ends: list[socket.socket | asyncio.BaseTransport] = [*clients, *made.values()]

@@ -111,7 +111,7 @@ def test_without_keys_who_reads_nothing_makes_room_after_a_moment() -> None:
             attack = attacking("document", port, NUM_ATTACKERS)
             await asyncio.to_thread(attack.__enter__)
             try:
-                async with asyncio.timeout(protocol.HOLD_S + 30):
+                async with asyncio.timeout(protocol.STALLED_S + 30):
                     while not await _is_served(port):
                         await asyncio.sleep(0.1)
             finally:

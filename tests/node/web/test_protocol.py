@@ -26,7 +26,7 @@ async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         more = message["more_body"]
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"6")]})
     await send({"type": "http.response.body", "body": b"slow", "more_body": True})
-    await asyncio.sleep(2 * protocol.REQUEST_S)
+    await asyncio.sleep(2 * protocol.REQUEST_TIMEOUT_S)
     await send({"type": "http.response.body", "body": b"ly"})
 
 
@@ -42,7 +42,7 @@ async def told(*words: bytes) -> bytes:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "REQUEST_S", 0.2)
+    monkeypatch.setattr(protocol, "REQUEST_TIMEOUT_S", 0.2)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ async def taken(pause_s: float) -> int:
 
 @pytest.fixture
 def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "TAKE_S", 1.0)
-    monkeypatch.setattr(server, "LOOK_S", 0.02)
+    monkeypatch.setattr(protocol, "WRITE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(server, "CHECK_INTERVAL_S", 0.02)
 
 
 @pytest.mark.usefixtures("looked_at_often")
@@ -146,7 +146,7 @@ def test_who_takes_nothing_is_disconnected() -> None:
 def test_who_takes_little_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The nine pauses together are longer than an answer may wait to be taken; each is so much shorter that this
     process, in which the client runs as well, may stand still for seconds."""
-    monkeypatch.setattr(protocol, "TAKE_S", 4.0)
+    monkeypatch.setattr(protocol, "WRITE_TIMEOUT_S", 4.0)
     assert asyncio.run(asyncio.wait_for(taken(pause_s=0.5), 60)) > 1 << 26
 
 
@@ -172,9 +172,9 @@ async def said(words: bytes, app: ASGIApp = hello) -> bytes:
 
 def test_few_requests_may_be_sent_ahead() -> None:
     request = b"GET" + HEAD + b"\r\n"
-    assert asyncio.run(asyncio.wait_for(said(request * 1000), 30)).count(b"hello") <= protocol.MAX_AHEAD + 1
-    few = request * protocol.MAX_AHEAD + b"GET" + HEAD + b"Connection: close\r\n\r\n"
-    assert asyncio.run(asyncio.wait_for(said(few), 30)).count(b"hello") == protocol.MAX_AHEAD + 1
+    assert asyncio.run(asyncio.wait_for(said(request * 1000), 30)).count(b"hello") <= protocol.MAX_PIPELINED + 1
+    few = request * protocol.MAX_PIPELINED + b"GET" + HEAD + b"Connection: close\r\n\r\n"
+    assert asyncio.run(asyncio.wait_for(said(few), 30)).count(b"hello") == protocol.MAX_PIPELINED + 1
 
 
 def test_who_is_not_let_in_may_send_none_ahead() -> None:

@@ -1,7 +1,7 @@
-"""Who may hold one of the places that there are for connections, and who makes room when all are taken.
+"""A limit on open connections, and the choice of the connection to close when a newcomer exceeds it.
 
-A pure object: who is connected, from which host, and since when without a request that is worth waiting for. Knows
-nothing about sockets, clocks or HTTP.
+A pure object: it keeps each connection's host, and since when the connection is idle. Knows nothing about sockets,
+clocks or HTTP.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 C = TypeVar("C", bound=Hashable)
 
 RESERVED = 8
-"""One host may hold all places but one in so many."""
+"""One host may hold all places but one in this many."""
 
 
 @dataclass(slots=True)
@@ -21,19 +21,20 @@ class _Place:
     idle_since: float | None  # None: busy
 
 
-class Places(Generic[C]):
-    """A connection is *busy* while a complete request that was let in is being answered and the answer is being taken.
+class ConnectionLimit(Generic[C]):
+    """Admits connections up to a limit, in total and per host.
 
-    All others are idle: nothing was asked, half a request, a request without a key, an answer that nobody takes. A
-    newcomer that finds no place takes that of the connection which has been idle for longest, among those of the host
-    with most connections (of several that have as many, the longest idle of all). Hosts of which all connections are
-    busy do not count, so a host whose other connections are idle takes places only from hosts that have no fewer than
-    it has. The newcomer itself is refused only where no other connection is idle. Busy connections are never sent away.
+    A connection is *busy* while a complete, authorised request is being answered and the client reads the answer. All
+    others are idle: no request yet, half a request, a request without a key, an answer that the client does not read.
+    A newcomer beyond the limit replaces the connection that has been idle for longest, among those of the host with
+    most connections (in a tie between hosts, the longest idle of all). Hosts with no idle connection do not count, so
+    a host that has an idle connection takes places only from hosts with no fewer connections than it has. The newcomer
+    itself is refused only where no other connection is idle. Busy connections are never closed.
     """
 
     def __init__(self, num_places: int) -> None:
         self.num_places = num_places
-        self.num_host_places = max(1, num_places - max(1, num_places // RESERVED))
+        self.max_per_host = max(1, num_places - max(1, num_places // RESERVED))
         self._places: dict[C, _Place] = {}
         self._hosts: dict[str, set[C]] = {}
 
@@ -41,34 +42,34 @@ class Places(Generic[C]):
     def num_taken(self) -> int:
         return len(self._places)
 
-    def enter(self, who: C, host: str, now: float) -> C | None:
-        """Who has to go now: None where there is room, `who` itself where nobody may be sent away for it.
+    def admit(self, who: C, host: str, now: float) -> C | None:
+        """Returns the connection to close: None where there is room, `who` where no other connection is idle.
 
-        Whoever has to go has left already.
+        That connection is already removed.
         """
         self._places[who] = _Place(host, now)
         self._hosts.setdefault(host, set()).add(who)
-        if len(self._hosts[host]) > self.num_host_places:
+        if len(self._hosts[host]) > self.max_per_host:
             victim = self._idlest([host], who)
         elif self.num_taken > self.num_places:
             victim = self._idlest(self._largest(who), who)
         else:
             return None
-        self.leave(victim)
+        self.remove(victim)
         return victim
 
-    def busy(self, who: C) -> None:
-        """A request that was let in is being answered. Nothing happens to those who have left."""
+    def mark_busy(self, who: C) -> None:
+        """Marks a connection busy; does nothing for one that was removed."""
         if who in self._places:
             self._places[who].idle_since = None
 
-    def idle(self, who: C, since: float) -> None:
-        """Whoever is idle already stays so since when it was. Nothing happens to those who have left."""
+    def mark_idle(self, who: C, since: float) -> None:
+        """Marks a busy connection idle since that time; does nothing for one that is idle or was removed."""
         if who in self._places and self._places[who].idle_since is None:
             self._places[who].idle_since = since
 
-    def leave(self, who: C) -> None:
-        """Nothing happens to those who have left."""
+    def remove(self, who: C) -> None:
+        """Forgets a connection; does nothing for one that was removed."""
         place = self._places.pop(who, None)
         if place is not None:
             self._hosts[place.host].discard(who)
@@ -76,24 +77,24 @@ class Places(Generic[C]):
                 del self._hosts[place.host]
 
     def _largest(self, newcomer: C) -> list[str]:
-        """Among the hosts that have an idle connection besides the newcomer's: those that have most connections."""
+        """Returns the hosts with most connections, among those with an idle one besides the newcomer."""
         able = [host for host in self._hosts if self._idle_since(host, newcomer)]
         most = max((len(self._hosts[host]) for host in able), default=0)
         return [host for host in able if len(self._hosts[host]) == most]
 
     def _idlest(self, hosts: Iterable[str], newcomer: C) -> C:
-        """The connection of these hosts that is idle for longest; the newcomer where all others there are busy."""
+        """Returns the connection of these hosts that is idle for longest; the newcomer where all others are busy."""
         idle = {who: since for host in hosts for who, since in self._idle_since(host, newcomer).items()}
         return min(idle, key=lambda who: idle[who], default=newcomer)
 
     def _idle_since(self, host: str, newcomer: C) -> dict[C, float]:
-        """The idle connections of one host but the newcomer's."""
+        """Returns one host's idle connections, without the newcomer, and since when each is idle."""
         since = {who: self._places[who].idle_since for who in self._hosts[host] if who != newcomer}
         return {who: moment for who, moment in since.items() if moment is not None}
 
 
 def host_of(address: str) -> str:
-    """The host under which connections are counted: an IPv4 address, the first half of an IPv6 one, '' for none."""
+    """Returns what connections are counted by: an IPv4 address, the /64 network of an IPv6 one, '' for none."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""What was written to a connection and not taken by its other side yet, in bytes. Knows nothing about HTTP."""
+"""A transport that counts the bytes that the other side has not acknowledged yet. Knows nothing about HTTP."""
 
 import asyncio
 import fcntl
@@ -9,11 +9,11 @@ from typing import Any
 IS_LINUX = sys.platform == "linux"
 
 SIOCOUTQ = 0x5411
-"""Asks a Linux socket how much of what it sent is not acknowledged."""
+"""ioctl: bytes in a Linux socket's send queue, sent or not, that are not acknowledged."""
 
 
-class Line:
-    """A transport that counts; it does all else as it did."""
+class CountingTransport:
+    """Counts what is written, and passes everything on to an asyncio transport."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.num_written = 0
@@ -24,7 +24,7 @@ class Line:
         self._transport.write(data)
 
     def num_pending(self) -> int:
-        """What waits in this process, and on Linux what waits in the system too."""
+        """Returns the bytes that wait in this process and, on Linux, in the kernel."""
         return self._transport.get_write_buffer_size() + self._num_unacknowledged()
 
     def _num_unacknowledged(self) -> int:
