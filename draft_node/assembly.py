@@ -42,7 +42,12 @@ def build(config: DraftConfig, checkpoint: Checkpoint, channel: DraftChannel, bo
     """A draft node around a model and a channel that are already there."""
     runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
     hello = Hello(
-        VERSION, config.name, boot_id, checkpoint.fingerprint, public_name(config.model), checkpoint.model_fingerprint
+        VERSION,
+        config.name,
+        boot_id,
+        checkpoint.tokenizer_fingerprint,
+        public_name(config.model),
+        checkpoint.model_fingerprint,
     )
     drafter = Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k, min_odds=config.min_odds)
     link = VerifyLink.begin(hello, config.verify_timeout_s, time.monotonic())

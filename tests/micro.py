@@ -36,7 +36,7 @@ def make_checkpoint(seed: int = 0, *, shift: float = 0.0, num_tokens: int = VOCA
         name="micro",
         model=model,
         tokenizer=None,
-        fingerprint="micro",
+        tokenizer_fingerprint="micro",
         eos_ids=(),
         vocab_size=VOCAB,
         num_tokens=num_tokens,

@@ -105,7 +105,7 @@ def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
     return Welcome(
         version=VERSION,
         boot_id=secrets.token_bytes(8),
-        tokenizer=checkpoint.fingerprint,
+        tokenizer=checkpoint.tokenizer_fingerprint,
         vocab_size=checkpoint.num_tokens,
         context_len=checkpoint.context_len,
         max_length=max_length,

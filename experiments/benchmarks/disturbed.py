@@ -197,7 +197,7 @@ async def start(house: Household, site: Site, endpoint: str, file: Path) -> None
 
     site.flood = await house.start("flood", words, hear, takes_input=True)
     assert site.flood.process.stdin is not None
-    site.flood.process.stdin.write(f"{checkpoints.load('tiny-target').fingerprint}\n".encode())
+    site.flood.process.stdin.write(f"{checkpoints.load('tiny-target').tokenizer_fingerprint}\n".encode())
     await asyncio.gather(site.flood.expect("ready", START_S), *(child.expect("tokens", START_S) for child in children))
 
 

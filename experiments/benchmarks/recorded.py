@@ -97,6 +97,6 @@ def clients(recording: Recording, sampling: Sampling, num_clients: int, max_toke
             max_tokens=max_tokens,
         )
         boot_id = (number + 1).to_bytes(8, "little")
-        hello = Hello(VERSION, f"{line.domain}-{number}", boot_id, checkpoint.fingerprint)
+        hello = Hello(VERSION, f"{line.domain}-{number}", boot_id, checkpoint.tokenizer_fingerprint)
         made.append(Client(number, hello, Session(request), recording))
     return made

@@ -78,7 +78,7 @@ class Recorded:
         context = len(text.prompt) + len(text.continuation)
         self.text, self.rounds = text, Rounds()
         self.node = Node(checkpoint, num_sessions, context, BUDGET_PER_SESSION * num_sessions)
-        vocab_size, fingerprint = checkpoint.num_tokens, checkpoint.fingerprint
+        vocab_size, fingerprint = checkpoint.num_tokens, checkpoint.tokenizer_fingerprint
         self.clients = [Client(i, text, ACCEPTANCE, vocab_size, fingerprint) for i in range(num_sessions)]
         self.before = memory_bytes()
         self.node.open(self.clients)

@@ -43,7 +43,7 @@ class Checkpoint:
     name: str
     model: nn.Module  # in eval mode, on device
     tokenizer: Any
-    fingerprint: str  # of the tokenizer
+    tokenizer_fingerprint: str
     eos_ids: tuple[int, ...]
     vocab_size: int  # width of the logits
     num_tokens: int  # ids below it are the tokenizer's; logits beyond are masked
@@ -70,7 +70,7 @@ def load(name: str, *, device: str = "cpu", dtype: str = "float32", generation_c
         refuse_config(config)
     tokenizer = load_tokenizer(name)
     with _wrapped(name):
-        meaning = fingerprint(tokenizer)
+        tokenizer_fingerprint = fingerprint(tokenizer)
     refuse_weights(name, folder)
     model = _load_model(name, folder, config, torch_device, torch_dtype)
     known, vocab_size = num_tokens(tokenizer), int(model.get_output_embeddings().weight.shape[0])
@@ -81,7 +81,7 @@ def load(name: str, *, device: str = "cpu", dtype: str = "float32", generation_c
         name=name,
         model=model,
         tokenizer=tokenizer,
-        fingerprint=meaning,
+        tokenizer_fingerprint=tokenizer_fingerprint,
         eos_ids=_eos_ids(name, model, tokenizer),
         vocab_size=vocab_size,
         num_tokens=known,

@@ -25,7 +25,7 @@ def test_what_a_checkpoint_tells(save_checkpoint: Callable[..., Path]) -> None:
     assert (found.context_len, found.eos_ids) == (512, (256,))
     assert (found.device, found.dtype, found.model.training) == (torch.device("cpu"), torch.float32, False)
     assert not any(weight.requires_grad for weight in found.model.parameters())
-    assert found.fingerprint == checkpoints.fingerprint(checkpoints.load_tokenizer(str(folder)))
+    assert found.tokenizer_fingerprint == checkpoints.fingerprint(checkpoints.load_tokenizer(str(folder)))
 
 
 def test_sixteen_bit_weights_run_in_float32_unless_asked(save_checkpoint: Callable[..., Path]) -> None:

@@ -312,7 +312,7 @@ def _report(
 
 @asynccontextmanager
 async def _attacker(endpoint: str, seed: int, site: Site) -> Any:
-    words = [endpoint, load("tiny-target").fingerprint, str(seed), *site.hostile]
+    words = [endpoint, load("tiny-target").tokenizer_fingerprint, str(seed), *site.hostile]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.fuzz.attack", *words, stdin=pipe, stdout=pipe, cwd=ROOT, limit=1 << 20

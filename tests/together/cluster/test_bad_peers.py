@@ -69,7 +69,7 @@ class Peer:
         return answer
 
     def hello(self, tokenizer: str | None = None) -> Hello:
-        return Hello(VERSION, "hostile", secrets.token_bytes(8), tokenizer or load("tiny-target").fingerprint)
+        return Hello(VERSION, "hostile", secrets.token_bytes(8), tokenizer or load("tiny-target").tokenizer_fingerprint)
 
 
 @contextmanager
