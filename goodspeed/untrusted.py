@@ -1,6 +1,6 @@
-"""What comes from outside: files read within a bound, and words made fit for a log or a terminal.
+"""Untrusted input: files are read up to a size limit, text is sanitized for a log or a terminal.
 
-Knows nothing about what is in them.
+Knows nothing about the contents.
 """
 
 import os
@@ -13,7 +13,7 @@ _cut_quotes = partial(re.compile(r"'[^']{40,}'?").sub, "'...'")
 
 
 def read_bytes(path: str | Path, max_bytes: int) -> bytes:
-    """A file that is not longer; costs what is in it. OSError for one that is, and for what is no file."""
+    """Reads a regular file of at most max_bytes. OSError for a longer one, and for what is no regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would be waited for
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -25,7 +25,7 @@ def read_bytes(path: str | Path, max_bytes: int) -> bytes:
     return data
 
 
-def harmless(text: str) -> str:
-    """Somebody's words: printable, and never at length."""
+def sanitize(text: str) -> str:
+    """Returns text of at most 200 characters: unprintable ones become `?`, quotations of 40 or more become '...'."""
     printable = "".join(c if c.isprintable() else "?" for c in text[:1000])
     return _cut_quotes(printable)[:200]

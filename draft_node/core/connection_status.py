@@ -5,7 +5,7 @@ is waited for, ever more rarely.
 """
 
 from goodspeed.command.reporter import Sentence
-from goodspeed.untrusted import harmless
+from goodspeed.untrusted import sanitize
 
 FIRST_S = 2.0
 """A verify node that is there answers sooner: only then is waiting worth a word."""
@@ -40,7 +40,7 @@ class Standing:
         away_s: for how long it has not been there; trouble: why it lets nobody in; target: name and fingerprint of the
         target that is there.
         """
-        trouble = None if trouble is None else harmless(trouble)  # in the verify node's own words
+        trouble = None if trouble is None else sanitize(trouble)  # in the verify node's own words
         found = self._arrived(target) if connected else self._missed(away_s, trouble, local)
         self._away_s, self._was_local = away_s, local and not connected
         return found
@@ -55,7 +55,7 @@ class Standing:
             return []
         if known is not None and known != target:
             what = "the verify node is back after %.1f s with another target: %s (it was %s); texts of that one end"
-            names = [harmless(name) for name, _ in (target, known)]
+            names = [sanitize(name) for name, _ in (target, known)]
             same = ", of other weights or precision" if names[0] == names[1] else ""
             return [Sentence(what, (self._away_s, names[0], names[1] + same))]
         texts = "; texts are the target's again" if self._was_local else ""

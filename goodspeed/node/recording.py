@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from goodspeed.errors import ConfigError
-from goodspeed.untrusted import harmless, read_bytes
+from goodspeed.untrusted import read_bytes, sanitize
 
 VERSION = 1
 MAX_BYTES = 1 << 28
@@ -156,5 +156,5 @@ def _decode(line: bytes, decoder: msgspec.json.Decoder[Any], path: str | Path, n
         return decoder.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"recording {path} is damaged in line {number}: {harmless(str(error))}; record it again"
+            f"recording {path} is damaged in line {number}: {sanitize(str(error))}; record it again"
         ) from error

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
-from goodspeed.untrusted import harmless
+from goodspeed.untrusted import sanitize
 from goodspeed.wire.messages import MAX_LOGPROBS, VERSION, DownMessage, Hello, Refusal, RefusalCode, UpMessage, Welcome
 
 MAX_MESSAGE_BYTES: Final = 64 << 20
@@ -101,7 +101,7 @@ def _decode(decoder: "msgspec.msgpack.Decoder[_M]", data: bytes, max_bytes: int)
         return decoder.decode(data)
     except _Errors as error:
         _check_foreign(data)
-        raise MalformedMessage(harmless(str(error))) from None
+        raise MalformedMessage(sanitize(str(error))) from None
 
 
 def _check_size(num_bytes: int, max_bytes: int) -> None:
@@ -117,11 +117,11 @@ def _check_foreign(data: bytes) -> None:
         return
     if isinstance(message, _AnyRefusal):
         if message.code == "version":
-            raise WrongVersion(f"the verify node refused: {harmless(message.what)}")
+            raise WrongVersion(f"the verify node refused: {sanitize(message.what)}")
     else:
         _check_version(message.version, "draft node" if isinstance(message, _AnyHello) else "verify node")
 
 
 def _check_version(version: int, peer: str) -> None:
     if version != VERSION:
-        raise WrongVersion(f"the {peer} speaks version {harmless(str(version))} of the protocol, not {VERSION}")
+        raise WrongVersion(f"the {peer} speaks version {sanitize(str(version))} of the protocol, not {VERSION}")

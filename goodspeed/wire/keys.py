@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from goodspeed.errors import ConfigError
-from goodspeed.untrusted import harmless, read_bytes
+from goodspeed.untrusted import read_bytes, sanitize
 from goodspeed.wire.enrolled import Enrolled, Key, check_key
 from goodspeed.wire.messages import Name
 
@@ -96,7 +96,7 @@ def _read(path: str | Path, what: str, kind: type[T], what_to_do: str) -> T:
     except OSError as error:
         raise ConfigError(f"{what} {path}: cannot read it ({error.strerror}); {what_to_do}") from None
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ConfigError(f"{what} {path}: {harmless(str(error))}; {what_to_do}") from None
+        raise ConfigError(f"{what} {path}: {sanitize(str(error))}; {what_to_do}") from None
     except ValueError:  # no text, no TOML, or a number of more digits than are read
         raise ConfigError(f"{what} {path}: it is not a key file; {what_to_do}") from None
 

@@ -4,7 +4,7 @@ Reads the diary, which is bounded, and remembers whom it called away, so that a 
 """
 
 from goodspeed.command.reporter import Sentence
-from goodspeed.untrusted import harmless
+from goodspeed.untrusted import sanitize
 from verify_node.core.diary import MAX_VISITS, Diary, Entry
 
 
@@ -23,7 +23,7 @@ class Visits:
         return [self._sentence(entry) for entry in entries]
 
     def _sentence(self, entry: Entry) -> Sentence:
-        name, what = entry.client or "(without a name)", harmless(entry.what)
+        name, what = entry.client or "(without a name)", sanitize(entry.what)
         was_away = name in self._away
         self._away.pop(name, None)
         match entry.kind:

@@ -9,7 +9,7 @@ import msgspec
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency.fit import fit_linear, fit_roofline, r_squared
 from goodspeed.fair.latency.models import Linear, Roofline, Sample
-from goodspeed.untrusted import harmless, read_bytes
+from goodspeed.untrusted import read_bytes, sanitize
 
 VERSION = 1
 MAX_BYTES = 16 << 20
@@ -95,7 +95,7 @@ def load(path: str) -> Profile:
             raise ConfigError(f"profile {path} has version {version}, and this program reads {VERSION}; {again}")
         profile = msgspec.json.decode(data, type=Profile)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ConfigError(f"profile {path} is damaged: {harmless(str(error))}; {again}") from error
+        raise ConfigError(f"profile {path} is damaged: {sanitize(str(error))}; {again}") from error
     if not profile.samples:
         raise ConfigError(f"profile {path} is damaged: it holds no samples; {again}")
     return profile
