@@ -33,7 +33,7 @@ from goodspeed.wire.messages import (
 from verify_node.core.core import VerifyCore
 from verify_node.rounds import planner
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.planner import Entry, Limits, Round
+from verify_node.rounds.planner import Entry, Round, RoundLimits
 from verify_node.rounds.scheduler import Scheduler
 
 Replaced = TypeVar("Replaced", bound=Struct)
@@ -97,7 +97,7 @@ def make_core(
             heartbeat_s=1.0,
             lease_s=lease_s,
         ),
-        limits=Limits(budget, max_round_tokens, linger_s),
+        limits=RoundLimits(budget, max_round_tokens, linger_s),
         planner=planner.create(rounds),
         scheduler=Scheduler(
             policies.create(policy) if isinstance(policy, str) else policy,

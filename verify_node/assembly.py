@@ -23,7 +23,7 @@ from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
 from verify_node.preflight import Found
 from verify_node.rounds import planner
-from verify_node.rounds.planner import Limits
+from verify_node.rounds.planner import RoundLimits
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.target.target import Target
 from verify_node.watch.recorder import Recorder
@@ -78,7 +78,7 @@ def build(
     policy = create_policy(config, cost if config.weighs_time else None)
     core = VerifyCore(
         welcome=welcome,
-        limits=Limits(config.num_drafted, config.round_tokens, config.linger_ms / 1000),
+        limits=RoundLimits(config.num_drafted, config.round_tokens, config.linger_ms / 1000),
         planner=planner.create(config.rounds),
         scheduler=Scheduler(
             policy,

@@ -11,7 +11,7 @@ from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.engine.pages import PagePool
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.planner import Entry, Limits, Round
+from verify_node.rounds.planner import Entry, Round, RoundLimits
 
 FEW = 64
 
@@ -23,7 +23,7 @@ class BrokenRule(AssertionError):
 class Target:
     """Runs rounds; raises BrokenRule when one breaks a limit or feeds what does not fit its cache."""
 
-    def __init__(self, pool: PagePool, limits: Limits, context_len: int = 1 << 30, number: int = 0) -> None:
+    def __init__(self, pool: PagePool, limits: RoundLimits, context_len: int = 1 << 30, number: int = 0) -> None:
         """number: which target it is, among those that a world has in turn."""
         self.number = number
         self.pool = pool

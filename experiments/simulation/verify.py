@@ -20,7 +20,7 @@ from goodspeed.wire.messages import MAX_DRAFT, VERSION, OpenSession, UpMessage, 
 from verify_node.core.core import VerifyCore
 from verify_node.rounds import planner
 from verify_node.rounds.outcomes import Outcome, Send
-from verify_node.rounds.planner import Limits, Round
+from verify_node.rounds.planner import Round, RoundLimits
 from verify_node.rounds.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def make_core(settings: Settings, boot_id: bytes = b"verify-0", target: int = 0)
             lease_s=LEASE_S,
             target_fingerprint=str(target),
         ),
-        limits=Limits(settings.budget, settings.max_round_tokens, settings.linger_s),
+        limits=RoundLimits(settings.budget, settings.max_round_tokens, settings.linger_s),
         planner=planner.create(settings.rounds),
         scheduler=Scheduler(
             _policy(settings, cost),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from goodspeed.engine.layout import Group, Ints, Layout, Limits, Plan, plan
+from goodspeed.engine.layout import Group, GroupLimits, Ints, Layout, Plan, plan
 from goodspeed.engine.memory import KVPool
 
 
@@ -52,7 +52,7 @@ class PlanTensors:
 class Batch:
     """What one forward pass tells each layer's attention (`attention.Attends`)."""
 
-    def __init__(self, pool: KVPool, layout: Layout, slots: Tensor, limits: Limits) -> None:
+    def __init__(self, pool: KVPool, layout: Layout, slots: Tensor, limits: GroupLimits) -> None:
         self.pool, self.layout, self.slots, self.limits = pool, layout, slots, limits
         self._plans: dict[tuple[int | None, int], PlanTensors] = {}
 

@@ -18,7 +18,7 @@ FETCH_COST = 8
 
 
 @dataclass(frozen=True)
-class Limits:
+class GroupLimits:
     """How far chunks may be padded to attend together, and how much one group may gather."""
 
     max_padding: int  # (queries + FETCH_COST) * keys wasted per chunk; beyond it a group of its own is cheaper
@@ -122,7 +122,7 @@ def lay_out(starts: Sequence[int], counts: Sequence[int], tables: Sequence[Ints]
     return Layout(start, count, table, positions, table[chunk, page] * page_size + offset, page_size)
 
 
-def plan(layout: Layout, window: int | None, limits: Limits) -> Plan:
+def plan(layout: Layout, window: int | None, limits: GroupLimits) -> Plan:
     """Divide the batch into groups; with a window (in tokens, the query itself counts) only its pages are gathered."""
     starts, tables = (layout.starts, layout.tables) if window is None else _in_window(layout, window)
     counts = layout.counts.tolist()
@@ -139,7 +139,7 @@ def _in_window(layout: Layout, window: int) -> tuple[Ints, Ints]:
     return layout.starts - first_pages * layout.page_size, np.take_along_axis(layout.tables, columns, axis=1)
 
 
-def _bounds(counts: list[int], keys: list[int], limits: Limits) -> list[tuple[int, int]]:
+def _bounds(counts: list[int], keys: list[int], limits: GroupLimits) -> list[tuple[int, int]]:
     """Cut the chunks, in order, where padding costs more than another group, or the group would gather too much."""
     bounds, low = [], 0
     most_queries, most_keys, least = counts[0], keys[0], _cost(counts[0], keys[0])

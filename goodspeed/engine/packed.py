@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from goodspeed.engine.batch import Batch
-from goodspeed.engine.layout import Limits, lay_out
+from goodspeed.engine.layout import GroupLimits, lay_out
 from goodspeed.engine.memory import KVPool
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import PoolExhausted
@@ -47,7 +47,7 @@ class Packed:
         kind = memory.device.type
         row_bytes = memory.shape.num_numbers * memory.dtype.itemsize
         self._last: _Last | None = None
-        self._limits = Limits(max_padding=MAX_PADDING[kind], max_group_rows=GROUP_BYTES[kind] // row_bytes)
+        self._limits = GroupLimits(max_padding=MAX_PADDING[kind], max_group_rows=GROUP_BYTES[kind] // row_bytes)
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Logits [sum(num_logits), vocab_size] in the model's dtype, rows in the order of chunks.

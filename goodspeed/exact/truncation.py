@@ -21,8 +21,8 @@ from torch import Tensor
 Floats = NDArray[np.float32] | NDArray[np.float64]
 
 
-class Limits(Protocol):
-    """Of one row; 0 and 1.0 are off."""
+class Truncation(Protocol):
+    """The top-k and top-p of one row; 0 and 1.0 are off."""
 
     @property
     def top_k(self) -> int: ...
@@ -40,7 +40,7 @@ class Kept:
     probs: Floats  # [num_kept]
 
     @classmethod
-    def of(cls, logits: Floats, samplings: Sequence[Limits]) -> "Kept":
+    def of(cls, logits: Floats, samplings: Sequence[Truncation]) -> "Kept":
         """Of logits [rows, vocab]; a row whose logits are not numbers may keep nothing."""
         with np.errstate(invalid="ignore"):  # infinite logits have no probabilities
             least = _least(logits, samplings)
@@ -61,7 +61,7 @@ class Kept:
         return tokens
 
 
-def _least(logits: Floats, samplings: Sequence[Limits]) -> Floats:
+def _least(logits: Floats, samplings: Sequence[Truncation]) -> Floats:
     """The smallest logit that each row keeps [rows]."""
     vocab = logits.shape[-1]
     least = np.full(len(logits), -np.inf, logits.dtype)
@@ -74,7 +74,7 @@ def _least(logits: Floats, samplings: Sequence[Limits]) -> Floats:
     return least
 
 
-def _least_of_top_k(logits: Floats, rows: list[int], samplings: Sequence[Limits]) -> Floats:
+def _least_of_top_k(logits: Floats, rows: list[int], samplings: Sequence[Truncation]) -> Floats:
     chosen = logits if len(rows) == len(logits) else logits[rows]
     counts = np.array([samplings[i].top_k for i in rows])
     rest = chosen.shape[-1] - int(counts.max())
@@ -114,7 +114,7 @@ def without(logits: Tensor, banned: Sequence[Sequence[int]]) -> Tensor:
     return logits.index_put((rows, tokens), logits.new_full((), -torch.inf))
 
 
-def masked(logits: Tensor, samplings: Sequence[Limits], rows: Sequence[int]) -> Tensor:
+def masked(logits: Tensor, samplings: Sequence[Truncation], rows: Sequence[int]) -> Tensor:
     """Logits [batch, vocab] with -inf for what these rows drop. Only rows without top-k are sorted whole."""
     vocab = logits.shape[-1]
     top_k = [i for i in rows if 0 < samplings[i].top_k < vocab]
@@ -125,7 +125,7 @@ def masked(logits: Tensor, samplings: Sequence[Limits], rows: Sequence[int]) -> 
     return logits
 
 
-def _masked(logits: Tensor, samplings: Sequence[Limits], rows: list[int]) -> Tensor:
+def _masked(logits: Tensor, samplings: Sequence[Truncation], rows: list[int]) -> Tensor:
     def tensor(values: Sequence[float], dtype: torch.dtype) -> Tensor:
         return torch.tensor(values, dtype=dtype).to(logits.device, non_blocking=True)
 

@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from goodspeed.engine.layout import Group, Layout, Limits, Plan, lay_out, plan
+from goodspeed.engine.layout import Group, GroupLimits, Layout, Plan, lay_out, plan
 
-TIGHT = Limits(max_padding=0, max_group_rows=1 << 30)
-LOOSE = Limits(max_padding=1 << 30, max_group_rows=1 << 30)
+TIGHT = GroupLimits(max_padding=0, max_group_rows=1 << 30)
+LOOSE = GroupLimits(max_padding=1 << 30, max_group_rows=1 << 30)
 
 
 def pages(*numbers: int) -> np.ndarray:
@@ -51,7 +51,7 @@ def test_one_long_context_does_not_make_the_others_pay() -> None:
     counts = [5] * 64
     starts = [2000] + [100 + i % 8 for i in range(63)]
     tables = [np.arange(-(-(s + 5) // 16)) for s in starts]
-    groups = plan(lay_out(starts, counts, tables, 16), None, Limits(1 << 10, 1 << 30)).groups
+    groups = plan(lay_out(starts, counts, tables, 16), None, GroupLimits(1 << 10, 1 << 30)).groups
     gathered = sum(group.num_chunks * group.num_pages * 16 for group in groups)
     assert len(groups) == 2
     assert gathered < 1.15 * sum(len(table) * 16 for table in tables)
@@ -59,13 +59,13 @@ def test_one_long_context_does_not_make_the_others_pay() -> None:
 
 def test_a_group_gathers_no_more_than_it_may() -> None:
     tables = [np.arange(8)] * 10
-    groups = plan(lay_out([120] * 10, [1] * 10, tables, 16), None, Limits(1 << 30, 300)).groups
+    groups = plan(lay_out([120] * 10, [1] * 10, tables, 16), None, GroupLimits(1 << 30, 300)).groups
     assert [group.num_chunks for group in groups] == [2] * 5
 
 
-@pytest.mark.parametrize("limits", [TIGHT, LOOSE, Limits(1000, 500)])
+@pytest.mark.parametrize("limits", [TIGHT, LOOSE, GroupLimits(1000, 500)])
 @pytest.mark.parametrize("window", [None, 1, 5, 40])
-def test_every_query_finds_all_its_keys(limits: Limits, window: int | None) -> None:
+def test_every_query_finds_all_its_keys(limits: GroupLimits, window: int | None) -> None:
     rng = random.Random(1)
     for _ in range(20):
         layout = random_layout(rng)

@@ -27,7 +27,7 @@ from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.rounds import late_drafts
 from verify_node.rounds.outcomes import Moved, Outcome, Send
-from verify_node.rounds.planner import Limits, Planner, Round, plan
+from verify_node.rounds.planner import Planner, Round, RoundLimits, plan
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.rounds.settlement import allocate, commit, observe, settle
 from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Refused, target_failed
@@ -41,7 +41,7 @@ class VerifyCore:
         self,
         *,
         welcome: Welcome,
-        limits: Limits,
+        limits: RoundLimits,
         planner: Planner,
         scheduler: Scheduler,
         pool: PagePool,

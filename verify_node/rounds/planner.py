@@ -27,7 +27,7 @@ _due_at = attrgetter("due_at")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RoundLimits:
     """What no round may exceed."""
 
     budget: int  # drafted tokens
@@ -101,7 +101,7 @@ class Start(NamedTuple):
 class Planner(Protocol):
     """Decides when there is a round, and what is in it."""
 
-    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: Limits, round_s: float) -> Start:
+    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: RoundLimits, round_s: float) -> Start:
         """awaited: those whose drafts are on their way; round_s: how long a round takes, 0 if that is not known."""
         ...
 
@@ -109,7 +109,7 @@ class Planner(Protocol):
 class Continuous:
     """Whoever is ready takes part; drafts on their way are waited for where that pays, and never beyond the linger."""
 
-    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: Limits, round_s: float) -> Start:
+    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: RoundLimits, round_s: float) -> Start:
         if not ready:
             return Start(math.inf)
         first = min(session.ready_since for session in ready)
@@ -142,7 +142,7 @@ class Barrier:
     A draft that is late by far is no longer expected (`patience.py`).
     """
 
-    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: Limits, round_s: float) -> Start:
+    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: RoundLimits, round_s: float) -> Start:
         if not ready:
             return Start(math.inf)
         if awaited:
@@ -160,7 +160,9 @@ def create(name: str) -> Planner:
     return PLANNERS[name]()
 
 
-def plan(number: int, sessions: Iterable[Session], ready: Iterable[Session], limits: Limits, pool: PagePool) -> Round:
+def plan(
+    number: int, sessions: Iterable[Session], ready: Iterable[Session], limits: RoundLimits, pool: PagePool
+) -> Round:
     """Packs the ready sessions into one round within the budget, the token limit and the memory.
 
     Memory that a preemption needs is freed in `pool` at once; the caller resets what it knows of the preempted.
@@ -174,7 +176,7 @@ def plan(number: int, sessions: Iterable[Session], ready: Iterable[Session], lim
 class _Packing:
     """A round while it is being filled."""
 
-    def __init__(self, limits: Limits, pool: PagePool, resident: list[Session]) -> None:
+    def __init__(self, limits: RoundLimits, pool: PagePool, resident: list[Session]) -> None:
         self.budget = limits.budget
         self.tokens = limits.max_round_tokens
         self.prefill = limits.max_round_tokens // 2  # the rest is for those who only need a token or a draft verified

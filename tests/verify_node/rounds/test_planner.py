@@ -12,7 +12,7 @@ from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.wire.messages import Draft, digest
 from tests.fakes import make_open, session_id
 from verify_node.rounds import planner
-from verify_node.rounds.planner import Limits, plan
+from verify_node.rounds.planner import RoundLimits, plan
 from verify_node.session.session import Client, Session
 
 BARRIER, CONTINUOUS = planner.create("barrier"), planner.create("continuous")
@@ -35,7 +35,7 @@ def make_session(number, *, prompt=3, cached=None, draft=None, assigned=None, re
 
 
 def pack(sessions, pool, budget=8, max_round_tokens=32):
-    return plan(1, sessions, sessions, Limits(budget, max_round_tokens), pool)
+    return plan(1, sessions, sessions, RoundLimits(budget, max_round_tokens), pool)
 
 
 def ids(*numbers):
@@ -53,13 +53,13 @@ def test_planners_by_name():
 
 @pytest.mark.parametrize("rounds", [BARRIER, CONTINUOUS])
 def test_nobody_ready_is_no_round(rounds):
-    assert rounds.start([make_session(1, assigned=3)], [], Limits(8, 32), 0.1).at == math.inf
+    assert rounds.start([make_session(1, assigned=3)], [], RoundLimits(8, 32), 0.1).at == math.inf
 
 
 def test_barrier_waits_for_every_draft():
     ready, late = make_session(1, draft=2, ready_since=5.0), make_session(2, assigned=3)
-    assert BARRIER.start([late], [ready], Limits(8, 32, 0.5), 0.1) == (math.inf, late)
-    assert BARRIER.start([], [ready], Limits(8, 32, 0.5), 0.1) == (5.0, None)
+    assert BARRIER.start([late], [ready], RoundLimits(8, 32, 0.5), 0.1) == (math.inf, late)
+    assert BARRIER.start([], [ready], RoundLimits(8, 32, 0.5), 0.1) == (5.0, None)
 
 
 def due(number, at):
@@ -73,7 +73,7 @@ def two_ready():
     return [make_session(1, draft=2, ready_since=5.0), make_session(2, draft=2, ready_since=6.0)]
 
 
-LINGER = Limits(8, 32, 0.5)
+LINGER = RoundLimits(8, 32, 0.5)
 SLACK = planner.LATE * 0.5
 
 
@@ -186,7 +186,7 @@ def test_the_youngest_gives_way_to_an_older_one():
     pool = PagePool(4, 4)
     sessions = [make_session(n, prompt=5, cached=4, draft=3, ready_since=n, pool=pool) for n in (1, 2)]
     idle = make_session(3, prompt=8, cached=7, assigned=3, pool=pool)  # two pages, and awaits its draft
-    planned = plan(1, [*sessions, idle], sessions, Limits(8, 32), pool)
+    planned = plan(1, [*sessions, idle], sessions, RoundLimits(8, 32), pool)
     assert planned.preempted == ids(3)
     assert planned.verified == ids(1, 2)
     assert session_id(3) not in pool
@@ -195,7 +195,7 @@ def test_the_youngest_gives_way_to_an_older_one():
 def test_nobody_gives_way_to_a_younger_one():
     pool = PagePool(2, 4)
     idle = make_session(1, prompt=8, cached=7, assigned=3, pool=pool)
-    planned = plan(1, [idle, young := make_session(2)], [young], Limits(8, 32), pool)
+    planned = plan(1, [idle, young := make_session(2)], [young], RoundLimits(8, 32), pool)
     assert (planned.entries, planned.deferred, planned.preempted) == ((), ids(2), ())
 
 
@@ -204,7 +204,7 @@ def test_nobody_gives_way_in_vain():
     oldest = make_session(1, prompt=12, cached=11, assigned=3, pool=pool)  # idle, three pages
     ready = make_session(2, prompt=9)  # needs three
     youngest = make_session(3, cached=2, assigned=3, pool=pool)  # one page would not be enough
-    planned = plan(1, [oldest, ready, youngest], [ready], Limits(8, 32), pool)
+    planned = plan(1, [oldest, ready, youngest], [ready], RoundLimits(8, 32), pool)
     assert (planned.entries, planned.preempted) == ((), ())
 
 
@@ -258,7 +258,7 @@ def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budge
         )
         sessions.append(session)
         ready += [session] if description["ready"] else []
-    limits = Limits(budget, budget + more_tokens)
+    limits = RoundLimits(budget, budget + more_tokens)
     planned = plan(1, sessions, ready, limits, pool)
     by_id = {session.session_id: session for session in sessions}
     assert planned.num_drafted <= limits.budget
