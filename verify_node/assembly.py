@@ -26,7 +26,7 @@ from verify_node.rounds import planner
 from verify_node.rounds.planner import RoundLimits
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.target.target import Target
-from verify_node.watch.recorder import Recorder
+from verify_node.watch.recorder import RoundRecorder
 
 
 def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter = QUIET) -> VerifyDaemon:
@@ -95,7 +95,7 @@ def build(
         max_client_sessions=config.max_client_sessions,
     )
     target = Target(runner.checkpoint, runner, records=config.record)
-    recorder = Recorder(events) if config.record else None
+    recorder = RoundRecorder(events) if config.record else None
     return VerifyDaemon(core, target, channel, events, recorder, enrolment)
 
 

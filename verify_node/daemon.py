@@ -23,7 +23,7 @@ from verify_node.enrolment import Enrolment
 from verify_node.rounds.outcomes import Send
 from verify_node.rounds.planner import Round
 from verify_node.target.target import RoundResult, Target
-from verify_node.watch.recorder import Recorder
+from verify_node.watch.recorder import RoundRecorder
 from verify_node.watch.round_events import round_event
 from verify_node.watch.visits import Visits
 
@@ -61,7 +61,7 @@ class VerifyDaemon:
     target: Target
     channel: VerifyChannel
     events: EventLog
-    recorder: Recorder | None = None
+    recorder: RoundRecorder | None = None
     enrolment: Enrolment | None = None  # None: the wire has no keys
     reporter: Reporter = QUIET
     wall: WallTime = field(default_factory=WallTime)
@@ -241,7 +241,7 @@ class VerifyDaemon:
             self._record(self.recorder, received, now)
         return sends
 
-    def _record(self, recorder: Recorder, received: Received, now: float) -> None:
+    def _record(self, recorder: RoundRecorder, received: Received, now: float) -> None:
         """Only what was taken: of what is refused there may be any amount, and from anybody."""
         peer, message = self.core.peers.get(received.peer), received.message
         if peer is None or not isinstance(message, Draft | OpenSession):

@@ -22,7 +22,7 @@ TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.15}
 """Largest difference of logits that is rounding, as a part of the largest logit; a wrong attention is far beyond."""
 
 
-class Recorder:
+class ShapeRecorder:
     """Attends over the packed tokens as one sequence, and notes what each layer asked for."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Recorder:
 @torch.inference_mode()
 def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
     """The shape of every layer's keys and values, and the number of layers. Refuses what cannot be cached."""
-    recorder = Recorder()
+    recorder = ShapeRecorder()
     tokens = torch.zeros((1, 2), dtype=torch.int64, device=device)
     model(
         input_ids=tokens, position_ids=torch.arange(2, device=device)[None], use_cache=False, goodspeed_batch=recorder

@@ -13,7 +13,7 @@ from verify_node.core.core import VerifyCore
 from verify_node.daemon import VerifyDaemon
 from verify_node.rounds.planner import Round
 from verify_node.target.target import RoundResult
-from verify_node.watch.recorder import Recorder
+from verify_node.watch.recorder import RoundRecorder
 
 PATIENCE_S = 30.0
 
@@ -48,7 +48,7 @@ class HeldTarget:
 class Loop:
     """A verify node that serves, until its block ends."""
 
-    def __init__(self, recorder: Recorder | None = None, **options: Any) -> None:
+    def __init__(self, recorder: RoundRecorder | None = None, **options: Any) -> None:
         """options: of the core."""
         self.core, self._network = make_core(**options), MemoryNetwork()
         self.target = HeldTarget(self.core)

@@ -7,14 +7,14 @@ from goodspeed.command.events import EventLog
 from goodspeed.wire.messages import Draft, Refusal, Verdict, Welcome, digest
 from tests.fakes import make_hello, make_open, replace_message, session_id
 from tests.verify_node.loops import Loop, ask
-from verify_node.watch.recorder import Recorder
+from verify_node.watch.recorder import RoundRecorder
 
 A, B = b"aaaaaaaa", b"bbbbbbbb"
 
 
 def test_what_is_refused_is_not_recorded() -> None:
     async def story() -> None:
-        recorder = Recorder(EventLog(enabled=False))
+        recorder = RoundRecorder(EventLog(enabled=False))
         async with Loop(recorder) as loop:
             owner, stranger = loop.connect(A), loop.connect(B)
             assert isinstance(await ask(owner, make_hello("a", boot_id=A)), Welcome)

@@ -38,7 +38,7 @@ class _Known:
 
 
 @dataclass(slots=True)
-class Recorder:
+class RoundRecorder:
     """Each method is told the time of the node's own clock."""
 
     events: EventLog

@@ -11,7 +11,7 @@ from goodspeed.node.recording import VERSION, AnyLine, Header, Opened, Recording
 
 
 @dataclass
-class Recorder:
+class DemoRecorder:
     """Listens to a run from its beginning."""
 
     domains: dict[str, str]  # by client name
@@ -19,7 +19,7 @@ class Recorder:
     rounds: list[Round] = field(default_factory=list)
 
     @classmethod
-    def of(cls, clients: list[Client]) -> "Recorder":
+    def of(cls, clients: list[Client]) -> "DemoRecorder":
         return cls({client.name: client.domain for client in clients})
 
     def apply_verify(self, event: dict[str, Any]) -> None:

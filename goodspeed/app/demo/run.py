@@ -9,7 +9,7 @@ from goodspeed.app.demo import users
 from goodspeed.app.demo.commands import environment
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.processes import GRACE_S, Child, Event, Household, wait_for_ends
-from goodspeed.app.demo.recorder import Recorder
+from goodspeed.app.demo.recorder import DemoRecorder
 from goodspeed.app.demo.start import START_S, start_drafts, start_verify, wait_for_verify
 from goodspeed.app.demo.state import DemoState
 from goodspeed.app.demo.view import View
@@ -27,7 +27,7 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
     Writes the recording that `--record` asks for at the end.
     """
     state = DemoState.of(clients)
-    recorder = Recorder.of(clients)
+    recorder = DemoRecorder.of(clients)
     listening = True
 
     def listen(event: Event) -> None:
