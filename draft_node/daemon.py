@@ -19,7 +19,7 @@ from draft_node.counts import Counts, total
 from draft_node.model.drafter import Drafter
 from draft_node.model.drafting import Drafting
 from draft_node.serve.admission_queue import Slots
-from goodspeed.errors import MessageTooLarge, ProtocolError, RefusedError, TransportError
+from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.messages import DownMessage, Heartbeat, Leave, Refusal, UpMessage, Verdict
 from goodspeed.wire.zmq.transport import DraftChannel
@@ -138,14 +138,14 @@ class DraftDaemon:
     # -- the process -----------------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Serves until cancelled; raises RefusedError or TransportError when going on is hopeless."""
+        """Serves until cancelled; raises PeerRefused or TransportError when going on is hopeless."""
         why = Fail("closed", "this draft node is shutting down")
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._collect())
                 tasks.create_task(self._draft())
                 tasks.create_task(self._watch())
-        except* (RefusedError, TransportError) as group:
+        except* (PeerRefused, TransportError) as group:
             why = Fail("verify_away", self.link.absence(time.monotonic()))
             raise group.exceptions[0] from None
         finally:

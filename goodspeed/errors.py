@@ -12,14 +12,14 @@
     │   ├── MessageTooLarge
     │   ├── WrongVersion        a peer speaks another version of the protocol
     │   └── InvalidProposal     a draft distribution is not one
-    ├── RefusedError            the peer refused, and said why
+    ├── PeerRefused             the peer refused, and said why
     ├── TargetError             the target model fails on everything
     ├── TransportError          a socket cannot be bound, reached, or written to
     ├── ServiceError            a draft node does not write a text
     │   ├── Busy                too many texts wait already
     │   ├── Draining            it is shutting down
     │   ├── VerifyAway          the verify node cannot be reached
-    │   └── Refused             by the target or by a limit, with a code
+    │   └── RequestRefused      by the target or by a limit, with a code
     ├── OutputError             standard output cannot be written to
     ├── ChatError               a conversation over HTTP cannot begin, or go on
     └── ProcessError            a process that we started ended too early, or never got ready
@@ -29,7 +29,7 @@ Each message says what was wrong and what to do. Our own broken invariants are n
 
 
 def reason(error: OSError | UnicodeDecodeError) -> str:
-    """Why a file cannot be read, in the system's words; its path and the error's number are left out."""
+    """Returns why a file cannot be read, in the system's words, without its path and the error's number."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
@@ -66,7 +66,7 @@ class ProtocolError(GoodSpeedError):
 
 
 class MalformedMessage(ProtocolError):
-    """Bytes that are no message of this protocol."""
+    """A peer sent bytes that are no message of this protocol."""
 
 
 class MessageTooLarge(ProtocolError):
@@ -81,8 +81,8 @@ class InvalidProposal(ProtocolError):
     """A draft distribution that is malformed or does not add up."""
 
 
-class RefusedError(GoodSpeedError):
-    """The peer refused, by code; `what` happened and `what_to_do` about it."""
+class PeerRefused(GoodSpeedError):
+    """The peer refused; `code` is for programs, `what` happened and `what_to_do` are for people."""
 
     def __init__(self, code: str, what: str, what_to_do: str = "") -> None:
         super().__init__(f"{what} ({code})" + (f"; {what_to_do}" if what_to_do else ""))
@@ -92,7 +92,7 @@ class RefusedError(GoodSpeedError):
 
 
 class TargetError(GoodSpeedError):
-    """The target model fails round after round, whoever takes part."""
+    """The target model fails in round after round, whichever sessions take part."""
 
 
 class TransportError(GoodSpeedError):
@@ -120,16 +120,16 @@ class VerifyAway(ServiceError):
     """The verify node cannot be reached now; ask again later."""
 
 
-class Refused(ServiceError):
-    """This text cannot be written: the request is at fault, or the node that would have to serve it."""
+class RequestRefused(ServiceError):
+    """This text cannot be written: the request is at fault, or the node that would serve it."""
 
 
 class OutputError(GoodSpeedError):
-    """Standard output cannot be written to: its disk is full, say, or it is closed."""
+    """Standard output cannot be written to: it is closed, or its disk is full."""
 
 
 class ChatError(GoodSpeedError):
-    """The node that should answer cannot be reached, refuses, or breaks off."""
+    """The node of a chat cannot be reached, refuses, or breaks off its answer."""
 
 
 class ProcessError(GoodSpeedError):

@@ -7,7 +7,7 @@ sessions, but that all of them are opened anew after every Welcome.
 from dataclasses import dataclass
 from enum import Enum
 
-from goodspeed.errors import RefusedError
+from goodspeed.errors import PeerRefused
 from goodspeed.wire.messages import VERSION, DownMessage, Heartbeat, Hello, Refusal, Welcome
 
 HELLO_S = 1.0
@@ -73,13 +73,13 @@ class VerifyLink:
         return f"the verify node has been away for {max(1, round(self.away_s(now)))} s"
 
     def heard(self, message: DownMessage, now: float) -> list[Command]:
-        """Any message is a sign of life; RefusedError for a refusal that no retry can mend."""
+        """Any message is a sign of life; PeerRefused for a refusal that no retry can mend."""
         self._heard_at = now
         if isinstance(message, Welcome):
             return self._welcomed(message, now)
         if isinstance(message, Refusal) and message.session_id is None:
             if message.code in FATAL:
-                raise RefusedError(message.code, message.what, message.what_to_do)
+                raise PeerRefused(message.code, message.what, message.what_to_do)
             if message.code in KEPT_OUT:
                 self.trouble = f"{message.what} ({message.code}); {message.what_to_do}"
                 self._barred = self.trouble if message.code == "barred" else None
@@ -136,7 +136,7 @@ class VerifyLink:
     def _welcomed(self, welcome: Welcome, now: float) -> list[Command]:
         if welcome.version != VERSION:
             what = f"the verify node speaks protocol version {welcome.version}, this draft node {VERSION}"
-            raise RefusedError("version", what, "run the same release of GoodSpeed on both nodes")
+            raise PeerRefused("version", what, "run the same release of GoodSpeed on both nodes")
         known = self.connected and self.welcome is not None and self.welcome.boot_id == welcome.boot_id
         self.welcome = welcome
         self.away_since = self.trouble = self._barred = None

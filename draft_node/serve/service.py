@@ -24,7 +24,7 @@ from draft_node.text.text_request import Begun, Ended, Target, Wanted
 from draft_node.text.token_text import TokenTexts
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import ends_blank
-from goodspeed.errors import Busy, Draining, Refused, ServiceError, VerifyAway
+from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.node import defaults
 from goodspeed.wire.messages import Defaults
 
@@ -35,7 +35,7 @@ __all__ = [
     "Draining",
     "Ended",
     "Piece",
-    "Refused",
+    "RequestRefused",
     "Service",
     "ServiceError",
     "Token",
@@ -162,7 +162,7 @@ class Service:
         target; any other one fails with the code `target_changed`.
 
         Raises at the first step Busy, Draining or VerifyAway, and at any later one VerifyAway (it went and did not
-        come back in time), Draining (no time is left) or Refused. Leaving the iteration early (`aclosing`, or a
+        come back in time), Draining (no time is left) or RequestRefused. Leaving the iteration early (`aclosing`, or a
         cancelled task) closes the session at both nodes.
         """
         with self._counted(wanted) as text:
@@ -173,7 +173,7 @@ class Service:
                         async for item in items:
                             yield item
                     return
-                except Refused as error:
+                except RequestRefused as error:
                     if error.code != "target_changed" or (text.num_tokens and not wanted.restarts):
                         raise
                     logger.info("a text begins anew: the verify node has another target")
@@ -303,4 +303,4 @@ def _error(fail: Fail) -> ServiceError:
         return VerifyAway(fail.code, fail.what)
     if fail.code in ("draining", "closed"):
         return Draining(fail.code, fail.what)
-    return Refused(fail.code, fail.what)
+    return RequestRefused(fail.code, fail.what)

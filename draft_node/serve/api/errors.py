@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from draft_node.serve.api.schemas import PART, UNKNOWN
 from draft_node.serve.api.wording import ONLY_TEXT, is_unsupported, sentence
-from goodspeed.errors import Busy, PromptError, Refused, ServiceError
+from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import error_body
 
 RETRY_AFTER_S = {429: 1, 503: 5}
@@ -57,7 +57,7 @@ def of_service(error: ServiceError | PromptError) -> ApiError:
     match error:
         case Busy():
             return ApiError(429, error.what, code=error.code)
-        case Refused() if error.code in USERS_FAULT:
+        case RequestRefused() if error.code in USERS_FAULT:
             return ApiError(400, error.what, code=error.code)
         case ServiceError():
             return ApiError(503, error.what, code=error.code)

@@ -10,7 +10,7 @@ import msgspec
 
 from goodspeed.app.chat.options import KEY_VARIABLE, Door
 from goodspeed.app.chat.plain import line
-from goodspeed.app.chat.wire import Chunk, ModelList, Refusal
+from goodspeed.app.chat.wire import Chunk, ErrorBody, ModelList
 from goodspeed.errors import ChatError
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class Client:
         if status == 200:
             return
         try:
-            what = line(msgspec.json.decode(_read(response), type=Refusal).error.message)
+            what = line(msgspec.json.decode(_read(response), type=ErrorBody).error.message)
         except (msgspec.DecodeError, RecursionError):
             what = f"{line(response.reason_phrase) or 'no reason given'}; is it a draft node's --http?"
         if status == 401:

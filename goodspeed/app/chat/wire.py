@@ -1,4 +1,4 @@
-"""What a node says, checked as it is read: only what a conversation needs, all else is left out."""
+"""The parts of a node's HTTP responses that a conversation needs, checked as they are decoded."""
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ class ModelList(Struct, frozen=True):
 
 
 class Span(Struct, frozen=True):
-    """A part of an answer by where it came from."""
+    """A part of an answer, with the model that wrote it."""
 
     text: str
     accepted: bool
@@ -35,7 +35,7 @@ class Choice(Struct, frozen=True):
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """All of the text; as the target's own where the node tells nothing else."""
+        """Returns all of the text in spans; one span of the target's where the node marks none."""
         text, told = self.delta.content or "", self.goodspeed or Marked()
         if told.spans is not None and "".join(span.text for span in told.spans) == text:
             return told.spans
@@ -67,7 +67,7 @@ class Chunk(Struct, frozen=True):
     error: Problem | None = None
 
 
-class Refusal(Struct, frozen=True):
-    """The body of every answer but 200."""
+class ErrorBody(Struct, frozen=True):
+    """The body of every response whose status is not 200."""
 
     error: Problem

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from draft_node.core.link import HELLO_S, MAX_BACKOFF_S, REBUILD_S, Command, VerifyLink
-from goodspeed.errors import RefusedError
+from goodspeed.errors import PeerRefused
 from goodspeed.wire.messages import VERSION, Heartbeat, Refusal, Welcome
 from tests.fakes import make_hello, replace_message, session_id
 
@@ -105,13 +105,13 @@ def test_a_verify_node_that_does_not_know_us_is_greeted_again(connected):
 
 @pytest.mark.parametrize("code", ["version", "tokenizer"])
 def test_what_no_retry_can_mend_is_raised(link, code):
-    with pytest.raises(RefusedError, match="to do") as raised:
+    with pytest.raises(PeerRefused, match="to do") as raised:
         link.heard(Refusal(code, "what", "to do"), 1.0)
     assert raised.value.code == code
 
 
 def test_a_welcome_of_another_version_is_raised(link):
-    with pytest.raises(RefusedError, match=f"version {VERSION + 1}"):
+    with pytest.raises(PeerRefused, match=f"version {VERSION + 1}"):
         link.heard(replace_message(WELCOME, version=VERSION + 1), 1.0)
 
 

@@ -13,7 +13,18 @@ import pytest
 from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
-from draft_node.serve.service import Begun, Busy, Draining, Ended, Piece, Refused, Service, Token, VerifyAway, Wanted
+from draft_node.serve.service import (
+    Begun,
+    Busy,
+    Draining,
+    Ended,
+    Piece,
+    RequestRefused,
+    Service,
+    Token,
+    VerifyAway,
+    Wanted,
+)
 from goodspeed.command.events import EventLog
 from goodspeed.engine.text import decode, encode_prompt
 from goodspeed.fair.latency import Refined
@@ -413,7 +424,7 @@ def test_a_drain_frees_the_verify_node_of_texts_that_nobody_reads_on() -> None:
 def test_a_refused_text_says_why(prompt: tuple[int, ...], code: str) -> None:
     async def work() -> None:
         async with edge() as here:
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(RequestRefused) as refused:
                 await write(here.service, Wanted(prompt=prompt, sampling=GREEDY, max_tokens=4))
             assert refused.value.code == code
             assert here.service.texts.failed == {code: 1}

@@ -18,7 +18,7 @@ from draft_node import metrics as draft_metrics
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Proposed
 from draft_node.daemon import DraftDaemon
-from draft_node.serve.service import Busy, Ended, Refused, Service, Wanted
+from draft_node.serve.service import Busy, Ended, RequestRefused, Service, Wanted
 from goodspeed.command.events import EventLog
 from goodspeed.engine import checkpoints
 from goodspeed.fair.latency import Refined
@@ -178,7 +178,7 @@ class Pair:
 
         self.verify.target.run = fail  # type: ignore[method-assign,assignment]
         for prompt in (prompt_ids(0), (5,) * 2048):
-            with pytest.raises(Refused):
+            with pytest.raises(RequestRefused):
                 await self.write(0, SHORT, prompt=prompt)
         async with aclosing(self.service.write(wanted(0, LONG))) as pieces:
             await anext(pieces)

@@ -13,7 +13,7 @@ from draft_node.serve.service import Begun, Ended, Service, Wanted
 from draft_node.text.answer import Alternative, Piece, Token
 from draft_node.text.spans import Span
 from draft_node.text.text_request import Target
-from goodspeed.errors import PromptError, Refused, ServiceError
+from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import Keys
 from goodspeed.wire.messages import Defaults
 
@@ -56,7 +56,7 @@ class FakeService(Service):
             for _ in range(self.retargets_after):
                 yield Piece("?", (self.token("?", wanted.num_logprobs),), (Span("?", False, False),))
             if not wanted.restarts:
-                raise Refused("target_changed", "another target")
+                raise RequestRefused("target_changed", "another target")
             yield Begun("b2")
         for index in range(wanted.max_tokens):
             if self.error is not None and index >= self.fails_after:

@@ -19,7 +19,7 @@ from draft_node.serve.api.texts import write
 from draft_node.serve.api.wanted import Wish
 from draft_node.serve.service import Ended, Wanted
 from draft_node.text.answer import Piece, Token
-from goodspeed.errors import Busy, Draining, Refused, VerifyAway
+from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.serve.api.fake import LETTERS, Api, FakeService, error_of, events_of
 from tests.waiting import until
@@ -167,8 +167,8 @@ BREAKS = [
     (Busy("busy", "too many"), 429, "busy"),
     (Draining("draining", "shutting down"), 503, "draining"),
     (VerifyAway("verify_away", "cannot be reached"), 503, "verify_away"),
-    (Refused("failed", "the target failed"), 503, "failed"),
-    (Refused("prompt", "too long"), 400, "prompt"),
+    (RequestRefused("failed", "the target failed"), 503, "failed"),
+    (RequestRefused("prompt", "too long"), 400, "prompt"),
 ]
 
 
@@ -206,7 +206,7 @@ def test_no_text_goes_on_when_one_of_several_fails() -> None:
     class Service(FakeService):
         async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
             if wanted.max_tokens == 1:
-                raise Refused("failed", "as ordered")
+                raise RequestRefused("failed", "as ordered")
             try:
                 yield Piece("", ())
                 await asyncio.Event().wait()
@@ -219,7 +219,7 @@ def test_no_text_goes_on_when_one_of_several_fails() -> None:
             pass
 
     async def fail() -> None:
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await read_all()
         assert closed == [3, 2]
 
