@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from draft_node.config import DraftConfig
 from draft_node.serve.api import marks, texts
-from draft_node.serve.api.answers import (
+from draft_node.serve.api.errors import ApiError
+from draft_node.serve.api.responses import (
     ChatChoice,
     ChatChunk,
     ChatCompletion,
@@ -24,7 +25,6 @@ from draft_node.serve.api.answers import (
     Usage,
     json_with,
 )
-from draft_node.serve.api.errors import ApiError
 from draft_node.serve.api.schemas import Generation, StreamOptions
 from draft_node.serve.api.stream import EventStream, begun
 from draft_node.serve.api.wanted import Wish

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from draft_node.config import DraftConfig
-from draft_node.serve.api.answers import Detokenized, Tokenized, json_with
 from draft_node.serve.api.body import reads
 from draft_node.serve.api.document import TAKE, takes
 from draft_node.serve.api.errors import ApiError
 from draft_node.serve.api.large import LargeWork
+from draft_node.serve.api.responses import Detokenized, Tokenized, json_with
 from draft_node.serve.api.schemas import DetokenizeRequest, TokenizeRequest
 from draft_node.serve.api.texts import unless_gone
 from draft_node.serve.api.wanted import check_model, encode_chat, encode_prompt

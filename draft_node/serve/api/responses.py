@@ -1,4 +1,4 @@
-"""What the answers look like: OpenAI's shapes, with `usage.goodspeed` beside them. Plain data."""
+"""Bodies of HTTP responses: OpenAI's formats, with `usage.goodspeed` in addition. Plain data."""
 
 from typing import Literal
 
