@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from draft_node.counts import KNOWN, Texts
 from draft_node.daemon import DraftDaemon
 from goodspeed.node import metrics
-from goodspeed.node.counts import Answers
+from goodspeed.node.counts import ResponseCounts
 from goodspeed.node.metrics import counter, counters, gauge, histogram
 from goodspeed.wire.messages import RefusalCode
 
@@ -20,7 +20,7 @@ from goodspeed.wire.messages import RefusalCode
 class DraftCollector(Collector):
     """All metrics of a draft node; collect in its event loop."""
 
-    def __init__(self, daemon: DraftDaemon, texts: Texts, answered: Answers) -> None:
+    def __init__(self, daemon: DraftDaemon, texts: Texts, answered: ResponseCounts) -> None:
         self._daemon = daemon
         self._texts = texts
         self._answered = answered
@@ -33,7 +33,7 @@ class DraftCollector(Collector):
         yield from self._times()
         yield from self._tokens()
         yield from self._link()
-        yield metrics.answers(self._answered)
+        yield metrics.responses(self._answered)
 
     def _requests(self) -> Iterator[Metric]:
         texts, pool = self._texts, self._daemon.drafter.runner.pool
@@ -82,6 +82,6 @@ class DraftCollector(Collector):
         yield counter("downlink_bytes", "Bytes of messages received.", traffic.bytes_received)
 
 
-def create_registry(daemon: DraftDaemon, texts: Texts, answered: Answers) -> metrics.Registry:
+def create_registry(daemon: DraftDaemon, texts: Texts, answered: ResponseCounts) -> metrics.Registry:
     """What `goodspeed.node.metrics.exposition` turns into the text of `/metrics`; `texts` are the service's."""
     return metrics.create_registry(DraftCollector(daemon, texts, answered))

@@ -15,7 +15,7 @@ from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.node import metrics, web
-from goodspeed.node.counts import Answers
+from goodspeed.node.counts import ResponseCounts
 
 
 class Face:
@@ -44,7 +44,7 @@ class Face:
         keys = self.bound.keys
         service = Service(self.daemon, self.checkpoint, max_waiting=self.config.http_max_waiting)
         work = LargeWork()
-        answers = Answers()
+        answers = ResponseCounts()
         exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
         app = create_app(service, self.config, exposition, keys, work)
         app = web.Counted(web.LocalHost(app) if keys is None else app, answers)

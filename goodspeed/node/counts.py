@@ -45,8 +45,8 @@ class Histogram:
         return list(accumulate(self._counts))
 
 
-class Answers:
-    """Answers over HTTP by route and status."""
+class ResponseCounts:
+    """Counts HTTP responses by route and status."""
 
     __slots__ = ("by_route",)
 
@@ -54,5 +54,5 @@ class Answers:
         self.by_route: Counter[tuple[str, int]] = Counter()
 
     def count(self, route: str | None, status: int) -> None:
-        """route: as it is declared, for example /v1/models/{name}; None where there was none, or it was not reached."""
+        """route: as declared, for example /v1/models/{name}; None where no route matched or was reached."""
         self.by_route[route or "other", status] += 1

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from goodspeed import __version__
-from goodspeed.node.counts import Answers, Histogram
+from goodspeed.node.counts import Histogram, ResponseCounts
 from goodspeed.wire.messages import Welcome
 
 Registry: TypeAlias = CollectorRegistry
@@ -34,7 +34,7 @@ def exposition(registry: Registry) -> tuple[bytes, str]:
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
-def answers(counted: Answers) -> CounterMetricFamily:
+def responses(counted: ResponseCounts) -> CounterMetricFamily:
     """What was answered over HTTP."""
     family = CounterMetricFamily(PREFIX + "http_requests", "Answers over HTTP.", labels=["route", "status"])
     for (route, status), number in counted.by_route.items():

@@ -6,8 +6,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from goodspeed.node import counts
-from goodspeed.node.counts import Answers, Histogram
-from goodspeed.node.metrics import PREFIX, answers, create_registry, exposition, histogram
+from goodspeed.node.counts import Histogram, ResponseCounts
+from goodspeed.node.metrics import PREFIX, create_registry, exposition, histogram, responses
 
 
 def test_values_are_counted_up_to_their_bounds():
@@ -52,10 +52,10 @@ def test_the_text_reads_back():
 
 
 def test_answers_without_a_route_are_counted_together():
-    answered = Answers()
+    answered = ResponseCounts()
     for route, status in (("/metrics", 200), ("/v1/models/{name}", 404), (None, 404), (None, 404)):
         answered.count(route, status)
-    assert {tuple(sample.labels.values()): sample.value for sample in answers(answered).samples} == {
+    assert {tuple(sample.labels.values()): sample.value for sample in responses(answered).samples} == {
         ("/metrics", "200"): 1,
         ("/v1/models/{name}", "404"): 1,
         ("other", "404"): 2,

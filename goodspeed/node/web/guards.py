@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed.node.counts import Answers
+from goodspeed.node.counts import ResponseCounts
 from goodspeed.node.web.connection_limit import host_of
 from goodspeed.node.web.keys import Keys
 
@@ -122,7 +122,7 @@ def _is_local(host: str) -> bool:
 class Counted:
     """Counts every response of an application; it has to be the outermost middleware."""
 
-    def __init__(self, app: ASGIApp, answers: Answers) -> None:
+    def __init__(self, app: ASGIApp, answers: ResponseCounts) -> None:
         self._app = app
         self._answers = answers
 

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from goodspeed.errors import ConfigError, TransportError
-from goodspeed.node.counts import Answers
+from goodspeed.node.counts import ResponseCounts
 from goodspeed.node.web import Address, Counted, KeyCheck, Keys, LocalHost, listen, parse_address, read_keys, serve, url
 
 KEYS = Keys(["first-key", "second-key"])
@@ -197,7 +197,7 @@ def test_every_answer_is_counted_by_its_route() -> None:
     async def model(request: Request) -> PlainTextResponse:
         return PlainTextResponse(request.path_params["name"])
 
-    answers = Answers()
+    answers = ResponseCounts()
     app = Counted(KeyCheck(Starlette(routes=[Route("/models/{name}", model)]), KEYS), answers)
     for path, credential in (("/models/a", "Bearer first-key"), ("/models/b", "Bearer first-key"), ("/models/a", "")):
         ask(app, path, credential)

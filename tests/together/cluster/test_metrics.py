@@ -22,7 +22,7 @@ from draft_node.serve.service import Busy, Ended, RequestRefused, Service, Wante
 from goodspeed.command.events import EventLog
 from goodspeed.engine import checkpoints
 from goodspeed.fair.latency import Refined
-from goodspeed.node.counts import Answers
+from goodspeed.node.counts import ResponseCounts
 from goodspeed.node.metrics import Registry, exposition
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode
 from goodspeed.wire.messages import DownMessage, Draft, Heartbeat, Sampling, UpMessage, Verdict
@@ -125,7 +125,7 @@ class Pair:
         self.network = MemoryNetwork(OneLostOneLate())
         self.verify = self._verify()
         self.draft = self._draft()
-        self.answered = Answers()
+        self.answered = ResponseCounts()
         self.service = Service(self.draft, self.checkpoint, max_waiting=1)
         self.verify_registry = verify_metrics.create_registry(self.verify)
         self.draft_registry = draft_metrics.create_registry(self.draft, self.service.texts, self.answered)

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 import goodspeed
 from draft_node.serve.api.app import create_api
 from draft_node.serve.api.tokens import SLICE
-from goodspeed.node.counts import Answers
+from goodspeed.node.counts import ResponseCounts
 from goodspeed.node.web import OPEN_PATHS, Counted, Keys
 from tests.draft_node.serve.api.fake import CONTEXT_LEN, Api, error_of
 
@@ -33,7 +33,7 @@ def test_nothing_is_served_that_the_document_does_not_name(api: Api) -> None:
 
 
 def test_answers_are_counted_by_route_and_status(api: Api) -> None:
-    answers = Answers()
+    answers = ResponseCounts()
     client = TestClient(Counted(api.app, answers))
     for path in ("/health", "/v1/models/goodspeed", "/v1/models/gpt-5", "/v1/completions", "/.env"):
         client.get(path)
