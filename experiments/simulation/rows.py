@@ -14,7 +14,7 @@ import numpy as np
 from goodspeed.errors import UnknownPolicyError
 from goodspeed.fair.policies import fixed, gradient, random
 from goodspeed.fair.policies.base import Floats, Ints
-from goodspeed.fair.policies.turns import Turns
+from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 FEW = 1 << 10  # possible tokens of a row, clients times budget, up to which all rows are sorted at once
 
@@ -32,13 +32,13 @@ class Gradient:
 
     def __init__(self, num_rows: int, fairness: float = 1.0) -> None:
         self._fairness = gradient.check_fairness(fairness)
-        self._turns = [Turns() for _ in range(num_rows)]
+        self._ties = [TieBreaker() for _ in range(num_rows)]
 
     def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
         num_rows, num_clients = acceptance.shape
         if num_rows > 1 and num_clients * int(budgets.max()) <= FEW:
-            return gradient.allocate_rows(acceptance, goodput, weight, caps, budgets, self._fairness, self._turns)
-        rows = zip(acceptance, goodput, weight, caps, budgets.tolist(), self._turns, strict=True)
+            return gradient.allocate_rows(acceptance, goodput, weight, caps, budgets, self._fairness, self._ties)
+        rows = zip(acceptance, goodput, weight, caps, budgets.tolist(), self._ties, strict=True)
         return np.stack([gradient.allocate_arrays(a, x, w, c, b, self._fairness, own) for a, x, w, c, b, own in rows])
 
 
@@ -46,10 +46,10 @@ class Fixed:
     """`fixed`."""
 
     def __init__(self, num_rows: int) -> None:
-        self._turns = [Turns() for _ in range(num_rows)]
+        self._ties = [TieBreaker() for _ in range(num_rows)]
 
     def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
-        rows = zip(caps, budgets.tolist(), self._turns, strict=True)
+        rows = zip(caps, budgets.tolist(), self._ties, strict=True)
         return np.stack([fixed.allocate_arrays(*row) for row in rows])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from goodspeed.fair.policies.base import ClientState, Ints, max_lengths, register, within_budget
-from goodspeed.fair.policies.turns import Turns
+from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 
 @register("fixed")
@@ -18,19 +18,19 @@ class FixedPolicy:
     """C // N each; the remainder goes round."""
 
     def __init__(self) -> None:
-        self._turns = Turns()
+        self._ties = TieBreaker()
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
-        lengths: list[int] = allocate_arrays(max_lengths(clients, budget), budget, self._turns).tolist()
+        lengths: list[int] = allocate_arrays(max_lengths(clients, budget), budget, self._ties).tolist()
         return lengths
 
 
-def allocate_arrays(caps: Ints, budget: int, turns: Turns) -> Ints:
+def allocate_arrays(caps: Ints, budget: int, ties: TieBreaker) -> Ints:
     """caps: int64 [clients] -> draft lengths [clients]."""
     if not caps.size:
         return caps
     caps = within_budget(caps, budget)
     each, remainder = divmod(budget, caps.size)
     lengths = np.minimum(caps, each)
-    lengths[turns.pick(np.flatnonzero(caps > each), remainder)] += 1
+    lengths[ties.pick(np.flatnonzero(caps > each), remainder)] += 1
     return lengths

@@ -30,8 +30,8 @@ from goodspeed.fair.policies.base import (
 )
 from goodspeed.fair.policies.cycles import Timing
 from goodspeed.fair.policies.price import largest_terms
+from goodspeed.fair.policies.tie_breaking import TieBreaker
 from goodspeed.fair.policies.timed_barrier import BarrierAllocation
-from goodspeed.fair.policies.turns import Turns
 
 MAX_FAIRNESS = 1000.0
 
@@ -49,10 +49,10 @@ class GradientPolicy:
 
     def __init__(self, fairness: float = 1.0, cost: timed.Cost | None = None, barrier: bool = False) -> None:
         self._fairness = check_fairness(fairness)
-        self._turns = Turns()
+        self._ties = TieBreaker()
         self._timed: timed.TimedAllocation | BarrierAllocation | None = None
         if cost is not None:
-            self._timed = BarrierAllocation(cost, self._turns) if barrier else timed.TimedAllocation(cost, self._turns)
+            self._timed = BarrierAllocation(cost, self._ties) if barrier else timed.TimedAllocation(cost, self._ties)
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
         caps = max_lengths(clients, budget)
@@ -60,7 +60,7 @@ class GradientPolicy:
             return self._allocate_timed(self._timed, clients, caps, budget)
         rows = [(client.acceptance_rate, client.goodput, client.weight) for client in clients]
         acceptance, goodput, weight = np.array(rows, dtype=np.float64).reshape(-1, 3).T
-        lengths = allocate_arrays(acceptance, goodput, weight, caps, budget, self._fairness, self._turns)
+        lengths = allocate_arrays(acceptance, goodput, weight, caps, budget, self._fairness, self._ties)
         result: list[int] = lengths.tolist()
         return result
 
@@ -92,9 +92,9 @@ def allocate_arrays(
     caps: Ints,
     budget: int,
     fairness: float = 1.0,
-    turns: Turns | None = None,
+    ties: TieBreaker | None = None,
 ) -> Ints:
-    """All arrays [clients] -> draft lengths, int64 [clients]. `turns` carries the ties from one round to the next.
+    """All arrays [clients] -> draft lengths, int64 [clients]. `ties` carries the ties from one round to the next.
 
     Raises ConfigError for a value out of range, naming it.
     """
@@ -106,7 +106,7 @@ def allocate_arrays(
         return caps
     level, slope = _level_and_slope(acceptance, goodput, weight, useful, fairness)
     above, tied = largest_terms(level, slope, caps, budget)
-    return above + (turns or Turns()).share(tied, budget - int(above.sum()))
+    return above + (ties or TieBreaker()).share(tied, budget - int(above.sum()))
 
 
 def allocate_rows(
@@ -116,11 +116,11 @@ def allocate_rows(
     caps: Ints,
     budgets: Ints,
     fairness: float,
-    turns: Sequence[Turns],
+    ties: Sequence[TieBreaker],
 ) -> Ints:
     """`allocate_arrays` for many small worlds at once: arrays [rows, clients], budgets [rows].
 
-    `turns` has one for each row. Checks nothing: it is for simulations, which make up their values.
+    `ties` has one for each row. Checks nothing: it is for simulations, which make up their values.
     """
     useful = (acceptance > 0.0) & (weight > 0.0)
     caps = np.where(useful, np.minimum(caps, budgets[:, None]), 0)
@@ -136,7 +136,7 @@ def allocate_rows(
     lengths, tied = ((terms > prices[:, None, None]).sum(axis=2), (terms == prices[:, None, None]).sum(axis=2))
     left = budgets - lengths.sum(axis=1)
     for row in np.flatnonzero(scarce & (tied.sum(axis=1) > left)).tolist():
-        tied[row] = turns[row].share(tied[row], int(left[row]))
+        tied[row] = ties[row].share(tied[row], int(left[row]))
     return np.where(scarce[:, None], lengths + tied, caps)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from goodspeed.fair.policies import gradient
 from goodspeed.fair.policies.base import ClientState, Floats, Ints, register
-from goodspeed.fair.policies.turns import Turns
+from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 
 @register("throughput")
@@ -26,6 +26,8 @@ class ThroughputPolicy:
         return self._gradient.allocate(clients, budget)
 
 
-def allocate_arrays(acceptance: Floats, weight: Floats, caps: Ints, budget: int, turns: Turns | None = None) -> Ints:
+def allocate_arrays(
+    acceptance: Floats, weight: Floats, caps: Ints, budget: int, ties: TieBreaker | None = None
+) -> Ints:
     """All arrays [clients] -> draft lengths, int64 [clients]."""
-    return gradient.allocate_arrays(acceptance, np.ones_like(acceptance), weight, caps, budget, 0.0, turns)
+    return gradient.allocate_arrays(acceptance, np.ones_like(acceptance), weight, caps, budget, 0.0, ties)

@@ -31,7 +31,7 @@ import numpy as np
 
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.fair.policies.cycles import Cycles, Timing
-from goodspeed.fair.policies.turns import Turns
+from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 MAX_WIDTH = 1 << 10
 """No draft is longer (`messages.MAX_DRAFT`)."""
@@ -62,9 +62,9 @@ class Cost(Protocol):
 class TimedAllocation:
     """Allocates one round after the other; the round's time found last is where the next search begins."""
 
-    def __init__(self, cost: Cost, turns: Turns) -> None:
+    def __init__(self, cost: Cost, ties: TieBreaker) -> None:
         self._cost = cost
-        self._turns = turns
+        self._ties = ties
         self._round_s = 0.0
 
     def allocate(self, worth: Floats, acceptance: Floats, caps: Ints, timing: Timing, budget: int) -> Ints:
@@ -79,7 +79,7 @@ class TimedAllocation:
             if settled or not search.waits:
                 break
             best = max(best, search.best_at(self._round_s), key=lambda found: found.rate)
-        return search.lengths(best, self._turns)
+        return search.lengths(best, self._ties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +134,14 @@ class _Search:
         num = int(np.argmax(rates))
         return _Best(num, float(rates[num]), float(self._rounds[num]), gains)
 
-    def lengths(self, best: _Best, turns: Turns) -> Ints:
+    def lengths(self, best: _Best, ties: TieBreaker) -> Ints:
         """The lengths that the best tokens make; equal ones take turns."""
         if not best.num:
             return np.zeros(self.num_clients, dtype=np.int64)
         least = np.partition(best.gains, best.gains.size - best.num)[best.gains.size - best.num]
         above = np.bincount(self._owner[best.gains > least], minlength=self.num_clients)
         tied = np.bincount(self._owner[best.gains == least], minlength=self.num_clients)
-        return above + turns.share(tied, best.num - int(above.sum()))
+        return above + ties.share(tied, best.num - int(above.sum()))
 
     def _best_prefix(self, owner: Ints, gains: Floats, round_s: float) -> _Best:
         """Tries every number of tokens; owner [tokens]: whose each is, the best first.

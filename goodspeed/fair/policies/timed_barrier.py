@@ -19,8 +19,8 @@ import numpy as np
 
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.fair.policies.cycles import Timing
+from goodspeed.fair.policies.tie_breaking import TieBreaker
 from goodspeed.fair.policies.timed import MARGIN, Cost
-from goodspeed.fair.policies.turns import Turns
 
 NUM_BOUNDS = 12
 """Bounds that are tried at once."""
@@ -33,9 +33,9 @@ SHORT = 8
 class BarrierAllocation:
     """Allocates one round after the other; only ties carry over."""
 
-    def __init__(self, cost: Cost, turns: Turns) -> None:
+    def __init__(self, cost: Cost, ties: TieBreaker) -> None:
         self._cost = cost
-        self._turns = turns
+        self._ties = ties
 
     def allocate(self, worth: Floats, acceptance: Floats, caps: Ints, timing: Timing, budget: int) -> Ints:
         """worth: w U'(X) of each client -> draft lengths, int64 [clients], together at most `budget`."""
@@ -50,7 +50,7 @@ class BarrierAllocation:
         within = search.gains == gains[-1]
         within &= search.away_s <= search.away_s[tokens].max()
         tied = np.bincount(search.owner[within], minlength=caps.size)
-        return above + self._turns.share(tied, tokens.size - int(above.sum()))
+        return above + self._ties.share(tied, tokens.size - int(above.sum()))
 
 
 class _Search:

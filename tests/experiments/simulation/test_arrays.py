@@ -16,7 +16,7 @@ from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies.gradient import allocate_arrays, allocate_rows
-from goodspeed.fair.policies.turns import Turns
+from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 NUM_ROUNDS = 120
 ALPHAS = np.array([0.02, 0.3, 0.5, 0.7, 0.7, 0.7, 0.9, 0.98])
@@ -136,9 +136,9 @@ def test_rows_of_gradient_are_its_array_form_row_by_row(worlds, fairness):
         np.array([[client[i] for client in row] for row, _ in worlds]) for i in range(4)
     )
     budgets = np.array([budget for _, budget in worlds])
-    turns, own = ([Turns() for _ in worlds] for _ in range(2))
+    ties, own = ([TieBreaker() for _ in worlds] for _ in range(2))
     for _ in range(3):
-        together = allocate_rows(acceptance, goodput, weight, caps, budgets, fairness, turns)
+        together = allocate_rows(acceptance, goodput, weight, caps, budgets, fairness, ties)
         for row, budget in enumerate(budgets.tolist()):
             columns = (acceptance[row], goodput[row], weight[row], caps[row])
             alone = allocate_arrays(*columns, budget, fairness, own[row])

@@ -5,28 +5,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goodspeed.fair.policies.turns import Turns
+from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 
 def test_the_turn_goes_round():
-    turns, tied = Turns(), np.array([1, 4, 6])
-    assert [turns.pick(tied, 1).tolist() for _ in range(6)] == [[1], [4], [6], [1], [4], [6]]
+    breaker, tied = TieBreaker(), np.array([1, 4, 6])
+    assert [breaker.pick(tied, 1).tolist() for _ in range(6)] == [[1], [4], [6], [1], [4], [6]]
 
 
 def test_two_sets_that_alternate_do_not_favour_anybody():
-    turns, counts = Turns(), np.zeros(4)
+    breaker, counts = TieBreaker(), np.zeros(4)
     for _ in range(50):
-        counts[turns.pick(np.array([0, 1]), 1)] += 1
-        counts[turns.pick(np.array([2, 3]), 1)] += 1
+        counts[breaker.pick(np.array([0, 1]), 1)] += 1
+        counts[breaker.pick(np.array([2, 3]), 1)] += 1
     assert counts.tolist() == [25, 25, 25, 25]
 
 
 @given(st.lists(st.tuples(st.sets(st.integers(0, 7), min_size=2), st.integers(1, 7)), min_size=20, max_size=60))
 def test_nobody_falls_behind_under_any_sequence_of_ties(ties):
-    turns, owed = Turns(), np.zeros(8)
+    breaker, owed = TieBreaker(), np.zeros(8)
     for members, num in ties:
         tied, num = np.array(sorted(members)), min(num, len(members))
-        chosen = turns.pick(tied, num)
+        chosen = breaker.pick(tied, num)
         assert len(set(chosen.tolist())) == num
         assert set(chosen.tolist()) <= members
         owed[tied] += num / len(tied)
@@ -47,4 +47,4 @@ def test_nobody_falls_behind_under_any_sequence_of_ties(ties):
     ],
 )
 def test_tokens_are_shared_as_evenly_as_room_allows(room, num, lengths):
-    assert Turns().share(np.array(room), num).tolist() == lengths
+    assert TieBreaker().share(np.array(room), num).tolist() == lengths

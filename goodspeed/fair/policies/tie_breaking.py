@@ -1,7 +1,7 @@
-"""Whose turn it is: a fair, deterministic choice among clients that have an equal claim to too few tokens.
+"""Tie-breaking: a fair, deterministic choice among clients that have an equal claim to too few tokens.
 
-Knows nothing about goodput or acceptance. A client is its position; every choice that passes a client over adds what
-it was owed, so over many rounds equal claims get equal shares, whichever sets of clients happen to be tied.
+A client is its position in the arrays. A client that is passed over is owed its share of that choice, so over many
+rounds equal claims get equal shares, whichever sets of clients are tied. Knows nothing about goodput or acceptance.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import numpy as np
 from goodspeed.fair.policies.base import Ints
 
 
-class Turns:
-    """Remembers, per client, the share of past ties that it is still owed (they sum to zero)."""
+class TieBreaker:
+    """Keeps, per client, the share of past ties that it is still owed; the shares sum to zero."""
 
     def __init__(self) -> None:
         self._owed = np.zeros(0)
 
     def pick(self, tied: Ints, num: int) -> Ints:
-        """The `num` of the `tied` client positions (ascending) that are owed most; the first ones at a draw."""
+        """Returns the `num` of the `tied` client positions (ascending) that are owed most, lower ones first."""
         if num <= 0 or num >= tied.size:
             return tied[: max(num, 0)]
         if tied[-1] >= self._owed.size:
@@ -30,7 +30,7 @@ class Turns:
         return tied[chosen]
 
     def share(self, room: Ints, num: int) -> Ints:
-        """Divides `num` tokens as evenly as each client's `room` allows (room sums to `num` at least)."""
+        """Divides `num` tokens as evenly as `room` [clients] allows; room has to sum to at least `num`."""
         level = _level(room, num)
         lengths = np.minimum(room, level)
         lengths[self.pick(np.flatnonzero(room > level), num - int(lengths.sum()))] += 1
@@ -38,7 +38,7 @@ class Turns:
 
 
 def _level(room: Ints, num: int) -> int:
-    """The highest level that everybody can be filled to, each up to its room, with `num` tokens."""
+    """Returns the highest level to which `num` tokens fill all clients, each up to its room (water-filling)."""
     low, high = 0, int(room.max(initial=0))
     while low < high:
         middle = (low + high + 1) // 2
