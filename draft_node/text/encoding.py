@@ -8,7 +8,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from draft_node.text.fair_queue import Turns
+from draft_node.text.fair_queue import FairQueue
 from goodspeed.engine.text import decode, encode_chat, encode_prompt
 
 LONG = 1 << 14
@@ -30,8 +30,8 @@ class Encoder:
     """A tokenizer's work, for users by name."""
 
     def __init__(self, tokenizer: Any) -> None:
-        self._short = tokenizer, Turns(MAX_CHARS, TOO_MUCH, "short-texts")
-        self._long = copy.deepcopy(tokenizer), Turns(MAX_CHARS, TOO_MUCH, "long-texts")
+        self._short = tokenizer, FairQueue(MAX_CHARS, TOO_MUCH, "short-texts")
+        self._long = copy.deepcopy(tokenizer), FairQueue(MAX_CHARS, TOO_MUCH, "long-texts")
 
     async def prompt(self, text: str, user: str) -> tuple[int, ...]:
         """Token ids; PromptError when it has none, Busy when too much of this user's waits."""
@@ -54,5 +54,5 @@ class Encoder:
         for _, turns in (self._short, self._long):
             turns.close()
 
-    def _for(self, num_chars: int) -> tuple[Any, Turns]:
+    def _for(self, num_chars: int) -> tuple[Any, FairQueue]:
         return self._short if num_chars < LONG else self._long

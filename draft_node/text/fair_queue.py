@@ -31,8 +31,8 @@ class _User:
     waiting: deque[_Piece] = field(default_factory=deque)
 
 
-class Turns:
-    """The users who wait, in the order of their next turn; each one's own pieces are done in the order they came."""
+class FairQueue:
+    """Queues each user's pieces, and serves the users round-robin; one user's pieces run in the order they came."""
 
     def __init__(self, max_size: int, too_much: str, name: str) -> None:
         """max_size: the most that one user may have waiting and running, in any unit; too_much: what Busy then says;

@@ -29,7 +29,7 @@ from draft_node.serve.api.schemas import Generation, StreamOptions
 from draft_node.serve.api.stream import EventStream, begun
 from draft_node.serve.api.wanted import Wish
 from draft_node.serve.service import Begun, Ended, Piece, Service, Token
-from draft_node.text.fair_queue import Turns
+from draft_node.text.fair_queue import FairQueue
 from goodspeed.node.web import user_of
 
 Chunk = ChatChunk | Completion
@@ -78,7 +78,7 @@ async def answer(
     shape: Shape,
     service: Service,
     config: DraftConfig,
-    answers: Turns,
+    answers: FairQueue,
 ) -> Response:
     """Starts the texts, all or none, and answers with them; they end when their user leaves.
 
@@ -102,7 +102,7 @@ async def answer(
     return Response(await to_json(wish, shape, choices, answers, user_of(request.scope)), media_type="application/json")
 
 
-async def to_json(wish: Wish, shape: Shape, choices: Sequence[Choice], answers: Turns, user: str) -> str:
+async def to_json(wish: Wish, shape: Shape, choices: Sequence[Choice], answers: FairQueue, user: str) -> str:
     """The whole answer as JSON."""
     size = sum(len(choice.tokens) for choice in choices) * _num_told(wish)
     if size < LARGE:

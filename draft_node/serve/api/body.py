@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from draft_node.serve.api import elements
 from draft_node.serve.api.errors import ApiError, ClientGone, of_validation
-from draft_node.text.fair_queue import Turns
+from draft_node.text.fair_queue import FairQueue
 from goodspeed.node.web import OPEN_PATHS, user_of
 
 M = TypeVar("M", bound=BaseModel)
@@ -80,7 +80,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def reads(schema: type[M], bodies: Turns) -> Callable[[Request], Coroutine[Any, Any, M]]:
+def reads(schema: type[M], bodies: FairQueue) -> Callable[[Request], Coroutine[Any, Any, M]]:
     """A dependency: the body as this schema; ApiError names what is wrong with it. Large ones are read in turn.
 
     Several at once would pass the interpreter on to each other, and the event loop would have it when all are read.

@@ -6,7 +6,7 @@ the other, nor for a tokenizer. Knows nothing about what is read or written.
 
 import sys
 
-from draft_node.text.fair_queue import Turns
+from draft_node.text.fair_queue import FairQueue
 
 MAX_BYTES = 1 << 26
 """The most bytes of one user's large bodies that wait to be read: 16 bodies of 4 MiB."""
@@ -21,8 +21,8 @@ class LargeWork:
     """Lasts as long as the application that uses it."""
 
     def __init__(self) -> None:
-        self.bodies = Turns(MAX_BYTES, TOO_MUCH, "bodies")  # sized in bytes
-        self.answers = Turns(NO_BOUND, "", "answers")
+        self.bodies = FairQueue(MAX_BYTES, TOO_MUCH, "bodies")  # sized in bytes
+        self.answers = FairQueue(NO_BOUND, "", "answers")
 
     def close(self) -> None:
         """Ends the threads; who still waits is cancelled."""

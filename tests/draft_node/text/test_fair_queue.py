@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.text.fair_queue import Turns
+from draft_node.text.fair_queue import FairQueue
 from goodspeed.errors import Busy
 from tests.waiting import until
 
@@ -16,7 +16,7 @@ class Bench:
     """Pieces that wait to be allowed to end, and the order in which they were begun."""
 
     def __init__(self, max_size: int = 100) -> None:
-        self.turns = Turns(max_size, "come again later", "bench")
+        self.turns = FairQueue(max_size, "come again later", "bench")
         self.begun: list[str] = []
         self.num_at_once = self.most_at_once = 0
         self._may_end = threading.Semaphore(0)
@@ -162,7 +162,7 @@ def test_the_event_loop_has_a_whole_turn_between_two_pieces() -> None:
 def test_the_end_cancels_who_waits_and_ends_the_thread() -> None:
     async def body(bench: Bench) -> None:
         mine = "bench-closed"
-        bench.turns = Turns(100, "", mine)
+        bench.turns = FairQueue(100, "", mine)
         first, second = bench.ask("a", "a1"), bench.ask("a", "a2")
         await until(lambda: bench.begun)
         bench.turns.close()
