@@ -11,7 +11,7 @@ from typing import Any
 from draft_node.core.actions import Deliver, Finish
 from draft_node.text.spans import Origins, Span
 from draft_node.text.token_text import TokenTexts
-from goodspeed.text.leading_whitespace import Leading
+from goodspeed.text.leading_whitespace import LeadingWhitespace
 from goodspeed.text.stops import StopFinder
 from goodspeed.text.streaming import TextStream
 from goodspeed.wire.messages import FinishReason, TokenLogprobs
@@ -65,7 +65,7 @@ class Answer:
         self._stream = TextStream(tokenizer)
         self._texts = texts
         self._stops = StopFinder(stops)
-        self._leading = Leading(is_left_out=is_trimmed)
+        self._leading = LeadingWhitespace(is_left_out=is_trimmed)
         self._origins = Origins()
         self._min_tokens = min_tokens
         self._is_local = False  # the newest token

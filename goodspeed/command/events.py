@@ -14,22 +14,22 @@ from typing import Any, TextIO
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 BURST, LINES_PER_S = 20.0, 1.0
-"""Lines of one kind that are written at once, and then so often: what anybody can bring about must not fill a disk."""
+"""A token bucket for each kind of line: its size and its rate. Peers can cause lines, and must not fill a disk."""
 
 MAX_KINDS = 256
 
 
 def setup_logging(level: str) -> None:
-    """Log lines on standard error, for people and for programs; all of them only where somebody debugs."""
+    """Writes log lines to standard error, rate-limited unless the level is debug."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
     if level != "debug":
-        handler.addFilter(Seldom())
+        handler.addFilter(RateLimitFilter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
-class Seldom(logging.Filter):
-    """Leaves out what is said again and again, whatever its fields; the next line of that kind tells how many were."""
+class RateLimitFilter(logging.Filter):
+    """Drops lines beyond a rate per message format; the next line of that format tells how many were dropped."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Seldom(logging.Filter):
 
 
 class LineFormatter(logging.Formatter):
-    """One line a record, `key=value` for each field (logfmt); what is given as `extra=` comes after the message."""
+    """Formats a record as one line of `key=value` fields (logfmt); the fields of `extra=` follow the message."""
 
     OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -68,13 +68,13 @@ class LineFormatter(logging.Formatter):
 
 
 def _logfmt(value: object) -> str:
-    """Bare where that is clear, else in quotes."""
+    """Returns a value bare where logfmt allows it, else in quotes."""
     text = str(value)
     return text if re.fullmatch(r"[\w.:/+@%-]+", text) else json.dumps(text, ensure_ascii=False)
 
 
 class EventLog:
-    """Writes events as JSON lines; silent unless enabled."""
+    """Writes events as JSON lines if enabled, else nothing."""
 
     def __init__(self, *, enabled: bool, stream: TextIO | None = None) -> None:
         self.enabled = enabled
@@ -86,5 +86,5 @@ class EventLog:
 
 
 def print_json(value: dict[str, Any], stream: TextIO | None = None) -> None:
-    """One JSON object on a line of its own, at once."""
+    """Prints one JSON object on a line of its own, and flushes."""
     print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), file=stream or sys.stdout, flush=True)

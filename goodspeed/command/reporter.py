@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from goodspeed.command.events import Seldom
+from goodspeed.command.events import RateLimitFilter
 
 
 class Sentence(NamedTuple):
@@ -24,12 +24,12 @@ class Reporter:
     def __init__(self, name: str, *, quiet: bool = False) -> None:
         self._name = name
         self._quiet = quiet
-        self._seldom = Seldom()
+        self._rate_limit = RateLimitFilter()
 
     def say(self, text: str, *values: object) -> None:
         """Prints a line; `text` is a %-format. Lines of one format are rate-limited, so peers cannot fill a disk."""
         record = logging.makeLogRecord({"name": self._name, "msg": text, "args": values})
-        if self._quiet or not self._seldom.filter(record):
+        if self._quiet or not self._rate_limit.filter(record):
             return
         num_left_out = vars(record).get("num_left_out")
         more = f" (lines like this left out before: {num_left_out})" if num_left_out else ""

@@ -1,18 +1,18 @@
-"""The answer of a chat without the blank that it would begin with. Knows nothing about tokens or templates.
+"""Removes the whitespace at the beginning of a chat's answer. Knows nothing about tokens or templates.
 
-Where a chat template ends in `Assistant:`, the model's first token is ` Sure`: that blank belongs to the template's
-form and not to what is said. So whitespace before the first other character is left out, however the text is cut.
+Where a chat template ends in `Assistant:`, the model's first token is ` Sure`: that blank belongs to the template, not
+to the answer.
 """
 
 
-class Leading:
-    """Takes a text in pieces and gives it without the whitespace that it begins with."""
+class LeadingWhitespace:
+    """Takes a text in pieces, and gives out its pieces without the text's leading whitespace."""
 
     def __init__(self, *, is_left_out: bool) -> None:
         self._is_left_out = is_left_out  # as yet
 
     def push(self, text: str) -> str:
-        """What is left of the next piece."""
+        """Returns what is left of the next piece."""
         if not self._is_left_out:
             return text
         text = text.lstrip()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.command.events import MAX_KINDS, EventLog, LineFormatter, Seldom
+from goodspeed.command.events import MAX_KINDS, EventLog, LineFormatter, RateLimitFilter
 
 
 def log_line(message: str, *arguments: object, extra: dict[str, Any] | None = None, error: bool = False) -> str:
@@ -53,7 +53,7 @@ def test_events_are_json_lines_when_wanted(enabled: bool) -> None:
 
 def test_what_is_said_again_and_again_is_left_out_and_counted() -> None:
     """A peer that sends what is refused, by ever new names, would fill the disk with it."""
-    seldom, logger = Seldom(), logging.getLogger("goodspeed.test")
+    seldom, logger = RateLimitFilter(), logging.getLogger("goodspeed.test")
 
     def written(at: float, what: str, number: int = 0) -> logging.LogRecord | None:
         extra = {"peer": f"peer-{number}"}

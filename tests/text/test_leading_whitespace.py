@@ -3,18 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goodspeed.text.leading_whitespace import Leading
+from goodspeed.text.leading_whitespace import LeadingWhitespace
 
 PIECES = st.lists(st.text(" \n\tab", max_size=4), max_size=8)
 
 
 @given(PIECES)
 def test_as_of_the_whole_text(pieces: list[str]) -> None:
-    leading = Leading(is_left_out=True)
+    leading = LeadingWhitespace(is_left_out=True)
     assert "".join(map(leading.push, pieces)) == "".join(pieces).lstrip()
 
 
 @given(PIECES)
 def test_nothing_is_left_out_unasked(pieces: list[str]) -> None:
-    leading = Leading(is_left_out=False)
+    leading = LeadingWhitespace(is_left_out=False)
     assert list(map(leading.push, pieces)) == pieces

@@ -15,7 +15,7 @@ from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_common_options
 from goodspeed.errors import ConfigError
 from goodspeed.node import defaults
-from goodspeed.text.leading_whitespace import Leading
+from goodspeed.text.leading_whitespace import LeadingWhitespace
 from goodspeed.text.prompts import cut_notice
 from goodspeed.text.stops import StopFinder
 from goodspeed.text.streaming import TextStream
@@ -107,7 +107,7 @@ class Written:
         self.text = ""
         self._stream = TextStream(tokenizer)
         self._stops = StopFinder(stops)
-        self._leading = Leading(is_left_out=is_trimmed)
+        self._leading = LeadingWhitespace(is_left_out=is_trimmed)
         self._on_text = on_text
 
     @property
