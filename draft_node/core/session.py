@@ -23,7 +23,7 @@ from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Tex
 LATER_S = 1.0
 """How long a session waits that was told to try later."""
 
-PATIENCE_S = 5.0
+MODEL_TIMEOUT_S = 5.0
 """A draft model that takes longer is not waited for: an empty draft goes up, and the verify node goes on alone."""
 
 MAX_REFUSALS = 20
@@ -240,7 +240,7 @@ class Session:
             return self._send(ahead, self._ahead.draft_odds, Send(self._acknowledgement()))
         self.round += 1
         self.state = State.PROPOSING
-        self.resend_at = now + PATIENCE_S
+        self.resend_at = now + MODEL_TIMEOUT_S
         return [self._propose(verdict.next_length)]
 
     def _count(self, verdict: Verdict, num_new: int) -> None:
@@ -288,7 +288,7 @@ class Session:
         return [self._propose_locally(now)]
 
     def _propose_locally(self, now: float) -> Propose:
-        self.resend_at = now + PATIENCE_S
+        self.resend_at = now + MODEL_TIMEOUT_S
         return Propose(self.request, self.epoch, self.round, tuple(self.tokens), 1, local=True)
 
     def _write(self, local: Local, proposal: Proposed, now: float) -> list[Action]:

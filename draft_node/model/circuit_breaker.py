@@ -6,7 +6,7 @@ row it rests for longer, and then one proposal at a time tells whether it works 
 
 from dataclasses import dataclass
 
-from draft_node.core.session import PATIENCE_S
+from draft_node.core.session import MODEL_TIMEOUT_S
 
 REST_S = 5.0
 MAX_REST_S = 30.0
@@ -48,4 +48,4 @@ class Rests:
 
     def _is_late(self, now: float) -> bool:
         began = self._began
-        return began is not None and now - began > PATIENCE_S
+        return began is not None and now - began > MODEL_TIMEOUT_S

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 
 from draft_node.core.actions import Propose, Proposed
-from draft_node.core.session import PATIENCE_S
+from draft_node.core.session import MODEL_TIMEOUT_S
 from draft_node.model.circuit_breaker import Rests
 from draft_node.model.drafter import Drafter
 from goodspeed.node.model_thread import ModelThread
@@ -56,7 +56,7 @@ class Drafting:
 
     def close(self) -> None:
         """Waits for the step that runs, but no longer than sessions do. Blocks the event loop: call it last."""
-        if not self._thread.close(PATIENCE_S):
+        if not self._thread.close(MODEL_TIMEOUT_S):
             logger.warning("the draft model hangs; this node ends without it")
 
     def _add(self, session_id: bytes, wanted: Propose | None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-PATIENCE_S = 60.0
+ANSWER_TIMEOUT_S = 60.0
 CLOSED = {"Connection": "close", "Content-Type": "application/json"}
 
 
@@ -111,7 +111,7 @@ async def send(address: Address, body: dict[str, Any], due: float) -> Sent:
     await asyncio.sleep(due - time.perf_counter())
     stream = Stream(request)
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
             transport, _ = await asyncio.get_running_loop().create_connection(
                 lambda: stream, address.host, address.port
             )

@@ -27,7 +27,7 @@ from draft_node.core.actions import Deliver, Fail, Request
 from goodspeed.command.config import from_namespace
 from goodspeed.wire.messages import MAX_DRAFT, Sampling
 
-PATIENCE_S = 120.0
+CONNECT_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ async def _work(config: DraftConfig) -> None:
     daemon, _ = assemble(config)
     serving = asyncio.create_task(daemon.serve())
     connected = asyncio.create_task(daemon.connected.wait())
-    await asyncio.wait([serving, connected], timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([serving, connected], timeout=CONNECT_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         serving.result()
     print(json.dumps("connected"), flush=True)

@@ -109,7 +109,7 @@ def test_requests_are_sent_when_they_are_due_and_answers_kept():
 
 
 def test_nobody_there_is_a_lost_request(monkeypatch):
-    monkeypatch.setattr(http_load, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(http_load, "ANSWER_TIMEOUT_S", 0.05)
 
     with socket.socket() as listener:  # nobody takes what comes
         listener.bind(("127.0.0.1", 0))

@@ -20,8 +20,8 @@ from tests.faults.texts import Stream, Wanted, ask, mixed
 from tests.nodes import DraftNode, VerifyNode
 
 NAMES = ("frail", "stopped", "cut", "reset", "far")
-PATIENCE_S = {"frail": 1.0}
-MUCH_PATIENCE_S = 600.0
+CONNECT_TIMEOUTS_S = {"frail": 1.0}
+LONG_CONNECT_TIMEOUT_S = 600.0
 """For so long nodes wait for an absent verify node; a restart takes half a minute where the machine is busy."""
 
 NUM_TEXTS = 3  # at once, of each draft node
@@ -78,7 +78,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         here = Site(stack.enter_context(VerifyNode(*words)), folder is not None)
         for name in NAMES:
             line = here.lines[name] = stack.enter_context(Proxy(here.verify.endpoint))
-            options = ("--connect-timeout-s", str(PATIENCE_S.get(name, MUCH_PATIENCE_S)))
+            options = ("--connect-timeout-s", str(CONNECT_TIMEOUTS_S.get(name, LONG_CONNECT_TIMEOUT_S)))
             who = ("--key", f"{folder}/{name}.key", "--verify-key", f"{folder}/verify.pub") if folder else ()
             here.drafts[name] = stack.enter_context(DraftNode(line.endpoint, *(who or ("--name", name)), *options))
         here.lines["far"].delay_s = 0.5

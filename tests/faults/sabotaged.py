@@ -26,9 +26,9 @@ _step = Drafter.step
 
 def main() -> int:
     file, share = Path(sys.argv.pop(1)), float(sys.argv.pop(1))
-    patience_s = share * session.PATIENCE_S
+    timeout_s = share * session.MODEL_TIMEOUT_S
     for module in (session, drafting, circuit_breaker):  # the last two have the name from the first
-        vars(module)["PATIENCE_S"] = patience_s
+        vars(module)["MODEL_TIMEOUT_S"] = timeout_s
     circuit_breaker.REST_S, circuit_breaker.MAX_REST_S = (
         share * circuit_breaker.REST_S,
         share * circuit_breaker.MAX_REST_S,

@@ -33,7 +33,7 @@ RAW_EVERY = 400
 """Messages for each of them."""
 
 BURST = 25
-PATIENCE_MS = 500
+ANSWER_TIMEOUT_MS = 500
 """For the answer to a question."""
 
 MANY = 60
@@ -79,7 +79,7 @@ class Line:
         except zmq.Again:
             return False
         count["last word"] += 1
-        deadline = time.monotonic() + PATIENCE_MS / 1000
+        deadline = time.monotonic() + ANSWER_TIMEOUT_MS / 1000
         while (left := deadline - time.monotonic()) > 0 and self.socket.poll(int(left * 1000)):
             self.me.hear(self.socket.recv())
             if self.me.answers["tokenizer"] + self.me.answers["wrong_name"] > before:

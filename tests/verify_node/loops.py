@@ -15,7 +15,7 @@ from verify_node.rounds.planner import Round
 from verify_node.target.target import RoundResult
 from verify_node.watch.recorder import RoundRecorder
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 class HeldTarget:
@@ -36,12 +36,12 @@ class HeldTarget:
 
     async def entered(self) -> None:
         """Returns once for each round that began, when it did."""
-        assert await asyncio.to_thread(self._entered.acquire, timeout=PATIENCE_S)
+        assert await asyncio.to_thread(self._entered.acquire, timeout=TIMEOUT_S)
 
     def run(self, planned: Round) -> RoundResult:
         self.planned.append(planned)
         self._entered.release()
-        assert self._go_on.wait(PATIENCE_S)
+        assert self._go_on.wait(TIMEOUT_S)
         return RoundResult(self._target.run(planned), 0.0, 0.0)
 
 

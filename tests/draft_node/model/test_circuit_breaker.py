@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from draft_node.core.session import PATIENCE_S
+from draft_node.core.session import MODEL_TIMEOUT_S
 from draft_node.model.circuit_breaker import MAX_REST_S, REST_S, Rests
 
 
@@ -11,7 +11,7 @@ def test_a_model_that_works_never_rests():
     for now in range(100):
         assert not rests.is_resting(now)
         rests.begin(now)
-        assert rests.end(now + PATIENCE_S)
+        assert rests.end(now + MODEL_TIMEOUT_S)
         rests.worked()
     assert rests.num_failures == 0
 
@@ -41,8 +41,8 @@ def test_after_each_failure_in_a_row_it_rests_for_longer():
 def test_a_step_that_takes_too_long_is_waited_for_by_nobody():
     rests = Rests()
     rests.begin(1.0)
-    assert not rests.is_resting(1.0 + PATIENCE_S)
-    assert rests.is_resting(1.1 + PATIENCE_S)
+    assert not rests.is_resting(1.0 + MODEL_TIMEOUT_S)
+    assert rests.is_resting(1.1 + MODEL_TIMEOUT_S)
     assert rests.is_resting(1000.0)  # it hangs
     assert not rests.end(1000.0)
     assert not rests.is_resting(1000.0)

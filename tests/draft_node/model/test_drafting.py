@@ -92,7 +92,7 @@ def test_a_model_that_raises_is_left_alone_and_tried_one_proposal_at_a_time() ->
 
 
 def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draft_node.model.circuit_breaker.PATIENCE_S", 0.05)
+    monkeypatch.setattr("draft_node.model.circuit_breaker.MODEL_TIMEOUT_S", 0.05)
 
     async def story() -> None:
         drafting, fake = make()
@@ -121,7 +121,7 @@ def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_model_that_hangs_holds_no_end_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(module, "MODEL_TIMEOUT_S", 0.05)
 
     async def story() -> None:
         drafting, fake = make()

@@ -16,7 +16,7 @@ from goodspeed.wire import keys
 from goodspeed.wire.messages import VERSION, Ack, Close, Heartbeat, Hello
 from goodspeed.wire.zmq.authentication import ClientKeys, client_options
 
-PATIENCE_S = 2.0
+CONNECT_TIMEOUT_S = 2.0
 MAX_BYTES = 600
 GREETING = (
     b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00CURVE" + bytes(15) + bytes(32)
@@ -55,7 +55,7 @@ def nonsense(rng: random.Random) -> bytes:
 def _throw_raw(target: str, data: bytes) -> None:
     """A port that is dead now is no concern of ours."""
     parts = urlsplit(target)
-    with suppress(OSError), socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S) as line:
+    with suppress(OSError), socket.create_connection((parts.hostname, parts.port), timeout=CONNECT_TIMEOUT_S) as line:
         line.sendall(data)
         line.settimeout(0.05)
         line.recv(1024)
@@ -67,8 +67,8 @@ def _throw_messages(endpoint: str, folder: Path, name: str, messages: list[bytes
     with zmq.Context() as context, context.socket(zmq.DEALER) as line:
         for option, value in client_options(ClientKeys(pair, verify_key)).items():
             line.setsockopt(option, value)
-        line.setsockopt(zmq.LINGER, int(PATIENCE_S * 1000))
-        line.setsockopt(zmq.SNDTIMEO, int(PATIENCE_S * 1000))
+        line.setsockopt(zmq.LINGER, int(CONNECT_TIMEOUT_S * 1000))
+        line.setsockopt(zmq.SNDTIMEO, int(CONNECT_TIMEOUT_S * 1000))
         line.connect(endpoint)
         with suppress(zmq.Again):
             for message in messages:

@@ -36,7 +36,7 @@ from tests.together.cluster.cluster import Cluster, Served, alone, load, make_re
 
 pytestmark = pytest.mark.alone
 
-PATIENCE_MS = 30_000
+ANSWER_TIMEOUT_MS = 30_000
 
 Heard = TypeVar("Heard", bound=Message)
 
@@ -55,7 +55,7 @@ class Peer:
 
     def hear(self, kind: type[Heard]) -> Heard:
         """The next message of that kind; heartbeats and the like are passed over."""
-        while self.socket.poll(PATIENCE_MS):
+        while self.socket.poll(ANSWER_TIMEOUT_MS):
             message = self._decoder.decode(self.socket.recv())
             if isinstance(message, kind):
                 return message

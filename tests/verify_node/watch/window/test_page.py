@@ -19,7 +19,7 @@ from tests.verify_node.watch.window.snapshots import make_app
 
 pytestmark = pytest.mark.alone
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 class Page:
@@ -51,7 +51,7 @@ class Page:
         return self.driver.execute_script(script, *values)
 
     def wait(self, until: Callable[[], object]) -> None:
-        WebDriverWait(self.driver, PATIENCE_S, 0.05).until(lambda _: until())
+        WebDriverWait(self.driver, TIMEOUT_S, 0.05).until(lambda _: until())
 
     def errors(self) -> list[str]:
         """Of scripts, of what could not be loaded, and of what the page's own policy forbids."""

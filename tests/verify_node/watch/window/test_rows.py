@@ -17,7 +17,7 @@ from verify_node.watch.window.snapshot import Node, Snapshot
 
 pytestmark = pytest.mark.alone
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 NOTHING = "\N{EN DASH}"
 NOW = 1e9
 
@@ -54,7 +54,7 @@ def driver() -> Iterator[Chrome]:
     need_browser()
     with served(make_app(Feed(take, lambda: NOW))) as url, browser() as driver:
         driver.get(url)
-        WebDriverWait(driver, PATIENCE_S, 0.05).until(lambda _: driver.find_elements(By.CSS_SELECTOR, "tr.idle"))
+        WebDriverWait(driver, TIMEOUT_S, 0.05).until(lambda _: driver.find_elements(By.CSS_SELECTOR, "tr.idle"))
         yield driver
 
 

@@ -20,7 +20,7 @@ from verify_node.watch.window.snapshot import Snapshot
 
 pytestmark = pytest.mark.alone
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 DOCS = Path(__file__).parents[4] / "docs" / "WINDOW.md"
 TIP = "const tip = document.getElementById('tip'); return tip.hidden ? '' : tip.innerText"
 
@@ -46,7 +46,7 @@ def wide(driver: Chrome) -> None:
 
 
 def wait(driver: Chrome, holds: Any) -> None:
-    WebDriverWait(driver, PATIENCE_S, 0.02).until(lambda _: holds())
+    WebDriverWait(driver, TIMEOUT_S, 0.02).until(lambda _: holds())
 
 
 def sentence(word: str) -> str:
