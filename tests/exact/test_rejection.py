@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import eq
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from goodspeed.exact import rejection
 from goodspeed.exact.proposals import decode, encode, make
-from goodspeed.exact.rejection import agreement_match, agreement_ratio, overlaps, ratios, verify_match, verify_ratio
+from goodspeed.exact.rejection import overlaps, ratios, verify_match, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, draw, sample, to_probs, uniform
 from goodspeed.wire.messages import Sampling
 from tests.exact.chi_square import REJECT, fits
@@ -41,7 +42,12 @@ def test_match_of_a_ragged_batch():
     num_accepted, next_token = verify_match(target, draft, drafted)
     assert num_accepted.tolist() == [3, 1, 2, 0]
     assert next_token.tolist() == [4, 2, 3, 1]
-    assert agreement_match(target, draft, drafted).tolist() == [3, 2, 2, 0]  # Eq. (3) counts after a rejection too
+
+
+def test_agreement_under_match_counts_after_a_rejection_too():
+    assert rejection.match([1, 2, 3, 4], [1, 0, 3]) == (1, 2)
+    assert rejection.match([1, 2, 3, 4], [0, 0, 3]) == (0, 1)
+    assert rejection.match([1], []) == (0, 0)
 
 
 @dataclass(frozen=True)
@@ -162,7 +168,7 @@ def test_ratio_of_an_empty_draft_is_the_target():
     )
     assert num_accepted.tolist() == [0, 0]
     assert next_token.tolist() == [1, 3]
-    assert agreement_ratio(p, torch.zeros(2, 0, 4), torch.tensor([0, 0])).tolist() == [0, 0]
+    assert overlaps(p, torch.zeros(2, 0, 4), torch.tensor([0, 0])).shape == (2, 0)
 
 
 def test_vocabularies_that_differ_in_padding():
@@ -182,10 +188,9 @@ def test_agreement_counts_every_drafted_position():
     assert ratios(p, torch.tensor([[1, 0, 1]]), q, drafted).tolist() == [[0.5, 1.0, 0.0]]
     assert ratios(p, torch.tensor([[2, 3, 1]]), q, drafted).tolist() == [[0.0, 0.0, 0.0]]
     assert overlaps(p, q, drafted).tolist() == [[0.5, 0.5, 0.0]]  # whatever was drawn
-    assert agreement_ratio(p, q, drafted).tolist() == [1.0]
     wide, narrow = torch.tensor([[[*Q[:3], 0.0, 0.25]]]), torch.tensor([[[0.25, 0.75]]])
-    assert agreement_ratio(p, wide, torch.tensor([1])).tolist() == [0.5]
-    assert agreement_ratio(p, narrow, torch.tensor([1])).tolist() == [0.5]
+    assert overlaps(p, wide, torch.tensor([1])).tolist() == [[0.5]]
+    assert overlaps(p, narrow, torch.tensor([1])).tolist() == [[0.5]]
 
 
 @settings(max_examples=60, derandomize=True)
@@ -203,12 +208,13 @@ def test_ragged_rows_give_what_they_give_alone(lengths, seed):
         tokens[row, length:] = torch.randint(-5, 99, (longest - length,), generator=generator)
     drafted = torch.tensor(lengths)
     together = verify_ratio(p, tokens, q, drafted, accept, final)
-    agreement, odds = agreement_ratio(p, q, drafted), ratios(p, tokens, q, drafted)
+    shared, odds = overlaps(p, q, drafted), ratios(p, tokens, q, drafted)
     for row, n in enumerate(lengths):
         one = slice(row, row + 1)
         alone = verify_ratio(p[one, : n + 1], tokens[one, :n], q[one, :n], drafted[one], accept[one, :n], final[one])
         assert (int(together[0][row]), int(together[1][row])) == (int(alone[0]), int(alone[1]))
-        assert agreement[row] == agreement_ratio(p[one, : n + 1], q[one, :n], drafted[one])[0]
+        assert torch.equal(shared[row, :n], overlaps(p[one, : n + 1], q[one, :n], drafted[one])[0])
+        assert not shared[row, n:].any()
         assert torch.equal(odds[row, :n], ratios(p[one, : n + 1], tokens[one, :n], q[one, :n], drafted[one])[0])
 
 
@@ -368,7 +374,7 @@ def test_agreement_is_what_acceptance_tends_to():
     draft = setup.sampled(seeds * 0, uniform(seeds, Role.DRAFT, 0, 0, 0)).unsqueeze(1)
     p, q = setup.target[0].expand(len(seeds), 2, -1), setup.sent[0].expand(len(seeds), 1, -1)
     observed = ratios(p, draft, q, torch.ones_like(seeds))  # 0.37, with a deviation of 0.40
-    agreement = agreement_ratio(p[:1], q[:1], torch.ones_like(seeds[:1]))
+    agreement = overlaps(p[:1], q[:1], torch.ones_like(seeds[:1]))
     assert agreement == pytest.approx(float(torch.minimum(setup.target[0], setup.sent[0]).sum()), abs=1e-6)
     assert float(observed.mean()) == pytest.approx(float(agreement), abs=4 * float(observed.std()) / len(seeds) ** 0.5)
 
@@ -384,4 +390,4 @@ def test_one_row_on_the_host_is_judged_as_in_a_batch(rows):
         accepted, next_token = verify_match(target_tokens, draft_tokens, num_drafted)
         num_accepted, agreement = rejection.match(target[: len(draft) + 1], draft)
         assert (num_accepted, target[num_accepted]) == (int(accepted), int(next_token))
-        assert agreement == float(agreement_match(target_tokens, draft_tokens, num_drafted))
+        assert agreement == sum(map(eq, draft, target))
