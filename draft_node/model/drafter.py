@@ -23,7 +23,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact import proposals
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
-from goodspeed.exact.truncation import without
+from goodspeed.exact.truncation import mask_tokens
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.messages import MAX_DRAFT
 
@@ -229,7 +229,7 @@ class Drafter:
     def _draw(self, jobs: list[_Job], logits: Tensor) -> None:
         """Draws one token for each job from logits [len(jobs), vocab], by its session's rule."""
         if any(job.propose.request.min_tokens for job in jobs):
-            logits = without(logits, [job.propose.request.banned_at(len(job.tokens)) for job in jobs])
+            logits = mask_tokens(logits, [job.propose.request.banned_at(len(job.tokens)) for job in jobs])
         match = [index for index, job in enumerate(jobs) if job.by_match]
         ratio = [index for index, job in enumerate(jobs) if not job.by_match]
         if match:

@@ -34,7 +34,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 from goodspeed.engine.checkpoints import DTYPES, Checkpoint
 from goodspeed.engine.memory import KVShape, bytes_per_page, pages_for
 from goodspeed.engine.runner import Chunk, Runner
-from verify_node.target.match_sampling import Decided, decide_match
+from verify_node.target.match_sampling import MatchDecision, decide_match
 
 SHAPES: dict[str, dict[str, Any]] = {
     "qwen3-14b": {
@@ -97,7 +97,7 @@ CASES = {
 
 
 class Sampling(NamedTuple):
-    """Of every session; see `goodspeed.sampling.Sampling`."""
+    """How every session samples; see `goodspeed.sampling.Sampling`."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -106,7 +106,7 @@ class Sampling(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Drawing:
+class VerifiedEntry:
     """One session's part of a round, as `decide_match` looks at it."""
 
     first_row: int
@@ -120,7 +120,7 @@ class Drawing:
 
 
 class Times(NamedTuple):
-    """Of one round, in seconds."""
+    """Seconds of one round's parts."""
 
     dispatch: float
     forward: float
@@ -128,7 +128,7 @@ class Times(NamedTuple):
 
 
 class Rounds:
-    """Sessions of one case, whose contexts are cached; every round ends as it began."""
+    """The sessions of one case, with cached contexts; every round restores them."""
 
     def __init__(self, runner: Runner, case: Case, sampling: Sampling) -> None:
         self.runner, self.case = runner, case
@@ -137,13 +137,13 @@ class Rounds:
             Chunk(i, self._tokens(i, num + 1), num + 1) for i, num in zip(case.ids, case.drafts, strict=True)
         ]
         ends = [sum(chunk.num_logits for chunk in self.chunks[: i + 1]) for i in case.ids]
-        self.drawings = [
-            Drawing(end - chunk.num_logits, case.context + 1, list(chunk.tokens[1:]), sampling._replace(seed=i))
+        self.entries = [
+            VerifiedEntry(end - chunk.num_logits, case.context + 1, list(chunk.tokens[1:]), sampling._replace(seed=i))
             for i, (end, chunk) in enumerate(zip(ends, self.chunks, strict=True))
         ]
 
     def fill(self) -> float:
-        """Prefills all contexts; the seconds it took."""
+        """Prefills all contexts; returns the seconds it took."""
         started = self._now()
         piece = min(PREFILL, self.case.context)
         together = max(1, PREFILL // piece)
@@ -170,14 +170,14 @@ class Rounds:
         for key in self.case.ids:
             self.runner.free(key)
 
-    def decide(self, logits: Tensor) -> list[Decided]:
-        return decide_match(self.drawings, logits, self.runner.checkpoint.num_tokens)
+    def decide(self, logits: Tensor) -> list[MatchDecision]:
+        return decide_match(self.entries, logits, self.runner.checkpoint.num_tokens)
 
     def _tokens(self, start: int, num: int) -> list[int]:
         return [(start + i) * 7919 % self.vocab for i in range(num)]
 
     def _now(self) -> float:
-        """The clock, once the device has done all that it was given."""
+        """Returns the time once the device is idle."""
         wait(self.device)
         return time.perf_counter()
 
@@ -202,13 +202,13 @@ def build(shape: str, device: torch.device, dtype: torch.dtype) -> Checkpoint:
 
 
 def weight_bytes(model: Any) -> int:
-    """Bytes of the weights that every round reads; of the embedding table only a few rows are."""
+    """Returns the bytes of weights that every round reads: all but the embedding table (a few rows)."""
     table = model.get_input_embeddings().weight
     return sum(weight.nbytes for weight in model.parameters() if weight is not table)
 
 
 def copy_bandwidth(device: torch.device, num_bytes: int) -> float:
-    """Bytes a second, read and written, of a large copy; the best of a few."""
+    """Returns the bytes per second, read and written, of a large copy; the best of a few."""
     source = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
     target, times = torch.empty_like(source), []
     for _ in range(8):
@@ -246,7 +246,7 @@ def measure(runner: Runner, case: Case, repetitions: int, token_bytes: int, band
 
 
 def row(result: dict[str, Any]) -> str:
-    """A line below `HEADER`."""
+    """Returns a result as a line below `HEADER`."""
     milliseconds = (result[f"{name}_s"] * 1e3 for name in ("new_shape", "dispatch", "forward", "rest", "floor"))
     return (
         f"{result['num_sessions']:>8} {result['budget']:>6} {result['context']:>7}"

@@ -13,7 +13,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import ConfigError, PromptError
 from goodspeed.exact.sampling import SamplingBatch, choose
-from goodspeed.exact.truncation import without
+from goodspeed.exact.truncation import mask_tokens
 from goodspeed.wire.messages import FinishReason, Sampling
 
 PREFILL_CHUNK = 512
@@ -79,7 +79,7 @@ def _generate(
         logits = _prefill(runner, session, tokens, prefill_chunk)
         while True:
             if len(tokens) < may_stop_at:
-                logits = without(logits, [tuple(stop_ids)])
+                logits = mask_tokens(logits, [tuple(stop_ids)])
             token = _draw(checkpoint, logits, sampling, len(tokens))
             if token in stop_ids:
                 return

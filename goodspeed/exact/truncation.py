@@ -5,7 +5,7 @@ beside the CPU does not tell how many are left without being waited for, so ther
 
 Top-p keeps the fewest of the top-k tokens (scaled to 1) that reach it; what is exactly as likely as the last token kept
 is kept too, so that the order in which a device sorts equals does not matter. Each row's result depends on that row
-alone, whatever else is in the batch. `without` hides what a row may not draw whatever its logits say. Knows nothing
+alone, whatever else is in the batch. `mask_tokens` hides what a row may not draw whatever its logits say. Knows nothing
 about temperatures, noise or draws.
 """
 
@@ -102,7 +102,7 @@ def _least_of_top_p(row: Floats, top_p: float) -> float:
     return float(ordered[min(int(np.searchsorted(mass, top_p * total)), len(ordered) - 1)])
 
 
-def without(logits: Tensor, banned: Sequence[Sequence[int]]) -> Tensor:
+def mask_tokens(logits: Tensor, banned: Sequence[Sequence[int]]) -> Tensor:
     """Logits [batch, vocab] with -inf for the tokens that are banned in each row; the very same where there are none.
 
     Ids beyond the vocabulary ban nothing.

@@ -82,9 +82,9 @@ def test_what_the_benchmark_times_decides_as_the_verify_node_does():
     node = target.Target(checkpoint, runner)
     logits = node.forward(Round(1, tuple(entries)))
     drawn = [one.target_tokens for one in timed.decide(logits)]
-    for drawing, tokens in zip(timed.drawings, drawn, strict=True):
-        drawing.drafted[0] = tokens[0]  # else nothing would be accepted
-    accepting = [replace(e, tokens=(e.tokens[0], *d.drafted)) for e, d in zip(entries, timed.drawings, strict=True)]
+    for timed_entry, tokens in zip(timed.entries, drawn, strict=True):
+        timed_entry.drafted[0] = tokens[0]  # else nothing would be accepted
+    accepting = [replace(e, tokens=(e.tokens[0], *d.drafted)) for e, d in zip(entries, timed.entries, strict=True)]
     outcomes = node.verify(Round(1, tuple(accepting)), logits)
     decided = timed.decide(logits)
     assert [(one.num_accepted, one.agreement, one.next_token) for one in decided] == [

@@ -14,7 +14,7 @@ from torch import Tensor
 from goodspeed.exact.proposals import KINDS, decode, encode, make
 from goodspeed.exact.rejection import overlaps, ratios, verify_match, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform
-from goodspeed.exact.truncation import without
+from goodspeed.exact.truncation import mask_tokens
 from verify_node.target.evidence import log_gains
 
 BATCH = 64
@@ -74,7 +74,7 @@ def uniform_noise_equals_that_of_the_cpu(device: torch.device) -> None:
 
 def banned_tokens_equal_those_of_the_cpu(device: torch.device) -> None:
     rows, banned = make_logits(1000), [tuple(range(row, 1100, 100)) for row in range(BATCH)]
-    assert torch.equal(without(rows.to(device), banned).cpu(), without(rows, banned))
+    assert torch.equal(mask_tokens(rows.to(device), banned).cpu(), mask_tokens(rows, banned))
 
 
 def match_verdicts_equal_those_of_the_cpu(device: torch.device) -> None:
@@ -138,7 +138,7 @@ def nothing_waits_for_the_device(device: torch.device) -> None:
 def a_round_of_both_rules(rows: Tensor) -> None:
     """All that verification does between the logits and the transfer of its results."""
     sampling = batch_on(rows.device)
-    rows = without(rows, [(1, 2)] * BATCH)
+    rows = mask_tokens(rows, [(1, 2)] * BATCH)
     positions = torch.arange(BATCH, device=rows.device)
     choose(rows, sampling, positions)  # the match rule: its comparison is on the host
     probs = to_probs(rows, sampling)

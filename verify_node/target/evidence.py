@@ -1,6 +1,6 @@
-"""What drafted tokens say about the distributions that were sent with them (ratio rule): factors of mean 1.
+"""Evidence that drafted tokens were not drawn from the distributions sent with them (ratio rule): factors of mean 1.
 
-A bet on a token is a function of it whose mean under the claimed q is 1, whatever else is known before the token is
+Each factor is a bet on a token: a function whose mean under the claimed q is 1, whatever is known before the token is
 drawn: its position, the draft up to there, the target's p after it. So every drafted position counts, also those after
 a rejection. `suspicion.py` says what follows from the factors. There are two kinds:
 
@@ -25,15 +25,15 @@ TILTS = (-1.0, -0.5, 0.25, 0.5)
 NUM_BETS = len(TILTS) + 1
 
 ROUNDING = 1e-5
-"""Of the logarithm of a token's factor, more than it is wrong by in fp32 (6e-6 at 151,936 tokens): subtracted, so that
-it is against those who bet."""
+"""Subtracted from the logarithm of each factor: more than its error in fp32 (6e-6 at 151,936 tokens), so that rounding
+never accuses a draft node."""
 
 SMALLEST_OVERLAP = 1e-6
-"""Of p and q: below, min(1, p/q) is as good as zero everywhere, and rounding would decide."""
+"""Overlap Σ min(p, q) below which a position is ignored: rounding would decide there."""
 
 
 def log_tilts(draft_probs: Tensor, tokens: tuple[int, ...]) -> NDArray[np.float64]:
-    """Logarithms of the tilts of a draft's tokens, each possible under draft_probs [num_drafted, vocab]: summed [4]."""
+    """Returns log tilts summed over a draft's tokens [4]; each token has to be possible in draft_probs [num, vocab]."""
     q: NDArray[np.float32] = draft_probs.numpy()
     logs = np.log(q[np.arange(len(tokens)), tokens].astype(np.float64)).sum()
     tilts: NDArray[np.float64] = -np.multiply(TILTS, logs) - _log_sums(q) - ROUNDING * len(tokens)
@@ -41,9 +41,9 @@ def log_tilts(draft_probs: Tensor, tokens: tuple[int, ...]) -> NDArray[np.float6
 
 
 def _log_sums(q: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Logarithms of Σ q^(1-λ) for each of TILTS, summed over the rows of q [num_drafted, vocab].
+    """Returns log Σ q^(1-λ) for each of TILTS, summed over the rows of q [num_drafted, vocab].
 
-    From two square roots: a power costs twenty times as much.
+    Computed from two square roots: a power costs twenty times as much.
     """
     possible = q.any(0)
     if np.count_nonzero(possible) <= MAX_K * len(q):  # a lattice
@@ -57,9 +57,9 @@ def _log_sums(q: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def log_gains(ratios: Tensor, overlaps: Tensor) -> Tensor:
-    """Logarithms of the gain of tokens, from their min(1, p/q) and Σ min(p, q) [batch, max_len] fp64: summed [batch].
+    """Returns log gains summed over tokens [batch], from min(1, p/q) and Σ min(p, q), both [batch, max_len] fp64.
 
-    Positions without an overlap say nothing, nor does padding.
+    Positions without an overlap, and padding, count as 0.
     """
     logs = ((1.0 + ratios / overlaps.clamp(min=SMALLEST_OVERLAP)) / 2).log() - ROUNDING
     return torch.where(overlaps > SMALLEST_OVERLAP, logs, 0.0).sum(1)

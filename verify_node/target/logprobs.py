@@ -1,6 +1,6 @@
-"""The target's raw logprobs of what a round came to, for the sessions that want them.
+"""The target's raw logprobs of a round's tokens, for the sessions that want them.
 
-Knows nothing about rules, noise or masks: logits, rows and tokens come in, `TokenLogprobs` go out.
+Knows nothing about rules, noise or masks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,20 +14,20 @@ from goodspeed.wire.messages import MIN_LOGPROB, TokenLogprobs
 from verify_node.rounds.outcomes import Outcome
 
 MAX_ROWS = 256
-"""At once: of a vocabulary of 152,000 their copies take 300 MB."""
+"""Rows that are processed at once: with a vocabulary of 152,000 their copies take 300 MB."""
 
 
 class Place(NamedTuple):
-    """Where a session's logits are: the row that its first token comes from; and how many alternatives it wants."""
+    """The row of logits that a session's first token comes from, and how many alternatives the session wants."""
 
     first_row: int
     num_top: int
 
 
 def with_logprobs(outcomes: Sequence[Outcome], places: Mapping[bytes, Place], logits: Tensor) -> list[Outcome]:
-    """Outcomes with the logprobs of their tokens, where a session has a place in logits [num_rows, vocab].
+    """Returns the outcomes, with logprobs for each session that has a place in logits [num_rows, vocab].
 
-    One transfer from the device. Only the rows of tokens that stay are looked at.
+    One transfer from the device. Only the rows of tokens that stay are read.
     """
     wanted = [outcome for outcome in outcomes if outcome.session_id in places and outcome.tokens]
     if not wanted:
@@ -49,7 +49,7 @@ def with_logprobs(outcomes: Sequence[Outcome], places: Mapping[bytes, Place], lo
 
 
 def _look_up(logits: Tensor, rows: Sequence[int], tokens: Sequence[int], num_top: int) -> list[list[float]]:
-    """For each row the logprob of its token, then those of the likeliest, then their ids (which are exact in fp64)."""
+    """Returns for each row: its token's logprob, the likeliest tokens' logprobs, then their ids (exact in fp64)."""
     cells = torch.tensor([rows, tokens]).to(logits.device, non_blocking=True)  # [2, num_wanted]
     parts: list[Tensor] = []
     for some_rows, some_tokens in zip(*(torch.split(each, MAX_ROWS) for each in cells), strict=True):
@@ -62,6 +62,6 @@ def _look_up(logits: Tensor, rows: Sequence[int], tokens: Sequence[int], num_top
 
 
 def _told(row: Sequence[float], num_top: int, num_wanted: int) -> TokenLogprobs:
-    """Of a row of the table, as many of the likeliest as this session wants."""
+    """Returns a row of the table as `TokenLogprobs`, with as many alternatives as this session wants."""
     top, ids = row[1 : 1 + num_top], row[1 + num_top :]
     return TokenLogprobs(row[0], tuple(map(int, ids[:num_wanted])), tuple(top[:num_wanted]))

@@ -1,7 +1,7 @@
-"""Which rows of a round's logits its sessions draw from, and what the match rule decides on them.
+"""The match rule on a round's logits: the target draws from each session's rows, and the draws are compared.
 
-Used by `target.py`, and by the benchmark of a GPU, so that it times the same code. Needs torch and numpy only; knows
-nothing about rounds, messages or key/value memory.
+`target.py` and the GPU benchmark both run it, so the benchmark times the code that is served. Needs torch and numpy
+only. Knows nothing about rounds, messages or key/value memory.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from torch import Tensor
 
 from goodspeed.exact.rejection import match
 from goodspeed.exact.sampling import Sampling, SamplingBatch, choose
-from goodspeed.exact.truncation import without
+from goodspeed.exact.truncation import mask_tokens
 
 
-class Drawing(Protocol):
-    """A session that draws in this round, at its base and after each of its drafted tokens."""
+class VerifiedEntry(Protocol):
+    """One session's part of a round: the target draws at its base and after each of its drafted tokens."""
 
     @property
     def first_row(self) -> int:
@@ -33,16 +33,16 @@ class Drawing(Protocol):
     def sampling(self) -> Sampling: ...
     @property
     def may_ban(self) -> bool:
-        """Whether `banned_at` gives anything at all, at some position of this round."""
+        """Whether `banned_at` returns any token at some position of this round."""
         ...
 
     def banned_at(self, position: int) -> tuple[int, ...]:
-        """What may not be drawn at this position of the text."""
+        """Token ids that may not be drawn at this position of the text."""
         ...
 
 
-class Decided(NamedTuple):
-    """What the match rule decided of one session."""
+class MatchDecision(NamedTuple):
+    """The match rule's decision on one session's draft."""
 
     target_tokens: list[int]  # the target's own draws, one more than there are drafted tokens
     num_accepted: int
@@ -54,61 +54,57 @@ class Decided(NamedTuple):
         return self.target_tokens[self.num_accepted]
 
 
-def decide_match(drawings: Sequence[Drawing], logits: Tensor, num_tokens: int) -> list[Decided]:
-    """The target's own draw at every position, then equality, which is no work for tensors.
+def decide_match(entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int) -> list[MatchDecision]:
+    """Draws the target's own token at every position on the device, then compares with the drafts on the host.
 
     logits [num_rows, vocab], of which the first num_tokens columns can be drawn; one transfer from their device.
     """
-    rows, positions, counts = rows_of(drawings)
-    batch = SamplingBatch.of([drawing.sampling for drawing in drawings], counts, device=logits.device)
-    wanted = logits if len(rows) == len(logits) else logits[integers(rows, logits)]
-    allowed = without_banned(drawings, wanted)
-    drawn = choose(allowed, batch, integers(positions, logits), num_tokens=num_tokens)  # [num_rows]
-    tokens, tops = torch.stack([drawn.double(), largest(wanted, allowed)]).tolist()  # ids are exact in fp64
-    decided: list[Decided] = []
+    rows, positions, counts = logit_rows(entries)
+    batch = SamplingBatch.of([entry.sampling for entry in entries], counts, device=logits.device)
+    wanted = logits if len(rows) == len(logits) else logits[int64_tensor(rows, logits)]
+    allowed = mask_banned(entries, wanted)
+    drawn = choose(allowed, batch, int64_tensor(positions, logits), num_tokens=num_tokens)  # [num_rows]
+    tokens, tops = torch.stack([drawn.double(), largest_logits(wanted, allowed)]).tolist()  # ids are exact in fp64
+    decided: list[MatchDecision] = []
     first = 0
-    for drawing, count in zip(drawings, counts, strict=True):
+    for entry, count in zip(entries, counts, strict=True):
         target_tokens = [int(token) for token in tokens[first : first + count]]
-        num_accepted, agreement = match(target_tokens, drawing.drafted)
+        num_accepted, agreement = match(target_tokens, entry.drafted)
         is_finite = all(map(isfinite, tops[first : first + count]))
-        decided.append(Decided(target_tokens, num_accepted, agreement, is_finite))
+        decided.append(MatchDecision(target_tokens, num_accepted, agreement, is_finite))
         first += count
     return decided
 
 
-def rows_of(drawings: Sequence[Drawing]) -> tuple[list[int], list[int], list[int]]:
-    """Rows of logits that are looked at, the text position that each decides, and how many each session has."""
+def logit_rows(entries: Sequence[VerifiedEntry]) -> tuple[list[int], list[int], list[int]]:
+    """Returns the rows of logits that are drawn from, the text position of each, and each session's number of rows."""
     rows: list[int] = []
     positions: list[int] = []
     counts: list[int] = []
-    for drawing in drawings:
-        count = len(drawing.drafted) + 1
-        rows += range(drawing.first_row, drawing.first_row + count)
-        positions += range(drawing.base_len, drawing.base_len + count)
+    for entry in entries:
+        count = len(entry.drafted) + 1
+        rows += range(entry.first_row, entry.first_row + count)
+        positions += range(entry.base_len, entry.base_len + count)
         counts.append(count)
     return rows, positions, counts
 
 
-def without_banned(drawings: Sequence[Drawing], wanted: Tensor) -> Tensor:
-    """Logits [num_rows, vocab] without what may not be drawn yet; the very same where nobody has such."""
-    if not any(drawing.may_ban for drawing in drawings):
+def mask_banned(entries: Sequence[VerifiedEntry], wanted: Tensor) -> Tensor:
+    """Returns logits [num_rows, vocab] with -inf for banned tokens; the same tensor where nothing is banned."""
+    if not any(entry.may_ban for entry in entries):
         return wanted
-    return without(
+    return mask_tokens(
         wanted,
-        [
-            drawing.banned_at(drawing.base_len + offset)
-            for drawing in drawings
-            for offset in range(len(drawing.drafted) + 1)
-        ],
+        [entry.banned_at(entry.base_len + offset) for entry in entries for offset in range(len(entry.drafted) + 1)],
     )
 
 
-def largest(wanted: Tensor, allowed: Tensor) -> Tensor:
-    """Largest logit of each row [num_rows], fp64; not finite if a logit overflowed or every token is banned."""
+def largest_logits(wanted: Tensor, allowed: Tensor) -> Tensor:
+    """Returns each row's largest logit [num_rows], fp64; not finite if a logit overflowed or every token is banned."""
     tops = wanted.amax(-1).double()
     return tops if allowed is wanted else tops + allowed.amax(-1)
 
 
-def integers(values: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
-    """Tensor of int64, on the device of `like`, without waiting for it."""
+def int64_tensor(values: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:
+    """Returns an int64 tensor on the device of `like`, without waiting for it."""
     return torch.from_numpy(np.array(values, np.int64)).to(like.device, non_blocking=True)
