@@ -1,6 +1,6 @@
-"""The wire: messages with their bounds, how they become bytes, and links that move them.
+"""The wire: bounded messages, their encoding, and the channels and links that move them.
 
-Also what both ends need before a message moves: keys, addresses, and how many sockets may be open.
+Also the keys, addresses and descriptor limits that both ends need before a message moves.
 Knows nothing about models, rounds or sessions.
 
 Loads nothing of: torch, transformers, zmq, prometheus_client.

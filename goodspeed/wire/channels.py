@@ -1,6 +1,6 @@
-"""Channels: messages in, messages out, over any link that moves frames. The draft side and the verify side.
+"""Channels: the two ends of the wire send and receive messages over any link that moves frames.
 
-The codec, the framing rule and the counters are here, once, for sockets and for the in-memory network alike. Users
+The codec, the framing rule and the counters are applied here, for sockets and for the in-memory network alike. Users
 import these names from `transport.py`. Knows nothing about ZeroMQ, sessions, or what a message means.
 """
 
@@ -15,13 +15,13 @@ from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.messages import DownMessage, UpMessage
 
 READY_BYTES = 4 << 20
-"""`receive_ready` stops after so many bytes: what one turn of an event loop may decode without being late."""
+"""`receive_ready` stops after this many bytes, so that one turn of the event loop stays short."""
 
 READY_MESSAGES = 256
 
 
 class Delivery(Enum):
-    """What became of a message that was given to a link. SENT is on its way; the others were not taken."""
+    """Result of giving a message to a link: SENT is queued; with any other the link did not take it."""
 
     SENT = "sent"
     BUSY = "busy"  # the peer does not keep up: its high-water mark is reached. Keep the message, try later
@@ -35,10 +35,10 @@ class Link(Protocol):
 
     def put(self, frames: list[bytes]) -> Delivery: ...
     def take(self) -> list[bytes] | None:
-        """The next message's frames, None where nothing waits.
+        """Returns the next message's frames, or None where no message waits.
 
-        At the verify node they begin with the sender's name, and there is no more where nobody is to hear it; no frames
-        at all are the rest of a message that is thrown away.
+        At the verify node the first frame is the sender's name; a barred sender's message is that frame alone, and no
+        frames at all are the rest of a message that is thrown away.
         """
 
     async def readable(self) -> None:
@@ -51,22 +51,22 @@ class Link(Protocol):
 
 
 class DraftEnd(Link, Protocol):
-    """A draft node's, with one connection."""
+    """A draft node's link, which has one connection."""
 
     def failure(self) -> str | None:
-        """Why the newest connection attempt was not taken, once; whoever is told rebuilds the link, later."""
+        """Returns, once, why the newest connection attempt was refused; the caller rebuilds the link later."""
 
     def broke(self) -> bool:
-        """Whether the connection ended since the last call; the link makes another, and loses what was under way."""
+        """Whether the connection ended since the last call; the link reconnects, and messages in flight are lost."""
 
     def rebuild(self) -> None: ...
 
 
 class VerifyEnd(Link, Protocol):
-    """The verify node's, which tells peers apart."""
+    """The verify node's link, which names the sender of each message."""
 
     def bar(self, names: Container[bytes]) -> None:
-        """Messages of these peers or keys are not taken any more, and their connections are cut; read every time."""
+        """Drops messages of these peers or keys, and cuts their connections; `names` is read anew every time."""
 
     @property
     def num_cut(self) -> int:
@@ -75,7 +75,7 @@ class VerifyEnd(Link, Protocol):
 
 @dataclass
 class Traffic:
-    """What went through a channel since it was made."""
+    """Counters of a channel since it was made."""
 
     num_sent: int = 0
     num_received: int = 0  # malformed ones and unheard ones too
@@ -88,13 +88,13 @@ class Traffic:
 
     @property
     def num_undelivered(self) -> int:
-        """Given to send, and told to the caller as not taken."""
+        """Messages that the link did not take; each `send` reported it."""
         return self.num_busy + self.num_gone
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One message from a draft node, or why its bytes were none; `peer` is the name to answer to."""
+    """One message from a draft node, or the error that its bytes were; `peer` is the name to answer to."""
 
     peer: bytes
     message: UpMessage | ProtocolError
@@ -103,7 +103,7 @@ class Received:
 
 
 class DraftChannel:
-    """A draft node's line to the verify node."""
+    """A draft node's channel to the verify node."""
 
     def __init__(self, link: DraftEnd, *, max_message_bytes: int, send_timeout_s: float = 3.0) -> None:
         self.traffic = Traffic()
@@ -117,7 +117,7 @@ class DraftChannel:
         return self._link.endpoint
 
     async def send(self, message: UpMessage) -> None:
-        """Queues a message; MessageTooLarge, or TransportError when the verify node has taken nothing for long."""
+        """Queues a message. MessageTooLarge; TransportError when the queue stays full for the link's send timeout."""
         data = encode(message, self.max_send_bytes)
         if self._link.put([data]) is not Delivery.SENT:
             await self._send_later(data)
@@ -136,14 +136,14 @@ class DraftChannel:
             ) from None
 
     async def receive(self) -> DownMessage:
-        """The next message; a ProtocolError for bytes that are none, after which the channel goes on."""
+        """Returns the next message. ProtocolError for bytes that are none; the channel stays usable."""
         await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
         while (frames := self._link.take()) is None:
             await self._link.readable()
         return self._open(frames)
 
     def receive_ready(self) -> list[DownMessage | ProtocolError]:
-        """Whatever else is there already, without waiting."""
+        """Returns the messages that have arrived, without waiting."""
         messages: list[DownMessage | ProtocolError] = []
         for frames in _pending(self._link):
             try:
@@ -162,15 +162,15 @@ class DraftChannel:
             raise
 
     def failure(self) -> str | None:
-        """Why the verify node takes no connection of ours, as far as the link tells; reconnect after a while."""
+        """Returns, once, why the verify node refuses our connection, as far as the link tells; reconnect later."""
         return self._link.failure()
 
     def broke(self) -> bool:
-        """Whether the connection ended since the last call; on the next one the verify node knows nobody yet."""
+        """Whether the connection ended since the last call; the next one has to begin with a Hello."""
         return self._link.broke()
 
     async def reconnect(self) -> None:
-        """Drops the connection with all that is queued in it, and makes another, which has to say Hello."""
+        """Drops the connection with its queue and makes another, which has to begin with a Hello."""
         self._link.rebuild()
 
     def close(self) -> None:
@@ -179,10 +179,10 @@ class DraftChannel:
 
 
 class VerifyChannel:
-    """The verify node's lines to all draft nodes."""
+    """The verify node's channel to all draft nodes."""
 
     def __init__(self, link: VerifyEnd, *, max_message_bytes: int, authenticated: bool = False) -> None:
-        """`authenticated`: the link puts the sender's key behind its name."""
+        """authenticated: the link puts the sender's key into the frame after its name."""
         self.traffic = Traffic()
         self.emptied = False  # by the last `receive_ready`: it took something, heard or not, and left nothing
         self.max_message_bytes = max_message_bytes
@@ -191,11 +191,11 @@ class VerifyChannel:
 
     @property
     def endpoint(self) -> str:
-        """Where draft nodes connect, with the actual port."""
+        """The address that draft nodes connect to, with the actual port."""
         return self._link.endpoint
 
     def send(self, peer: bytes, message: DownMessage) -> Delivery:
-        """Queues a message for a peer at once or not at all, and says which; raises MessageTooLarge."""
+        """Queues a message for a peer without waiting, and returns whether the link took it. Raises MessageTooLarge."""
         data = encode(message, self.max_message_bytes)
         delivery = self._link.put([peer, data])
         if delivery is Delivery.SENT:
@@ -208,12 +208,12 @@ class VerifyChannel:
         return delivery
 
     async def readable(self) -> None:
-        """Returns when there is something; all of it may be of whoever is barred."""
+        """Returns when frames have arrived; all of them may come from barred peers."""
         await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
         await self._link.readable()
 
     async def receive(self) -> Received:
-        """The next message of any draft node, or the error that its bytes were."""
+        """Returns the next message of any draft node, or the error that its bytes were."""
         while True:
             await asyncio.sleep(0)  # as above
             while (frames := self._link.take()) is None:
@@ -222,13 +222,13 @@ class VerifyChannel:
                 return self._open(frames)
 
     def receive_ready(self) -> list[Received]:
-        """Whatever is there already, without waiting; bounded, so call it again next turn unless that `emptied` it."""
+        """Returns messages that have arrived, without waiting, up to READY_BYTES; call it again until `emptied`."""
         taken = list(_pending(self._link))
         self.emptied = 0 < len(taken) < READY_MESSAGES and sum(map(_size, taken)) < READY_BYTES
         return [self._open(frames) for frames in taken if self._is_heard(frames)]
 
     def bar(self, names: Container[bytes]) -> None:
-        """Nothing of these peers, or keys, is decoded any more, and their connections are cut; read every time."""
+        """Decodes nothing more of these peers or keys, and cuts their connections; `names` is read anew every time."""
         self._link.bar(names)
 
     @property
@@ -260,9 +260,9 @@ class VerifyChannel:
 
 
 def peer_name(identity: bytes) -> bytes:
-    """What the verify node knows a draft node of this identity by, on any link.
+    """Returns the name under which the verify node knows a draft node of this identity, on any link.
 
-    Not the identity itself: ZeroMQ keeps names that begin with a zero byte for its own use.
+    It is not the identity itself: ZeroMQ reserves names that begin with a zero byte.
     """
     if not 1 <= len(identity) <= 64:
         raise ConfigError(f"an identity has 1 to 64 bytes, not {len(identity)}")

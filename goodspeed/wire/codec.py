@@ -18,7 +18,7 @@ MAX_MESSAGE_BYTES: Final = 64 << 20
 """Largest message of any configuration; a dense proposal that would be larger has to be shorter."""
 
 FIXED_BYTES: Final = 32 << 10
-"""Room for everything in a message but token ids, logprobs and proposals; the longest Refusal takes half of it."""
+"""Room in a message for all but token ids, logprobs and proposals; the longest Refusal takes half of it."""
 
 TOKEN_BYTES: Final = 5  # MessagePack's longest for an id below 2^32
 FLOAT_BYTES: Final = 9
@@ -51,10 +51,10 @@ _foreign = msgspec.msgpack.Decoder(_AnyHello | _AnyWelcome | _AnyRefusal)
 
 
 def max_message_bytes(context_len: int, max_length: int, vocab_size: int) -> int:
-    """The limit, both ways, that admits every message a model and a longest draft can call for.
+    """Returns the limit in bytes, for both directions, that admits every message of a model and its longest draft.
 
-    Largest are a `Verdict` with a full context and the logprobs of every token, and a `Draft` of the ratio rule whose
-    `max_length` distributions are dense in fp32, or lattices.
+    The largest are a `Verdict` with a full context and the logprobs of every token, and a `Draft` of the ratio rule
+    whose `max_length` distributions are dense in fp32, or lattices.
     """
     context = context_len * (TOKEN_BYTES + LOGPROBS_BYTES)
     position = TOKEN_BYTES + POSITION_BYTES + max(vocab_size * DENSE_BYTES, LATTICE_BYTES)
@@ -62,14 +62,14 @@ def max_message_bytes(context_len: int, max_length: int, vocab_size: int) -> int
 
 
 def encode(message: UpMessage | DownMessage, max_bytes: int) -> bytes:
-    """The message as bytes; MessageTooLarge before anything is sent that the peer would not take."""
+    """Encodes a message; MessageTooLarge for one that the peer would refuse."""
     data = _encoder.encode(message)
     _check_size(len(data), max_bytes)
     return data
 
 
 def decode_up(data: bytes, max_bytes: int) -> UpMessage:
-    """What a draft node sent; raises MessageTooLarge, MalformedMessage or WrongVersion, and nothing else."""
+    """Decodes a draft node's message; raises MessageTooLarge, MalformedMessage or WrongVersion, and nothing else."""
     message = _decode(_up, data, max_bytes)
     if isinstance(message, Hello):
         _check_version(message.version, "draft node")
@@ -77,7 +77,7 @@ def decode_up(data: bytes, max_bytes: int) -> UpMessage:
 
 
 def decode_down(data: bytes, max_bytes: int) -> DownMessage:
-    """What the verify node sent; raises MessageTooLarge, MalformedMessage or WrongVersion, and nothing else."""
+    """Decodes the verify node's message; raises MessageTooLarge, MalformedMessage or WrongVersion, and nothing else."""
     message = _decode(_down, data, max_bytes)
     if isinstance(message, Welcome):
         _check_version(message.version, "verify node")
@@ -85,7 +85,7 @@ def decode_down(data: bytes, max_bytes: int) -> DownMessage:
 
 
 def refusal_for(error: ProtocolError) -> Refusal:
-    """The answer that tells a peer why its bytes were not taken."""
+    """Returns the refusal that tells a peer why its bytes were not accepted."""
     code: RefusalCode = "malformed"
     what_to_do = "send messages of this protocol only"
     if isinstance(error, MessageTooLarge):
@@ -110,7 +110,7 @@ def _check_size(num_bytes: int, max_bytes: int) -> None:
 
 
 def _check_foreign(data: bytes) -> None:
-    """Raises WrongVersion when these bytes, malformed here, are the handshake of another version."""
+    """Raises WrongVersion when these malformed bytes are the handshake of another protocol version."""
     try:
         message = _foreign.decode(data)
     except _Errors:

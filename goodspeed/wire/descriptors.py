@@ -1,4 +1,4 @@
-"""How many files and sockets this process may still open. Knows nothing about what they are for."""
+"""The number of files and sockets that this process may still open. Knows nothing about what they are for."""
 
 import errno
 import resource
@@ -12,17 +12,17 @@ LEAST = 64
 """The lowest `ulimit -n` with which a daemon starts; it uses 20 to 30 descriptors before its first connection."""
 
 ASSUMED = 32
-"""Open descriptors where the system does not tell how many there are."""
+"""Number of open descriptors that is assumed where the system does not tell it."""
 
 
 def limit() -> int | None:
-    """The most that this process may have open at once; None for no limit."""
+    """Returns the most descriptors that this process may have open at once; None for no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def num_free() -> int | None:
-    """How many more may be opened; None for no limit."""
+    """Returns how many more descriptors may be opened; None for no limit."""
     most = limit()
     if most is None:
         return None
@@ -33,7 +33,7 @@ def num_free() -> int | None:
 
 
 def check_limit() -> None:
-    """ConfigError where a daemon could not even start."""
+    """Raises ConfigError where the limit is too low for a daemon to start."""
     most = limit()
     if most is not None and most < LEAST:
         raise ConfigError(

@@ -1,6 +1,6 @@
-"""Addresses of the wire, tcp://HOST:PORT: read, resolved, and kept on this machine unless somebody vouches for more.
+"""Addresses of the wire, tcp://HOST:PORT: parsed, resolved, and refused beyond loopback unless keys or trust allow it.
 
-Knows nothing about sockets of ZeroMQ, or what goes over them.
+Knows nothing about ZeroMQ's sockets, or what goes over them.
 """
 
 import errno
@@ -23,7 +23,7 @@ DOING: Final = {"binding": "listening at", "connecting": "connecting to"}
 
 
 class Endpoint(NamedTuple):
-    """Where a socket is bound, or connects to."""
+    """The address that a socket binds or connects to."""
 
     endpoint: str
     port: int
@@ -31,7 +31,7 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint:
-    """tcp://HOST:PORT made fit for ZeroMQ; ConfigError when it is not that, or beyond loopback without trust."""
+    """Parses tcp://HOST:PORT into ZeroMQ's form. ConfigError for other text, or beyond loopback without trust."""
     match = re.fullmatch(r"tcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+|\*):(\d{1,5}|\*)", endpoint)
     port = 0 if not match or match[2] == "*" else int(match[2])
     if not match or port > 65535 or (doing == "connecting" and match[1] == "*"):
@@ -51,7 +51,7 @@ def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint
 
 
 def check_free(address: Endpoint) -> None:
-    """TransportError when nobody could listen there now. Tries it and lets go; a port 0 is any that is free."""
+    """Binds the address and releases it; TransportError when it cannot be bound now. Port 0 is always free."""
     host = address.endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
     with socket.socket(socket.AF_INET6 if address.ipv6 else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as ZeroMQ does: connections that end do not count
@@ -63,7 +63,7 @@ def check_free(address: Endpoint) -> None:
 
 
 def cannot_bind(endpoint: str, number: int, why: str) -> TransportError:
-    """The error for an address that cannot be listened at, by the system's error number and its words."""
+    """Returns the error for an address that cannot be bound, from the system's error number and its words."""
     if number == errno.EADDRINUSE:
         what_to_do = "another program listens there; stop it, or choose another port (0 takes any free one)"
     elif number == errno.EACCES:

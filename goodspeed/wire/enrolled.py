@@ -1,4 +1,4 @@
-"""What a draft node's key stands for at the verify node. Plain data: knows nothing about files, sockets or sessions."""
+"""A draft node's enrolment at the verify node: its key, its name and its limits. Plain data, without any I/O."""
 
 import re
 from typing import Annotated, Final, TypeAlias
@@ -15,7 +15,7 @@ Key: TypeAlias = Annotated[str, Meta(pattern=rf"^[{re.escape(Z85)}]{{40}}\Z")]
 
 
 class Enrolled(Struct, frozen=True, forbid_unknown_fields=True):
-    """A draft node that may connect: its public key, its name there, and how much it may ask for."""
+    """A draft node that may connect: its public key, its name, and its limits."""
 
     name: Name
     public_key: Key
@@ -28,7 +28,7 @@ class Enrolled(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_key(key: str) -> None:
-    """ValueError for 40 characters that stand for no 32 bytes; while decoding, msgspec makes it a ValidationError."""
+    """Raises ValueError for 40 characters that are no 32 bytes in Z85; msgspec makes it a ValidationError."""
     for start in range(0, len(key), 5):
         number = 0
         for character in key[start : start + 5]:
@@ -38,5 +38,5 @@ def check_key(key: str) -> None:
 
 
 def from_table(table: dict[str, object]) -> Enrolled:
-    """ValidationError names what is missing, unknown or out of bounds."""
+    """Decodes a TOML table. ValidationError names a field that is missing, unknown or out of bounds."""
     return msgspec.convert(table, Enrolled)

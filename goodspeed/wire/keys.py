@@ -1,8 +1,8 @@
-"""Key files: made once, read by the nodes. A secret is in a file of mode 0600, and in no message, log line or repr.
+"""Reads and writes key files. A secret is only in a file of mode 0600: in no message, log line or repr.
 
 TOML with three kinds of table. A secret file (`NAME.key`) has `public_key`, `secret_key` and, for a draft node, its
 `name`. A verify node's public file (`NAME.pub`) has `public_key`; a draft node's is an `Enrolled`. Knows nothing about
-ZeroMQ: where keys come from, and what they do, is in `authentication.py`.
+ZeroMQ: `authentication.py` makes keys and applies them.
 """
 
 import logging
@@ -23,13 +23,13 @@ from goodspeed.wire.messages import Name
 logger = logging.getLogger("goodspeed.keys")
 
 MAX_BYTES = 4 << 10
-"""No key file is as long. (Reading TOML takes time and memory in the square of its dots, 4 s for 16 KiB.)"""
+"""Largest key file that is read: parsing TOML takes time and memory in the square of its dots, 4 s for 16 KiB."""
 
 T = TypeVar("T")
 
 
 class KeyPair(Struct, frozen=True, forbid_unknown_fields=True):
-    """A node's own key."""
+    """A node's own key pair."""
 
     public_key: Key
     secret_key: Key
@@ -44,7 +44,7 @@ class KeyPair(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VerifyKey(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a draft node has to know of its verify node."""
+    """The contents of a verify node's public file."""
 
     public_key: Key
 
@@ -53,7 +53,7 @@ class VerifyKey(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_verify_pair(path: str) -> KeyPair:
-    """The verify node's own key; ConfigError when the file has none."""
+    """Reads the verify node's own key pair; ConfigError when the file has none."""
     pair = _read_secret(path)
     if pair.name is not None:
         raise ConfigError(
@@ -63,7 +63,7 @@ def read_verify_pair(path: str) -> KeyPair:
 
 
 def read_draft_pair(path: str) -> KeyPair:
-    """A draft node's own key, with its name; ConfigError when the file has none."""
+    """Reads a draft node's own key pair, with its name; ConfigError when the file has none."""
     pair = _read_secret(path)
     if pair.name is None:
         raise ConfigError(f"--key {path} is the key of a verify node; make one with `goodspeed keygen draft NAME`")
@@ -71,14 +71,14 @@ def read_draft_pair(path: str) -> KeyPair:
 
 
 def read_verify_key(path: str) -> VerifyKey:
-    """The public key of the verify node."""
+    """Reads the public key of the verify node."""
     return _read(
         path, "--verify-key", VerifyKey, "give the public file (.pub) that `goodspeed keygen verify` made there"
     )
 
 
 def read_enrolled(path: str | Path) -> Enrolled:
-    """A file of the enrolment folder; ConfigError says what is wrong with it."""
+    """Reads a file of the enrolment folder; ConfigError says what is wrong with it."""
     return _read(path, "enrolled file", Enrolled, "give a public file (.pub) of `goodspeed keygen draft NAME`")
 
 
@@ -90,7 +90,7 @@ def _read_secret(path: str) -> KeyPair:
 
 
 def _read(path: str | Path, what: str, kind: type[T], what_to_do: str) -> T:
-    """Never says what is in the file: it may be a secret in the wrong place."""
+    """Reads a table. Errors never quote the file's contents: they may be a secret in the wrong place."""
     try:
         return msgspec.convert(tomllib.loads(read_bytes(path, MAX_BYTES).decode()), kind)
     except OSError as error:
@@ -102,24 +102,24 @@ def _read(path: str | Path, what: str, kind: type[T], what_to_do: str) -> T:
 
 
 def write_secret(path: Path, pair: KeyPair) -> None:
-    """A new file that nobody else may read, from its first byte on."""
+    """Writes a new file of mode 0600; it has that mode from its first byte on."""
     whose = f"the draft node {pair.name}" if pair.name else "the verify node"
     table: dict[str, object] = {"public_key": pair.public_key, "secret_key": pair.secret_key}
     _write(path, f"SECRET key of {whose}: whoever has it, is it", {"name": pair.name} | table, 0o600)
 
 
 def write_verify_key(path: Path, public_key: str) -> None:
-    """What draft nodes are given."""
+    """Writes the verify node's public file, for draft nodes."""
     _write(path, "Public key of the verify node, for --verify-key of draft nodes", {"public_key": public_key}, 0o644)
 
 
 def write_enrolled(path: Path, enrolled: Enrolled) -> None:
-    """What the verify node is given. None stands for the verify node's own limits, and is left out."""
+    """Writes a draft node's public file, for the verify node. Limits of None (the verify node's own) are left out."""
     _write(path, f"Public key of the draft node {enrolled.name}", msgspec.structs.asdict(enrolled), 0o644)
 
 
 def _write(path: Path, comment: str, table: dict[str, object], mode: int) -> None:
-    """Names, keys and numbers need no escapes in TOML."""
+    """Writes a table as TOML; names, keys and numbers need no escapes."""
     rows = [f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}" for name, value in table.items()
             if value is not None]  # fmt: skip
     try:

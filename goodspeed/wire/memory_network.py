@@ -1,8 +1,7 @@
-"""A network within one process, with the channels of a real one: for tests and for simulations.
+"""A network inside one process, with the channels of a real one, for tests and simulations.
 
-Every message passes through the codec as bytes. A `fate` decides what becomes of each packet, so that loss,
-repetition, delay and reordering happen exactly as a test wants them, and again the same way. Knows nothing about
-ZeroMQ, time, or what a message means.
+Every message passes through the codec as bytes. A `Fate` decides what happens to each packet, so a test can cause loss,
+repetition, delay and reordering, and repeat them exactly. Knows nothing about ZeroMQ, time, or what a message means.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 
 
 class Packet(NamedTuple):
-    """One message on its way; `peer` is the draft node that sends it (up) or shall have it (down)."""
+    """One message in flight; `peer` is the draft node that sent it (up) or receives it (down)."""
 
     direction: Literal["up", "down"]
     peer: bytes
@@ -25,20 +24,20 @@ class Packet(NamedTuple):
 
 
 Fate: TypeAlias = Callable[[Packet], Iterable[Packet]]
-"""Called with each packet that is sent; what it returns is delivered at once, in that order. Return nothing to lose
-it, twice the same to repeat it, or keep it and give it to `MemoryNetwork.deliver` later to delay it."""
+"""Called with each packet that is sent; the packets that it returns are delivered at once, in that order. It loses a
+packet by returning none, repeats it by returning it twice, and delays it by calling `MemoryNetwork.deliver` later."""
 
 
 def intact(packet: Packet) -> Iterable[Packet]:
-    """The fate of a faultless network."""
+    """Delivers every packet once, as a faultless network does."""
     return (packet,)
 
 
 class Faults:
-    """A fate that loses, repeats and delays packets with the given probabilities, the same way for one seed.
+    """A fate that loses, repeats and delays packets with the given probabilities, reproducibly for a seed.
 
-    A delayed packet is delivered after 1 to `max_behind` later ones, so it arrives out of order; it waits for ever
-    when nothing comes after it.
+    A delayed packet is delivered after 1 to `max_behind` later ones, so it arrives out of order; it is never delivered
+    if no packet follows.
     """
 
     def __init__(
@@ -84,19 +83,19 @@ class MemoryNetwork:
         self._senders: list[asyncio.Future[None]] = []
 
     def bind_verify(self) -> VerifyChannel:
-        """The verify node's channel; one that is bound again stands for a restart, and finds nothing queued."""
+        """Returns the verify node's channel; binding again simulates a restart, with empty queues."""
         self._verify = _MemoryLink(self, None)
         self.wake_senders()
         return VerifyChannel(self._verify, max_message_bytes=self._max_message_bytes)
 
     def connect_draft(self, identity: bytes, *, send_timeout_s: float = 3.0) -> DraftChannel:
-        """A draft node's channel; one of the same identity replaces the last."""
+        """Returns a draft node's channel, which replaces an earlier one of the same identity."""
         peer = peer_name(identity)
         self._drafts[peer] = link = _MemoryLink(self, peer)
         return DraftChannel(link, max_message_bytes=self._max_message_bytes, send_timeout_s=send_timeout_s)
 
     def send(self, packet: Packet) -> Delivery:
-        """Gives a packet to its fate; BUSY or GONE when its receiver could not take it anyway."""
+        """Gives a packet to its fate; returns BUSY or GONE when its receiver cannot take it."""
         link = self._receiver(packet)
         if link is None:
             # A draft node cannot see that nobody listens; a verify node is told.
@@ -108,24 +107,24 @@ class MemoryNetwork:
         return Delivery.SENT
 
     def deliver(self, packet: Packet) -> None:
-        """Puts a packet into its receiver's queue, whatever the fate; lost when there is no receiver."""
+        """Puts a packet into its receiver's queue without asking its fate; drops it when there is no receiver."""
         if link := self._receiver(packet):
             link.push([packet.peer, packet.data] if packet.direction == "up" else [packet.data])
 
     async def room(self) -> None:
-        """Returns when something was taken from a queue, or a channel came or went."""
+        """Returns when a packet was taken from a queue, or a channel was opened or closed."""
         self._senders.append(sender := asyncio.get_running_loop().create_future())
         await sender
 
     def wake_senders(self) -> None:
-        """Lets those look again who wait for room."""
+        """Wakes the senders that wait for room."""
         _wake(self._senders)
 
     def _receiver(self, packet: Packet) -> "_MemoryLink | None":
         return self._verify if packet.direction == "up" else self._drafts.get(packet.peer)
 
     def remove(self, link: "_MemoryLink") -> None:
-        """Forgets a link that is closed, unless another has taken its place."""
+        """Forgets a closed link, unless another has replaced it."""
         if self._verify is link:
             self._verify = None
         self._drafts = {peer: other for peer, other in self._drafts.items() if other is not link}
@@ -133,7 +132,7 @@ class MemoryNetwork:
 
 
 class _MemoryLink:
-    """One end; `peer` is the draft node's name, or None at the verify node."""
+    """One end of the network; `peer` is the draft node's name, or None at the verify node."""
 
     def __init__(self, network: MemoryNetwork, peer: bytes | None) -> None:
         self.endpoint = "memory"
@@ -167,12 +166,12 @@ class _MemoryLink:
         return frames
 
     def bar(self, names: Container[bytes]) -> None:
-        """At the verify node's end."""
+        """Drops messages of these peers; for the verify node's end."""
         self._barred = names
 
     @property
     def num_cut(self) -> int:
-        """There are no connections here: those who would have lost theirs."""
+        """Number of peers that were barred: in a real network each would have lost its connection."""
         return len(self._cut)
 
     async def readable(self) -> None:

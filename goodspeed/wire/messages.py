@@ -21,16 +21,16 @@ VERSION = 2
 """Version of this protocol; a peer of another version is refused at the handshake."""
 
 MAX_CONTEXT = 1 << 20
-"""Longest token list that is ever decoded, whatever the limits of the model."""
+"""Longest token list that is decoded, whatever the limits of the model."""
 
 MAX_DRAFT = 1024
 """Most tokens in one draft, whatever the budget."""
 
 MAX_LOGPROBS = 20
-"""Most alternatives that are told of a position."""
+"""Most alternatives in the logprobs of a position."""
 
 MIN_LOGPROB = -9999.0
-"""Stands for less, and for impossible: every logprob that travels is a finite number."""
+"""Lowest logprob on the wire; lower ones, also of impossible tokens, are raised to it, so that all are finite."""
 
 TokenId: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Tokens: TypeAlias = Annotated[tuple[TokenId, ...], Meta(max_length=MAX_CONTEXT)]
@@ -51,14 +51,14 @@ Logprob: TypeAlias = Annotated[float, Meta(ge=MIN_LOGPROB, le=0.0)]
 
 
 class TextDigest:
-    """64-bit hash of a text of token ids that only ever grows: each call costs what is new."""
+    """64-bit hash of a growing text of token ids; each call costs only the new tokens."""
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=8)
         self._num_tokens = 0
 
     def of(self, tokens: Sequence[int]) -> bytes:
-        """Hash of all tokens; those of the last call must be the first of these."""
+        """Returns the hash of all tokens; they have to begin with the tokens of the last call."""
         ids = array("I", tokens[self._num_tokens :])
         if sys.byteorder == "big":
             ids.byteswap()
@@ -67,25 +67,25 @@ class TextDigest:
         return self._hash.copy().digest()
 
     def followed_by(self, tokens: Sequence[int]) -> bytes:
-        """Hash of the last call's text with these tokens after it; the next call may go on otherwise."""
+        """Returns the hash of the last call's text followed by these tokens, and does not keep them."""
         longer = TextDigest()
         longer._hash = self._hash.copy()
         return longer.of(tokens)
 
 
 def digest(tokens: Sequence[int]) -> bytes:
-    """64-bit hash of token ids: tells a draft made on another base from one made on this."""
+    """Returns a 64-bit hash of token ids; it distinguishes drafts that continue different texts."""
     return TextDigest().of(tokens)
 
 
 def _check_aligned(tokens: Sequence[int], logprobs: Sequence[object]) -> None:
-    """While decoding, too: msgspec makes it a ValidationError."""
+    """Raises ValueError unless there are as many logprobs as tokens; msgspec makes it a ValidationError."""
     if len(tokens) != len(logprobs):
         raise ValueError(f"{len(logprobs)} logprobs for {len(tokens)} tokens")
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Base of everything that travels."""
+    """Base of all messages."""
 
 
 class Sampling(Message, frozen=True):
@@ -113,9 +113,9 @@ class Hello(Message, frozen=True, tag="hello"):
 
 
 class Defaults(Message, frozen=True):
-    """How a target's makers want it sampled, where a request does not say; None is the API's own default.
+    """The target's sampling defaults, for requests that leave them out; None is the API's own default.
 
-    Read from the target's `generation_config.json` (and, for chats, `chat_generation_config.json`).
+    They come from the target's `generation_config.json` (and, for chats, `chat_generation_config.json`).
     """
 
     temperature: Annotated[float, Meta(ge=0.0, le=100.0)] | None = None
@@ -125,7 +125,7 @@ class Defaults(Message, frozen=True):
 
 
 class Welcome(Message, frozen=True, tag="welcome"):
-    """The verify node's answer to an acceptable Hello, with what it allows."""
+    """The verify node's answer to an acceptable Hello, with its limits and defaults."""
 
     version: Counter
     boot_id: BootId
@@ -146,10 +146,10 @@ class Welcome(Message, frozen=True, tag="welcome"):
 
 
 class OpenSession(Message, frozen=True, tag="open"):
-    """Opens a session, or opens it again (epoch raised) with what is already committed.
+    """Opens a session, or reopens it (epoch raised) with the tokens that are already committed.
 
-    With `min_tokens` none of stop_ids is drawn before so many tokens follow the prompt. With `num_logprobs` every
-    Verdict tells the logprobs of its tokens, and of so many of the likeliest at each position.
+    Until `min_tokens` tokens follow the prompt, no id in stop_ids is drawn. With `num_logprobs` every Verdict has the
+    logprobs of its tokens and of that many likeliest tokens at each position.
     """
 
     session_id: SessionId
@@ -169,7 +169,7 @@ class OpenSession(Message, frozen=True, tag="open"):
 
 
 class Draft(Message, frozen=True, tag="draft"):
-    """Tokens proposed for one session; repeated byte for byte, never made twice for one (epoch, round)."""
+    """Tokens proposed for one session; there is one per (epoch, round), and retransmissions repeat it byte for byte."""
 
     session_id: SessionId
     epoch: Counter
@@ -184,7 +184,7 @@ class Draft(Message, frozen=True, tag="draft"):
 
 
 class TokenLogprobs(Message, frozen=True):
-    """What the target thinks of a token and of the likeliest ones (those first) at its position.
+    """The target's logprobs of a token and of the likeliest ones at its position, in falling order.
 
     Natural logarithms of the raw probabilities: softmax of the logits, without temperature, truncation or masks.
     """
@@ -198,7 +198,7 @@ class TokenLogprobs(Message, frozen=True):
 
 
 class Verdict(Message, frozen=True, tag="verdict"):
-    """New tokens of one session; can be applied without remembering the draft it answers."""
+    """New tokens of one session; applying it does not need the draft that it answers."""
 
     session_id: SessionId
     epoch: Counter
@@ -218,7 +218,7 @@ class Verdict(Message, frozen=True, tag="verdict"):
 
 
 class Ack(Message, frozen=True, tag="ack"):
-    """Everything below base_len is applied at the draft node."""
+    """Acknowledges that the draft node has applied all tokens below base_len."""
 
     session_id: SessionId
     epoch: Counter
@@ -226,7 +226,7 @@ class Ack(Message, frozen=True, tag="ack"):
 
 
 class Close(Message, frozen=True, tag="close"):
-    """The draft node needs this session no more (finished and applied, or its user went away)."""
+    """Closes a session: it is finished and applied, or its user went away."""
 
     session_id: SessionId
     epoch: Counter
@@ -239,9 +239,9 @@ class Heartbeat(Message, frozen=True, tag="heartbeat"):
 
 
 class Leave(Message, frozen=True, tag="leave"):
-    """Last word of a draft node that ends in good order, and its sessions with it.
+    """Last message of a draft node that shuts down; it ends all its sessions.
 
-    (A verify node that ends says so by a `Refusal` `draining` about no session.)
+    (A verify node that shuts down sends a `Refusal` `draining` about no session.)
     """
 
 
@@ -273,7 +273,7 @@ RefusalCode: TypeAlias = Literal[
 
 
 class Refusal(Message, frozen=True, tag="refusal"):
-    """What was not accepted, why, and what to do; echoes what it refers to."""
+    """Refuses a message: what was not accepted, why, and what to do; echoes the session and round it refers to."""
 
     code: Annotated[str, Meta(max_length=64)]  # a `RefusalCode`, or one of a later release
     what: Text

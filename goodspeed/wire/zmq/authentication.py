@@ -1,7 +1,7 @@
-"""CURVE and ZAP: whom ZeroMQ lets in, by the key that a peer proved to have; and why a verify node let nobody in.
+"""Authentication in ZeroMQ (CURVE, ZAP): which keys may connect, and why a connection was refused.
 
-Only this file, `sockets.py`, `router.py` and `transport.py` import zmq. Knows nothing about files, messages, or what a
-key may do.
+Only this file, `sockets.py`, `router.py` and `transport.py` import zmq. Knows nothing about files, messages, or the
+limits of a key.
 """
 
 import asyncio
@@ -28,27 +28,27 @@ WATCHED: Final = FAILURES | zmq.EVENT_DISCONNECTED
 
 
 class ServerKeys(NamedTuple):
-    """The verify node's own key, and whom it lets in: asked with a public key, in the event loop."""
+    """The verify node's own key, and a function that admits public keys; it is called in the event loop."""
 
     pair: KeyPair
     admits: Callable[[str], bool]
 
 
 class ClientKeys(NamedTuple):
-    """A draft node's own key, and that of the only verify node it talks to."""
+    """A draft node's own key, and the public key of its verify node."""
 
     pair: KeyPair
     verify_key: str
 
 
 def new_pair(name: str | None = None) -> KeyPair:
-    """A fresh key from libsodium's random numbers; with the name of a draft node."""
+    """Returns a new key pair from libsodium's random numbers; name: a draft node's."""
     public, secret = zmq.curve_keypair()
     return KeyPair(public.decode(), secret.decode(), name)
 
 
 def server_options(pair: KeyPair) -> dict[int, int | bytes]:
-    """CURVE is all that is spoken then, and nobody gets in when no `Gate` answers."""
+    """Returns socket options for CURVE only; without a `Gate` that answers, no peer can connect."""
     return {
         zmq.CURVE_SERVER: 1,
         zmq.CURVE_SECRETKEY: checked_pair(pair).secret_key.encode(),
@@ -67,14 +67,14 @@ def client_options(keys: ClientKeys) -> dict[int, int | bytes]:
 
 
 def checked_pair(pair: KeyPair) -> KeyPair:
-    """The pair; ConfigError where its halves are of two."""
+    """Returns the pair; ConfigError where its public key does not belong to its secret key."""
     if zmq.curve_public(pair.secret_key.encode()) != pair.public_key.encode():
         raise ConfigError("--key: the public and the secret key in it do not belong together; make a new pair")
     return pair
 
 
 def proven_key(frame: zmq.Frame) -> bytes:
-    """The key that a frame's sender proved to have; empty where there is none."""
+    """Returns the public key that a frame's sender authenticated with; empty without CURVE."""
     try:
         return str(frame.get("User-Id")).encode()
     except zmq.ZMQError:
@@ -82,9 +82,9 @@ def proven_key(frame: zmq.Frame) -> bytes:
 
 
 class Gate:
-    """Answers ZeroMQ's question (ZAP, RFC 27) whether a key may connect, in the event loop that it was opened in.
+    """The ZAP handler (RFC 27): answers ZeroMQ's requests whether a key may connect, in the running event loop.
 
-    Until then whoever connects waits for the answer.
+    Peers that connect before `open` wait for the answer.
     """
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", admits: Callable[[str], bool]) -> None:
@@ -95,7 +95,7 @@ class Gate:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> None:
-        """Answers from now on; needs the running event loop. A second time changes nothing."""
+        """Starts answering; needs the running event loop. A second call changes nothing."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(int(self._socket.getsockopt(zmq.FD)), self._answer_all)
@@ -112,7 +112,7 @@ class Gate:
             self._socket.send_multipart(self._answer(self._socket.recv_multipart(zmq.NOBLOCK)))
 
     def _answer(self, request: list[bytes]) -> list[bytes]:
-        """request: version, request id, domain, address, (our own) identity, mechanism, public key."""
+        """Returns the reply to a request: version, request id, domain, address, our identity, mechanism, public key."""
         key = None
         if len(request) == 7 and request[2] == ZAP_DOMAIN and request[5] == b"CURVE" and len(request[6]) == 32:
             key = z85.encode(request[6]).decode()
@@ -123,7 +123,7 @@ class Gate:
         return [b"1.0", request[1] if len(request) > 1 else b"", b"400", b"this key may not connect", b"", b""]
 
     def _admitted(self, key: str) -> bool:
-        """An error says no to this one, and must not leave the others without an answer."""
+        """Whether a key may connect. An error refuses this key, and must not leave others without an answer."""
         try:
             return self._admits(key)
         except Exception:
@@ -132,7 +132,7 @@ class Gate:
 
 
 class Witness:
-    """Watches a DEALER's connections: that one broke, and why the other side does not take one."""
+    """Monitors a DEALER's connections: whether one broke, and why the verify node refuses one."""
 
     def __init__(self, dealer: "zmq.Socket[bytes]", keys: ClientKeys | None) -> None:
         self._dealer = dealer
@@ -142,13 +142,13 @@ class Witness:
         self._broke = False
 
     def failure(self) -> str | None:
-        """Why the newest attempt failed, and what to do, once; None when none failed since the last call."""
+        """Returns why the newest attempt failed, and what to do; None when none failed since the last call."""
         self._look()
         newest, self._newest = self._newest, None
         return newest
 
     def broke(self) -> bool:
-        """Whether a connection, made or half made, has ended since the last call."""
+        """Whether a connection, established or not, has ended since the last call."""
         self._look()
         broke, self._broke = self._broke, False
         return broke
@@ -161,7 +161,7 @@ class Witness:
                 self._newest = self._explain(event) or self._newest
 
     def close(self) -> None:
-        """Before the socket that is watched."""
+        """Stops monitoring; call it before closing the monitored socket."""
         self._dealer.disable_monitor()
         self._monitor.close(linger=0)
 

@@ -1,12 +1,11 @@
-"""TCP connections that a library accepted for us: looked at, and cut, by their descriptors.
+"""Watches and cuts single TCP connections that ZeroMQ accepted, by their descriptors.
 
-ZeroMQ ends no single connection of a socket, and keeps the parts of a message that never ends until memory does: nobody
-sees a message before it is whole. So a `Guard` compares what the kernel has received of each connection with whether
-anything of it was delivered. That needs Linux (/proc, TCP_INFO); elsewhere it sees no connections, and cuts none.
+ZeroMQ cannot close a single connection of a socket, and buffers a message that never ends until memory is full, since
+it delivers whole messages only. So a `Guard` compares the bytes that the kernel has received on each connection with
+the messages delivered from it. That needs Linux (/proc, TCP_INFO); elsewhere no connection is seen or cut.
 
-A descriptor may be closed by its owner at any moment, and be another connection's. So the other end's address is
-compared as well; were it wrong in spite of that, somebody would have to connect again. Knows nothing about ZeroMQ or
-messages.
+ZeroMQ may close a descriptor at any moment, and the system may reuse its number. So the peer's address is compared as
+well; if that fails too, a peer has to connect again. Knows nothing about ZeroMQ's interface or messages.
 """
 
 import asyncio
@@ -30,12 +29,12 @@ logger = logging.getLogger("goodspeed.wire")
 Address: TypeAlias = tuple[str, int]
 
 LOOK_S: Final = 0.1
-"""Between two looks at all connections, or more where that would take more than a twentieth of the time."""
+"""Time between two checks of all connections; longer where checking would take more than a twentieth of the time."""
 
 CONFIRM_S: Final = 0.05
 NUM_LOOKS: Final = 3
-"""Whoever is beyond the bound is looked at again so soon, and is cut the third time. What comes until then, 0.2 s after
-the bound was passed, has to be kept: as much as the line brings."""
+"""A connection beyond the bound is checked again after CONFIRM_S, and cut at the third check. What arrives until then,
+0.2 s after the bound was passed, has to be buffered."""
 
 ROOM: Final = 8
 """Keep at least this many descriptors free, by closing connections that never sent a message. With none left, ZeroMQ
@@ -45,17 +44,17 @@ SAY_S: Final = 60.0
 """How often the log tells that descriptors are scarce."""
 
 LAST_WORD_S: Final = 0.2
-"""From the decision to hang up until that is done."""
+"""Delay from the decision to hang up until the connection is cut, so that a last message can leave."""
 
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 RECEIVED_BYTES: Final = struct.Struct("=128xQ")
 UNREAD_BYTES: Final = struct.Struct("i")
-"""tcpi_bytes_received, where struct tcp_info has it since Linux 4.1; and what FIONREAD tells."""
+"""Formats of tcpi_bytes_received, where struct tcp_info has it since Linux 4.1, and of FIONREAD's result."""
 
 
 class Connection(NamedTuple):
-    """One that was accepted, at one moment."""
+    """An accepted connection, as it was at one moment."""
 
     descriptor: int
     peer: Address
@@ -64,7 +63,7 @@ class Connection(NamedTuple):
 
 @contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """As a socket object, which does not close it; an OSError where it is no socket (any more)."""
+    """Yields a descriptor as a socket object that does not close it; OSError where it is no socket (any more)."""
     own = socket.socket(fileno=descriptor)
     try:
         yield own
@@ -73,7 +72,7 @@ def _borrowed(descriptor: int) -> Iterator[socket.socket]:
 
 
 def peer_of(descriptor: int) -> Address | None:
-    """The other end of a connection; None where there is none (any more)."""
+    """Returns the address of a connection's peer; None where there is no connection (any more)."""
     try:
         with _borrowed(descriptor) as own:
             host, port, *_ = own.getpeername()
@@ -83,7 +82,7 @@ def peer_of(descriptor: int) -> Address | None:
 
 
 def cut(descriptor: int, peer: Address) -> bool:
-    """Ends the connection with this peer, if the descriptor still is that; its owner notices, and closes it."""
+    """Shuts down the connection if the descriptor still belongs to this peer; its owner notices and closes it."""
     if peer_of(descriptor) != peer:
         return False
     try:
@@ -96,7 +95,7 @@ def cut(descriptor: int, peer: Address) -> bool:
 
 
 def accepted(port: int) -> list[Connection]:
-    """This process's connections to a port of its own."""
+    """Returns this process's connections to a port that it listens at."""
     try:
         descriptors: Iterable[int] = [int(entry.name) for entry in OWN.iterdir()]
     except OSError as error:
@@ -127,13 +126,13 @@ class _Seen:
 
 
 class Guard:
-    """Ends connections of one listening socket: of whoever is barred, of whoever never comes to an end, and of who has
-    never said anything where the process has no descriptors left for others."""
+    """Cuts connections of one listening socket: of barred peers, with a message that never ends, and, where the process
+    is out of descriptors, those that never sent a message."""
 
     def __init__(self, port: int, is_idle: Callable[[], bool], *, message_bytes: int, unread_bytes: int) -> None:
-        """is_idle: whether no whole message waits to be taken, now or at some moment since it was asked last.
+        """is_idle: whether no whole message waits for `take`, now or at some moment since the last call.
 
-        message_bytes: what a message takes at most; unread_bytes: what whole ones that wait may take.
+        message_bytes: the largest message; unread_bytes: the most bytes of whole messages that may wait.
         """
         self.num_cut = 0
         self._is_idle = is_idle
@@ -147,7 +146,7 @@ class Guard:
         self._said_at = -SAY_S
 
     def open(self) -> None:
-        """Looks now and then from now on, in the running event loop. A second time changes nothing."""
+        """Starts checking periodically in the running event loop. A second call changes nothing."""
         if self._next_look is None:
             self._next_look = asyncio.get_running_loop().call_later(LOOK_S, self._look_again)
 
@@ -158,13 +157,13 @@ class Guard:
         self._hanging_up.clear()
 
     def delivered(self, descriptor: int) -> None:
-        """A whole message came by this connection."""
+        """Notes that a whole message arrived on this connection."""
         self._delivered.add(descriptor)
 
     def hang_up(self, descriptor: int, host: str) -> None:
-        """Ends this connection with a host in a moment: a last word is still on its way.
+        """Cuts this connection with a host after LAST_WORD_S, when a last message has left.
 
-        What it sent may be read after it ended, when the descriptor is a connection with somebody else.
+        host: compared at that time, since the descriptor may belong to another connection by then.
         """
         if descriptor in self._hanging_up:
             return
@@ -174,7 +173,7 @@ class Guard:
             self._hanging_up[descriptor] = loop.call_later(LAST_WORD_S, self._hang_up_now, descriptor, peer)
 
     def look(self) -> bool:
-        """Whoever is beyond the bound so often, with nothing delivered meanwhile, is cut; tells if anybody might be."""
+        """Cuts connections beyond the bound at NUM_LOOKS checks with nothing delivered; tells if any may be next."""
         before, self._seen = self._seen, {}
         bound = self._message_bytes if self._is_idle() else self._unread_bytes
         now = time.monotonic()
@@ -192,7 +191,7 @@ class Guard:
         return any(seen.num_beyond for seen in self._seen.values())
 
     def _make_room(self, now: float) -> None:
-        """Those that are cut are the ones that have said nothing for longest."""
+        """Cuts connections that never sent a message, the oldest first, until ROOM descriptors are free."""
         free = num_free()
         if free is None or free >= ROOM:
             return

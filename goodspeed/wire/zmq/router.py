@@ -1,6 +1,6 @@
-"""The verify node's ZeroMQ socket as a link of `channels.py`: a ROUTER that ends connections which do harm.
+"""The verify node's ZeroMQ socket as a link of `channels.py`: a ROUTER that cuts harmful connections.
 
-Made by `transport.py`. Knows nothing about messages, or who is barred and why.
+`transport.py` creates it. Knows nothing about messages, or why a peer is barred.
 """
 
 import ctypes
@@ -16,11 +16,11 @@ from goodspeed.wire.zmq.connections import Guard
 from goodspeed.wire.zmq.sockets import SocketLink
 
 MAX_FRAMES: Final = 4096
-"""Frames taken at once; a message of ours has one, beside its sender's name."""
+"""The most frames that are taken at once; a valid message has one beside its sender's name."""
 
 
 class RouterLink(SocketLink):
-    """The verify node's socket, which ends connections of those who are barred, or never come to an end."""
+    """The verify node's socket; it cuts connections of barred peers, and those with a message that never ends."""
 
     _kind = zmq.ROUTER
 
@@ -33,7 +33,7 @@ class RouterLink(SocketLink):
         message_bytes: int,
         unread_bytes: int,
     ) -> None:
-        """message_bytes: what one message takes at most; unread_bytes: whole ones of one peer that wait, about."""
+        """message_bytes: the largest message; unread_bytes: about the most that a peer may have waiting unread."""
         self._keys = keys
         self._gate: Gate | None = None
         self._barred: Container[bytes] = ()
@@ -57,7 +57,7 @@ class RouterLink(SocketLink):
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def bar(self, names: Container[bytes]) -> None:
-        """Messages of these peers or keys are not taken any more, and their connections are cut; read every time."""
+        """Drops messages of these peers or keys, and cuts their connections; `names` is read anew every time."""
         self._barred = names
 
     @property
@@ -70,14 +70,14 @@ class RouterLink(SocketLink):
         return frames
 
     def _is_idle(self) -> bool:
-        """Whether every whole message was taken, at some moment since the last time that this was asked."""
+        """Whether every whole message was taken at some moment since the last call."""
         was_emptied, self._was_emptied = self._was_emptied, False
         state = int(self._socket.getsockopt(zmq.EVENTS))
         self._wake()
         return was_emptied or not state & zmq.POLLIN
 
     def _receive(self) -> list[bytes]:
-        """Nothing of the message is copied where the sender is barred."""
+        """Returns the next message's frames; copies nothing of a barred sender's message."""
         frames, is_rest = self._next_frames(), self._is_amid
         self._is_amid = frames[-1].more
         if is_rest:
@@ -94,7 +94,7 @@ class RouterLink(SocketLink):
         return names + [frame.bytes for frame in frames[1:]]
 
     def _next_frames(self) -> list[zmq.Frame]:
-        """Of a message of very many only the first: the rest comes with the next calls."""
+        """Returns the next message's frames, MAX_FRAMES at a time; later calls return the rest."""
         frames = [self._socket.recv(zmq.NOBLOCK, copy=False)]
         while frames[-1].more and len(frames) < MAX_FRAMES:
             frames.append(self._socket.recv(zmq.NOBLOCK, copy=False))
@@ -115,7 +115,7 @@ class RouterLink(SocketLink):
 
 
 def _host_of(frame: zmq.Frame) -> str:
-    """That the connection it came by was with; empty where ZeroMQ does not tell."""
+    """Returns the host that a frame came from; empty where ZeroMQ does not tell."""
     try:
         return str(frame.get("Peer-Address"))
     except zmq.ZMQError:
@@ -123,16 +123,16 @@ def _host_of(frame: zmq.Frame) -> str:
 
 
 def _seed_names() -> None:
-    """Of the next ROUTER: whoever knows what name a nameless connection is given next can end the process.
+    """Makes the next ROUTER's connection names unpredictable: a peer that can predict one can end the process.
 
-    libzmq counts them up from a number of the C library's rand(), which it never seeds, and aborts (`ok`,
-    socket_base.cpp) where another connection said that it had that name.
+    libzmq counts names up from a number of the C library's rand(), which it never seeds, and aborts (`ok`,
+    socket_base.cpp) where another connection has claimed that name.
     """
     ctypes.CDLL(None).srand(secrets.randbits(32))
 
 
 def _descriptor_of(frame: zmq.Frame) -> int:
-    """Of the connection that it came by; -1 for one of a ZMTP before 3, which does not tell."""
+    """Returns the descriptor of the connection that a frame came by; -1 for ZMTP before 3, which does not tell."""
     try:
         return int(frame.get(zmq.SRCFD))
     except zmq.ZMQError:

@@ -1,7 +1,7 @@
-"""ZeroMQ sockets as links of `channels.py`: what they have in common, and a draft node's DEALER.
+"""ZeroMQ sockets as links of `channels.py`: their common part, and a draft node's DEALER.
 
-Nothing here waits inside ZeroMQ: sockets are tried without blocking, and asyncio watches their descriptor. Made by
-`transport.py`; the verify node's socket is in `router.py`. Knows nothing about messages.
+No call blocks inside ZeroMQ: sockets are tried without waiting, and asyncio watches their descriptors. `transport.py`
+creates them; the verify node's socket is in `router.py`. Knows nothing about messages.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from goodspeed.wire.zmq.authentication import ClientKeys, Witness
 
 
 class SocketLink(Link):
-    """A ZeroMQ socket whose descriptor asyncio watches while somebody waits.
+    """A ZeroMQ socket whose descriptor asyncio watches while a task waits.
 
-    The descriptor is edge-triggered, and any operation on the socket may swallow the edge. So whoever waits asks
-    for the state first, and whoever uses the socket meanwhile looks for others who wait.
+    The descriptor is edge-triggered, and any operation on the socket may consume the edge. So a task reads the socket's
+    state before it waits, and every operation on the socket wakes the tasks that wait.
     """
 
     _kind: ClassVar[int]
@@ -48,10 +48,10 @@ class SocketLink(Link):
 
     @abstractmethod
     def _attach(self) -> None:
-        """Binds or connects the socket, and whatever watches it."""
+        """Binds or connects the socket, and starts its monitors."""
 
     def _receive(self) -> list[bytes]:
-        """The next message's frames; zmq.Again where there is none."""
+        """Returns the next message's frames; zmq.Again where there is none."""
         return self._socket.recv_multipart(zmq.NOBLOCK)
 
     def put(self, frames: list[bytes]) -> Delivery:
@@ -109,7 +109,7 @@ class SocketLink(Link):
         self._socket.close(linger=linger)
 
     def close(self) -> None:
-        """Blocks until all is sent, at most the linger time (nothing waits after a healthy exchange)."""
+        """Closes the socket; blocks until its queue is sent, at most for the linger time."""
         if not self._closed:
             self._closed = True
             self._release(TransportError(f"the channel at {self.endpoint} is closed"))
@@ -117,7 +117,7 @@ class SocketLink(Link):
             self._context.term()
 
     def _release(self, error: TransportError | None) -> None:
-        """Lets everybody go who waits on this socket, to look again or with an error."""
+        """Wakes every task that waits on this socket, to check again or with an error."""
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             waiter.get_loop().remove_reader(self._descriptor)

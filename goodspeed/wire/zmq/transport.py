@@ -1,8 +1,8 @@
 """ZeroMQ: the draft side's DEALER socket and the verify side's ROUTER socket, behind the channels of `channels.py`.
 
-Says how the sockets are set up, whom they connect to or listen for, and under which conditions. Only this file,
-`sockets.py`, `router.py` and `authentication.py` import zmq. Knows nothing about sessions, or what a message means.
-Every name that users of channels need can be imported from here.
+Chooses the sockets' options and checks their addresses and keys. Only this file, `sockets.py`, `router.py` and
+`authentication.py` import zmq. Re-exports every name that users of channels need. Knows nothing about sessions, or what
+a message means.
 """
 
 from typing import Final
@@ -34,10 +34,10 @@ __all__ = [
 ]
 
 FRAME_MARGIN_BYTES: Final = 64 << 10
-"""ZeroMQ cuts the connection over a frame beyond its limit: one slightly too large is still refused by name."""
+"""Added to ZeroMQ's frame limit, beyond which it cuts the connection: a message slightly too large gets a refusal."""
 
 UNREAD_BYTES: Final = 64 << 20
-"""What one peer may have waiting, unread and without an end, in a verify node that has no time to read (twice that)."""
+"""About the most that one peer has waiting in a verify node too busy to read; beyond twice that it is cut off."""
 
 OPTIONS: Final[dict[int, int | bytes]] = {
     zmq.HEARTBEAT_IVL: 500,
@@ -60,9 +60,9 @@ def bind_verify(
     send_queue: int = 1024,
     keys: ServerKeys | None = None,
 ) -> VerifyChannel:
-    """Listens for draft nodes; ConfigError for an endpoint that is not allowed, TransportError for a busy port.
+    """Listens for draft nodes. ConfigError for an endpoint that is not allowed, TransportError for a busy port.
 
-    With `keys` all is encrypted, only keys that are admitted connect, and `Received.principal` is whose word it is.
+    With `keys` everything is encrypted, only admitted keys connect, and `Received.principal` is the sender's key.
     `send_queue` messages may wait for one peer (besides what its connection buffers), then sending is BUSY.
     """
     address = parse_endpoint(endpoint, trusted_network or keys is not None, "binding")
@@ -93,9 +93,9 @@ def connect_draft(
     send_timeout_s: float = 3.0,
     keys: ClientKeys | None = None,
 ) -> DraftChannel:
-    """Connects to a verify node, now or as soon as it is there; ConfigError for an endpoint that is not allowed.
+    """Connects to a verify node, now or when it comes up. ConfigError for an endpoint that is not allowed.
 
-    Each connection is named anew by the verify node, also after it broke and ZeroMQ made another.
+    The verify node gives each connection a new name, also when ZeroMQ reconnects.
     """
     address = parse_endpoint(endpoint, trusted_network or keys is not None, "connecting")
     options: dict[int, int | bytes] = {
