@@ -14,7 +14,7 @@ from goodspeed.errors import UnsupportedModelError
 NAME = "goodspeed_paged"  # a name with "flash" or "/" in it would be treated specially by transformers
 
 HARMLESS = frozenset({"position_ids", "cache_position", "use_cache", "output_attentions", "output_router_logits"})
-"""Keywords that models hand to their attention though it has no use for them here."""
+"""Keywords of a model's attention call that do not change its result here."""
 
 REASONS = {
     "softcap": "soft-capped attention scores are not computed by the kernels used here",
@@ -25,7 +25,7 @@ REASONS = {
 
 
 class Attends(Protocol):
-    """What the registered function needs of the object that a forward pass carries."""
+    """Interface of the object that a forward pass hands to every layer."""
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
@@ -57,7 +57,7 @@ def paged_attention(
 def refuse_unknown(
     kwargs: dict[str, Any], *, attention_mask: Tensor | None, dropout: float, is_causal: bool | None
 ) -> None:
-    """Anything that would change the result and is not computed here is refused by name."""
+    """Raises UnsupportedModelError for an argument that would change the result and is not computed here."""
     if attention_mask is not None:
         raise UnsupportedModelError(
             "attention_mask: the model makes a mask of its own, which paged attention ignores; use another model"

@@ -1,6 +1,6 @@
 """Attention of one forward pass over the paged memory: write the new keys and values, gather, attend, group by group.
 
-What every layer shares (indexes, masks, views of the scratch space) is made once per pass. Knows nothing about models,
+Indexes, masks and views of the scratch space are made once per pass, for all layers. Knows nothing about models,
 nor about which page belongs to whom (`pages.py`) or how chunks are grouped (`layout.py`).
 """
 
@@ -26,14 +26,14 @@ class Gather:
 
 @dataclass(frozen=True)
 class GroupTensors:
-    """One group on the device."""
+    """The index tensors of one group, on the device."""
 
     group: Group
     source: Gather | slice  # a slice of the pool's rows where one session's pages lie side by side
     mask: Tensor | None  # [num_chunks, 1, num_queries * query heads per kv head, num_keys], 0 or -inf
 
     def following(self, positions: Tensor) -> "GroupTensors":
-        """One token later: every query sees the key at its own position [num_tokens], too; takes the mask over."""
+        """Returns this group one token later: each query also sees the key at its own position. Reuses the mask."""
         if isinstance(self.source, slice) and self.mask is None:
             return replace(self, source=slice(self.source.start, self.source.stop + 1))
         assert self.mask is not None
@@ -50,16 +50,16 @@ class PlanTensors:
 
 
 class Batch:
-    """What one forward pass tells each layer's attention (`attention.Attends`)."""
+    """The state of one forward pass that each layer's attention uses (`attention.Attends`)."""
 
     def __init__(self, pool: KVPool, layout: Layout, slots: Tensor, limits: GroupLimits) -> None:
         self.pool, self.layout, self.slots, self.limits = pool, layout, slots, limits
         self._plans: dict[tuple[int | None, int], PlanTensors] = {}
 
     def following(self, layout: Layout, slots: Tensor) -> "Batch":
-        """One token later (`Layout.following`), with what is planned already; this batch is used up.
+        """Returns the batch one token later (`Layout.following`), reusing its plans; this batch must not be used again.
 
-        With a window the first page that is seen moves on, too: that is planned anew.
+        With a window its first page moves on too, so that is planned anew.
         """
         batch, positions = Batch(self.pool, layout, slots, self.limits), self._tensor(layout.positions)
         for (window, fold), planned in self._plans.items():
@@ -90,7 +90,7 @@ class Batch:
         return source.key, source.value
 
     def _plan(self, window: int | None, fold: int) -> PlanTensors:
-        """Made once for each window; so many (fold) query heads share a key/value head."""
+        """Returns the plan for a window, made once; `fold` query heads share a key/value head."""
         found = self._plans.get((window, fold))
         if found is None:
             made = plan(self.layout, window, self.limits)
@@ -132,7 +132,7 @@ class Batch:
 
 
 def _first_row(pages: Ints, page_size: int) -> int | None:
-    """Where in the pool's rows one session's pages begin, if they lie side by side in order."""
+    """Returns the pool row where a session's pages begin, if they are contiguous and in order; else None."""
     if int(pages[-1] - pages[0]) != len(pages) - 1 or (pages[1:] - pages[:-1] != 1).any():
         return None
     return int(pages[0]) * page_size

@@ -38,7 +38,7 @@ MAX_EOS_IDS = 64
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model ready to serve, its tokenizer, and what others need to know about both."""
+    """A model in eval mode with its tokenizer and their properties."""
 
     name: str
     model: nn.Module  # in eval mode, on device
@@ -57,7 +57,7 @@ class Checkpoint:
 def load(name: str, *, device: str = "cpu", dtype: str = "float32", generation_config: str = "auto") -> Checkpoint:
     """Load a model by embedded name, local folder, or hub name.
 
-    generation_config: `auto` reads how its makers want it sampled (`generation_settings.py`), `none` does not; the ids
+    generation_config: `auto` reads the checkpoint's sampling defaults (`generation_settings.py`), `none` does not; ids
     that end a text are read either way. Raises CheckpointError (no such model, damaged), UnsupportedModelError (would
     compute a wrong answer) or ConfigError (device or dtype).
     """
@@ -94,7 +94,7 @@ def load(name: str, *, device: str = "cpu", dtype: str = "float32", generation_c
 
 
 def _settings(name: str, folder: Path) -> GenerationSettings:
-    """As the files say; what they ask for and do not get is told once, here."""
+    """Reads the generation settings, and warns once about unsupported keys."""
     settings = generation_settings.read(name, folder)
     if settings.unsupported:
         extra = {"model": name, "keys": "; ".join(settings.unsupported)}
@@ -104,7 +104,7 @@ def _settings(name: str, folder: Path) -> GenerationSettings:
 
 
 def load_tokenizer(name: str) -> Any:
-    """The tokenizer of a checkpoint alone; costs no weights."""
+    """Loads a checkpoint's tokenizer without its weights."""
     folder = find_folder(name)
     if not any(next(folder.glob(pattern), None) for pattern in TOKENIZER_FILES):
         what = f"{name}: the checkpoint has no tokenizer (no tokenizer.json in {folder})"
@@ -136,7 +136,7 @@ def _load_model(name: str, folder: Path, config: Any, device: torch.device, dtyp
 
 
 def _eos_ids(name: str, model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """What `generate` stops at: the generation settings', else the model's, else the tokenizer's."""
+    """Returns the end-of-sequence ids: the generation config's, else the model's, else the tokenizer's."""
     for source in (getattr(model, "generation_config", None), model.config, tokenizer):
         found = getattr(source, "eos_token_id", None)
         if found is not None:
@@ -175,7 +175,7 @@ def _dtype(dtype: str) -> torch.dtype:
 
 @contextlib.contextmanager
 def _wrapped(name: str) -> Iterator[None]:
-    """Whatever transformers raises for a damaged or foreign checkpoint becomes one named error."""
+    """Turns any exception of transformers about a damaged or foreign checkpoint into one CheckpointError."""
     try:
         yield
     except GoodSpeedError:

@@ -30,13 +30,13 @@ LFS_POINTER = b"version https://git-lfs"
 
 
 def say_nothing(text: str, *values: object) -> None:
-    """Says nothing: for callers that have nobody to tell that a download begins."""
+    """Ignores a status line; the default of `say`."""
 
 
 def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
-    """The folder of a checkpoint, complete with config.json and safetensors.
+    """Returns the folder of a checkpoint, complete with config.json and safetensors; downloads it if need be.
 
-    say: told, as a text with %-places and their values, that a download begins; it may take minutes.
+    say: called with a %-format and its values when a download begins; it may take minutes.
     """
     if name in models.NAMES:
         folder = models.path(name)
@@ -71,7 +71,7 @@ def _from_hub(name: str, say: Callable[..., None]) -> Path:
 
 @contextmanager
 def _progress_at_terminals() -> Iterator[None]:
-    """The hub's progress bar is for people; in a log it would be a line for every percent."""
+    """Shows the hub's progress bar at a terminal only; in a log it would be a line for every percent."""
     if sys.stderr.isatty() or are_progress_bars_disabled():
         yield
         return
@@ -90,7 +90,7 @@ def _unknown(name: str, why: str) -> CheckpointError:
 
 
 def read_config(name: str, folder: Path) -> dict[str, Any]:
-    """config.json, which names a model_type; CheckpointError for what is none."""
+    """Reads config.json; CheckpointError unless it is an object with a model_type."""
     config = _read_json(name, folder / "config.json")
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise CheckpointError(
@@ -127,7 +127,7 @@ def _refuse_files(name: str, folder: Path) -> None:
 
 
 def refuse_weights(name: str, folder: Path) -> None:
-    """CheckpointError if weight files are missing, or if a file's header shows that it is damaged or cut short."""
+    """Raises CheckpointError if weight files are missing, or if a header shows that a file is damaged or cut short."""
     if not (folder / SINGLE).exists() and not (folder / INDEX).exists():
         raise CheckpointError(
             f"{name}: its weights are neither in {SINGLE} nor listed in {INDEX}; get the checkpoint again"
@@ -151,7 +151,7 @@ def _refuse_weights_in(name: str, file: Path) -> None:
 
 
 def _missing_shards(name: str, folder: Path) -> list[str]:
-    """Files that the index names and the folder lacks; none where the weights are in one file or there is no index."""
+    """Returns files that the index names and the folder lacks; none for weights in one file, or without an index."""
     if (folder / SINGLE).exists() or not (folder / INDEX).exists():
         return []
     index = _read_json(name, folder / INDEX)
@@ -162,7 +162,7 @@ def _missing_shards(name: str, folder: Path) -> list[str]:
 
 
 def _is_file(path: Path) -> bool:
-    """Also where the name is one that no file can have."""
+    """Whether this is a file; False also for a name that no file can have."""
     try:
         return path.is_file()
     except OSError:

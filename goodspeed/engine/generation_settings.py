@@ -1,4 +1,4 @@
-"""How a checkpoint's makers want it sampled, and what ends a text: `generation_config.json`, and for chats more.
+"""A checkpoint's sampling defaults and stop strings, from `generation_config.json`, and for chats a second file.
 
 A folder may hold several generation configs; `chat_generation_config.json` is read on top of the first one and counts
 for chats only. Only what the files say counts: transformers fills in defaults of its own (top_k 50), and those are not
@@ -18,7 +18,7 @@ from goodspeed.errors import CheckpointError
 FOR_ALL, FOR_CHATS = "generation_config.json", "chat_generation_config.json"
 
 MAX_STOPS, MAX_STOP_CHARS = 8, 256
-"""The most stop strings, and their longest, that the wire carries."""
+"""Most stop strings, and most characters of one, that the wire carries."""
 
 MAX_TEMPERATURE, MAX_TOP_K, MIN_TOP_P = 100.0, (1 << 31) - 1, 1e-6
 
@@ -33,7 +33,7 @@ SILENT = HONOURED | {
     *("output_attentions", "output_hidden_states", "output_scores", "output_logits"),
     *("early_stopping", "length_penalty"),  # they count with beams only, which are not supported
 }
-"""Keys of which nothing needs to be said: they are honoured, or change no text."""
+"""Keys that need no warning: they are honoured, or change no text."""
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty", "typical_p", "guidance_scale"), (1,)),
@@ -48,7 +48,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class TextDefaults:
-    """What holds for a text whose request does not say; None is the API's own default."""
+    """Defaults for requests that leave a parameter out; None is the API's own default."""
 
     temperature: float | None = None
     top_k: int | None = None
@@ -58,7 +58,7 @@ class TextDefaults:
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """What a checkpoint says of the texts that it writes."""
+    """A checkpoint's defaults for completions and for chats."""
 
     completions: TextDefaults = TextDefaults()
     chats: TextDefaults = TextDefaults()
@@ -66,7 +66,7 @@ class GenerationSettings:
 
 
 def read(name: str, folder: Path) -> GenerationSettings:
-    """The settings of the checkpoint that is called `name`; CheckpointError for a value that cannot be honoured."""
+    """Reads a folder's settings; CheckpointError, which names the checkpoint, for a value that cannot be honoured."""
     for_all, for_chats = (_read_file(name, folder / file) for file in (FOR_ALL, FOR_CHATS))
     # A chat's end-of-sequence ids would be other ones than those of all texts, and there is only one set of them.
     ignored = {FOR_ALL: _unsupported(for_all, {"eos_token_id"}), FOR_CHATS: _unsupported(for_chats, ())}
@@ -79,7 +79,7 @@ def read(name: str, folder: Path) -> GenerationSettings:
 
 
 def _read_file(name: str, path: Path) -> dict[str, Any]:
-    """Leaves out what is null, which says nothing."""
+    """Reads a JSON object without its null values."""
     if not path.exists():
         return {}
     try:
@@ -93,7 +93,7 @@ def _read_file(name: str, path: Path) -> dict[str, Any]:
 
 
 def _unsupported(content: Mapping[str, Any], also_known: Iterable[str]) -> list[str]:
-    """Keys that would change a text and do not, fit for a log."""
+    """Returns, for a log, the keys that would change a text and are not honoured."""
     asked = content.keys() - SILENT - set(also_known)
     keys = sorted(key for key in asked if content[key] not in NEUTRAL.get(key, ()))
     return [ascii(key)[1:-1][:60] for key in keys]

@@ -1,4 +1,4 @@
-"""Which model this is: a fingerprint of its weights, precision and revision. Knows nothing of tokenizers or the wire.
+"""A model's identity: a fingerprint of its weights, precision and revision. Knows nothing of tokenizers or the wire.
 
 Two nodes that load the same checkpoint in the same precision get the same fingerprint, on every device; another
 checkpoint, another precision or a fine-tuned copy gets another one. It costs milliseconds, because it samples the
@@ -21,7 +21,7 @@ VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
 
 
 def fingerprint(model: nn.Module, folder: Path, dtype: torch.dtype) -> str:
-    """32 hexadecimal digits for a loaded model; `folder` is where its config.json lies.
+    """Returns 32 hexadecimal digits for a loaded model; `folder` holds its config.json.
 
     Call it before the weights are laid out anew for serving, which changes how they are stored.
     """
@@ -37,7 +37,7 @@ def fingerprint(model: nn.Module, folder: Path, dtype: torch.dtype) -> str:
 
 
 def public_name(name: str) -> str:
-    """A model's name as others see it: of a folder the last part only, since its path is nobody else's business."""
+    """Returns a model's name for peers and users: of a folder only the last part, since its path is private."""
     shown = "".join(character for character in name if character.isprintable())[:256]
     try:
         return Path(name).resolve().name if Path(name).is_dir() else shown
@@ -46,12 +46,12 @@ def public_name(name: str) -> str:
 
 
 def revision(folder: Path) -> str:
-    """The commit that a hub snapshot is of; empty for any other folder."""
+    """Returns the commit of a hub snapshot; empty for any other folder."""
     return folder.name if folder.parent.name == "snapshots" else ""
 
 
 def _sampled(tensor: Tensor) -> bytes:
-    """Elements from the first to the last, evenly spaced, as they are stored."""
+    """Returns the bytes of evenly spaced elements, from the first to the last."""
     flat = tensor.detach().reshape(-1)
     num_samples = min(NUM_SAMPLES, flat.numel())
     positions = torch.arange(num_samples) * (flat.numel() - 1) // max(num_samples - 1, 1)

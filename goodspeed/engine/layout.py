@@ -1,6 +1,6 @@
-"""Where a ragged batch lies: positions and pool slots of its tokens, and its division into attention groups.
+"""The layout of a ragged batch: positions and pool slots of its tokens, and its division into attention groups.
 
-Knows nothing about tensors or models: numbers in, numpy index arrays out. A *group* is a run of chunks that attend
+Knows nothing about tensors or models; it returns numpy index arrays. A *group* is a run of chunks that attend
 together, each padded to the group's longest draft and context; grouping keeps that padding small, so one session with
 a long context does not make the others pay, and keeps a group's gathered keys and values small enough for the cache.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 FETCH_COST = 8
-"""Bringing in one key row costs about as much as multiplying this many queries with it (measured on a CPU)."""
+"""Fetching one key row costs about as much as multiplying this many queries with it (measured on a CPU)."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Layout:
     page_size: int
 
     def following(self) -> "Layout":
-        """Of single tokens: one more of every chunk, in the pages that it has."""
+        """Returns the layout of the next single token of every chunk, in the pages that its session already has."""
         return replace(self, starts=self.starts + 1, positions=self.positions + 1, slots=self.slots + 1)
 
     def is_followed_by(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
-        """Whether these chunks of the same sessions are what `following` lays out."""
+        """Whether these chunks of the same sessions have the layout that `following` returns."""
         return (
             max(counts) == 1
             and len(self.positions) == len(counts)
@@ -82,15 +82,15 @@ class Plan:
     num_tokens: int
 
     def pages(self, group: Group) -> Ints:
-        """Pages that the group gathers, [num_chunks * num_pages]; a short table repeats its own last page."""
+        """Returns the pages that the group gathers [num_chunks * num_pages]; a short table repeats its last page."""
         return self.tables[group.low : group.high, : group.num_pages].ravel()
 
     def query_positions(self, group: Group) -> Ints:
-        """[num_chunks, num_queries] counted from the first gathered key; padding repeats the last query."""
+        """Returns positions [num_chunks, num_queries] from the first gathered key on; padding repeats a row's last."""
         return self.starts[group.low : group.high, None] + self._tokens(group)
 
     def padding(self) -> tuple[Ints, Ints] | None:
-        """The token of each padded query row and the row of each token; None when no query is padded."""
+        """Returns the token of each padded query row, and the row of each token; None when no query is padded."""
         if sum(group.num_rows for group in self.groups) == self.num_tokens:
             return None
         offsets = self.counts.cumsum() - self.counts
@@ -101,13 +101,13 @@ class Plan:
         return padded, unpadded
 
     def _tokens(self, group: Group) -> Ints:
-        """Which of its chunk's tokens each query is, [num_chunks, num_queries]."""
+        """Returns each query's token number within its chunk [num_chunks, num_queries]."""
         tokens: Ints = np.minimum(np.arange(group.num_queries), self.counts[group.low : group.high, None] - 1)
         return tokens
 
 
 def lay_out(starts: Sequence[int], counts: Sequence[int], tables: Sequence[Ints], page_size: int) -> Layout:
-    """Positions and slots of every token of the batch; tables[i] holds the pages of chunk i, new ones included."""
+    """Lays out every token of the batch; tables[i] holds the pages of chunk i, new ones included."""
     start, count = np.array(starts, np.int64), np.array(counts, np.int64)
     table = np.empty((len(tables), max(map(len, tables))), np.int64)
     for row, pages in zip(table, tables, strict=True):

@@ -1,6 +1,6 @@
-"""Linear layers whose weights lie as oneDNN reads them: on a CPU in float32 that is two to three times as fast.
+"""Linear layers with weights prepacked for oneDNN: two to three times as fast on a CPU in float32.
 
-A verify round or a drafting step multiplies a few rows with each weight, and what it takes is the time to read the
+A verify round or a drafting step multiplies a few rows with each weight, and its time is the time to read the
 weight. The library behind `torch.nn.functional.linear` lays it out anew in every call; here that is done once. Results
 differ from the plain layer's by rounding alone. Knows nothing about models: any module's `nn.Linear` layers will do.
 """
@@ -12,14 +12,14 @@ SMALLEST = 1 << 17
 """Numbers in a weight below which the plain layer is as quick (measured: 128 x 384 is, 384 x 384 is not)."""
 
 NARROWEST = 256
-"""Inputs below which it is, too, however many outputs there are (measured: 128 x 4,096 takes longer packed)."""
+"""Number of inputs below which the plain layer is as quick, whatever the outputs (128 x 4,096 is slower packed)."""
 
 ROUNDING = 1e-4
-"""Largest relative difference from the plain layer that is taken for rounding, in the trial of each shape."""
+"""Largest relative difference from the plain layer that counts as rounding, in the trial of each shape."""
 
 
 class PrepackedLinear(nn.Linear):
-    """An `nn.Linear` that was given a second copy of its weight by `prepack`."""
+    """An `nn.Linear` whose weight `prepack` has packed."""
 
     packed: Tensor
 
@@ -29,7 +29,7 @@ class PrepackedLinear(nn.Linear):
 
 
 def prepack(model: nn.Module) -> int:
-    """Packs what gains by it and is float32 on a CPU; returns how many layers. A second call finds nothing to do.
+    """Packs float32 layers on a CPU that gain by it, and returns how many. A second call does nothing.
 
     The packed weight takes the plain one's place in memory, unless that is shared with another module (an embedding).
     """
@@ -49,7 +49,7 @@ def _is_available() -> bool:
 
 
 def _owners(model: nn.Module) -> dict[int, int]:
-    """How many modules hold each parameter."""
+    """Counts the modules that hold each parameter, by the parameter's id."""
     counts: dict[int, int] = {}
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
@@ -70,7 +70,7 @@ def _reorder(weight: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _try(shape: tuple[int, ...]) -> bool:
-    """Whether this machine's library multiplies such a weight right; one that cannot is left alone."""
+    """Whether this machine's library multiplies a packed weight of this shape correctly."""
     generator = torch.Generator().manual_seed(0)
     weight, rows = (torch.randn(size, generator=generator) for size in (shape, (3, shape[1])))
     expected = nn.functional.linear(rows, weight)

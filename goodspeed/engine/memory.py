@@ -1,4 +1,4 @@
-"""The key/value memory itself: tensors of all layers, their size, and how much of a device they may take.
+"""The key/value memory: tensors of all layers, and their size on a device.
 
 Knows nothing about which page belongs to whom (`pages.py`) nor about attention.
 """
@@ -15,13 +15,13 @@ from torch import Tensor
 from goodspeed.errors import ConfigError
 
 CPU_FRACTION = 0.1
-"""Of what the machine or container has, by default: several nodes may share it, and untouched memory costs nothing."""
+"""Default share of the machine's or container's memory: several nodes may share it, and untouched memory is free."""
 
 CUDA_FRACTION = 0.85
-"""Of the memory that is free once the weights are loaded; the rest is for activations and logits."""
+"""Default share of the memory that is free after the weights are loaded; activations and logits need the rest."""
 
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where Linux tells a container its memory limit (version 2, version 1)."""
+"""Files with a container's memory limit on Linux (cgroup version 2, version 1)."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ class KVPool:
         self._scratch = torch.empty((0, *size[1:]), dtype=dtype, device=device)
 
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
-        """Store new rows: key and value are [kv_heads, num_tokens, dim], slots [num_tokens]."""
+        """Stores new rows: key and value are [kv_heads, num_tokens, dim], slots [num_tokens]."""
         new = torch.cat((key, value), dim=-1).transpose(0, 1)  # [num_tokens, kv_heads, key + value]
         if self.dtype == torch.float16:
             new = new.nan_to_num_()  # an overflow must stay in its own session, whoever owns the page next
         self.rows[layer].index_copy_(0, slots, new)
 
     def split(self, memory: Tensor, num_chunks: int) -> tuple[Tensor, Tensor]:
-        """Views of pages or rows of the pool as keys and values [num_chunks, kv_heads, num_keys, dim]."""
+        """Returns views of pages or rows of the pool as keys and values [num_chunks, kv_heads, num_keys, dim]."""
         rows = memory.view(num_chunks, -1, *memory.shape[-2:]).transpose(1, 2)
         return rows[..., : self.shape.key_dim], rows[..., self.shape.key_dim :]
 
     def scratch(self, num_pages: int) -> Tensor:
-        """Space for that many pages, [num_pages, page_size, kv_heads, key + value], shared by all groups in turn."""
+        """Returns scratch space [num_pages, page_size, kv_heads, key + value], which all groups use in turn."""
         if len(self._scratch) < num_pages:
             self._scratch = self._scratch.new_empty((num_pages, *self._scratch.shape[1:]))
         return self._scratch[:num_pages]
@@ -74,7 +74,7 @@ def bytes_per_page(shape: KVShape, num_layers: int, page_size: int, dtype: torch
 
 
 def pages_for(page_bytes: int, device: torch.device, memory_fraction: float | None = None) -> int:
-    """Pages that fit into a fraction of the device's memory (CUDA: of the free, CPU: of what there is)."""
+    """Returns how many pages fit into a fraction of the device's memory (CUDA: of the free, CPU: of the total)."""
     if memory_fraction is None:
         memory_fraction = CUDA_FRACTION if device.type == "cuda" else CPU_FRACTION
     if not 0 < memory_fraction <= 1:
@@ -83,7 +83,7 @@ def pages_for(page_bytes: int, device: torch.device, memory_fraction: float | No
 
 
 def pages_in(memory_bytes: int, page_bytes: int) -> int:
-    """Pages that fit into that many bytes; at least one must."""
+    """Returns how many pages fit into that many bytes; ConfigError if none does."""
     if memory_bytes < page_bytes:
         raise ConfigError(f"{memory_bytes} bytes hold no page of {page_bytes} bytes; give the runner more memory")
     return memory_bytes // page_bytes
@@ -96,7 +96,7 @@ def _available_bytes(device: torch.device) -> int:
 
 
 def _cgroup_limits() -> list[int]:
-    """Limits of this container; none where there is no container, no limit ("max") or no Linux."""
+    """Returns this container's memory limits in bytes; none without a container, a limit ("max") or Linux."""
     limits = []
     for path in CGROUP_LIMITS:
         with contextlib.suppress(OSError, ValueError):

@@ -24,7 +24,7 @@ MAX_PADDING = {"cpu": 1 << 10, "cuda": 1 << 18}  # a launch costs a GPU more tha
 
 @dataclass(frozen=True)
 class Chunk:
-    """Tokens to append to a session at its cached length, and for how many of the last ones logits are wanted."""
+    """Tokens to append to a session at its cached length; logits are returned for the last `num_logits` of them."""
 
     key: Hashable
     tokens: Sequence[int]
@@ -33,7 +33,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class _Last:
-    """A pass that went well."""
+    """The last pass that succeeded."""
 
     keys: list[Hashable]
     batch: Batch
@@ -104,7 +104,7 @@ class Packed:
         return logits
 
     def _followed(self, keys: list[Hashable], starts: list[int], counts: list[int]) -> Batch | None:
-        """The last pass's batch, if this one only adds a token to each of its sessions, in the pages that they had.
+        """Returns the last pass's batch one token later, if this pass adds one token to each of its sessions' pages.
 
         A session that is one token longer than it was before its last token has not been shortened since, so its pages
         are the same.
@@ -116,7 +116,7 @@ class Packed:
 
 
 def _wanted(chunks: Sequence[Chunk], order: list[int]) -> list[int]:
-    """Packed position of every row of logits that is wanted, in the order of chunks."""
+    """Returns the packed position of every wanted row of logits, in the order of chunks."""
     ends, end = [0] * len(chunks), 0
     for i in order:
         ends[i] = end = end + len(chunks[i].tokens)

@@ -1,4 +1,4 @@
-"""Which session owns which page of key/value memory: a paged pool's bookkeeping.
+"""A paged pool's bookkeeping: which session owns which page of key/value memory.
 
 Knows nothing about tensors, models or rounds: a key is any hashable name of a session, a page is a number. Position p
 of a session lies in its page number p // page_size, at row p % page_size. Every operation costs the pages it touches.
@@ -15,7 +15,7 @@ Pages = NDArray[np.int64]
 
 
 class PagePool:
-    """Pages owned by sessions; one that is extended for the first time is thereby opened."""
+    """Pages owned by sessions; the first `extend` of a key opens its session."""
 
     def __init__(self, num_pages: int, page_size: int = 16) -> None:
         if num_pages < 1 or page_size < 1:
@@ -32,7 +32,7 @@ class PagePool:
 
     @property
     def num_free(self) -> int:
-        """Pages that no session owns."""
+        """Number of pages that no session owns."""
         return self.num_pages - self._num_touched + len(self._freed)
 
     def length(self, key: Hashable) -> int:
@@ -40,16 +40,16 @@ class PagePool:
         return self._lengths.get(key, 0)
 
     def pages_needed(self, key: Hashable, num_tokens: int) -> int:
-        """Free pages that `extend(key, num_tokens)` would take."""
+        """Number of free pages that `extend(key, num_tokens)` would take."""
         length = self._lengths.get(key, 0)
         return self._num_owned(length + num_tokens) - self._num_owned(length)
 
     def table(self, key: Hashable) -> Pages:
-        """Pages of a session in order of position, [num_owned]: a view, good until the pool changes."""
+        """Returns a session's pages in order of position [num_owned]: a view, valid until the pool changes."""
         return self._tables[key][: self._num_owned(self._lengths[key])]
 
     def extend(self, key: Hashable, num_tokens: int) -> None:
-        """Append room for tokens. Raises PoolExhausted, and changes nothing, when too few pages are free."""
+        """Appends room for tokens. Raises PoolExhausted, and changes nothing, when too few pages are free."""
         if num_tokens < 0:
             raise ValueError(f"cannot extend by {num_tokens} tokens; truncate shortens")
         num_new = self.pages_needed(key, num_tokens)
@@ -66,7 +66,7 @@ class PagePool:
         self._lengths[key] = length + num_tokens
 
     def truncate(self, key: Hashable, length: int) -> None:
-        """Forget a session's positions from `length` on; pages that hold nothing any more become free."""
+        """Forgets a session's positions from `length` on; pages that become empty become free."""
         old = self._lengths.get(key, 0)
         if not 0 <= length <= old:
             raise ValueError(f"cannot truncate to {length}: {old} positions are cached")
@@ -78,7 +78,7 @@ class PagePool:
         self._lengths[key] = length
 
     def free(self, key: Hashable) -> None:
-        """Forget a session; an unknown one is no error, so that closing twice does no harm."""
+        """Forgets a session; does nothing for an unknown one."""
         if key in self._lengths:
             self.truncate(key, 0)
             del self._lengths[key], self._tables[key]

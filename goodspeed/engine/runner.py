@@ -24,7 +24,7 @@ __all__ = ["Chunk", "Runner"]
 
 
 class Runner:
-    """A model and the key/value memory of its sessions; `pool` says what is cached and how much room is left.
+    """A model and the key/value memory of its sessions; `pool` keeps each session's pages and the free ones.
 
     The size of the memory is given in pages, in bytes, or as a fraction of the device's (`memory.pages_for`).
     """
@@ -56,7 +56,7 @@ class Runner:
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
-        """Append every chunk to its session; logits [sum(num_logits), vocab_size] in float32, rows in chunk order.
+        """Appends chunks to their sessions; returns logits [sum(num_logits), vocab_size] in float32, in chunk order.
 
         Columns beyond the tokenizer are -inf; the tensor is one of inference mode. Raises PoolExhausted or PromptError,
         and changes nothing, when the pages do not suffice, a session would outgrow the context, or an id is not the

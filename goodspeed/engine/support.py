@@ -1,4 +1,4 @@
-"""Which models the engine computes rightly, as far as their configuration tells; the rest is found by `trial.py`.
+"""Refuses models that the engine would compute wrongly, by their configuration; `trial.py` finds the rest.
 
 Knows nothing about weights. Every refusal names the model, the thing, the reason, and what to do.
 """
@@ -20,7 +20,7 @@ LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Puts the model's name before what is said of it."""
+    """Puts the model's name before the message of an UnsupportedModelError."""
     try:
         yield
     except UnsupportedModelError as error:
@@ -28,7 +28,7 @@ def naming(name: str) -> Iterator[None]:
 
 
 def refuse_architecture(name: str, model_type: str) -> None:
-    """Raise for one that transformers does not know (CheckpointError), or that writes no text."""
+    """Raises CheckpointError for an unknown architecture, UnsupportedModelError for one that writes no text."""
     shown = ascii(model_type)[:80]
     if model_type not in CONFIG_MAPPING:
         raise CheckpointError(
@@ -69,7 +69,7 @@ def refuse_config(config: Any) -> None:
 
 
 def rope_types(config: Any) -> Iterator[str]:
-    """Every RoPE type that a configuration names, also where each layer type has parameters of its own."""
+    """Yields every RoPE type of a configuration, also those of single layer types."""
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [value for value in parameters.values() if isinstance(value, dict)]
     for entry in nested or [parameters]:
@@ -78,7 +78,7 @@ def rope_types(config: Any) -> Iterator[str]:
 
 
 def expected_windows(config: Any) -> list[int | None]:
-    """Sliding window of each layer by the configuration, None where a layer attends to everything."""
+    """Returns each layer's sliding window by the configuration; None where a layer attends to everything."""
     window = getattr(config, "sliding_window", None)
     layers = getattr(config, "layer_types", None)
     if layers:

@@ -12,14 +12,14 @@ from typing import Any
 from goodspeed.errors import PromptError
 
 MEANING = ("model", "normalizer", "pre_tokenizer", "decoder")
-"""Parts of a tokenizer that say which text an id is; truncation, padding and chat templates do not."""
+"""Parts of a tokenizer that define the text of an id; truncation, padding and chat templates do not."""
 
 PROBE = "A probe, 1 2 3."
 """Encoded for the fingerprint: shows the special tokens that a prompt gets, however the tokenizer writes that down."""
 
 
 def fingerprint(tokenizer: Any) -> str:
-    """Hash of what the ids mean and of what is added to a prompt; the same on every machine.
+    """Returns a hash of the ids' meaning and of the ids added to a prompt; the same on every machine.
 
     Vocabulary, merges, normalisation, added tokens, and an encoded probe: a draft node encodes the prompts, so it must
     add what the target expects. Rows that a model has beyond its tokenizer play no part, so checkpoints padded
@@ -38,12 +38,12 @@ def fingerprint(tokenizer: Any) -> str:
 
 
 def num_tokens(tokenizer: Any) -> int:
-    """One more than the highest id that the tokenizer knows."""
+    """Returns the tokenizer's highest id plus one."""
     return int(max(tokenizer.get_vocab().values(), default=-1)) + 1
 
 
 def encode_prompt(tokenizer: Any, text: str) -> list[int]:
-    """Token ids of a prompt, with what the tokenizer adds by default."""
+    """Returns a prompt's token ids, with the special tokens that the tokenizer adds by default."""
     if not isinstance(text, str) or not text:
         raise PromptError("the prompt is empty or not text; give at least one character")
     try:
@@ -56,7 +56,7 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
-    """Token ids of a conversation up to where the assistant speaks, by the tokenizer's chat template."""
+    """Returns a conversation's token ids up to the assistant's turn, by the tokenizer's chat template."""
     if not messages:
         raise PromptError("the conversation is empty; give at least one message")
     if not getattr(tokenizer, "chat_template", None):
@@ -77,5 +77,5 @@ def ends_blank(tokenizer: Any, token_ids: Sequence[int]) -> bool:
 
 
 def decode(tokenizer: Any, token_ids: Sequence[int]) -> str:
-    """Text of generated ids, without special tokens, exactly as it was written."""
+    """Returns the text of generated ids without special tokens; no whitespace is cleaned up."""
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))

@@ -1,4 +1,4 @@
-"""Proof, before a model serves anybody, that paged attention computes what the model itself computes.
+"""A trial of each model at load: paged attention has to compute the logits that the model's own attention computes.
 
 A short forward pass records each layer's key/value shapes and sliding window; then a few tokens go through a small pool
 in pieces, with a rollback, and the logits are compared with the unmodified model's. So a model that keeps other state
@@ -19,11 +19,11 @@ from goodspeed.engine.support import expected_windows
 from goodspeed.errors import UnsupportedModelError
 
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.15}
-"""Largest difference of logits that is rounding, as a part of the largest logit; a wrong attention is far beyond."""
+"""Largest difference that counts as rounding, relative to the largest logit; wrong attention far exceeds it."""
 
 
 class ShapeRecorder:
-    """Attends over the packed tokens as one sequence, and notes what each layer asked for."""
+    """Attends over the packed tokens as one sequence, and records each layer's shapes and window."""
 
     def __init__(self) -> None:
         self.shapes: dict[int, KVShape] = {}
@@ -32,7 +32,7 @@ class ShapeRecorder:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
     ) -> Tensor:
-        """Shapes as `attention.Batch.attend`; windows are longer than a trial."""
+        """Has the shapes of `batch.Batch.attend`. Ignores windows, which are longer than a trial."""
         if layer in self.shapes:
             raise UnsupportedModelError(
                 f"layer {layer} attends twice in a forward pass, which needs two caches; use another model"
@@ -47,7 +47,7 @@ class ShapeRecorder:
 
 @torch.inference_mode()
 def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
-    """The shape of every layer's keys and values, and the number of layers. Refuses what cannot be cached."""
+    """Returns the layers' shape of keys and values, and their number. Refuses a model that cannot be cached."""
     recorder = ShapeRecorder()
     tokens = torch.zeros((1, 2), dtype=torch.int64, device=device)
     model(
@@ -73,7 +73,7 @@ def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
 
 @torch.inference_mode()
 def check_logits(model: Any, shape: KVShape, num_layers: int, vocab_size: int, device: torch.device) -> None:
-    """Compare a few logits, made in pieces out of a paged pool, with those of the model's own attention."""
+    """Compares a few logits, computed in pieces from a paged pool, with those of the model's own attention."""
     tokens = (torch.arange(20) * 7919 + 1) % vocab_size
     expected = _own_logits(model, tokens[None].to(device))
     memory = KVPool(shape, num_layers, 8, 4, model.dtype, device)

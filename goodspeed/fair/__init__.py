@@ -1,4 +1,4 @@
-"""The mathematics of fairness: estimates of each client, models of a round's time, and who may draft how much.
+"""The mathematics of fairness: estimates of each client, models of a round's time, and draft lengths.
 
 Numbers in, numbers out. Knows nothing about sessions, tensors or the wire.
 

@@ -29,7 +29,7 @@ class AcceptanceEstimator:
     """Eq. (3): `value` moves by the share `eta` towards the mean agreement of each verified draft.
 
     With `worth` evidence is weighed: `initial` counts as so many drafted tokens, and the estimate is the mean of all so
-    far while that makes for steps larger than `eta`; later a draft that is too short to tell moves it by less.
+    far while that gives steps larger than `eta`; later a draft below FULL_DRAFT moves it by less.
     """
 
     def __init__(self, eta: float, initial: float, worth: float | None = None) -> None:
@@ -44,9 +44,9 @@ class AcceptanceEstimator:
         self.value = _inside(float(initial))
 
     def observe(self, agreement: float, num_drafted: int = 1) -> None:
-        """Learns from a draft: `agreement` is the sum over its positions of min(1, p/q), of its mean, or of matches.
+        """Updates from a draft: `agreement` is the sum over its positions of min(1, p/q), of its mean, or of matches.
 
-        A draft without tokens says nothing and keeps the estimate. Raises ValueError for an impossible sum.
+        A draft without tokens keeps the estimate. Raises ValueError for an impossible sum.
         """
         if not (num_drafted >= 0 and 0.0 <= agreement <= num_drafted * (1.0 + ROUNDING)):
             raise ValueError(f"agreement {agreement} over {num_drafted} drafted positions is impossible")
@@ -68,7 +68,7 @@ class GoodputEstimator:
         self.value = max(float(initial), SMALLEST_GOODPUT)
 
     def observe(self, tokens: float, rounds: int = 1) -> None:
-        """Learns that `tokens` were delivered over the last `rounds` verify rounds (1 is Eq. 4 itself).
+        """Updates from `tokens` delivered over the last `rounds` verify rounds (1 is Eq. 4 itself).
 
         Several rounds at once are that many steps of Eq. (4) with the tokens spread evenly over them.
         Raises ValueError for a negative count of tokens or fewer than one round.

@@ -1,6 +1,6 @@
-"""How long a forward pass takes: models of it, their fit to measured samples, and their refinement while rounds run.
+"""Models of a forward pass's duration, their fit to measured samples, and their refinement from real rounds.
 
-Knows nothing about tensors, sessions or policies: counts in, seconds out. `goodspeed/node/profiler.py` does the
+Knows nothing about tensors, sessions or policies; it maps counts to seconds. `goodspeed/node/profiler.py` does the
 measuring.
 """
 

@@ -29,13 +29,13 @@ SAME_FACE = (FACES[:, :, None] & FACES[:, None, :]) > 0  # [15, 4, 4]
 
 
 def fit_linear(samples: Sequence[Sample]) -> Linear:
-    """AdaSpec's Eq. (2) through the samples. Raises ValueError when there are none."""
+    """Fits AdaSpec's Eq. (2) to the samples. Raises ValueError when there are none."""
     features, seconds = _arrays(samples)
     return Linear(*_non_negative(features, seconds).tolist())
 
 
 def fit_roofline(samples: Sequence[Sample], num_terms: int = 2) -> Roofline:
-    """The maximum of up to so many linear terms; never a worse fit than the linear one.
+    """Fits the maximum of up to `num_terms` linear terms; never a worse fit than the linear one.
 
     Alternates between giving each sample to the term that is largest there and refitting each term to its samples,
     which finds a local optimum only; hence many starts: every term so far is split in two by every feature, at several
@@ -54,7 +54,7 @@ def fit_roofline(samples: Sequence[Sample], num_terms: int = 2) -> Roofline:
 
 
 def r_squared(model: CostModel, samples: Sequence[Sample]) -> float:
-    """The share of the samples' variance that the model explains; of samples that are all equal, 1 or 0."""
+    """Returns the share of the samples' variance that the model explains; 1 or 0 where all samples are equal."""
     features, seconds = _arrays(samples)
     residual = float(((seconds - model.round_s(features[:, 1], features[:, 2], features[:, 3])) ** 2).sum())
     variance = float(((seconds - seconds.mean()) ** 2).sum())
@@ -64,7 +64,7 @@ def r_squared(model: CostModel, samples: Sequence[Sample]) -> float:
 
 
 def _arrays(samples: Sequence[Sample]) -> tuple[Floats, Floats]:
-    """Features [samples, 4] (one, tokens, sessions, context), and seconds [samples]."""
+    """Returns features [samples, 4] (one, tokens, sessions, context) and seconds [samples]."""
     if not samples:
         raise ValueError("no samples to fit to")
     rows = [(1.0, sample.num_tokens, sample.num_sessions, sample.context_tokens) for sample in samples]
@@ -72,7 +72,7 @@ def _arrays(samples: Sequence[Sample]) -> tuple[Floats, Floats]:
 
 
 def _non_negative(features: Floats, seconds: Floats) -> Floats:
-    """The best coefficients [4] among those that are not negative.
+    """Returns the best non-negative coefficients [4].
 
     The best lie inside some face of the positive orthant, where they are plain least squares over the coefficients
     that are not zero: so all 15 faces are solved at once, and the best allowed solution is taken.
@@ -90,7 +90,7 @@ def _non_negative(features: Floats, seconds: Floats) -> Floats:
 
 
 def _splits(features: Floats, seconds: Floats, terms: Floats) -> Iterator[NDArray[np.int64]]:
-    """Ways of giving the samples to one term more: each term's samples cut in two by each feature or by their time."""
+    """Yields assignments of samples to one more term: each term's samples split by each feature or by their time."""
     owner = (features @ terms.T).argmax(axis=1)  # [samples]
     for term in range(len(terms)):
         mine = owner == term
@@ -102,7 +102,7 @@ def _splits(features: Floats, seconds: Floats, terms: Floats) -> Iterator[NDArra
 
 
 def _alternate(features: Floats, seconds: Floats, owner: NDArray[np.int64]) -> Floats:
-    """Terms [terms, 4] from a first division of the samples: the best seen, as alternating need not only improve."""
+    """Returns the best terms [terms, 4] seen while alternating from an assignment; a step need not improve."""
     num_terms = int(owner.max()) + 1
     terms = np.zeros((num_terms, 4))
     best, least, best_at = terms, np.inf, 0

@@ -1,16 +1,16 @@
-"""Where drafted tokens stop being nearly free: the budget that `--budget auto` chooses."""
+"""The knee of a latency model: the budget up to which drafted tokens are nearly free, for `--budget auto`."""
 
 from goodspeed.fair.latency.models import CostModel
 
 SESSIONS, CONTEXT = 8, 256
-"""Whose round is looked at when nobody is there yet: so many sessions, with so many cached tokens each."""
+"""The assumed round when no client is connected yet: number of sessions, and cached tokens of each."""
 
 STRETCH = 2.0
-"""A round may last so many times as long as one without drafts."""
+"""Longest round, relative to one without drafts."""
 
 
 def knee(model: CostModel, num_sessions: int, context_tokens: int, *, max_budget: int, stretch: float = STRETCH) -> int:
-    """The largest budget C, 1 to max_budget, with which a round takes at most `stretch` times that of no drafts.
+    """Returns the largest budget C, 1 to max_budget, whose round takes at most `stretch` times one without drafts.
 
     A round that lasts twice as long has to bring twice the tokens: at usual acceptance rates (0.7 and up) drafts of
     three or more do. Where reading the weights bounds the pass, tokens are free up to the roofline's ridge and C lies
@@ -31,12 +31,12 @@ def knee(model: CostModel, num_sessions: int, context_tokens: int, *, max_budget
 
 
 def usual_knee(model: CostModel, most_tokens: int) -> int:
-    """The knee of the round that is looked at when nobody is there yet, with at most so many tokens in it."""
+    """Returns the knee of a round of SESSIONS with CONTEXT each, with at most `most_tokens` tokens in it."""
     return knee(model, SESSIONS, SESSIONS * CONTEXT, max_budget=max(1, most_tokens - SESSIONS))
 
 
 def describe(model: CostModel, budget: int) -> str:
-    """What a budget means for that round."""
+    """Returns a sentence on what a budget means for that round."""
     plain, drafted = (1e3 * model.round_s(SESSIONS + extra, SESSIONS, SESSIONS * CONTEXT) for extra in (0, budget))
     return (
         f"{budget} drafted tokens a round: {SESSIONS} sessions with {CONTEXT} cached tokens each take {plain:.1f} ms "

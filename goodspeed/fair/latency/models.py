@@ -14,7 +14,7 @@ Counts = NDArray[np.float64] | NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured forward pass, or the middle of several equal ones."""
+    """One measured forward pass, or a quantile of several of the same shape."""
 
     num_tokens: int  # fed, over all sessions
     num_sessions: int
@@ -28,7 +28,7 @@ class Sample:
 
 
 class CostModel(ABC):
-    """Seconds of a round with so many tokens, sessions and cached tokens; more of anything is never quicker."""
+    """Predicts the seconds of a round from its tokens, sessions and cached tokens; it falls in none of them."""
 
     @overload
     def round_s(self, num_tokens: float, num_sessions: float, context_tokens: float) -> float: ...
@@ -37,7 +37,7 @@ class CostModel(ABC):
         self, num_tokens: float | Counts, num_sessions: float | Counts, context_tokens: float | Counts
     ) -> Any: ...
     def round_s(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
-        """Takes numbers (and gives one) or numpy arrays that broadcast (and gives their shape, float64).
+        """Takes numbers and returns one, or takes numpy arrays that broadcast and returns their shape, float64.
 
         num_tokens: fed in this round over all sessions; context_tokens: cached before it over all sessions.
         """
@@ -49,7 +49,7 @@ class CostModel(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Linear(CostModel):
-    """AdaSpec's Eq. (2), with a term for each session beside those for tokens and context; none is negative."""
+    """AdaSpec's Eq. (2) plus a term per session; no coefficient is negative."""
 
     fixed_s: float = 0.0
     token_s: float = 0.0
@@ -71,7 +71,7 @@ class Linear(CostModel):
 
 @dataclass(frozen=True, slots=True)
 class Roofline(CostModel):
-    """The maximum of linear terms, as in SLOs-Serve: reading the weights takes its time, computing takes its own."""
+    """The maximum of linear terms, as in SLOs-Serve: one for reading the weights, one for computing."""
 
     terms: tuple[Linear, ...]
 

@@ -1,4 +1,4 @@
-"""A latency model that goes on learning from finished rounds. Knows nothing about rounds but their counts and times.
+"""A latency model that is refined by finished rounds. Knows nothing about rounds but their counts and times.
 
 Two numbers are learned: how much slower the machine is than the model says, and what each token costs on top (drawing
 and verifying, which a profile of the forward pass does not see). Two, because rounds of a running node are much alike:
@@ -10,13 +10,13 @@ from typing import Any
 from goodspeed.fair.latency.models import CostModel, Linear
 
 MEMORY = 40
-"""Rounds after which an observation counts 1/e: a machine that became slower is known after about as many."""
+"""Rounds after which an observation's weight is 1/e; a change of the machine's speed is followed as fast."""
 
 FIRST_ROUNDS = 8
-"""Without a profile so many rounds are believed as they are: there is nothing yet to call them outliers by."""
+"""Number of first rounds, without a profile, that are not checked for outliers."""
 
 PROFILE_ROUNDS = 8.0
-"""A profile weighs as many rounds, at first: one slow round at the start shall not overturn it."""
+"""Weight of a profile in rounds, so that one slow round at the start does not overturn it."""
 
 LARGEST_SURPRISE = 0.5
 """Beyond so much more than usual (or so many times the usual error) an observation is cut: it may be an outlier, and
@@ -24,14 +24,14 @@ if it is a new truth, it repeats itself."""
 
 USUAL_ERRORS = 4.0
 INERTIA = 0.02
-"""How much of the evidence stands against moving at all: what rounds do not tell apart stays as it was."""
+"""Regularisation towards the present solution, as a share of the evidence: directions without evidence stay."""
 
 SCALE_FIRST = 10.0
-"""While rounds are all alike, a surprise is the machine's (so many parts) rather than the tokens' (one part)."""
+"""While all rounds are alike, an error is attributed to the machine's scale by this factor more than to the tokens."""
 
 SMALLEST_SCALE = 1e-3
 SHORTEST_S, LONGEST_S = 1e-8, 1e5
-"""Beyond these nothing is a round's time."""
+"""Bounds of a believable round time."""
 
 
 class Refined(CostModel):
@@ -57,7 +57,7 @@ class Refined(CostModel):
         return self.scale * self.model.round_s(num_tokens, num_sessions, context_tokens) + self.token_s * num_tokens
 
     def observe(self, num_tokens: int, num_sessions: int, context_tokens: int, seconds: float) -> None:
-        """Learns from a finished round, with the same counts as `round_s`; a time that is none is passed over."""
+        """Updates from a finished round, with the counts of `round_s`; ignores times beyond SHORTEST_S, LONGEST_S."""
         if not SHORTEST_S < seconds < LONGEST_S:
             return  # a clock's whim must not stop a node
         modelled = float(self.model.round_s(num_tokens, num_sessions, context_tokens))
@@ -70,7 +70,7 @@ class Refined(CostModel):
         self._solve()
 
     def _believable(self, ratio: float) -> float:
-        """The observed time over the predicted one, cut to what is no outlier; both directions weigh alike."""
+        """Returns the observed over the predicted time, clipped to exclude outliers, symmetrically in the logarithm."""
         surprise = max(ratio, 1.0 / ratio) - 1.0
         largest = max(LARGEST_SURPRISE, USUAL_ERRORS * self._usual_error)
         if self.profiled or self.num_rounds > FIRST_ROUNDS:
@@ -89,7 +89,7 @@ class Refined(CostModel):
         self._targets = (keep * self._targets[0] + model_part * ratio, keep * self._targets[1] + tokens_part * ratio)
 
     def _solve(self) -> None:
-        """The normal equations, held near the present solution, without negative coefficients."""
+        """Solves the normal equations, regularised towards the present solution, without negative coefficients."""
         (squares, both, tokens), (on_model, on_tokens) = self._products, self._targets
         inertia = INERTIA + self._trust
         self._trust *= 1.0 - 1.0 / PROFILE_ROUNDS

@@ -1,4 +1,4 @@
-"""A profile as a file: what was measured, where, and both fits. Knows nothing about measuring."""
+"""A profile as a file: the samples, their setting, and both fits. Knows nothing about measuring."""
 
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ ALWAYS_TRUSTED = 64
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a measured time depends on."""
+    """Model, device and software that a measured time depends on."""
 
     model: str
     device: str  # cpu or cuda
@@ -41,12 +41,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def max_tokens(self) -> int:
-        """The largest forward pass that was measured."""
+        """Tokens of the largest forward pass that was measured."""
         return max(sample.num_tokens for sample in self.samples)
 
     @property
     def trusted_tokens(self) -> int:
-        """The largest forward pass that is taken from the model; on a slow device only small ones were measured."""
+        """Tokens of the largest forward pass for which the model is trusted; a slow device measures only small ones."""
         return max(self.max_tokens, ALWAYS_TRUSTED)
 
 
@@ -77,13 +77,13 @@ def save(profile: Profile, path: str) -> None:
 
 
 def to_json(profile: Profile) -> dict[str, Any]:
-    """The same as in the file, for `--json`."""
+    """Returns the contents of the file, for `--json`."""
     content: dict[str, Any] = msgspec.to_builtins(profile)
     return content
 
 
 def load(path: str) -> Profile:
-    """The profile in a file; ConfigError says what is wrong with it."""
+    """Loads a profile from a file; ConfigError says what is wrong with it."""
     again = f"measure it again with `goodspeed profile --json {path}`"
     try:
         data = read_bytes(path, MAX_BYTES)
@@ -102,7 +102,7 @@ def load(path: str) -> Profile:
 
 
 def check(profile: Profile, setting: Setting, path: str) -> None:
-    """ConfigError when the profile is of another model, device or setting; threads matter on a CPU only."""
+    """Raises ConfigError when the profile is of another setting; threads matter on a CPU only."""
     wrong = [
         f"{name} {getattr(profile.setting, name)!r} instead of {getattr(setting, name)!r}"
         for name in ("model", "device", "hardware", "dtype", *(("threads",) if setting.device == "cpu" else ()))

@@ -1,4 +1,4 @@
-"""What every policy sees and gives back, and the registry of policies by name.
+"""The interface of policies, and the registry of policies by name.
 
 Knows nothing about any single policy, nor about rounds or messages: a policy divides a budget among clients, once.
 """
@@ -44,7 +44,7 @@ class Policy(Protocol):
     """Divides a budget of drafted tokens among clients."""
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
-        """Next draft length per client: at most its max_length each, at most `budget` together."""
+        """Returns each client's next draft length: at most its max_length, at most `budget` together."""
         ...
 
 
@@ -53,7 +53,7 @@ _registry: dict[str, Callable[..., Policy]] = {}
 
 
 def register(name: str) -> Callable[[AnyPolicy], AnyPolicy]:
-    """Makes a policy class known to `create` by `name`; its keyword parameters become the options."""
+    """Registers a policy class under `name`; its keyword parameters become its options."""
 
     def add(policy: AnyPolicy) -> AnyPolicy:
         _registry[name] = policy
@@ -67,7 +67,7 @@ def names() -> list[str]:
 
 
 def create(name: str, **options: Any) -> Policy:
-    """A new policy by name. Raises UnknownPolicyError, or ConfigError for an option that it does not have."""
+    """Creates a policy by name. Raises UnknownPolicyError, or ConfigError for an option that it does not have."""
     if name not in _registry:
         raise UnknownPolicyError(f"no policy is called {name!r}; choose one of: {', '.join(names())}")
     known = list(inspect.signature(_registry[name]).parameters)
@@ -79,7 +79,7 @@ def create(name: str, **options: Any) -> Policy:
 
 
 def max_lengths(clients: Sequence[ClientState], budget: int) -> Ints:
-    """Each client's max_length as an array, checked; a value beyond any budget is as good as none."""
+    """Returns the clients' max_length as an array [clients]. Raises ConfigError for one that is no whole number."""
     check_budget(budget)
     try:
         return np.array([min(index(client.max_length), NO_LIMIT) for client in clients], dtype=np.int64)
@@ -93,14 +93,14 @@ def check_budget(budget: int) -> None:
 
 
 def within_budget(caps: Ints, budget: int) -> Ints:
-    """Caps cut to the budget. Raises ConfigError when one is negative."""
+    """Returns caps cut to the budget. Raises ConfigError when one is negative."""
     if caps.size and caps.min() < 0:
         raise ConfigError(f"max_length is {caps.min()} for a client; it must be 0 or more")
     return np.minimum(caps, budget)
 
 
 def check_values(name: str, values: Floats, right: NDArray[np.bool_], wanted: str) -> None:
-    """Raises ConfigError for the first value that is not right, naming it and its client."""
+    """Raises ConfigError for the first value where `right` is False, naming it and its client."""
     if not right.all():
         client = int(np.argmin(right))
         raise ConfigError(f"{name} is {values[client]} for client {client}; it must be {wanted}")

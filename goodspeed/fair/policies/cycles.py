@@ -1,4 +1,4 @@
-"""How long it is from one verdict on a client's draft to the next, by the draft's length and the time of a round.
+"""The cycle time of a client: seconds from one verdict to the next, by its draft's length and a round's time.
 
 A draft that is made afresh takes the round trip and its drafting, and then waits until the round that is going on has
 ended (if there are others: half a round on average, and never less than one round in all).
@@ -10,7 +10,7 @@ is made afresh. After a fresh draft it has the round and the round trip for that
 there is the round only (and what that one was late by), and it takes the round trip after all: the draft node goes on
 when it has the verdict.
 
-Knows nothing about worth or budgets.
+Knows nothing about utilities or budgets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ So none at all do below the first chance, all do above the second."""
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What takes the sessions' time; arrays [clients]."""
+    """Times and chances of each session; arrays [clients]."""
 
     draft_s_per_token: Floats
     round_trip_s: Floats
@@ -50,7 +50,7 @@ class Timing:
 
 
 class Cycles:
-    """Of all cells: each is a client, `owner`, with a draft `length`; arrays [cells]."""
+    """Cycle times of cells; a cell is a client, `owner`, with a draft `length`. Arrays [cells]."""
 
     def __init__(self, timing: Timing, log_alpha: Floats, owner: Ints, length: Ints) -> None:
         self._others = 1.0 - 1.0 / timing.ahead.size
@@ -65,7 +65,7 @@ class Cycles:
             self._odds = np.where(length > 0, timing.ahead[owner] * comes_true * willing(comes_true), 0.0)
 
     def seconds(self, cells: Any, round_s: Any) -> Floats:
-        """From verdict to verdict in rounds of `round_s`; both broadcast. cells: indexes, or a slice."""
+        """Returns the cycle time with rounds of `round_s`; both broadcast. cells: indexes, or a slice."""
         away = self._away(self._afresh_s[cells], round_s)
         if self._odds is not None:
             away = self._with_ahead(self._odds[cells], away, self._ahead_s[cells], self._trip_s[cells], round_s)
@@ -73,7 +73,7 @@ class Cycles:
         return cycle
 
     def _with_ahead(self, odds: Floats, afresh: Floats, ahead_s: Floats, trip_s: Floats, round_s: Any) -> Floats:
-        """The mean over drafts made afresh, those made ahead after these, and those made ahead after such."""
+        """Returns the mean over fresh drafts, drafts ahead after a fresh one, and drafts ahead after one made ahead."""
         waits_s = WAITS * self._others * round_s
         late = np.maximum(ahead_s - round_s, 0.0)
         later = np.maximum(trip_s + ahead_s - round_s - late, 0.0)
@@ -85,16 +85,16 @@ class Cycles:
         return mean
 
     def _away(self, drafting_s: Floats, round_s: Any) -> Floats:
-        """Until its round begins; nothing where the draft is there at once."""
+        """Returns the seconds until a draft's round begins; 0 where drafting takes no time."""
         late: Floats = drafting_s + np.maximum(round_s - drafting_s, WAITS * round_s) * self._others
         return np.where(drafting_s > 0.0, late, 0.0)
 
 
 def willing(comes_true: Any) -> Any:
-    """How likely a draft node drafts ahead at all, where that comes true so often."""
+    """Returns the probability that a draft node drafts ahead, given how often that comes true."""
     return np.clip((comes_true - SELDOM) / (OFTEN - SELDOM), 0.0, 1.0)
 
 
 def in_time(ahead_s: Any, time_s: Any) -> Any:
-    """How likely a draft made ahead is on its way when the verdict comes."""
+    """Returns the probability that a draft made ahead is sent before the verdict arrives."""
     return np.clip(0.5 + (1.0 - ahead_s / np.maximum(time_s, SMALL)) / (2.0 * IN_TIME), 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Fixed-S, the paper's plainest baseline: everybody drafts C / N tokens.
+"""Fixed-S, the paper's plainest baseline: every client drafts C / N tokens.
 
 Knows nothing about acceptance or goodput. What a client's max_length cuts off is not given to others.
 """
@@ -15,7 +15,7 @@ from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 @register("fixed")
 class FixedPolicy:
-    """C // N each; the remainder goes round."""
+    """Gives C // N tokens to each client; the remainder rotates."""
 
     def __init__(self) -> None:
         self._ties = TieBreaker()
@@ -26,7 +26,7 @@ class FixedPolicy:
 
 
 def allocate_arrays(caps: Ints, budget: int, ties: TieBreaker) -> Ints:
-    """caps: int64 [clients] -> draft lengths [clients]."""
+    """Returns draft lengths [clients]; caps: int64 [clients]."""
     if not caps.size:
         return caps
     caps = within_budget(caps, budget)

@@ -3,7 +3,7 @@
 The s-th token of client i is worth w_i U'(X_i) alpha_i^s, so the budget goes to the C best gains of all. They are
 compared as logarithms, log w_i - fairness log X_i + s log alpha_i in float64, where nothing underflows; equal ones
 take turns. A client whose gain is exactly 0 (alpha or weight 0) gets nothing, even where budget is left over.
-With `cost`, a model of what a round's time is, the budget is spent only as far as it pays (`timed.py`, or where every
+With `cost`, a model of a round's time, the budget is spent only as far as it pays (`timed.py`, or where every
 round waits for everybody `timed_barrier.py`).
 """
 
@@ -94,7 +94,7 @@ def allocate_arrays(
     fairness: float = 1.0,
     ties: TieBreaker | None = None,
 ) -> Ints:
-    """All arrays [clients] -> draft lengths, int64 [clients]. `ties` carries the ties from one round to the next.
+    """Returns draft lengths, int64 [clients]; all arrays are [clients]. `ties` carries ties from round to round.
 
     Raises ConfigError for a value out of range, naming it.
     """
@@ -120,7 +120,7 @@ def allocate_rows(
 ) -> Ints:
     """`allocate_arrays` for many small worlds at once: arrays [rows, clients], budgets [rows].
 
-    `ties` has one for each row. Checks nothing: it is for simulations, which make up their values.
+    `ties` has one for each row. Checks no values: it is for simulations.
     """
     useful = (acceptance > 0.0) & (weight > 0.0)
     caps = np.where(useful, np.minimum(caps, budgets[:, None]), 0)
@@ -143,7 +143,7 @@ def allocate_rows(
 def _level_and_slope(
     acceptance: Floats, goodput: Floats, weight: Floats, useful: NDArray[np.bool_], fairness: float
 ) -> tuple[Floats, Floats]:
-    """The s-th token of a client gains exp(level + s slope)."""
+    """Returns (level, slope) [clients]: the s-th token of a client gains exp(level + s slope)."""
     level = np.log(np.where(useful, weight, 1.0)) - check_fairness(fairness) * np.log(goodput)
     return level, np.log(np.where(useful, acceptance, 1.0))
 

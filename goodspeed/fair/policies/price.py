@@ -16,7 +16,7 @@ SMALL = 1e-200  # stands for a slope of 0 where it divides
 
 
 def largest_terms(level: Floats, slope: Floats, caps: Ints, num: int) -> tuple[Ints, Ints]:
-    """How many terms of each sequence lie above the price, and how many exactly at it, int64 [sequences] each.
+    """Returns how many terms of each sequence lie above the price, and how many exactly at it, int64 [sequences] each.
 
     The first sum to less than `num`, both together to `num` or more. Needs 1 <= num < sum(caps).
     """
@@ -45,13 +45,13 @@ def largest_terms(level: Floats, slope: Floats, caps: Ints, num: int) -> tuple[I
 
 
 def _between(bottom: float, top: float, step: float) -> float:
-    """The next price to try, bottom < price <= top: near the top at first (caps may reach very far down)."""
+    """Returns the next price to try, bottom < price <= top: near the top at first (caps may reach very far down)."""
     price = max(top - step, top / 2 + bottom / 2)
     return price if price > bottom else top
 
 
 def _count(level: Floats, slope: Floats, least: Floats, most: Floats, price: float) -> Floats:
-    """The terms of each sequence that are `price` or more, given bounds; exact in spite of the division."""
+    """Counts the terms of each sequence that are `price` or more, within bounds; exact in spite of the division."""
     lengths = np.clip(np.floor((level - price) / np.maximum(-slope, SMALL)), least, most)
     too_many = (level + lengths * slope < price) & (lengths > least)
     too_few = (level + (lengths + 1) * slope >= price) & (lengths < most)
@@ -70,7 +70,7 @@ def _bisect(level: Floats, slope: Floats, low: Floats, high: Floats, price: floa
 
 
 def _select(level: Floats, slope: Floats, least: Floats, most: Floats, num: int) -> tuple[Ints, Ints]:
-    """Above and tied for what is still open: the few terms least+1 .. most of each sequence."""
+    """Returns the counts above and at the price among the terms that are left, least+1 .. most of each sequence."""
     counts, base = (most - least).astype(np.int64), least.astype(np.int64)
     total = int(counts.sum())
     if total > FEW:  # all open terms are one tie

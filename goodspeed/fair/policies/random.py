@@ -15,7 +15,7 @@ from goodspeed.fair.policies.base import ClientState, Ints, max_lengths, registe
 
 @register("random")
 class RandomPolicy:
-    """Every (S_1, ..., S_N) with a sum of at most C is equally likely; max_length then cuts single lengths."""
+    """Draws (S_1, ..., S_N) uniformly among those with a sum of at most C; max_length then cuts single lengths."""
 
     def __init__(self, seed: int = 0) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
@@ -28,7 +28,7 @@ class RandomPolicy:
 
 
 def allocate_arrays(caps: Ints, budget: int, random: np.random.Generator) -> Ints:
-    """caps: int64 [clients] -> draft lengths [clients]. N bars among C stars; the gaps are the lengths."""
+    """Returns draft lengths [clients]; caps: int64 [clients]. N bars among C stars; the gaps are the lengths."""
     caps = within_budget(caps, budget)
     bars = np.sort(random.choice(budget + caps.size, size=caps.size, replace=False))
     lengths: Ints = np.diff(bars, prepend=-1) - 1

@@ -1,4 +1,4 @@
-"""The most accepted tokens in all, whoever gets them: what adaptive verification inside one server does (vLLM's).
+"""Maximises accepted tokens in total, without fairness, as adaptive verification inside one server does (vLLM's).
 
 It is `gradient` without its fairness: the budget goes to the C drafted tokens that are likeliest to be accepted, so
 clients that are hard to draft for get nothing while others have use for it. Ties take turns. Goodput plays no part.
@@ -29,5 +29,5 @@ class ThroughputPolicy:
 def allocate_arrays(
     acceptance: Floats, weight: Floats, caps: Ints, budget: int, ties: TieBreaker | None = None
 ) -> Ints:
-    """All arrays [clients] -> draft lengths, int64 [clients]."""
+    """Returns draft lengths, int64 [clients]; all arrays are [clients]."""
     return gradient.allocate_arrays(acceptance, np.ones_like(acceptance), weight, caps, budget, 0.0, ties)

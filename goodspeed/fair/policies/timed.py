@@ -1,4 +1,4 @@
-"""Draft lengths when time counts: what is drafted must earn more than the time that it takes from everybody.
+"""Draft lengths that maximise utility per second: a drafted token has to earn the time that it costs all sessions.
 
 Verify rounds of T seconds follow each other. A session that drafts nothing takes part in all of them. One that drafts S
 tokens is away after every verdict, for away(S) = its round trip + S x its drafting time, and then until the round
@@ -91,7 +91,7 @@ class _Best:
 
 
 class _Search:
-    """One allocation problem, and what of it does not depend on T.
+    """One allocation problem, with the parts that do not depend on T.
 
     A *cell* is a length that a client might get; those of one client lie side by side, from 0 to the longest that can
     pay.
@@ -123,7 +123,7 @@ class _Search:
         self._cycles = Cycles(timing, log_alpha, self._owner, self._length)
 
     def best_at(self, round_s: float) -> _Best:
-        """The best number of tokens when they are put in the order that holds for a round of `round_s`."""
+        """Returns the best number of tokens, in the order that holds for a round of `round_s`."""
         gains = self._gains(round_s)
         order = np.flatnonzero(gains > (self._least_worth / self.idle_s if self.waits else self._least_worth))
         order = order[np.argsort(-gains[order], kind="stable")][: self._budget]
@@ -135,7 +135,7 @@ class _Search:
         return _Best(num, float(rates[num]), float(self._rounds[num]), gains)
 
     def lengths(self, best: _Best, ties: TieBreaker) -> Ints:
-        """The lengths that the best tokens make; equal ones take turns."""
+        """Returns the draft lengths of the best tokens; ties rotate."""
         if not best.num:
             return np.zeros(self.num_clients, dtype=np.int64)
         least = np.partition(best.gains, best.gains.size - best.num)[best.gains.size - best.num]
@@ -144,9 +144,9 @@ class _Search:
         return above + ties.share(tied, best.num - int(above.sum()))
 
     def _best_prefix(self, owner: Ints, gains: Floats, round_s: float) -> _Best:
-        """Tries every number of tokens; owner [tokens]: whose each is, the best first.
+        """Tries every number of tokens; owner [tokens]: the client of each, the best first.
 
-        Where that is too many, golden sections close in on the best one first.
+        Where there are too many, a golden-section search narrows them down first.
         """
         low, high = 0, owner.size
         left, right = high - int(GOLDEN * high), int(GOLDEN * high)
@@ -167,7 +167,7 @@ class _Search:
         return _Best(int(lengths[at].sum()), float(rates[at]), float(rounds[at]), gains)
 
     def _prefixes(self, owner: Ints, low: int, high: int) -> Ints:
-        """The first `low` to `high` tokens as lengths [high - low + 1, clients]."""
+        """Returns the first `low` to `high` tokens as lengths [high - low + 1, clients]."""
         taken = np.zeros((high - low + 1, self.num_clients), dtype=np.int64)
         taken[0] = np.bincount(owner[:low], minlength=self.num_clients)
         if high > low:
@@ -175,9 +175,9 @@ class _Search:
         return taken.cumsum(axis=0)
 
     def _gains(self, round_s: float) -> Floats:
-        """What each further token adds to F, on the upper hull, per share of the rounds it comes in [cells].
+        """Returns what each further token adds to F on the upper hull, per share of the rounds it comes in [cells].
 
-        Without waiting: what it adds to the sum of worth. 0 if nothing.
+        Without waiting it is what the token adds to the sum of worth; 0 if it adds nothing.
         """
         if not self.waits:
             return np.where(self._length > 0, np.diff(self._value, prepend=0.0), 0.0)
@@ -186,7 +186,7 @@ class _Search:
         return np.where(steps > 0.0, steps, 0.0) * (cycle / round_s)
 
     def _hull(self, rates: Floats) -> Floats:
-        """Steps of the upper hull of every client's rates over its lengths [cells], as far as it rises.
+        """Returns the steps of the upper hull of every client's rates over its lengths [cells], as far as it rises.
 
         A bridge leads over the first step. Where drafts are made ahead there may be a dip after it, behind a length
         that is just made in time; then further bridges lead over those.
@@ -210,11 +210,11 @@ class _Search:
         return np.where(beyond > 0, 0.0, steps) if self._cycles.dips else steps
 
     def _rises_again(self, steps: Floats, beyond: Ints) -> bool:
-        """Whether beyond the bridges some step is higher than the one before it."""
+        """Whether, beyond the bridges, some step is higher than the one before it."""
         return bool(((beyond[1:] > 0) & (steps[1:] > np.maximum(steps[:-1], 0.0))).any())
 
     def _rates(self, lengths: Ints, round_s: float) -> tuple[Floats, Floats]:
-        """F and T of allocations [num, clients], both [num]; shares are those of rounds of `round_s`."""
+        """Returns F and T of allocations [num, clients], both [num]; shares are those of rounds of `round_s`."""
         cells = self._first + lengths
         often = 1.0 / self._cycles.seconds(cells, round_s)
         between = np.maximum(round_s, 1.0 / add(often, 1))  # rounds, or the waits for them
@@ -225,15 +225,15 @@ class _Search:
         return add(self._value[cells] / cycles, 1), rounds
 
     def _least(self, worth: Floats, timing: Timing, longest: int) -> float:
-        """Worth of a token, times what it is accepted with, below which it cannot pay.
+        """Returns the worth of a token times its acceptance below which it cannot pay.
 
-        Its price is dT/dtoken times F over a cycle, and F is at least what it is without any draft.
+        Its price is dT/dtoken times F over a cycle, and F is at least its value without any draft.
         """
         slowest_s = 2.5 * self.idle_s + float(timing.round_trip_s.max() + timing.draft_s_per_token.max() * longest)
         return float((self._rounds[1] - self.idle_s) * add(worth)) / slowest_s
 
     def _useful_lengths(self, worth: Floats, acceptance: Floats, longest: int) -> Ints:
-        """Of each client; the next token would be worth less than the least that can pay."""
+        """Returns each client's longest length whose last token can pay (`_least`)."""
         ratio = np.minimum(self._least_worth / np.maximum(worth, SMALL * SMALL), 1.0)
         slope = np.minimum(np.log(np.maximum(acceptance, SMALL)), -SMALL)
         with np.errstate(divide="ignore"):  # a free token: log(0) / slope is endless, and cut

@@ -1,4 +1,4 @@
-"""Draft lengths when time counts and every round waits for every draft (`--rounds barrier`).
+"""Draft lengths that maximise utility per second where every round waits for every draft (`--rounds barrier`).
 
 A round with N sessions then takes T(S) and, before it, the longest of all ways there and back with the drafting:
 everybody pays for whoever drafts longest. So this maximises
@@ -27,7 +27,7 @@ NUM_BOUNDS = 12
 
 MAX_CELLS = 1 << 12
 SHORT = 8
-"""Among so many clients that more would be too many cells, no draft is longer than this."""
+"""Longest draft with so many clients that longer ones would make too many cells."""
 
 
 class BarrierAllocation:
@@ -71,7 +71,7 @@ class _Search:
         self._rounds = np.broadcast_to(np.asarray(seconds, np.float64), nums.shape)  # [budget + 1] T by drafted tokens
 
     def best(self) -> Ints:
-        """The cells to be drafted; none where drafting does not pay."""
+        """Returns the cells to be drafted; none where drafting does not pay."""
         bounds = np.unique(self.away_s)
         low, high = 0, bounds.size - 1
         while True:
@@ -88,7 +88,7 @@ class _Search:
         return chosen
 
     def _try(self, bounds: Floats) -> tuple[Floats, Ints]:
-        """Of each bound: the best F, and with how many tokens."""
+        """Returns the best F for each bound, and its number of tokens."""
         taken = self.away_s <= bounds[:, None]  # [bounds, cells]
         count = np.minimum(taken.cumsum(axis=1), self._budget + 1)
         taken &= count <= self._budget
