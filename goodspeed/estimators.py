@@ -1,4 +1,4 @@
-"""Eq. (3) and Eq. (4), as other programs import them; see `goodspeed/fair/estimators.py`."""
+"""The estimators of Eq. (3) and Eq. (4), for other programs; see `goodspeed/fair/estimators.py`."""
 
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, expected_tokens
 

@@ -1,4 +1,4 @@
-"""Who may draft how much, as other programs import it; see `goodspeed/fair/policies`."""
+"""The scheduling policies, for other programs; see `goodspeed/fair/policies`."""
 
 from goodspeed.fair.policies import ClientState, Policy, create, fixed, gradient, names, random, register, throughput
 

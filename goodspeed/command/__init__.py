@@ -1,4 +1,4 @@
-"""What every command does alike: settings and options, exit statuses, and what it says to whoever started it.
+"""The common parts of all commands: settings and options, exit statuses, logs, events and status lines.
 
 Knows nothing about what a command is for.
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from goodspeed.errors import ConfigError
 
 DEVICE = r"(cpu|cuda)(:\d+)?"
-"""What --device may be; whether there is such a device is known later, to torch."""
+"""Pattern of --device; torch checks later whether there is such a device."""
 
 T = TypeVar("T", bound="Settings")
 
@@ -30,7 +30,7 @@ def option(
     pattern: str | None = None,
     metavar: str | None = None,
 ) -> Any:
-    """A dataclass field that is also a command-line option; bounds are inclusive, a pattern is matched as a whole.
+    """Returns a dataclass field that is also a command-line option; bounds are inclusive, a pattern has to match fully.
 
     A type like `int | Literal["auto"]` takes a number within the bounds, or that word. The help lists the option under
     the heading `group`, and its default as `shown` has it: a default of None needs words that say what it means.
@@ -96,13 +96,13 @@ def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> No
 
 
 def group_of(parser: argparse.ArgumentParser, title: str) -> "argparse._ArgumentGroup":
-    """The options under that heading of the help."""
+    """Returns the parser's group of options with this heading."""
     known = {group.title: group for group in parser._action_groups}
     return known.get(title) or parser.add_argument_group(title)
 
 
 def from_namespace(settings: type[T], namespace: argparse.Namespace) -> T:
-    """The settings that a parsed command line asks for; ConfigError names a value that is out of bounds."""
+    """Makes settings from a parsed command line; ConfigError names a value that is out of bounds."""
     return settings(**{entry.name: getattr(namespace, entry.name) for entry in fields(settings)})
 
 
@@ -132,7 +132,7 @@ def _flag(entry: "Field[Any]") -> str:
 
 
 def _parser(hint: Any) -> Callable[[str], Any]:
-    """What reads a value of the plain type behind `X`, `X | None`, or `X | Literal["word"]`."""
+    """Returns a function that parses a value of type `X`, `X | None`, or `X | Literal["word"]`."""
     inner = [kind for kind in get_args(hint) or (hint,) if kind is not type(None)]
     words = [word for kind in inner if get_origin(kind) is Literal for word in get_args(kind)]
     kind: Callable[[str], Any] = inner[0]

@@ -1,4 +1,4 @@
-"""What the commands print: JSON events, one a line, on standard output; logs on standard error.
+"""The commands' machine-readable output: JSON events, one a line, on standard output; logs on standard error.
 
 Under `--json` the last line of standard output is one JSON object with the result. Knows nothing about what the
 events mean.

@@ -1,4 +1,4 @@
-"""The parser of every command line: a wrong word is one line with a hint, and the help ends with an example.
+"""The parser of every command line: an error is one line with a hint, and the help ends with an example.
 
 Knows nothing about particular options, and imports only the standard library, the version and the exit statuses.
 """
@@ -31,7 +31,7 @@ class CommandLine(argparse.ArgumentParser):
             self.add_argument("--version", action="version", version=f"{self.prog} {__version__}")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """argparse calls this for subcommands too. Unlike argparse, it reports an unknown word at once."""
+        """Parses like argparse, for subcommands too, but reports an unknown word at once."""
         words = list(sys.argv[1:] if args is None else args)
         if unknown := self._unknown_option(words):  # before what is missing is told: it may be what was mistyped
             self.error(_advice("option", unknown, self._options))
@@ -43,12 +43,12 @@ class CommandLine(argparse.ArgumentParser):
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:
-        """One line on standard error, and exit status 2."""
+        """Prints one line on standard error, and exits with status 2."""
         told = _in_our_words(message, self._commands)
         self.exit(USAGE, f"{self.prog}: {told}{'' if told.endswith('?') else '.'} See {self.prog} --help\n")
 
     def _unknown_option(self, words: Sequence[str]) -> str | None:
-        """The first that looks like a long option and begins no known one; what follows a subcommand is not ours."""
+        """Returns the first long option before a subcommand that is no prefix of a known one; None without any."""
         for word in words:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
                 return None
@@ -68,7 +68,7 @@ class CommandLine(argparse.ArgumentParser):
 
 
 def _in_our_words(message: str, commands: Sequence[str]) -> str:
-    """What argparse says, as the rest of this project's errors are said."""
+    """Rewrites argparse's message in the style of this project's errors."""
     if found := CHOICES.fullmatch(message):
         known = re.findall(r"[^\s,']+", found["known"])
         kind = found["what"].lower() if found["what"].isupper() else found["what"]
@@ -83,7 +83,7 @@ def _in_our_words(message: str, commands: Sequence[str]) -> str:
 
 
 def _advice(kind: str, given: str, known: list[str], *, all_of_them: bool = False) -> str:
-    """That it is unknown, and what was meant; `all_of_them` lists what is known where nothing is near."""
+    """Returns a message on an unknown word with the nearest known one; `all_of_them`: lists all where none is near."""
     text = f"unknown {kind} {given if given.startswith('-') else repr(given)}"
     if near := difflib.get_close_matches(given, known, n=1):
         return f"{text}; did you mean {near[0]}?"

@@ -1,4 +1,4 @@
-"""What every command line of the project does alike: parse, run, and end with a clear error and exit status.
+"""Runs every command of the project: parses, runs, and ends with a clear error and exit status.
 
 The exit statuses are in `exit_statuses.py`. Wrong usage is every ConfigError, whoever finds it.
 """
@@ -19,7 +19,7 @@ from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
 from goodspeed.node.model_thread import leave
 
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
-"""How many compiled kernels oneDNN keeps, and torch with it: one for every number of rows that a weight meets, 1,024
+"""Number of compiled kernels that oneDNN and torch keep: one for every number of rows that a weight meets, 1,024
 unless told otherwise, of up to 0.9 MB each. A node that runs for an hour would hold hundreds of megabytes of them for
 batches that seldom come again. Measured (`experiments/LOG.md`): with 128 a verify node holds 70 MB more than with 32
 and is 4 to 7 % quicker; with 1,024 it holds 220 MB more than with 128 and is 8 to 10 % quicker still. torch reads it
@@ -32,7 +32,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Options of every long-running command."""
+    """Adds the options of every long-running command."""
     add_log_option(parser)
     group_of(parser, LOGGING).add_argument(
         "--json",
@@ -42,7 +42,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_daemon_options(parser: argparse.ArgumentParser) -> None:
-    """Options of the two nodes."""
+    """Adds the options of the two nodes."""
     add_common_options(parser)
     group_of(parser, LOGGING).add_argument(
         "--quiet", action="store_true", help="do not say on standard error what the node does (default: off)"
@@ -82,7 +82,7 @@ def run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Nam
 
 
 def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
-    """Flushes standard output, whatever happens: here a failure of that still gets its line."""
+    """Parses and runs, and flushes standard output in any case, while a failure of that can still be reported."""
     try:
         namespace = parser.parse_args()
         for variable, number in KERNELS.items():
@@ -115,7 +115,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 async def until_signal(serving: Coroutine[None, None, None]) -> bool:
-    """Runs a daemon until it ends by itself, or is cancelled by SIGINT or SIGTERM: whether it was.
+    """Runs a daemon until it ends by itself, or SIGINT or SIGTERM cancels it; returns whether a signal did.
 
     A second signal ends the process at once, also while a model keeps the event loop waiting.
     """
@@ -149,7 +149,7 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
 
 
 def warn_trusted_network(address: str) -> None:
-    """Loud, on purpose: nothing is encrypted and nobody is authenticated."""
+    """Prints a loud warning: nothing is encrypted and nobody is authenticated."""
     line = "!" * 100
     text = f"--trusted-network: {address} is open to its network WITHOUT keys or encryption; anybody there can use it."
     print(f"{line}\n{text}\n{line}", file=sys.stderr, flush=True)

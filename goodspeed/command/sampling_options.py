@@ -1,6 +1,6 @@
-"""The options by which a command chooses how texts are sampled, for the settings of several commands.
+"""Sampling options for the settings of several commands.
 
-Each is None unless it is given: then the checkpoint, or the node that is asked, decides. Knows nothing about sampling.
+An option that is not given is None: the checkpoint, or the node, decides. Knows nothing about how tokens are sampled.
 """
 
 from typing import Any

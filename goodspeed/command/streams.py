@@ -1,7 +1,7 @@
-"""Standard output and standard error of a command, when they cannot be written to: a full disk, or a closed descriptor.
+"""Standard output and standard error that may fail: a full disk, or a closed descriptor.
 
-What a command prints on standard output is its result, so a failure there is an error with a name. Standard error is a
-log, so a failure there loses the line and nothing else. Knows nothing about what is written.
+Standard output carries a command's result, so a failure there is an OutputError. Standard error is a
+log, so a failure there loses only the line. Knows nothing about what is written.
 """
 
 import os
@@ -15,7 +15,7 @@ DESCRIPTORS = (0, 1, 2)
 
 
 def guard() -> None:
-    """Puts the two streams below in the place of `sys.stdout` and `sys.stderr`; doing it again changes nothing.
+    """Replaces `sys.stdout` and `sys.stderr` by `Output` and `Log`; a second call changes nothing.
 
     First opens /dev/null, read-only, on each of 0, 1 and 2 that is closed: otherwise the next socket or file would get
     that number, and what a library prints would go into it. Where `sys.stderr` is None, `print(..., file=sys.stderr)`
@@ -38,7 +38,7 @@ def discard_output() -> None:
 
 
 class _Stream:
-    """Another stream, but for what `write` and `flush` do about a failure."""
+    """Passes everything on to another stream; subclasses handle failures of `write` and `flush`."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -48,7 +48,7 @@ class _Stream:
 
 
 class Output(_Stream):
-    """Standard output. OutputError when it cannot be written to; BrokenPipeError when its reader is gone."""
+    """Standard output. Raises OutputError when it cannot be written to, BrokenPipeError when its reader is gone."""
 
     def write(self, text: str) -> int:
         try:
@@ -68,7 +68,7 @@ class Output(_Stream):
 
 
 class Log(_Stream):
-    """Standard error. What cannot be written is lost; later lines are tried again, for a disk may have room again."""
+    """Standard error. A line that cannot be written is lost; later lines are tried again."""
 
     def write(self, text: str) -> int:
         with suppress(OSError, ValueError):  # ValueError: the stream was closed in Python
@@ -86,7 +86,7 @@ def _cannot_be_written(error: OSError) -> OutputError:
 
 
 def _or_descriptor(stream: TextIO | None, descriptor: int) -> TextIO:
-    """A stream that Python did not open, because its descriptor was closed, fails when something is written."""
+    """Returns the stream; for None (its descriptor was closed) one on that descriptor, which fails when written to."""
     return stream if stream is not None else os.fdopen(descriptor, "w", encoding="utf-8", closefd=False)
 
 

@@ -1,8 +1,8 @@
 """Noise that is a pure function of counters: no generator, no state, no order of drawing.
 
-Knows nothing about probabilities. So a draw does not depend on its neighbours in a batch, on restarts, or on the
+So a draw does not depend on its neighbours in a batch, on restarts, or on the
 device; noises of different roles, positions, rounds or seeds are independent of each other. Integers only, until the
-last step, so that all devices agree.
+last step, so that all devices agree. Knows nothing about probabilities.
 """
 
 from enum import IntEnum
@@ -19,7 +19,7 @@ _Ints = TypeVar("_Ints", Tensor, NDArray[np.int32], NDArray[np.int64])
 
 
 class Role(IntEnum):
-    """What a noise is for; noises of two roles are independent of each other."""
+    """The purpose of a noise; noises of two roles are independent of each other."""
 
     MATCH = 0
     DRAFT = 1
@@ -28,7 +28,7 @@ class Role(IntEnum):
 
 
 def key(role: Role, *counters: Tensor | int) -> Tensor:
-    """64-bit hash of the counters (int64, broadcast): one splitmix64 finaliser for each."""
+    """Returns a 64-bit hash of the counters (int64, broadcast): one splitmix64 finaliser for each."""
     start = _signed((role + 1) * _GOLDEN)
     if any(isinstance(counter, Tensor) and counter.device.type != "cpu" for counter in counters):
         state = torch.tensor(start)
@@ -43,28 +43,28 @@ def key(role: Role, *counters: Tensor | int) -> Tensor:
 
 
 def uniform(seeds: Tensor, role: Role, epochs: Tensor | int, rounds: Tensor | int, positions: Tensor | int) -> Tensor:
-    """The ratio rule's noise in [0, 1), fp64 with 53 random bits; the int64 arguments broadcast."""
+    """Returns the ratio rule's noise in [0, 1), fp64 with 53 random bits; the int64 arguments broadcast."""
     bits = _shift(key(role, seeds, epochs, rounds, positions), 11)
     return bits.double() * 2.0**-53
 
 
 def exponential(keys: Tensor, vocab: int) -> Tensor:
-    """Exp(1) noise [rows, vocab] fp32 for keys [rows]: column i depends on the row's key and on i alone."""
+    """Returns Exp(1) noise [rows, vocab] fp32 for keys [rows]: column i depends on the row's key and on i alone."""
     return _exponential(keys, torch.arange(vocab, dtype=torch.int32, device=keys.device))
 
 
 def match_noise(seeds: Tensor, positions: Tensor, vocab: int) -> Tensor:
-    """The match rule's noise [rows, vocab] for seeds and positions [rows]."""
+    """Returns the match rule's noise [rows, vocab] for seeds and positions [rows]."""
     return exponential(key(Role.MATCH, seeds, positions), vocab)
 
 
 def exponential_at(keys: Tensor, tokens: Tensor) -> Tensor:
-    """`exponential` [n] at one token id (int64) for each of keys [n]."""
+    """Returns `exponential` at one token id (int64) for each of keys [n]."""
     return _exponential(keys, tokens.to(torch.int32).unsqueeze(1)).squeeze(1)
 
 
 def _exponential(keys: Tensor, ids: Tensor) -> Tensor:
-    """For keys [rows] and ids [vocab] or [rows, 1].
+    """Returns Exp(1) noise for keys [rows] and ids [vocab] or [rows, 1].
 
     Two rounds of multiply and xor-shift in 32 bits, keyed by both halves of the key; 32-bit integers because this is
     most of what sampling costs.
@@ -99,11 +99,11 @@ def _mix(x: _Ints) -> _Ints:
 
 
 def _shift(x: _Ints, bits: int) -> _Ints:
-    """Right shift of the 64 bits as an unsigned number."""
+    """Returns the 64 bits, as an unsigned number, shifted right."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _signed(bits: int, width: int = 64) -> int:
-    """The signed integer with the lowest `width` bits of `bits`."""
+    """Returns the signed integer with the lowest `width` bits of `bits`."""
     bits &= (1 << width) - 1
     return bits - ((bits >> (width - 1)) << width)

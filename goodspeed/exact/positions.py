@@ -1,8 +1,8 @@
-"""How the positions of a proposal lie in bytes, and how a proposal is cut without looking inside.
+"""The byte layout of a proposal's positions, and cutting a proposal to its first positions.
 
 A position is `kind: u8, num_entries: u32` and then its entries, all little-endian. Dense: one float per token id from
 0 on. Lattice: the token ids, strictly increasing, then one 16-bit weight, above zero, for each. Knows nothing about
-tensors or about what the numbers mean (`proposals.py`).
+tensors or the meaning of the numbers (`proposals.py`).
 """
 
 import struct
@@ -31,7 +31,7 @@ LAYOUTS = {1: Layout(None, "<f4"), 2: Layout(None, "<f2"), 3: Layout("<u2", "<u2
 
 
 def cut(data: bytes, num_positions: int) -> bytes:
-    """The first positions of a proposal; one that cannot be read so far stays whole, and is refused by `decode`."""
+    """Returns a proposal's first positions; one that cannot be parsed that far stays whole, and `decode` refuses it."""
     start = 0
     for _ in range(num_positions):
         if start + HEADER.size > len(data):
@@ -44,7 +44,7 @@ def cut(data: bytes, num_positions: int) -> bytes:
 
 
 def spans(data: bytes, num_positions: int, vocab_size: int) -> list[tuple[int, int, int]]:
-    """(kind, start of the entries, number of entries) of each position; the sizes add up."""
+    """Returns (kind, start of the entries, number of entries) of each position. InvalidProposal for wrong sizes."""
     found: list[tuple[int, int, int]] = []
     start = 0
     for position in range(num_positions):

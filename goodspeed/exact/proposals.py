@@ -1,4 +1,4 @@
-"""Draft distributions in the one form in which they are both sampled from and sent (ratio rule).
+"""Draft distributions in the form in which they are both sampled from and sent (ratio rule).
 
 Knows nothing about messages, sessions or models. Sending anything but what was sampled from breaks exactness, so a
 proposal is first rounded to what travels (`make`), and then asked for everything else:
@@ -39,13 +39,13 @@ class Proposal(Protocol):
     """Distributions [batch, vocab] as they are sampled from and sent."""
 
     def probs(self) -> Tensor:
-        """What both sides hold the tokens to be sampled from [batch, vocab], fp32, each row summing to 1."""
+        """Returns the probabilities that both nodes use [batch, vocab], fp32, each row summing to 1."""
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Tokens [batch] at noise [batch] uniform in [0, 1)."""
+        """Draws tokens [batch] at noise [batch], uniform in [0, 1)."""
 
     def pack(self) -> list[bytes]:
-        """Each row as one position for `encode`; waits for the device."""
+        """Returns each row as one position for `encode`; waits for the device."""
 
 
 @dataclass(frozen=True)
@@ -114,18 +114,18 @@ def make(probs: Tensor, kind: str = "lattice", *, k: int = 64) -> Proposal:
 
 
 def position_bytes(kind: str, vocab_size: int, k: int = 64) -> int:
-    """Most bytes that one position of this kind takes: what a limit on messages has to leave room for."""
+    """Returns the most bytes that one position of this kind takes, for the limit on messages."""
     code = {"dense-fp32": 1, "dense-fp16": 2, "lattice": 3 if vocab_size <= 1 << 16 else 4}[kind]
     return HEADER.size + LAYOUTS[code].entry_bytes * (min(k, vocab_size) if kind == "lattice" else vocab_size)
 
 
 def encode(positions: Sequence[bytes]) -> bytes:
-    """The packed positions of one draft, in order, as `Draft.proposal`."""
+    """Returns the packed positions of one draft, in order, as `Draft.proposal`."""
     return b"".join(positions)
 
 
 def decode(data: bytes, num_positions: int, vocab_size: int, tokens: Sequence[int] | None = None) -> Tensor:
-    """Draft probabilities [num_positions, vocab_size], fp32, rows normalised by the float64 sum of what was sent.
+    """Returns draft probabilities [num_positions, vocab_size], fp32; rows are divided by their sum in float64.
 
     With `tokens` [num_positions] each must have been possible at its position. Sizes are checked before anything is
     allocated; the caller bounds num_positions. Raises InvalidProposal, saying at which position and what.

@@ -1,4 +1,4 @@
-"""From logits to probabilities to tokens.
+"""Sampling: logits to probabilities to tokens.
 
 Knows nothing about models, sessions, drafts or rounds. The match rule draws with `sample`: whatever batch, padding or
 device a token is drawn in, it is drawn again exactly. The ratio rule draws with `draw` at one `uniform` number.
@@ -23,13 +23,13 @@ __all__ = ["Role", "Sampling", "SamplingBatch", "choose", "draw", "sample", "to_
 
 Device: TypeAlias = torch.device | str
 Noise: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
-"""The numbers of `match_noise`, wherever they come from; they are overwritten."""
+"""A function that returns `match_noise`, perhaps from a cache; its result is overwritten."""
 
 _NUMPY = {torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64}
 
 
 class Sampling(Protocol):
-    """How the token of a row is chosen; the wire's `messages.Sampling` is one, which this file need not know."""
+    """The sampling parameters of a row; the wire's `messages.Sampling` has this interface."""
 
     @property
     def temperature(self) -> float: ...
@@ -46,7 +46,7 @@ class Sampling(Protocol):
 
 @dataclass(frozen=True)
 class SamplingBatch:
-    """The `Sampling` of every row of a batch, with its tensors made on demand."""
+    """The `Sampling` of every row of a batch, with tensors made on demand."""
 
     rows: tuple[Sampling, ...]
     device: Device = "cpu"
@@ -71,7 +71,7 @@ class SamplingBatch:
         return tuple(i for i, row in enumerate(self.rows) if row.temperature == 0)
 
     def truncated(self, vocab: int) -> list[int]:
-        """Rows that are drawn from fewer tokens than there are."""
+        """Returns the rows with top-k or top-p in effect."""
         return [
             i for i, row in enumerate(self.rows) if row.temperature > 0 and (0 < row.top_k < vocab or row.top_p < 1)
         ]
@@ -85,13 +85,13 @@ class SamplingBatch:
         return self.tensor([row.seed for row in self.rows], torch.int64)
 
     def tensor(self, values: Sequence[float], dtype: torch.dtype) -> Tensor:
-        """On the device, without waiting for it."""
+        """Returns a tensor on the device, without waiting for it."""
         tensor = torch.from_numpy(np.array(values, _NUMPY[dtype]))  # sooner than torch.tensor by half
         return tensor.to(self.device, non_blocking=True)
 
 
 def to_probs(logits: Tensor, sampling: SamplingBatch, *, num_tokens: int | None = None) -> Tensor:
-    """Probabilities [batch, vocab] (fp32; fp64 for fp64 logits) of logits [batch, vocab]: temperature, top-k, top-p.
+    """Returns probabilities [batch, vocab] (fp32; fp64 for fp64) of logits [batch, vocab]: temperature, top-k, top-p.
 
     Temperature 0 is one-hot on the largest logit, the lowest id among equals. Top-p keeps the fewest of the top-k
     tokens (scaled to 1) that reach it. What is exactly as likely as the last token kept is kept too, so that the order
@@ -111,7 +111,7 @@ def to_probs(logits: Tensor, sampling: SamplingBatch, *, num_tokens: int | None 
 def sample(
     probs: Tensor, seeds: Tensor, positions: Tensor, *, greedy: bool = False, noise: Noise = match_noise
 ) -> Tensor:
-    """The match rule's draw: tokens [batch] from probs [batch, vocab], seeds and positions [batch] int64.
+    """Draws tokens [batch] by the match rule from probs [batch, vocab], seeds and positions [batch] int64.
 
     argmax(log p + Gumbel(seed, position, token id)), computed as the largest p / Exp. A token of probability zero is
     never drawn; a one-hot row gives its token whatever the noise. `greedy` says that all rows are one-hot.
@@ -133,7 +133,7 @@ def choose(
     num_tokens: int | None = None,
     noise: Noise = match_noise,
 ) -> Tensor:
-    """`sample(to_probs(logits))` [batch], a few rows at a time: no second copy of thousands of wide rows."""
+    """Returns `sample(to_probs(logits))` [batch], computed a few rows at a time to bound its memory."""
     logits = logits[:, :num_tokens]
     if sampling.all_greedy:
         return _argmax(logits)
@@ -145,7 +145,7 @@ def choose(
 
 
 def _choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor, noise: Noise) -> Tensor:
-    """All at once. On the host, rows that top-k or top-p leave few tokens of go apart: only those get noise."""
+    """Draws all rows at once. On a CPU, truncated rows are drawn apart, with noise for their kept tokens only."""
     few = sampling.truncated(logits.shape[-1])
     if not few or logits.device.type != "cpu":
         probs = to_probs(logits, sampling)
@@ -167,7 +167,7 @@ def _choose_kept(logits: Tensor, sampling: SamplingBatch, positions: Tensor) -> 
 
 
 def draw(weights: Tensor, noise: Tensor) -> Tensor:
-    """Tokens [...] in proportion to weights [..., vocab], by inverse CDF at noise [...] in [0, 1).
+    """Draws tokens [...] in proportion to weights [..., vocab], by inverse CDF at noise [...] in [0, 1).
 
     Weights need not sum to 1. A weight of zero is never drawn, however the sums are rounded.
     """
@@ -179,12 +179,12 @@ def draw(weights: Tensor, noise: Tensor) -> Tensor:
 
 
 def _first_arrival(probs: Tensor, noise: Tensor) -> Tensor:
-    """Where p / Exp is largest [batch]: the first arrival of processes with these rates. Overwrites the noise."""
+    """Returns where p / Exp is largest [batch]: the first arrival at these rates. Overwrites the noise."""
     return _argmax(torch.div(probs, noise, out=noise) if probs.dtype == noise.dtype else probs / noise)
 
 
 def _argmax(values: Tensor) -> Tensor:
-    """The first of the largest [batch] of values [batch, vocab]; one that is no number counts as the largest."""
+    """Returns the first largest column [batch] of values [batch, vocab]; a NaN counts as the largest."""
     if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
         return values.argmax(-1)
     return torch.from_numpy(values.numpy().argmax(-1))  # ten times faster than torch on a CPU
@@ -206,7 +206,7 @@ def _temper(logits: Tensor, sampling: SamplingBatch) -> Tensor:
 
 
 def _probs(tempered: Tensor, sampling: SamplingBatch) -> Tensor:
-    """Of tempered logits [batch, vocab], with top-k and top-p."""
+    """Returns the probabilities of tempered logits [batch, vocab], with top-k and top-p."""
     few = sampling.truncated(tempered.shape[-1])
     if tempered.device.type != "cpu":
         return masked(tempered, sampling.rows, few).softmax(-1)
@@ -220,6 +220,6 @@ def _probs(tempered: Tensor, sampling: SamplingBatch) -> Tensor:
 
 
 def _rows_at_once(wide: Tensor) -> int:
-    """Rows whose temporaries stay in the cache of a CPU, or below a few hundred MB on a GPU."""
+    """Returns how many rows' temporaries fit into a CPU's cache, or into a few hundred MB on a GPU."""
     num_elements = 1 << (18 if wide.device.type == "cpu" else 25)
     return max(1, num_elements // wide.shape[-1])

@@ -1,11 +1,11 @@
-"""What top-k and top-p leave of rows of logits, in two forms: `Kept` lists it, `masked` hides the rest.
+"""Top-k and top-p truncation of rows of logits, in two forms: `Kept` lists the kept tokens, `masked` hides the rest.
 
 On a CPU a few tokens out of thousands are soon listed, and nothing more is done for the others. A device that runs
 beside the CPU does not tell how many are left without being waited for, so there whole rows are masked.
 
 Top-p keeps the fewest of the top-k tokens (scaled to 1) that reach it; what is exactly as likely as the last token kept
 is kept too, so that the order in which a device sorts equals does not matter. Each row's result depends on that row
-alone, whatever else is in the batch. `mask_tokens` hides what a row may not draw whatever its logits say. Knows nothing
+alone, whatever else is in the batch. `mask_tokens` hides tokens that a row may not draw at all. Knows nothing
 about temperatures, noise or draws.
 """
 
@@ -33,7 +33,7 @@ class Truncation(Protocol):
 
 @dataclass(frozen=True)
 class Kept:
-    """All tokens that are left in a batch: their rows (rising), ids, and probabilities."""
+    """All kept tokens of a batch: their rows (rising), ids and probabilities."""
 
     rows: NDArray[np.int64]  # [num_kept]
     tokens: NDArray[np.int64]  # [num_kept]
@@ -41,7 +41,7 @@ class Kept:
 
     @classmethod
     def of(cls, logits: Floats, samplings: Sequence[Truncation]) -> "Kept":
-        """Of logits [rows, vocab]; a row whose logits are not numbers may keep nothing."""
+        """Truncates logits [rows, vocab]; a row whose logits are not numbers may keep nothing."""
         with np.errstate(invalid="ignore"):  # infinite logits have no probabilities
             least = _least(logits, samplings)
             places = np.flatnonzero(logits >= least[:, None])  # a quarter of the time of `nonzero`
@@ -51,7 +51,7 @@ class Kept:
         return cls(rows, tokens, (weights / sums[rows]).astype(logits.dtype))
 
     def first(self, scores: Floats, num_rows: int) -> NDArray[np.int64]:
-        """For each row the token of its largest score [num_rows], the lowest id among equals; scores [num_kept]."""
+        """Returns each row's token of the largest score [num_rows], the lowest id among equals; scores [num_kept]."""
         best = np.full(num_rows, -1, scores.dtype)
         with np.errstate(invalid="ignore"):
             np.maximum.at(best, self.rows, scores)
@@ -62,7 +62,7 @@ class Kept:
 
 
 def _least(logits: Floats, samplings: Sequence[Truncation]) -> Floats:
-    """The smallest logit that each row keeps [rows]."""
+    """Returns the smallest logit that each row keeps [rows]."""
     vocab = logits.shape[-1]
     least = np.full(len(logits), -np.inf, logits.dtype)
     limited = [i for i, sampling in enumerate(samplings) if 0 < sampling.top_k < vocab]
@@ -90,7 +90,7 @@ def _least_of_top_k(logits: Floats, rows: list[int], samplings: Sequence[Truncat
 
 
 def _least_of_top_p(row: Floats, top_p: float) -> float:
-    """Tokens less likely than (1 - top_p) / vocab make less than 1 - top_p together, so only the others are sorted."""
+    """Returns the smallest kept logit. Sorts only tokens of (1 - top_p) / vocab or more: all others sum to less."""
     largest = row.max()
     weights = np.exp(row - largest)
     total = float(weights.sum(dtype=np.float64))
@@ -103,7 +103,7 @@ def _least_of_top_p(row: Floats, top_p: float) -> float:
 
 
 def mask_tokens(logits: Tensor, banned: Sequence[Sequence[int]]) -> Tensor:
-    """Logits [batch, vocab] with -inf for the tokens that are banned in each row; the very same where there are none.
+    """Returns logits [batch, vocab] with -inf for each row's banned tokens; the same tensor where there are none.
 
     Ids beyond the vocabulary ban nothing.
     """
@@ -115,7 +115,7 @@ def mask_tokens(logits: Tensor, banned: Sequence[Sequence[int]]) -> Tensor:
 
 
 def masked(logits: Tensor, samplings: Sequence[Truncation], rows: Sequence[int]) -> Tensor:
-    """Logits [batch, vocab] with -inf for what these rows drop. Only rows without top-k are sorted whole."""
+    """Returns logits [batch, vocab] with -inf for these rows' dropped tokens. Sorts only rows without top-k whole."""
     vocab = logits.shape[-1]
     top_k = [i for i in rows if 0 < samplings[i].top_k < vocab]
     top_p = [i for i in rows if not 0 < samplings[i].top_k < vocab]

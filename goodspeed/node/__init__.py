@@ -1,6 +1,6 @@
-"""What both nodes share beside their rules: the model's thread, counts and metrics, API keys, the HTTP server.
+"""The parts of both daemons that are not rules: model thread, counts, metrics, recordings, API keys, the HTTP server.
 
-Knows nothing about drafts, rounds or sessions.
+Knows nothing about either node's state.
 
 Only rooms that say so import: prometheus_client.
 Imports nothing of: zmq, goodspeed.app.

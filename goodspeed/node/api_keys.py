@@ -1,4 +1,4 @@
-"""Files of API keys, as both sides read them: one key a line. Knows nothing about what the keys open."""
+"""Files of API keys, one key a line, for nodes and clients. Knows nothing about what the keys allow."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ ONE_A_LINE = "write a file with one key a line"
 
 
 def read(path: str) -> list[str]:
-    """Blank lines and those that begin with # are left out. ConfigError without any key, or with a bad one."""
+    """Reads a file's keys, without blank lines and # comments. ConfigError for a bad key, or without any."""
     try:
         lines = Path(path).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Plain numbers that are cheap to keep: histograms, and answers over HTTP. Knows nothing about who reads them."""
+"""Plain counters that are cheap to keep: histograms and HTTP responses. Knows nothing about who reads them."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -22,12 +22,12 @@ REQUEST_TOKENS = tuple(step * 10**power for power in range(6) for step in (1, 2,
 
 
 class Histogram:
-    """How many of the observed values lie up to each bound, and what they add up to."""
+    """Counts the observed values up to each bound, and sums them."""
 
     __slots__ = ("_counts", "bounds", "total")
 
     def __init__(self, bounds: Iterable[float]) -> None:
-        """bounds: ascending; each belongs to the values below it."""
+        """bounds: ascending; each is inclusive."""
         self.bounds = tuple(bounds)
         self.total = 0.0
         self._counts = [0] * (len(self.bounds) + 1)  # the last: beyond all bounds
@@ -41,7 +41,7 @@ class Histogram:
         return sum(self._counts)
 
     def up_to(self) -> list[int]:
-        """Values up to each bound; the last number is that of all values."""
+        """Returns the number of values up to each bound; the last is the number of all values."""
         return list(accumulate(self._counts))
 
 

@@ -1,7 +1,7 @@
 """Sampling defaults and stop strings for requests that leave them out.
 
 They are the target's, from its generation_config.json, else the API's. The verify node sends the target's in its
-Welcome. Knows nothing about requests over HTTP, files or models.
+Welcome. Knows nothing about HTTP, files or models' weights.
 """
 
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from goodspeed.wire.messages import Defaults, Sampling, Welcome
 
 
 def of_checkpoint(settings: GenerationSettings, *, chat: bool) -> Defaults:
-    """Gives a checkpoint's defaults as the wire has them."""
+    """Returns a checkpoint's defaults as the wire's struct."""
     return Defaults(**asdict(settings.chats if chat else settings.completions))
 
 
 def known(welcome: Welcome | None, settings: GenerationSettings, *, chat: bool) -> Defaults:
-    """The target's; until it has been seen, those of the model whose `settings` are at hand."""
+    """Returns the target's defaults; without a Welcome yet, those of the local model's `settings`."""
     if welcome is None:
         return of_checkpoint(settings, chat=chat)
     return welcome.chat_defaults if chat else welcome.defaults
@@ -39,7 +39,7 @@ def sampling(
 
 
 def stops(defaults: Defaults, own: Iterable[str] = ()) -> tuple[str, ...]:
-    """All strings that end a text: its request's own and the target's."""
+    """Returns all strings that end a text: the request's own, then the target's."""
     return tuple(dict.fromkeys((*own, *defaults.stop)))
 
 

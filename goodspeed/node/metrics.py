@@ -1,6 +1,6 @@
-"""Metrics as monitoring systems read them: plain numbers become families of samples, and those the text of `/metrics`.
+"""Prometheus metrics: turns plain numbers into metric families, and those into the text of `/metrics`.
 
-Nothing is counted here: collectors read what the daemons count anyway, in the moment in which somebody asks. That has
+Nothing is counted here: collectors read the daemons' own counters at each scrape. That has
 to be in the daemon's own event loop, so that no number changes meanwhile. Knows nothing about HTTP or what is counted.
 """
 
@@ -22,7 +22,7 @@ PREFIX = "goodspeed_"
 
 
 def create_registry(collector: Collector) -> Registry:
-    """What a node serves: its own metrics, and those of its process where the system tells them (Linux)."""
+    """Creates the registry of a node's own metrics and, on Linux, those of its process."""
     registry = Registry()
     registry.register(collector)
     ProcessCollector(registry=registry)
@@ -30,12 +30,12 @@ def create_registry(collector: Collector) -> Registry:
 
 
 def exposition(registry: Registry) -> tuple[bytes, str]:
-    """The text that `/metrics` answers with, and its content type."""
+    """Returns the text of `/metrics`, and its content type."""
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
 def responses(counted: ResponseCounts) -> CounterMetricFamily:
-    """What was answered over HTTP."""
+    """Returns the counter of HTTP responses by route and status."""
     family = CounterMetricFamily(PREFIX + "http_requests", "Answers over HTTP.", labels=["route", "status"])
     for (route, status), number in counted.by_route.items():
         family.add_metric([route, str(status)], number)
@@ -43,12 +43,12 @@ def responses(counted: ResponseCounts) -> CounterMetricFamily:
 
 
 def counter(name: str, what: str, value: float) -> CounterMetricFamily:
-    """A number that only grows; `_total` is added to its name."""
+    """Returns a counter; `_total` is added to its name."""
     return CounterMetricFamily(PREFIX + name, what, value=value)
 
 
 def counters(name: str, what: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
-    """One counter for each value of a label."""
+    """Returns a counter with a sample for each value of a label."""
     family = CounterMetricFamily(PREFIX + name, what, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
@@ -56,12 +56,12 @@ def counters(name: str, what: str, label: str, values: Mapping[str, float]) -> C
 
 
 def gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
-    """A number that goes up and down."""
+    """Returns a gauge."""
     return GaugeMetricFamily(PREFIX + name, what, value=value)
 
 
 def gauges(name: str, what: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    """One gauge for each value of a label."""
+    """Returns a gauge with a sample for each value of a label."""
     family = GaugeMetricFamily(PREFIX + name, what, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
@@ -69,14 +69,14 @@ def gauges(name: str, what: str, label: str, values: Mapping[str, float]) -> Gau
 
 
 def histogram(name: str, what: str, values: Histogram) -> HistogramMetricFamily:
-    """How values are distributed."""
+    """Returns a histogram."""
     names = [*(str(float(bound)) for bound in values.bounds), "+Inf"]
     buckets = list(zip(names, values.up_to(), strict=True))
     return HistogramMetricFamily(PREFIX + name, what, buckets=buckets, sum_value=values.total)
 
 
 def target_info(welcome: Welcome | None) -> GaugeMetricFamily:
-    """Which target model writes the texts; the value is always 1. No sample while it is not known."""
+    """Returns an info metric, always 1, with the target model in its labels; without a sample until it is known."""
     family = GaugeMetricFamily(PREFIX + "target_info", "The target model.", labels=["target", "fingerprint"])
     if welcome is not None:
         family.add_metric([welcome.target, welcome.target_fingerprint], 1)
@@ -84,7 +84,7 @@ def target_info(welcome: Welcome | None) -> GaugeMetricFamily:
 
 
 def build_info(node: str, model: str) -> GaugeMetricFamily:
-    """Which release this is, of which node, with which model; the value is always 1."""
+    """Returns an info metric, always 1, with the node's kind, release and model in its labels."""
     family = GaugeMetricFamily(PREFIX + "build_info", "Release and model.", labels=["node", "version", "model"])
     family.add_metric([node, __version__, model], 1)
     return family

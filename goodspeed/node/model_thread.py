@@ -1,6 +1,6 @@
-"""A thread of its own for a model, so that the event loop that owns the sockets is never blocked.
+"""A thread for a model's calls, so that they never block the event loop that owns the sockets.
 
-Knows nothing about what is run on it.
+Knows nothing about the calls.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ class ModelThread:
         self._newest: Future[Any] | None = None
 
     async def run(self, function: Callable[[], T]) -> T:
-        """The function's result; its exception is raised here."""
+        """Runs the function on the thread; returns its result, or raises its exception."""
         self._newest = future = self._executor.submit(function)
         return await asyncio.wrap_future(future)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Waits for what is running, at most so long: whether it has ended. Blocks the event loop: call it last."""
+        """Waits for the running call, at most timeout_s; returns whether it ended. Blocks the event loop."""
         running = [self._newest] if self._newest is not None else []
         has_ended = not wait(running, timeout_s).not_done
         self._executor.shutdown(wait=has_ended, cancel_futures=True)
@@ -38,7 +38,7 @@ class ModelThread:
 
 
 def leave(status: int) -> int:
-    """The exit status. Where a model hangs the process ends here: Python would wait for it."""
+    """Returns the exit status; if a model's thread still runs, ends the process, since Python would wait for it."""
     if any(thread.name.startswith(NAME) for thread in threading.enumerate()):
         logging.shutdown()
         sys.stdout.flush()

@@ -1,6 +1,6 @@
 """Measures how long forward passes take on this device, over tokens, sessions and context.
 
-Only the forward pass: drawing and verifying tokens is not in it (a `Refined` model learns that from real rounds). As in
+Measures the forward pass alone: a `Refined` model learns the time of drawing and verifying from real rounds. As in
 verification, logits are wanted for every token. Knows nothing about rounds, budgets or fits.
 """
 
@@ -26,20 +26,20 @@ from goodspeed.fair.latency import Sample
 from goodspeed.fair.latency.saved import Profile, Setting, make_profile
 
 QUANTILE = 0.25
-"""Of the repetitions of a shape: others who use the machine only ever make a pass slower."""
+"""Quantile of a shape's repetitions that counts: other processes only ever make a pass slower."""
 
 SETUP_SHARE = 0.3
-"""Of the time, for filling contexts; what is not filled by then is not measured."""
+"""Share of the time for filling contexts; contexts not filled by then are not measured."""
 
 MIN_SHAPES = 8
-"""So many are measured even if the time is up: fewer say nothing about four coefficients."""
+"""Fewest shapes that are measured, even beyond the time: fewer do not determine four coefficients."""
 
 PROBE_TOKENS = 16
 LONGEST_SHARE = 0.1
-"""Of the time: a shape of which a single pass would take more is left out."""
+"""Largest share of the time that one pass may take; longer shapes are left out."""
 
 LONGEST_DRAFT = 32
-"""Tokens of a session that has a context: longer chunks are prompts, whose attention grows with tokens times context,
+"""Most tokens of a session with a context: longer chunks are prompts, whose attention grows with tokens times context,
 which no linear term describes; they are measured without context."""
 
 SHORTEST_S = 1e-9
@@ -47,7 +47,7 @@ SHORTEST_S = 1e-9
 
 @dataclass(frozen=True)
 class Grid:
-    """What is measured, within limits: some numbers of sessions, powers of 4 tokens of each, some contexts of each."""
+    """The shapes to measure: numbers of sessions, powers of 4 tokens of each, and contexts of each."""
 
     max_tokens: int  # of one pass, over all sessions
     max_context: int  # of a session
@@ -58,7 +58,7 @@ class Grid:
 
 @dataclass(frozen=True, order=True)
 class Shape:
-    """One kind of forward pass: so many sessions with the same tokens and the same context each."""
+    """The shape of a forward pass: a number of sessions with the same tokens and the same context each."""
 
     num_sessions: int
     num_tokens: int  # of each session
@@ -71,7 +71,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of it."""
+    """The result of measuring."""
 
     samples: list[Sample]  # one a shape, by the low quantile of its repetitions
     num_passes: int
@@ -79,7 +79,7 @@ class Measured:
 
 
 def profile(runner: Runner, grid: Grid, seconds: float) -> tuple[Profile, Measured]:
-    """Measures and fits; the profile says on what."""
+    """Measures within `seconds` and fits the latency models."""
     measured = measure(runner, grid, seconds)
     versions = {"goodspeed": __version__, "torch": str(torch.__version__), "transformers": transformers.__version__}
     now = datetime.now(UTC).replace(microsecond=0)
@@ -89,7 +89,7 @@ def profile(runner: Runner, grid: Grid, seconds: float) -> tuple[Profile, Measur
 def measure(
     runner: Runner, grid: Grid, seconds: float, *, clock: Callable[[], float] = time.perf_counter, seed: int = 0
 ) -> Measured:
-    """Takes about so many seconds, and gives the pool's pages back. Shapes that do not fit in it are left out."""
+    """Measures for about `seconds`, and frees the pages it used. Shapes that do not fit into the pool are left out."""
     started = clock()
     passes = _Passes(runner, clock, grid.max_sessions)
     try:
@@ -107,7 +107,7 @@ def measure(
 
 
 def setting(checkpoint: Checkpoint) -> Setting:
-    """What this checkpoint's times depend on."""
+    """Returns what this checkpoint's times depend on: model, device, dtype and threads."""
     device, folder = checkpoint.device, Path(checkpoint.name)
     return Setting(
         model=str(folder.resolve()) if checkpoint.name not in models.NAMES and folder.is_dir() else checkpoint.name,
@@ -119,7 +119,7 @@ def setting(checkpoint: Checkpoint) -> Setting:
 
 
 class _Passes:
-    """Runs forward passes over sessions of several context lengths; each pass finds them as the last one did."""
+    """Runs forward passes over sessions of several context lengths, and restores the lengths after each pass."""
 
     def __init__(self, runner: Runner, clock: Callable[[], float], max_sessions: int) -> None:
         self.runner = runner
@@ -130,14 +130,14 @@ class _Passes:
             self._new_key(0)
 
     def longest(self, max_tokens: int, longest_s: float) -> int:
-        """Tokens of the longest pass that takes about so long, judged by small ones, which also warm everything up."""
+        """Returns the tokens of a pass of about longest_s, extrapolated from small passes, which also warm up."""
         pool = self.runner.pool
         num_tokens = min(PROBE_TOKENS, max_tokens, self.runner.checkpoint.context_len, pool.num_free * pool.page_size)
         took = min(self._run(self._keys[0][:1], num_tokens, 0) for _ in range(3))
         return min(max_tokens, max(num_tokens, int(num_tokens * longest_s / took)))
 
     def fill(self, contexts: Sequence[int], grid: Grid, until: float) -> None:
-        """Sessions of each context, while there is time, and half of the memory is left for the passes."""
+        """Fills sessions of each context, until the time `until`; leaves half of the memory for the passes."""
         pool = self.runner.pool
         spare = pool.num_free // 2
         for _ in range(grid.max_sessions):
@@ -157,7 +157,7 @@ class _Passes:
         return len(keys) == shape.num_sessions and num_pages <= pool.num_free and fits
 
     def time(self, shape: Shape) -> float:
-        """Seconds of one pass."""
+        """Runs one pass; returns its seconds."""
         return self._run(self._keys[shape.context][: shape.num_sessions], shape.num_tokens, shape.context)
 
     def free(self) -> None:
@@ -181,7 +181,7 @@ class _Passes:
         return self._keys[context][-1]
 
     def _tokens(self, num_tokens: int) -> list[int]:
-        """Any ids: no time depends on which."""
+        """Returns arbitrary token ids: the time does not depend on them."""
         return [position % self.runner.checkpoint.num_tokens for position in range(num_tokens)]
 
     def _wait(self) -> None:
@@ -190,7 +190,7 @@ class _Passes:
 
 
 def _sweep(passes: _Passes, shapes: Sequence[Shape], until: float, order: random.Random) -> dict[Shape, list[float]]:
-    """Sweeps over all shapes, each in an order of its own, so that a slow moment of the machine hits no shape alone."""
+    """Times all shapes again and again, each sweep in a random order, so that a slow moment hits no shape alone."""
     times: dict[Shape, list[float]] = defaultdict(list)
     while True:
         for shape in order.sample(shapes, len(shapes)):
@@ -226,7 +226,7 @@ def _low(times: Sequence[float]) -> float:
 
 
 def _processor() -> str:
-    """The CPU's name, as Linux tells it."""
+    """Returns the CPU's name."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith("model name"):

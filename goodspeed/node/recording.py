@@ -1,7 +1,7 @@
-"""What really happened in a run, as a file: who drafted what, what agreed at each position, and how long things took.
+"""Recordings of runs as files: each session's drafts, the agreement at each position, and the times.
 
 JSON lines: a header with the run's settings, then the sessions as they opened, then the rounds. `docs/SIMULATION.md`
-says how to make one. No text and no token ids are in it. Knows nothing about who writes it.
+says how to make one. It contains no text and no token ids. Knows nothing about who writes it.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ Agreed: TypeAlias = Annotated[str, Meta(pattern="^[01]*$")]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind"):
-    """Base of everything that stands on a line of its own."""
+    """Base of the types of lines."""
 
 
 class Header(Line, frozen=True, kw_only=True, tag="recording"):
@@ -62,7 +62,7 @@ class Opened(Line, frozen=True, kw_only=True, tag="session"):
 
 
 class Drafted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a round decided for one session; without a draft it just got a token."""
+    """A round's decision on one session; a session without a draft gets one token."""
 
     session: Count
     base_len: Count  # position of the first drafted token
@@ -116,7 +116,7 @@ def save(recording: Recording, path: str) -> None:
 
 
 def load(path: str | Path) -> Recording:
-    """The recording in a file; ConfigError says what is wrong with it, and where."""
+    """Loads a recording; ConfigError says what is wrong with it, and in which line."""
     header, *lines = read_lines(path, Header, AnyLine, VERSION)
     sessions = tuple(line for line in lines if isinstance(line, Opened))
     rounds = tuple(line for line in lines if isinstance(line, Round))
@@ -135,7 +135,7 @@ class _Version(msgspec.Struct):
 
 
 def read_lines(path: str | Path, first: type[msgspec.Struct], others: Any, version: int) -> list[Any]:
-    """The lines of a file, the first one of a type that has a version; ConfigError names what is wrong and where."""
+    """Reads a file's lines, the first of type `first`, with its version; ConfigError says what is wrong, and where."""
     try:
         data = read_bytes(path, MAX_BYTES)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Text on its way in and out: prompts read from files, token ids made into text, stop strings found.
+"""Text input and output: reads prompts from files, decodes token ids piece by piece, finds stop strings.
 
-Knows nothing about models, sessions or the wire.
+Knows nothing about models' weights, sessions or the wire.
 
 Loads nothing of: torch, transformers, zmq.
 Imports nothing of: asyncio, threading, time, goodspeed.app, goodspeed.exact, goodspeed.fair, goodspeed.node,

@@ -1,4 +1,4 @@
-"""Prompts from a JSONL file or from lines of text. Knows nothing about models or sessions."""
+"""Prompts in JSONL files and lines of text. Knows nothing about models or sessions."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ KNOWN = {"prompt", "domain", "seed"}
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One text to go on from."""
+    """A prompt with its domain and seed."""
 
     text: str
     domain: str = ""
@@ -20,7 +20,7 @@ class Prompt:
 
 
 def read_file(path: str | Path, *, instead: str = "") -> list[Prompt]:
-    """All prompts of a JSONL file; PromptError names the line that is wrong. `instead` is what else may be given."""
+    """Reads a JSONL file's prompts; PromptError names the wrong line. instead: an alternative for its advice."""
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")  # splitlines() would cut inside of JSON strings
     except (OSError, UnicodeDecodeError) as error:
@@ -33,13 +33,13 @@ def read_file(path: str | Path, *, instead: str = "") -> list[Prompt]:
 
 
 def no_prompts_error(where: str | Path, *, jsonl: bool = True) -> PromptError:
-    """A file of prompts, or standard input, without any."""
+    """Returns the error for a file of prompts, or standard input, that has none."""
     wanted = "one JSON object with a `prompt` per line" if jsonl else "a line of text for each prompt"
     return PromptError(f"{where} holds no prompts, so there is nothing to do; write {wanted}")
 
 
 def cut_notice(max_tokens: int, num_prompt_tokens: int, context_len: int, whose: str) -> Sentence | None:
-    """A notice that --max-tokens is cut to the room left in the context.
+    """Returns a notice that --max-tokens is cut to the room left in the context.
 
     None if it fits, or if there is no room at all (that is an error elsewhere). All counts are tokens.
     """
@@ -53,7 +53,7 @@ def cut_notice(max_tokens: int, num_prompt_tokens: int, context_len: int, whose:
 
 
 def parse(line: str, where: str) -> Prompt:
-    """One line of JSON as a prompt."""
+    """Parses one line of JSON; PromptError says what is wrong, and `where`."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -75,7 +75,7 @@ def parse(line: str, where: str) -> Prompt:
 
 
 def to_json(prompt: Prompt) -> str:
-    """The line of JSON that `parse` reads, in ASCII."""
+    """Returns the line of JSON, in ASCII, that `parse` reads."""
     return json.dumps({"prompt": prompt.text, "domain": prompt.domain, "seed": prompt.seed})
 
 

@@ -1,4 +1,4 @@
-"""Finds stop strings in a text that comes in pieces. Knows nothing about tokens or sessions.
+"""Finds stop strings in a text that arrives in pieces. Knows nothing about tokens or sessions.
 
 One matcher per stop string (Knuth, Morris and Pratt), so that a character costs the same however long a stop string
 is, and the text may be cut anywhere.
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 
 class StopFinder:
-    """Gives out text that is certain to come before any stop string, as soon as it is certain.
+    """Releases text as soon as it is certain to come before any stop string.
 
     The match that is complete first wins; of those complete at the same character, the longest.
     """
@@ -23,7 +23,7 @@ class StopFinder:
         self.found: str | None = None
 
     def push(self, text: str, *, counts: bool = True) -> str:
-        """The text that is certain now; nothing more once a stop string is found.
+        """Returns the text that is certain now; nothing more once a stop string is found.
 
         With counts=False a stop string that this piece completes is text like any other.
         """
@@ -39,7 +39,7 @@ class StopFinder:
         return self._give(text, start, start)
 
     def end(self) -> str:
-        """What was held back, when no more text comes."""
+        """Returns the text that was held back; call it when the text is complete."""
         return self._give(self._held, len(self._held), len(self._held))
 
     def _give(self, text: str, end: int, held_from: int) -> str:
@@ -49,7 +49,7 @@ class StopFinder:
 
 @dataclass(slots=True)
 class _Matcher:
-    """How much of one stop string the text seen so far ends with."""
+    """The longest beginning of one stop string that the text so far ends with."""
 
     stop: str
     num_matched: int = 0
@@ -61,7 +61,7 @@ class _Matcher:
             self._borders.append(self._longest(self._borders[index], self.stop[index]))
 
     def take(self, char: str) -> bool:
-        """Whether the stop string is complete with this character."""
+        """Adds a character; returns whether it completes the stop string."""
         self.num_matched = self._longest(self.num_matched, char)
         if self.num_matched < len(self.stop):
             return False
@@ -69,7 +69,7 @@ class _Matcher:
         return True
 
     def _longest(self, length: int, char: str) -> int:
-        """The longest beginning that ends with char, where `length` characters matched before it."""
+        """Returns the longest matching beginning after `char`, where `length` characters matched before it."""
         while length and self.stop[length] != char:
             length = self._borders[length]
         return length + (self.stop[length] == char)

@@ -1,4 +1,4 @@
-"""Token ids to text, piece by piece, never cutting a character. Knows nothing about models or sessions."""
+"""Decodes token ids to text piece by piece, never cutting a character. Knows nothing about sessions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 from goodspeed.engine.text import decode
 
 REPLACEMENT = "\ufffd"
-"""What a decoder puts where bytes are no UTF-8; at the end of a text it mostly means: the rest is still to come."""
+"""A decoder's character for bytes that are no UTF-8; at the end of a text they mostly are an incomplete character."""
 
 MAX_OPEN = 3
-"""Most replacement characters that the bytes of an incomplete character are shown as."""
+"""Most replacement characters that an incomplete character decodes to."""
 
 MAX_WINDOW = 16
-"""Tokens after which a text that is not whole at any token's end is decoded from later on."""
+"""Most tokens in the window of a text that never ends in a complete character."""
 
 
 class TextStream:
-    """Text of a growing list of tokens; every `push` gives what is new and certain, `end` the rest."""
+    """Text of a growing list of tokens; `push` returns the new, certain text, `end` the rest."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -24,7 +24,7 @@ class TextStream:
         self._num_given = 0  # characters of the window's text that were given out
 
     def push(self, tokens: Sequence[int]) -> str:
-        """The text that these tokens complete."""
+        """Returns the text that these tokens complete."""
         self._window += tokens
         text = self._decode()
         num_open = _num_open(text)
@@ -38,7 +38,7 @@ class TextStream:
         return new
 
     def end(self) -> str:
-        """What was held back."""
+        """Returns the text that was held back."""
         new = self._decode()[self._num_given :]
         self._num_given += len(new)
         return new
@@ -47,11 +47,11 @@ class TextStream:
         return decode(self._tokenizer, self._window)
 
     def _forget(self, all_but: int, num_open: int) -> None:
-        """Keeps the last tokens as context of what follows; of their text num_open characters are not given out."""
+        """Keeps the last `all_but` tokens as context; num_open characters of their text are not released yet."""
         del self._window[:-all_but]
         self._num_given = len(self._decode()) - num_open
 
 
 def _num_open(text: str) -> int:
-    """Characters at the end that the next tokens may turn into another one."""
+    """Returns the number of characters at the end that the next tokens may change."""
     return min(len(text) - len(text.rstrip(REPLACEMENT)), MAX_OPEN)
