@@ -1,4 +1,4 @@
-"""For those who look on: metrics, the live page, recordings, and a line for every draft node that comes or goes.
+"""The verify node's observers: metrics, the live page, recordings, and status lines about draft nodes.
 
 Nothing here changes what the node does. Knows nothing about sockets of the wire or tensors.
 

@@ -1,6 +1,6 @@
-"""What `/metrics` of the verify node tells: `docs/METRICS.md` lists it. Reads the daemon's numbers when asked.
+"""The metrics of the verify node, which `docs/METRICS.md` lists, read from the daemon's counters at each scrape.
 
-Stems that vLLM's dashboards know are kept. Changes nothing; nothing of this is on the way of a round.
+Keeps the stems that vLLM's dashboards know. Changes nothing, and runs outside of rounds.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ class VerifyCollector(Collector):
         self._core = daemon.core
 
     def collect(self) -> Iterator[Metric]:
-        """One family after another."""
+        """Yields the metric families."""
         yield metrics.build_info("verify", self._core.welcome.target)
         yield metrics.target_info(self._core.welcome)
         yield from self._sessions()
@@ -116,5 +116,5 @@ class VerifyCollector(Collector):
 
 
 def create_registry(daemon: VerifyDaemon) -> metrics.Registry:
-    """What `goodspeed.node.metrics.exposition` turns into the text of `/metrics`."""
+    """Creates the registry for `goodspeed.node.metrics.exposition`."""
     return metrics.create_registry(VerifyCollector(daemon))

@@ -1,6 +1,6 @@
-"""Who is there now: clients that are connected or have open sessions, for those who watch. No I/O, no clock, no torch.
+"""The present clients, connected or with open sessions, for metrics and the window. No I/O, no clock, no torch.
 
-Names come from the network, so no more than `MAX_SHOWN` are ever told apart; whoever has left is not among them.
+Names come from the network, so at most `MAX_SHOWN` are shown; clients that have left are not among them.
 Changes nothing, and knows nothing about how it is shown.
 """
 
@@ -11,7 +11,7 @@ from verify_node.core.core import VerifyCore
 from verify_node.session.session import Client, Peer, Session
 
 MAX_SHOWN = 256
-"""Clients shown at most: those with sessions first, and of equals those that came first."""
+"""Most clients that are shown: those with sessions first, then by their time of connection."""
 
 
 @dataclass(slots=True)
@@ -28,12 +28,12 @@ class Present:
 
     @property
     def assigned(self) -> int:
-        """Tokens that its next drafts may have together."""
+        """Tokens that its next drafts may have in total."""
         return sum(session.assigned or 0 for session in self.unfinished)
 
     @property
     def moved_at(self) -> float | None:
-        """When one of its unfinished sessions last moved; None without any."""
+        """Time at which one of its unfinished sessions last moved; None without any."""
         return max((session.moved_at for session in self.unfinished), default=None)
 
     @property
@@ -43,7 +43,7 @@ class Present:
 
 
 def present_clients(core: VerifyCore) -> list[Present]:
-    """All of them, in order of connection; see `shown` for a bounded number."""
+    """Returns all present clients, in order of connection; `shown` bounds their number."""
     found: dict[str, Present] = {}
     for peer in core.peers.values():
         found.setdefault(peer.client.name, Present(peer.client)).peers.append(peer)
@@ -53,15 +53,15 @@ def present_clients(core: VerifyCore) -> list[Present]:
 
 
 def shown(present: list[Present]) -> list[Present]:
-    """At most MAX_SHOWN, those with open sessions first."""
+    """Returns at most MAX_SHOWN clients, those with open sessions first."""
     return sorted(present, key=lambda one: not one.sessions)[:MAX_SHOWN]
 
 
 def log_utility(present: list[Present]) -> float:
-    """The sum that is maximised: over clients with a generation that goes on."""
+    """Returns the utility that is maximised: the sum over clients with an unfinished session."""
     return sum(one.log_utility for one in present if one.unfinished)
 
 
 def num_running(core: VerifyCore) -> int:
-    """Open, unfinished sessions that take part in the newest round; the other unfinished ones wait."""
+    """Returns the number of unfinished sessions that take part in the newest round; the others wait."""
     return sum(not session.finished and core.register.has(session) for session in core.newest)

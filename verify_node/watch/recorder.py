@@ -1,6 +1,6 @@
-"""Watches a verify node for a recording: its events tell what each session drafted, what agreed, and how long it took.
+"""Writes a verify node's events for a recording: each session's drafts, their agreement, and the times.
 
-Only there with `--record`. Sees messages and rounds, changes nothing, and knows nothing about files.
+It exists only with `--record`. It sees messages and rounds, and changes nothing. Knows nothing about files.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ EVENT = "recorded"
 
 @dataclass(slots=True)
 class _Arrived:
-    """A draft as it came in."""
+    """A draft with its size and its time of arrival."""
 
     draft: Draft
     num_bytes: int
@@ -29,7 +29,7 @@ class _Arrived:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one session."""
+    """The recorder's state of one session."""
 
     number: int
     assigned: int = 0
@@ -39,7 +39,7 @@ class _Known:
 
 @dataclass(slots=True)
 class RoundRecorder:
-    """Each method is told the time of the node's own clock."""
+    """Records sessions, drafts and rounds; `now` is the time of the node's own clock."""
 
     events: EventLog
     _known: dict[bytes, _Known] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class RoundRecorder:
     _idle_since: float = 0.0
 
     def opened(self, session: Session, draft_model: str, num_rounds: int, now: float) -> None:
-        """A session opened, or opened again."""
+        """Notes that a session opened, or reopened."""
         if session.session_id in self._known:
             return
         if not self._known:
@@ -68,7 +68,7 @@ class RoundRecorder:
         )
 
     def arrived(self, draft: Draft, num_bytes: int, now: float) -> None:
-        """A draft came in, for the first time or again."""
+        """Notes a draft that arrived, for the first time or again."""
         if known := self._known.get(draft.session_id):
             known.drafts.setdefault(draft.round, _Arrived(draft, num_bytes, now))
 
@@ -81,7 +81,7 @@ class RoundRecorder:
         started: float,
         now: float,
     ) -> None:
-        """A round is done."""
+        """Records a finished round."""
         decided = {outcome.session_id: outcome for outcome in outcomes}
         bases = {entry.session_id: entry.base_len for entry in done.entries}
         line = Round(

@@ -1,4 +1,4 @@
-"""What a round tells those who watch (`--json`): its sums, and a row for each session that moved. Decides nothing."""
+"""The events of rounds (`--json`): a round's sums, and a row for each session that moved. Decides nothing."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +8,7 @@ from verify_node.session.session import Session
 
 
 def round_event(done: Round, verdicts: Iterable[Verdict], sessions: Mapping[bytes, Session]) -> dict[str, object]:
-    """The fields of its event; a round's sessions are open still."""
+    """Returns the fields of a round's event; its sessions have to be open still."""
     return {
         "number": done.number,
         "num_drafted": done.num_drafted,

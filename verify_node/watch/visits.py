@@ -1,6 +1,6 @@
-"""Who came and went, as sentences for whoever started the verify node. No I/O, no clock.
+"""Status lines about draft nodes that connect and leave. No I/O, no clock.
 
-Reads the diary, which is bounded, and remembers whom it called away, so that a return can be called one.
+Reads the diary, which is bounded, and remembers clients that it reported away, to report their return.
 """
 
 from goodspeed.command.reporter import Sentence
@@ -9,7 +9,7 @@ from verify_node.core.diary import MAX_VISITS, Diary, Entry
 
 
 class Visits:
-    """Tells what the diary holds beyond what was told before."""
+    """Reports the diary's new entries."""
 
     def __init__(self, diary: Diary) -> None:
         self._diary = diary
@@ -17,7 +17,7 @@ class Visits:
         self._away: dict[str, None] = {}  # names, the newest last
 
     def news(self) -> list[Sentence]:
-        """Since the last call; of very many at once the newest."""
+        """Returns status lines since the last call; of very many entries only the newest."""
         entries = self._diary.visits_after(self._num_told)
         self._num_told = self._diary.num_visits
         return [self._sentence(entry) for entry in entries]

@@ -1,6 +1,6 @@
-"""What the verify node serves over HTTP: the live page, its snapshots, metrics, and whether the node lives.
+"""The verify node's HTTP application: the live page, its snapshots, metrics, and health checks.
 
-Everything is read-only: GET and HEAD, no forms, no cookies. The page has no inline script and asks nobody but us.
+Everything is read-only: GET and HEAD, no forms, no cookies. The page has no inline script and loads only from here.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ HEADERS = {
 
 
 def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready: Callable[[], bool]) -> Starlette:
-    """An ASGI application; who may use it is for the caller to say (`web.KeyCheck`).
+    """Creates the ASGI application; the caller adds the check of keys (`web.KeyCheck`).
 
     exposition: the text of `/metrics` and its content type. is_ready: whether draft nodes are let in; the address is
     served when the model is loaded and they can connect.
@@ -87,7 +87,7 @@ def _file(path: str, name: str, media_type: str) -> Route:
 
 
 class _Headers:
-    """Adds what makes a browser careful to every answer."""
+    """Adds security headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

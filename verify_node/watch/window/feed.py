@@ -1,6 +1,6 @@
-"""Snapshots as server-sent events: made while somebody looks, at most a few a second, one for everybody.
+"""Snapshots as server-sent events: taken only while there are viewers, a few a second, one for all viewers.
 
-There are no queues. Each viewer takes what is newest when it can take more, so one that stops reading misses snapshots
+There are no queues. Each viewer gets the newest snapshot when it can take one, so one that stops reading misses some
 and costs nothing. Knows nothing about HTTP.
 """
 
@@ -15,14 +15,14 @@ PERIOD_S = 0.4
 MAX_VIEWERS = 32
 
 RETRY = b"retry: 1000\n\n"
-"""What a browser is told: after so many milliseconds it tries again when we are away."""
+"""Tells a browser after how many milliseconds to reconnect."""
 
 
 class Feed:
-    """The newest snapshot for all who look."""
+    """The newest snapshot, for all viewers."""
 
     def __init__(self, take: Callable[[float], Snapshot], clock: Callable[[], float]) -> None:
-        """clock: seconds; `take` is given its time."""
+        """take: takes a snapshot at a time of `clock`, in seconds."""
         self.num_viewers = 0
         self.num_taken = 0
         self._take = take
@@ -36,7 +36,7 @@ class Feed:
         return self.num_viewers >= MAX_VIEWERS
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """One event after another, until the feed ends; none when others took the last place in the meantime."""
+        """Yields events until the feed ends; none when the last place was taken meanwhile."""
         if self.is_full:
             return
         self.num_viewers += 1
@@ -49,7 +49,7 @@ class Feed:
             self.num_viewers -= 1
 
     def end(self) -> None:
-        """The node stops: nobody is to be waited for."""
+        """Ends all viewers' events, since the node stops."""
         self._ended.set()
 
     def _newest(self) -> bytes:

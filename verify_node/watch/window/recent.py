@@ -1,6 +1,6 @@
-"""How fast things go: what was counted in the last seconds, from counters that only grow.
+"""Rates over the last seconds, from counters that only grow.
 
-Nobody counts for it while nobody looks: it compares what it is shown now with what it was shown before.
+It costs nothing without viewers: it compares the counters at two looks.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ WINDOW_S = 10.0
 
 
 class Rates(Struct, frozen=True):
-    """Over the last `over_s` seconds; 0 when there is nothing yet to compare with."""
+    """Rates over the last `over_s` seconds; 0 before the second look."""
 
     over_s: float
     rounds_per_s: float
@@ -35,13 +35,13 @@ class _Mark(Struct, frozen=True):
 
 
 class Recent:
-    """The moments of the last seconds at which somebody looked."""
+    """The counters at the looks of the last seconds."""
 
     def __init__(self) -> None:
         self._marks: deque[_Mark] = deque()
 
     def look(self, daemon: VerifyDaemon, now: float) -> None:
-        """Remembers the counters as they are."""
+        """Remembers the present counters."""
         counts, clients = daemon.core.counts, daemon.core.scheduler.clients.items()
         mark = _Mark(
             at=now,
@@ -74,14 +74,14 @@ class Recent:
         )
 
     def share(self, client: str) -> float:
-        """Of the tokens delivered in this time."""
+        """Returns the client's share of the tokens delivered in this time."""
         old, new = self._marks[0], self._marks[-1]
         num_tokens = new.num_tokens - old.num_tokens
         own = new.client_tokens.get(client, 0) - old.client_tokens.get(client, 0)
         return own / num_tokens if num_tokens else 0.0
 
     def drafted_per_round(self, client: str) -> float:
-        """The client's part of `Rates.drafted_per_round`; the parts of all clients sum to it."""
+        """Returns the client's part of `Rates.drafted_per_round`; the parts of all clients sum to it."""
         old, new = self._marks[0], self._marks[-1]
         return self._per_round(new.client_drafted.get(client, 0) - old.client_drafted.get(client, 0))
 

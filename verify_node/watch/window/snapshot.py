@@ -1,4 +1,4 @@
-"""What the window shows at one moment, as plain data. No prompts, no texts, no tokens: counts and estimates only.
+"""The window's contents at one moment, as plain data. No prompts, no texts, no tokens: counts and estimates only.
 
 Reads the daemon in its own event loop and changes nothing. Knows nothing about HTTP. Times are seconds since the epoch,
 so that a browser can tell them.
@@ -14,13 +14,13 @@ from verify_node.watch.present import Present, log_utility, present_clients, sho
 from verify_node.watch.window.recent import Rates, Recent
 
 LOST_SHOWN_S = 300.0
-"""So long a lost client is still shown."""
+"""Time for which a lost client is still shown."""
 
 SILENT_HEARTBEATS = 2.5
-"""A client from which nothing came for so many heartbeats is silent: its lease has not run out yet."""
+"""Heartbeats without a message after which a client is shown as silent; its lease still runs."""
 
 STALLED_S = 5.0
-"""A client of which no session has moved for so long makes no progress: what was estimated of it is old."""
+"""Time without progress in any session after which a client is shown as stalled, with old estimates."""
 
 MAX_EVENTS = 40
 MAX_MODELS = 4
@@ -30,7 +30,7 @@ Activity = Literal["writing", "stalled", "idle"]
 
 
 class Node(Struct, frozen=True):
-    """What stays while the verify node runs."""
+    """The facts that stay the same while the verify node runs."""
 
     boot_id: str  # another after a restart
     version: str
@@ -81,7 +81,7 @@ class Event(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """Everything that the page needs."""
+    """All data of the page."""
 
     at: float
     node: Node
@@ -97,7 +97,7 @@ class Snapshot(Struct, frozen=True):
 
 
 class Watch:
-    """Takes snapshots of one daemon, and remembers as much of them as rates need."""
+    """Takes snapshots of one daemon, and keeps the counters that rates need."""
 
     def __init__(self, daemon: VerifyDaemon, node: Node, epoch_s: float) -> None:
         """epoch_s: the zero of the daemon's clock, in seconds since the epoch."""
@@ -108,7 +108,7 @@ class Watch:
         self._recent = Recent()
 
     def take(self, now: float) -> Snapshot:
-        """now: of the daemon's clock."""
+        """Takes a snapshot; now: the time of the daemon's clock."""
         core, pool = self._core, self._core.pool
         self._recent.look(self._daemon, now)
         present = present_clients(core)
@@ -136,7 +136,7 @@ class Watch:
                 yield self._row(one, state, min(peer.since for peer in one.peers), now)
 
     def _lost(self, present: list[Present], now: float) -> Iterator[ClientRow]:
-        """Those that have not come back, the newest losses last."""
+        """Yields rows of lost clients that have not come back, the newest last."""
         connected = {one.client.name for one in present if one.peers}
         for loss in self._core.diary.losses_since(now - LOST_SHOWN_S):
             if loss.client not in connected:

@@ -1,4 +1,4 @@
-"""The window as part of a verify node's process: its address, and its life beside the daemon's."""
+"""The window inside a verify node's process: listens from the beginning, and serves beside the daemon."""
 
 import asyncio
 import time
@@ -17,10 +17,10 @@ REALM = "GoodSpeed verify node"
 
 
 class Window:
-    """Listens from the beginning, serves beside the daemon."""
+    """The HTTP server of the window."""
 
     def __init__(self, config: VerifyConfig, daemon: VerifyDaemon, bound: web.BoundAddress) -> None:
-        """TransportError for an address that was taken meanwhile."""
+        """Starts listening; TransportError where another process took the address meanwhile."""
         self._config = config
         self._daemon = daemon
         self._keys = bound.keys
