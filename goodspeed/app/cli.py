@@ -12,7 +12,7 @@ from goodspeed.command.parser import CommandLine
 
 
 class Subcommand(Protocol):
-    """What a file of `subcommands/` provides; its docstring is the description."""
+    """Interface of a file of `subcommands/`; its docstring is the description in the help."""
 
     __doc__: str | None
 
@@ -28,7 +28,7 @@ class Subcommand(Protocol):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, namespace: argparse.Namespace) -> int:
-        """Does it, and gives the exit status; a GoodSpeedError becomes one line on standard error."""
+        """Runs the subcommand; returns the exit status. A GoodSpeedError becomes one line on standard error."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""One model alone, with the same engine and the same draw as the verify node: what the system's text is compared with.
+"""Generation by one model alone, with the verify node's engine and draw: the reference for the system's texts.
 
 Under the match rule a session's text is a function of target model, prompt and seed; here is that function at its
 plainest. Knows nothing about drafts, rounds or text.
@@ -17,7 +17,7 @@ from goodspeed.exact.truncation import mask_tokens
 from goodspeed.wire.messages import FinishReason, Sampling
 
 PREFILL_CHUNK = 512
-"""Tokens of a prompt fed at once."""
+"""Tokens of a prompt in one forward pass."""
 
 
 def generate(
@@ -31,7 +31,7 @@ def generate(
     min_tokens: int = 0,
     prefill_chunk: int = PREFILL_CHUNK,
 ) -> Generator[int, None, None]:
-    """Token ids one by one, until one of stop_ids comes (it is not given out), max_tokens, or the end of the context.
+    """Yields token ids until one of stop_ids (which is not yielded), max_tokens, or the end of the context.
 
     None of stop_ids is drawn before min_tokens. Raises PromptError for a prompt that leaves no room. The session's
     memory is freed when the iteration ends.
@@ -46,7 +46,7 @@ def generate(
 
 
 def num_wanted(checkpoint: Checkpoint, prompt_ids: Sequence[int], max_tokens: int) -> int:
-    """Tokens after which a generation ends for its length: max_tokens, or what is left of the context."""
+    """Returns the tokens after which a generation ends for its length: max_tokens, or the rest of the context."""
     if max_tokens < 1:
         raise ConfigError(f"max_tokens {max_tokens} is too small; it must be at least 1")
     if not prompt_ids:
@@ -60,7 +60,7 @@ def num_wanted(checkpoint: Checkpoint, prompt_ids: Sequence[int], max_tokens: in
 
 
 def finish_reason(num_tokens: int, wanted: int) -> FinishReason:
-    """Why a generation ended that gave num_tokens of the `num_wanted`."""
+    """Returns why a generation ended that yielded num_tokens of `num_wanted`."""
     return "length" if num_tokens >= wanted else "stop"
 
 
@@ -93,7 +93,7 @@ def _generate(
 
 
 def _prefill(runner: Runner, session: object, tokens: list[int], chunk_len: int) -> Tensor:
-    """Feeds the prompt; logits [1, vocab] after its last token."""
+    """Feeds the prompt; returns logits [1, vocab] after its last token."""
     for first in range(0, len(tokens), chunk_len):
         chunk = tokens[first : first + chunk_len]
         is_last = first + chunk_len >= len(tokens)
@@ -103,7 +103,7 @@ def _prefill(runner: Runner, session: object, tokens: list[int], chunk_len: int)
 
 @torch.inference_mode()
 def _draw(checkpoint: Checkpoint, logits: Tensor, sampling: Sampling, position: int) -> int:
-    """The match rule's draw at an absolute position of the text."""
+    """Returns the match rule's draw at an absolute position of the text."""
     batch = SamplingBatch.of([sampling], device=logits.device)
     positions = torch.tensor([position]).to(logits.device)
     return int(choose(logits, batch, positions, num_tokens=checkpoint.num_tokens).item())

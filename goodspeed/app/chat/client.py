@@ -1,4 +1,4 @@
-"""Speaks HTTP with a node: its models, and answers as streams. Everything that goes wrong is one ChatError."""
+"""An HTTP client of a node: lists its models, and streams answers. Every failure is a ChatError."""
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,13 +16,13 @@ from goodspeed.errors import ChatError
 T = TypeVar("T")
 
 TIMEOUT = httpx2.Timeout(10.0, read=600.0)
-"""A text may wait for its turn for long before it begins."""
+"""The read timeout is long because a text may wait in the node's queue."""
 
 MAX_REFUSAL_BYTES = 1 << 16
 
 
 class Client:
-    """To be used in a `with` statement; leaving a stream early has the node end the answer."""
+    """Use it in a `with` statement; leaving a stream early makes the node end the answer."""
 
     def __init__(self, door: Door, transport: httpx2.BaseTransport | None = None) -> None:
         self.url = door.url
@@ -40,7 +40,7 @@ class Client:
         self._http.__exit__(kind, error, traceback)
 
     def models(self) -> list[str]:
-        """What is served; at least one."""
+        """Returns the names of the served models; at least one."""
         with self._errors(), self._http.stream("GET", "/v1/models") as response:
             self._check(response)
             names = [model.id for model in self._parse(_read(response), ModelList).data]
@@ -50,7 +50,7 @@ class Client:
 
     @contextmanager
     def stream(self, request: Mapping[str, object]) -> Generator[Iterator[Chunk], None, None]:
-        """The chunks of an answer as they come; ends only where the node says so."""
+        """Yields an iterator over an answer's chunks; ChatError if the stream ends without the node's end mark."""
         with self._errors(), self._http.sse("/v1/chat/completions", method="POST", json=request) as source:
             self._check(source.response)
             yield self._chunks(source)
@@ -72,7 +72,7 @@ class Client:
             raise ChatError(f"{self.url} does not speak the OpenAI API: {line(str(error))}") from None
 
     def _check(self, response: httpx2.Response) -> None:
-        """ChatError for every answer but 200."""
+        """Raises ChatError for every status but 200."""
         status = response.status_code
         if status == 200:
             return
@@ -90,7 +90,7 @@ class Client:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """What the network does."""
+        """Turns the network's errors into ChatErrors."""
         try:
             yield
         except httpx2.ConnectError as error:
@@ -102,7 +102,7 @@ class Client:
 
 
 def _read(response: httpx2.Response) -> bytes:
-    """A short body whole; of a longer one the beginning."""
+    """Returns a response's body, cut to a maximum length."""
     body = b""
     for part in response.iter_bytes():
         body += part

@@ -1,4 +1,4 @@
-"""A conversation: its turns, and the measure of each answer. Knows nothing about terminals or HTTP."""
+"""A conversation: its turns, and the figures of each answer. Knows nothing about terminals or HTTP."""
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -10,21 +10,21 @@ from goodspeed.app.chat.options import ChatConfig, Message, request
 from goodspeed.app.chat.wire import Chunk, Span, Speculation, Usage
 
 INTERRUPTED = "interrupted"
-"""Why an answer ended whose reader stopped it; the other reasons are the node's."""
+"""Finish reason of an answer that the user stopped; the other reasons are the node's."""
 
 Clock = Callable[[], float]
 Show = Callable[[tuple[Span, ...]], None]
 
 
 class Streams(Protocol):
-    """Somebody who answers, like `Client`."""
+    """Interface of `Client` that a conversation needs."""
 
     def stream(self, request: Mapping[str, object]) -> AbstractContextManager[Iterator[Chunk]]: ...
 
 
 @dataclass(slots=True)
 class Answer:
-    """One answer, as it came."""
+    """One answer with its times and counts."""
 
     text: str = ""
     reason: str | None = None
@@ -42,14 +42,14 @@ class Answer:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """None where nothing was drafted."""
+        """Accepted over drafted tokens; None where nothing was drafted."""
         told = self.speculation
         return told.accepted / told.drafted if told is not None and told.drafted else None
 
 
 @dataclass(slots=True)
 class Conversation:
-    """Turns so far; every question sends all of them."""
+    """The turns so far; every request sends all of them."""
 
     config: ChatConfig
     model: str
@@ -61,13 +61,13 @@ class Conversation:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all but what the model is told first."""
+        """Forgets all turns but the system message."""
         self.messages = [Message("system", self.config.system)] if self.config.system else []
 
     def ask(self, text: str, show: Show) -> Answer:
-        """The answer, shown as it comes. Ctrl-C stops it; what had come of it stays part of the conversation.
+        """Returns the answer, and shows it as it arrives. Ctrl-C stops it; its text so far stays in the conversation.
 
-        A turn of which no answer came is forgotten, so that it can be tried again.
+        A turn without any answer is forgotten, so that it can be tried again.
         """
         self.messages.append(Message("user", text))
         answer, started = Answer(), self.clock()
@@ -88,7 +88,7 @@ class Conversation:
 
     @staticmethod
     def _take(answer: Answer, chunks: Iterator[Chunk]) -> Generator[tuple[Span, ...], None, None]:
-        """Adds the chunks to the answer; gives what there is to show."""
+        """Adds the chunks to the answer, and yields the spans to show."""
         for chunk in chunks:
             answer.usage = chunk.usage or answer.usage
             for choice in chunk.choices[:1]:

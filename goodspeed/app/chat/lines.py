@@ -1,4 +1,4 @@
-"""Where a user's turns come from: a person at a terminal, with an editable line, or standard input, line by line."""
+"""The user's turns: typed at a terminal, with an editable line, or read from standard input line by line."""
 
 import contextlib
 import io
@@ -11,12 +11,12 @@ PROMPT = "> "
 
 
 def at_terminal() -> bool:
-    """Whether somebody types and sees what is answered."""
+    """Whether standard input and output are a terminal."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def typed() -> Iterator[str]:
-    """What is typed, until Ctrl-D; Ctrl-C forgets the line."""
+    """Yields typed lines until Ctrl-D; Ctrl-C discards the current one."""
     with contextlib.suppress(ImportError):  # a Python without it has no history and no arrow keys
         import readline  # noqa: F401 (its import changes `input`)
     while True:
@@ -30,7 +30,7 @@ def typed() -> Iterator[str]:
 
 
 def given() -> Iterator[str]:
-    """Each line of standard input; bytes that are no UTF-8 become replacement characters."""
+    """Yields the lines of standard input; bytes that are no UTF-8 become replacement characters."""
     if sys.stdin is None:
         raise ConfigError("standard input is closed; give it one line for each turn")
     if isinstance(sys.stdin, io.TextIOWrapper):

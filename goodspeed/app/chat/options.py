@@ -1,4 +1,4 @@
-"""What `goodspeed chat` can be told, and what a request says of it. Knows nothing about how requests are sent."""
+"""The options of `goodspeed chat`, and the bodies of its requests. Knows nothing about how requests are sent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ KEY_VARIABLE = "GOODSPEED_API_KEY"
 
 @dataclass(frozen=True, kw_only=True)
 class ChatConfig(Settings):
-    """See `goodspeed chat --help`."""
+    """Settings of `goodspeed chat`; see its --help."""
 
     url: str = option("http://127.0.0.1:8000", group="node", help="where a draft node serves HTTP", metavar="URL")
     model: str | None = option(
@@ -84,14 +84,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where a node is, and the key to it, which is never shown."""
+    """A node's URL and API key; the key is never shown."""
 
     url: str
     key: str | None = field(default=None, repr=False)
 
 
 def door(config: ChatConfig, environment: Mapping[str, str]) -> Door:
-    """ConfigError for what is no URL of a node, or no key."""
+    """Returns the node's URL and key from options and environment. ConfigError for a bad URL or key."""
     url = base_url(config.url)
     if config.api_key is not None:
         return Door(url, api_keys.read(config.api_key)[0])
@@ -102,7 +102,7 @@ def door(config: ChatConfig, environment: Mapping[str, str]) -> Door:
 
 
 def base_url(url: str) -> str:
-    """Without the /v1 that other clients want after it."""
+    """Returns the URL without the /v1 at its end that other clients want."""
     try:
         parts = urlsplit(url)
         is_url = parts.scheme in ("http", "https") and parts.hostname is not None and (parts.port or 1) > 0
@@ -116,7 +116,7 @@ def base_url(url: str) -> str:
 
 
 def request(config: ChatConfig, model: str, messages: Sequence[Message]) -> dict[str, object]:
-    """The body of a request for the next turn; what is not set is left to the node."""
+    """Returns the body of a request for the next turn; unset options are left to the node."""
     sampling = {name: getattr(config, name) for name in ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")}
     extension = {
         "speculate": None if config.speculate else False,

@@ -1,4 +1,4 @@
-"""The loop of a conversation: a line, its answer, the next line."""
+"""The loop of `goodspeed chat`: reads a line, shows its answer, reads the next line."""
 
 import sys
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ Ctrl-C stops an answer. All other lines are said to the model."""
 
 
 def run(config: ChatConfig, door: Door, *, json: bool) -> int:
-    """Talks until there is no line more; ChatError at what makes that impossible."""
+    """Converses until the input ends; returns the exit status. ChatError when the node cannot be used."""
     screen: Screen = Events() if json else Page(tint=config.tint)
     with Client(door) as client:
         conversation = Conversation(config, _model(config, client), client)
@@ -48,7 +48,7 @@ def run(config: ChatConfig, door: Door, *, json: bool) -> int:
 
 
 def converse(conversation: Conversation, screen: Screen, typed: Iterable[str]) -> None:
-    """With a person: who sees what went wrong, and may try again."""
+    """Converses with a person: an error is shown, and the loop goes on."""
     for text in filter(str.strip, typed):
         match text.strip():
             case "/quit":
@@ -78,7 +78,7 @@ def _answer(conversation: Conversation, screen: Screen, text: str) -> Answer:
 
 
 def _model(config: ChatConfig, client: Client) -> str:
-    """The wanted one, or the first; ChatError when it is not served."""
+    """Returns the model to use, the wanted or the first; ChatError when it is not served."""
     names = client.models()
     if config.model is not None and config.model not in names:
         raise ChatError(f"{client.url} does not serve the model {config.model!r}; it serves {line(', '.join(names))}")
@@ -86,7 +86,7 @@ def _model(config: ChatConfig, client: Client) -> str:
 
 
 def result(conversation: Conversation, url: str, answers: list[Answer]) -> dict[str, Any]:
-    """Everything that was said, and the measure of it."""
+    """Returns all turns with their figures, for `--json`."""
     return {
         "url": url,
         "model": conversation.model,

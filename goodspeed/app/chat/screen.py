@@ -1,6 +1,6 @@
-"""What is seen of a conversation: text and footers for people, or events for programs.
+"""Shows a conversation: text and footers for people, or events for programs.
 
-Answers go to standard output; footers and all else go to standard error, so that a pipe carries answers alone. Nothing
+Answers go to standard output; all else goes to standard error, so that a pipe carries answers alone. Nothing
 that a node says reaches a terminal as a control character.
 """
 
@@ -17,30 +17,30 @@ from goodspeed.command.events import print_json
 
 ACCEPTED = Style(color="green")
 LOCAL = Style(color="yellow")
-"""The draft model alone wrote it: shown whether tints are wanted or not."""
+"""Style of text that the draft model wrote alone; it is shown even without tints."""
 
 FOOTER = Style(dim=True)
 PLAIN = Style()
 
 
 class Screen(Protocol):
-    """Somebody who is shown a conversation."""
+    """Interface of what shows a conversation."""
 
     def begin(self, url: str, model: str) -> None: ...
     def show(self, spans: tuple[Span, ...]) -> None: ...
     def end(self, answer: Answer) -> None:
-        """The answer is complete, or was stopped."""
+        """Shows that an answer is complete, or was stopped."""
         ...
 
     def cut(self) -> None:
-        """The answer broke off; why, is said elsewhere."""
+        """Ends the output of an answer that broke off; the caller shows the error."""
         ...
 
     def say(self, text: str) -> None: ...
 
 
 class Page:
-    """For people."""
+    """Shows a conversation as text, for people."""
 
     def __init__(self, *, tint: bool) -> None:
         self._has_colours = _has_colours(Console())
@@ -78,7 +78,7 @@ class Page:
 
 
 class Events:
-    """For programs: JSON lines."""
+    """Shows a conversation as JSON lines, for programs."""
 
     def __init__(self) -> None:
         self._num_answers = 0
@@ -103,7 +103,7 @@ class Events:
 
 
 def described(answer: Answer) -> dict[str, Any]:
-    """Everything about an answer; null is what the node did not tell."""
+    """Returns an answer's text and figures; null for a figure that the node did not tell."""
     told = answer.speculation
     return {
         "text": answer.text,
@@ -121,7 +121,7 @@ def described(answer: Answer) -> dict[str, Any]:
 
 
 def footer(answer: Answer) -> str:
-    """One line about an answer."""
+    """Returns one line with an answer's figures."""
     parts = []
     if answer.reason == INTERRUPTED:
         parts.append("stopped")

@@ -1,11 +1,11 @@
-"""Opens a page in a browser, where there is somebody to look at it. Knows nothing about what the page shows."""
+"""Opens a page in a browser, where a person is present. Knows nothing about what the page shows."""
 
 import webbrowser
 from collections.abc import Mapping
 
 
 def is_watched(environment: Mapping[str, str], platform: str, is_terminal: bool) -> bool:
-    """Whether somebody with a screen started us: not a script, not a CI job, not a shell on a machine far away.
+    """Whether a person with a screen started the program: not a script, a CI job or a remote shell.
 
     environment: variables of the process; platform: `sys.platform`; is_terminal: of standard output.
     """
@@ -17,7 +17,7 @@ def is_watched(environment: Mapping[str, str], platform: str, is_terminal: bool)
 
 
 def open_page(url: str) -> bool:
-    """Whether a browser was started for it. May take some seconds."""
+    """Opens the URL; returns whether a browser was started. May take some seconds."""
     try:
         found = webbrowser.get()
     except webbrowser.Error:

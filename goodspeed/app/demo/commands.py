@@ -8,14 +8,14 @@ import goodspeed
 from goodspeed.app.demo.options import Client, DemoConfig
 
 ROOT = Path(goodspeed.__file__).parents[1]
-"""Where our packages are; the nodes' are beside them."""
+"""Folder of the packages `goodspeed`, `draft_node` and `verify_node`."""
 
 FREE_PORT = "127.0.0.1:0"
-"""The node tells which one it is when it is ready."""
+"""Port 0: the system chooses a port, which the node's `ready` event tells."""
 
 
 def verify_command(config: DemoConfig, log_level: str) -> list[str]:
-    """A port that is free is chosen by the node itself: it tells it when it is ready."""
+    """Returns the verify node's command line; the node chooses a free port, and its `ready` event tells it."""
     options = {
         "--model": config.model,
         "--bind": "tcp://127.0.0.1:0",
@@ -33,7 +33,7 @@ def verify_command(config: DemoConfig, log_level: str) -> list[str]:
 
 
 def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: str) -> list[str]:
-    """The prompt is not on the command line: it is given when everybody is ready, or sent over HTTP."""
+    """Returns a draft node's command line without its prompt, which comes on standard input or over HTTP."""
     options = {
         "--model": client.draft_model,
         "--verify": endpoint,
@@ -48,7 +48,7 @@ def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: 
 
 
 def _of_prompts(config: DemoConfig) -> dict[str, object]:
-    """What requests over HTTP say themselves."""
+    """Returns the options that requests over HTTP carry themselves."""
     return {
         "--prompts": "-",
         "--max-tokens": config.max_tokens,
@@ -59,7 +59,7 @@ def _of_prompts(config: DemoConfig) -> dict[str, object]:
 
 
 def environment() -> dict[str, str]:
-    """Ours, with one thread for each process, UTF-8 in their pipes, and our packages where they find them."""
+    """Returns the nodes' environment: ours with one thread per process, UTF-8 pipes, and ROOT on the import path."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1", "PYTHONPATH": path}
 

@@ -1,4 +1,4 @@
-"""The same prompts and seeds under several policies, one after the other, side by side."""
+"""Runs the same prompts and seeds under several policies, and compares the results."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ POLICIES = ("gradient", "fixed", "random")
 
 
 async def run_all(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> dict[str, DemoState]:
-    """A run for each policy, with processes of its own."""
+    """Runs the demo once for each policy, with new processes each time."""
     states: dict[str, DemoState] = {}
     for number, policy in enumerate(POLICIES, 1):
         view.say(f"run {number} of {len(POLICIES)}: the {policy} policy")
@@ -23,14 +23,14 @@ async def run_all(config: DemoConfig, clients: list[Client], view: View, log_lev
 
 
 def summarize(config: DemoConfig, states: Mapping[str, DemoState]) -> dict[str, Any]:
-    """The results by policy. Under the match rule a text depends on target, prompt and seed alone: all are equal."""
+    """Returns the results by policy, and whether the texts are equal, as they must be under the match rule."""
     results = {policy: summary.summarize(replace(config, policy=policy), state) for policy, state in states.items()}
     texts = [[client["token_ids"] for client in result["clients"]] for result in results.values()]
     return {"compare": results, "texts_identical": all(text == texts[0] for text in texts)}
 
 
 def to_text(result: dict[str, Any]) -> str:
-    """A column for each policy."""
+    """Returns a table with a column for each policy."""
     results = result["compare"]
     rows: list[tuple[str, list[str]]] = [("", list(results))]
     figures = [summary.short_figures(one) for one in results.values()]

@@ -1,4 +1,4 @@
-"""Work that a signal ends in good order: what it has opened is closed before the program ends.
+"""Runs a coroutine that a signal cancels, with all of its cleanup.
 
 Other than `command.until_signal`, a second signal does not end the program: it would leave processes behind.
 """
@@ -13,7 +13,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Runs it; KeyboardInterrupt after a signal, once everything is cleaned up. A second signal hurries that up."""
+    """Runs work; after a signal, cleans up and raises KeyboardInterrupt. A second signal hurries the cleanup."""
 
     async def guarded() -> T:
         task = asyncio.ensure_future(work)

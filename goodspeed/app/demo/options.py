@@ -1,4 +1,4 @@
-"""What a demo is asked for, and who takes part in it: one client for each draft node, with its model and its prompt."""
+"""The options of `goodspeed demo`, and its clients: one for each draft node, with its model and its prompt."""
 
 import sys
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from goodspeed.text.prompts import Prompt
 from goodspeed.wire.messages import MAX_CONTEXT
 
 MAX_HTTP_TEMPERATURE = 2.0
-"""As everywhere in the OpenAI API."""
+"""Highest temperature of requests over HTTP, as in the OpenAI API."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoConfig(Settings):
-    """See `goodspeed demo --help`."""
+    """Settings of `goodspeed demo`; see its --help."""
 
     clients: int = option(8, minimum=1, group="rounds and budget", help="draft nodes", metavar="N")
     model: str = option(
@@ -123,7 +123,7 @@ class DemoConfig(Settings):
     )
 
     def check(self) -> None:
-        """Finds out before anything is started what would fail at the end."""
+        """Checks, before anything is started, what would otherwise fail at the end."""
         if self.policy not in policies.names():
             raise UnknownPolicyError(
                 f"no policy is called {self.policy!r}; choose one of: {', '.join(policies.names())}"
@@ -144,7 +144,7 @@ class DemoConfig(Settings):
 
 @dataclass(frozen=True)
 class Client:
-    """One draft node of the demo, and what its user asks for."""
+    """One draft node of the demo, and its user's request."""
 
     name: str
     draft_model: str
@@ -160,7 +160,7 @@ class Client:
 
 
 def clients(config: DemoConfig) -> list[Client]:
-    """Client i gets line i of the prompts, and from the beginning again when there are fewer."""
+    """Returns the clients; client i gets line i of the prompts, modulo their number."""
     lines = prompts.read_file(config.prompts) if config.prompts else _held_out()
     models = config.draft_model_names()
     if config.clients > len(lines):
@@ -176,7 +176,7 @@ def clients(config: DemoConfig) -> list[Client]:
 
 
 def _held_out() -> list[Prompt]:
-    """One prompt of each domain after the other, without seeds of their own: `--seed` shall mean something."""
+    """Returns the held-out prompts, domains in turn, without their seeds, so that `--seed` decides."""
     return [Prompt(line.text, line.domain) for line in prompts.read_file(HELD_OUT)]
 
 

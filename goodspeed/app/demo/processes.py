@@ -1,7 +1,7 @@
-"""Processes that print JSON events: started, listened to, and never left behind.
+"""Child processes that print JSON events: started, read, and always ended.
 
-Knows nothing about what the events mean. Each process has a group of its own, so a Ctrl-C in the terminal reaches only
-us, and we stop them.
+Each process has a process group of its own, so a Ctrl-C in the terminal reaches only
+us, and we stop them. Knows nothing about what the events mean.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from goodspeed.errors import ProcessError
 Event: TypeAlias = dict[str, Any]
 
 GRACE_S = 5.0
-"""From the request to end to the end of patience."""
+"""Seconds from SIGTERM to SIGKILL."""
 
 MAX_LINE = 1 << 26
 TAIL_LINES = 12
@@ -28,7 +28,7 @@ TAIL_LINES = 12
 
 @dataclass(eq=False)
 class Child:
-    """One process, by the name that messages call it."""
+    """One child process, with its name for messages."""
 
     name: str
     process: Process
@@ -42,7 +42,7 @@ class Child:
         self._ended = asyncio.create_task(self._listen(), name=self.name)
 
     async def expect(self, kind: str, timeout_s: float) -> Event:
-        """The first event of that kind, which may have come already; ProcessError if it cannot come, or not in time."""
+        """Returns the first event of that kind, also an earlier one. ProcessError if it cannot come, or not in time."""
         seen = self._first(kind)
         either: list[asyncio.Future[Any]] = [seen, self._ended]
         await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -53,7 +53,7 @@ class Child:
         raise self._error(f"was not {kind} within {timeout_s:g} s")
 
     def give(self, line: str) -> None:
-        """One line on its standard input, and no more."""
+        """Writes one line to its standard input, and closes that."""
         stdin = self.process.stdin
         if stdin is None:
             raise RuntimeError(f"{self.name} was started without standard input")
@@ -61,16 +61,16 @@ class Child:
         stdin.close()
 
     async def ended(self) -> int:
-        """Its exit status, once all that it printed has been heard."""
+        """Waits until its output is read to the end; returns its exit status."""
         return await asyncio.shield(self._ended)
 
     async def succeeded(self) -> None:
-        """Waits for its end; ProcessError unless it is a good one."""
+        """Waits for its end; ProcessError unless its exit status is 0."""
         if await self.ended() != 0:
             raise self.failure()
 
     async def must_go_on(self) -> None:
-        """Waits, and raises ProcessError when it ends."""
+        """Waits for its end, and raises ProcessError then."""
         await self.ended()
         raise self.failure()
 
@@ -89,7 +89,7 @@ class Child:
 
     @property
     def last_said(self) -> str:
-        """The last line of its standard error; empty without any."""
+        """Returns the last line of its standard error; empty without any."""
         return self._tail[-1] if self._tail else ""
 
     async def _listen(self) -> int:
@@ -118,7 +118,7 @@ class Child:
         return self._seen[kind]
 
     def _error(self, how: str) -> ProcessError:
-        """With its last word in the message, and what it said before that as a note."""
+        """Returns an error with the last line of its standard error in the message, and earlier lines as a note."""
         error = ProcessError(": ".join(filter(None, [f"{self.name} {how}", self.last_said])))
         if len(self._tail) > 1:
             error.add_note("\n  ".join([f"{self.name} said:", *list(self._tail)[:-1]]))
@@ -126,7 +126,7 @@ class Child:
 
 
 class Household:
-    """The processes of one run: `async with` it, and all of them are gone at its end, whatever ended it."""
+    """The processes of one run; at the end of `async with` none is left, however it ends."""
 
     def __init__(self, environment: dict[str, str], *, echo: bool = False) -> None:
         self._environment = environment
@@ -156,7 +156,7 @@ class Household:
         return child
 
     async def stop(self) -> None:
-        """Asks those that still run to end, and kills them when they do not, or when waiting is interrupted."""
+        """Sends SIGTERM to processes that still run, and kills those that do not end, or all when interrupted."""
         running = [child for child in self._children if child.process.returncode is None]
         try:
             for child in running:
@@ -169,7 +169,7 @@ class Household:
 
 
 async def wait_for_ends(children: Sequence[Child], timeout_s: float) -> None:
-    """Until all of them have ended and been heard to the end, at most so long."""
+    """Waits until all have ended and their output is read, at most timeout_s."""
     if children:
         await asyncio.wait([asyncio.create_task(child.ended()) for child in children], timeout=timeout_s)
 
@@ -181,7 +181,7 @@ async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
 
 
 def _parse(line: bytes) -> Event:
-    """A line as an event; what is none (a library's word, the result at the end) gives an empty one."""
+    """Parses a line as an event; returns an empty one for a line that is none, such as the final result."""
     try:
         value = json.loads(line)
     except ValueError:

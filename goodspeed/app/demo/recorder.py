@@ -1,4 +1,4 @@
-"""Puts what the verify node tells for a recording together with what only the demo knows: domains and settings."""
+"""Collects the verify node's recorded events into a recording, and adds the demo's domains and settings."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from goodspeed.node.recording import VERSION, AnyLine, Header, Opened, Recording
 
 @dataclass
 class DemoRecorder:
-    """Listens to a run from its beginning."""
+    """Collects the events of one run."""
 
     domains: dict[str, str]  # by client name
     sessions: list[Opened] = field(default_factory=list)
@@ -23,7 +23,7 @@ class DemoRecorder:
         return cls({client.name: client.domain for client in clients})
 
     def apply_verify(self, event: dict[str, Any]) -> None:
-        """An event of the verify node."""
+        """Applies an event of the verify node."""
         if event["event"] != "recorded":
             return
         line: AnyLine = msgspec.convert(event["line"], AnyLine)
@@ -33,7 +33,7 @@ class DemoRecorder:
             self.rounds.append(line)
 
     def recording(self, config: DemoConfig) -> Recording:
-        """All that was heard."""
+        """Returns the recording of all events so far."""
         shared = {name: getattr(config, name) for name in Header.__struct_fields__ if hasattr(config, name)}
         header = Header(version=VERSION, versions=versions(), **shared)
         return Recording(header, tuple(self.sessions), tuple(self.rounds))

@@ -1,4 +1,4 @@
-"""One run: start the nodes, wait until all are ready, give everybody a prompt at the same moment, listen to the end."""
+"""One run: starts the nodes, waits until all are ready, gives all prompts at once, reads events to the end."""
 
 import asyncio
 import signal
@@ -18,11 +18,11 @@ from goodspeed.node import recording
 from goodspeed.text import prompts
 
 ALL_TOLD = ("debug", "info")
-"""Log levels at which what the nodes say is passed on as it comes."""
+"""Log levels at which the nodes' logs are passed on as they come."""
 
 
 async def run(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> DemoState:
-    """Everything that happened; ProcessError when a node fails. No process is left, however it ends.
+    """Runs the demo; returns its state. ProcessError when a node fails. No process is left, however it ends.
 
     Writes the recording that `--record` asks for at the end.
     """
@@ -67,7 +67,7 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
 
 
 def _explained(error: BaseException, log_level: str, view: View) -> ProcessError:
-    """The error with advice; first prints what the node wrote before its last line."""
+    """Returns the error with advice; first prints what the node wrote before its last line."""
     for note in getattr(error, "__notes__", ()):
         view.say(note)
     advice = "" if log_level in ALL_TOLD else ". To see all that the nodes say, add --log-level info"
@@ -75,7 +75,7 @@ def _explained(error: BaseException, log_level: str, view: View) -> ProcessError
 
 
 async def _give_prompts(clients: list[Client], drafts: list[Child]) -> None:
-    """Until all have written their texts, and ended."""
+    """Gives the prompts on standard input; returns when all texts are written and the draft nodes have ended."""
     for client, draft in zip(clients, drafts, strict=True):
         draft.give(prompts.to_json(client.prompt))
     await asyncio.gather(*(draft.succeeded() for draft in drafts))
@@ -84,7 +84,7 @@ async def _give_prompts(clients: list[Client], drafts: list[Child]) -> None:
 async def _ask_over_http(
     config: DemoConfig, clients: list[Client], drafts: list[Child], state: DemoState, tasks: asyncio.TaskGroup
 ) -> None:
-    """Until all have written their texts; nobody ends."""
+    """Sends the prompts over HTTP; returns when all texts are written. The draft nodes run on."""
 
     async def use(client: Client, draft: Child) -> None:
         url = (await draft.expect("ready", START_S))["url"]
@@ -96,7 +96,7 @@ async def _ask_over_http(
 
 
 async def _stay(verify: Child, view: View) -> None:
-    """Until a signal, which is a good end here; ProcessError when the verify node ends before."""
+    """Waits for a signal, which is a normal end; ProcessError when the verify node ends first."""
     url = (await verify.expect("ready", START_S))["url"]
     view.say(f"all texts are written; the window at {url} and the addresses above are served until Ctrl-C")
     try:
@@ -107,6 +107,6 @@ async def _stay(verify: Child, view: View) -> None:
 
 
 async def _end(verify: Child) -> None:
-    """Has the verify node tell its sums; if it does not in time, those of its last round stand."""
+    """Ends the verify node, which prints its totals; if that takes too long, those of its last round stand."""
     verify.signal(signal.SIGTERM)
     await wait_for_ends([verify], GRACE_S)

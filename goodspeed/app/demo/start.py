@@ -1,4 +1,4 @@
-"""Starts the nodes of a run, and says how far that has come. Knows nothing about prompts."""
+"""Starts the nodes of a run, and shows the progress. Knows nothing about prompts."""
 
 import asyncio
 import os
@@ -18,16 +18,16 @@ START_S = 300.0
 """How long a node may take to get ready: many of them import their libraries at once."""
 
 REPEAT_S = 10.0
-"""After so long without news it is said again what is waited for."""
+"""Time without progress after which the view repeats what is awaited."""
 
 MAX_NAMED = 4
-"""Nodes that are waited for are named when they are no more than these."""
+"""Most awaited nodes that are named."""
 
 
 async def start_verify(
     config: DemoConfig, house: Household, listen: Callable[[Event], None], log_level: str, view: View
 ) -> Child:
-    """Returns before it is ready."""
+    """Starts the verify node; returns before it is ready."""
     view.say(
         f"starting one verify node and {_draft_nodes(config.clients)}; "
         "with the embedded models and two idle cores this takes about 20 s"
@@ -36,7 +36,7 @@ async def start_verify(
 
 
 async def wait_for_verify(config: DemoConfig, verify: Child, view: View) -> str:
-    """Until it is ready: its endpoint. With --http its window is opened where somebody can look at it."""
+    """Waits until it is ready; returns its endpoint. With --http, opens its window where a person is present."""
 
     def detail() -> str:
         return f"it said last: {verify.last_said}" if verify.last_said else ""
@@ -58,7 +58,7 @@ async def start_drafts(
     log_level: str,
     view: View,
 ) -> list[Child]:
-    """All of them at once; returns when all are connected to the verify node at `endpoint`."""
+    """Starts all draft nodes at once; returns when all are connected to the verify node at `endpoint`."""
     drafts = [
         await house.start(
             client.name,
@@ -106,7 +106,7 @@ async def _show_window(config: DemoConfig, url: str, view: View) -> None:
 
 @asynccontextmanager
 async def _waiting(view: View, told: Callable[[], str], detail: Callable[[], str]) -> AsyncIterator[None]:
-    """Says what is waited for, and again with a detail when it takes long, until the end of the block."""
+    """Shows what is awaited, and repeats it with a detail after REPEAT_S, until the end of the block."""
     repeating = asyncio.create_task(_repeat(view, told, detail))
     view.doing(told())
     try:

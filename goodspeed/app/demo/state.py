@@ -1,4 +1,4 @@
-"""What the processes' events add up to, while a demo runs and at its end.
+"""The state of a demo: the sums of the processes' events.
 
 Draft nodes tell what their user got; the verify node tells its rounds. Knows nothing about processes, terminals or
 clocks: the time comes with `start` and with the events.
@@ -10,12 +10,12 @@ from typing import Any
 from goodspeed.app.demo.options import Client
 
 INITIAL_GOODPUT = 1.0
-"""Estimate of a client that no round has observed yet: what plain decoding gives."""
+"""Goodput estimate of a client that no round has observed yet: that of plain decoding."""
 
 
 @dataclass
 class Progress:
-    """One client so far."""
+    """One client's text and counts so far."""
 
     client: Client
     length: int = 0  # S: its next draft length
@@ -47,7 +47,7 @@ class Progress:
 
 @dataclass
 class DemoState:
-    """All clients and the verify node of one run."""
+    """The state of all clients and of the verify node in one run."""
 
     progress: dict[str, Progress]  # by client name
     num_rounds: int = 0
@@ -71,11 +71,11 @@ class DemoState:
         return sum(one.num_tokens for one in self.progress.values())
 
     def start(self, now: float) -> None:
-        """All clients get their prompts now."""
+        """Notes that all clients get their prompts now."""
         self.started_s = self.finished_s = now
 
     def apply_verify(self, event: dict[str, Any]) -> None:
-        """An event of the verify node: a round, or its sums at the end."""
+        """Applies an event of the verify node: a round, or its totals at the end."""
         if event["event"] == "round":
             if not self.wall_s:
                 self._idle_s = event["wall_s"]["receive"]
@@ -88,7 +88,7 @@ class DemoState:
             self.wall_s = {**event["wall_s"], "receive": event["wall_s"]["receive"] - self._idle_s}
 
     def apply_draft(self, name: str, event: dict[str, Any], now: float) -> None:
-        """An event of a draft node: tokens that its user got, or the end."""
+        """Applies an event of a draft node: tokens that its user got, or the end."""
         one = self.progress[name]
         if event["event"] == "tokens":
             one.text += event["text"]

@@ -1,4 +1,4 @@
-"""What a run came to: figures, the JSON object, and a table in text. Knows nothing about processes."""
+"""The result of a run: figures, the JSON object, and a text table. Knows nothing about processes."""
 
 import importlib.metadata
 import math
@@ -79,7 +79,7 @@ def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
 
 
 def to_text(result: dict[str, Any]) -> str:
-    """For people."""
+    """Returns the result as a table, for people."""
     policy = words.policy(result["policy"], result["cost"])
     lines = [
         f"{policy}, {result['rounds']} rounds, {result['verification']} verification, budget {result['budget']}, "
@@ -99,12 +99,12 @@ def to_text(result: dict[str, Any]) -> str:
 
 
 def printable(text: str) -> str:
-    """On one line, without what a terminal would obey."""
+    """Returns text on one line, without characters that a terminal would obey."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def figures(result: dict[str, Any]) -> dict[str, str]:
-    """The figures of the whole run, each with its name."""
+    """Returns the figures of the whole run by their names."""
     wall_s = result["wall_s"]
     total_s = sum(wall_s.values()) or 1.0
     return {
@@ -114,7 +114,7 @@ def figures(result: dict[str, Any]) -> dict[str, str]:
 
 
 def short_figures(result: dict[str, Any]) -> dict[str, str]:
-    """Those of one number each."""
+    """Returns the figures that are single numbers, by their names."""
     return {
         "tokens": f"{result['num_tokens']}",
         "seconds": f"{result['elapsed_s']:.1f}",

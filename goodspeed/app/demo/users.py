@@ -1,6 +1,6 @@
-"""Users of the draft nodes' HTTP faces: each sends its prompt to its own node and reads the text as it comes.
+"""Users of the draft nodes' HTTP API: each sends its prompt to its own node and reads the text as it comes.
 
-What comes is told as the events that draft nodes print when they are given prompts, but for token ids, which HTTP does
+Yields the events that draft nodes print for prompts on standard input, but for token ids, which HTTP does
 not tell. Knows nothing about processes.
 """
 
@@ -17,7 +17,7 @@ from goodspeed.errors import ProcessError
 
 
 async def write(config: DemoConfig, client: Client, url: str) -> AsyncGenerator[dict[str, Any], None]:
-    """Events of one text, from the first characters to the end. ProcessError when it does not come to that."""
+    """Yields the events of one text, from the first characters to the end. ProcessError when it is not completed."""
     started = time.monotonic()
     text = reason = ""
     try:
@@ -49,7 +49,7 @@ def _request(config: DemoConfig, client: Client) -> dict[str, Any]:
 
 
 async def _chunks(url: str, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-    """Of one completion; all patience in the world, since a node that ends breaks the connection."""
+    """Yields one completion's chunks, without a timeout: a node that ends breaks the connection."""
     async with (
         AsyncClient(timeout=None, trust_env=False) as http,
         http.stream("POST", f"{url}/v1/completions", json=request) as answer,

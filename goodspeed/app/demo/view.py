@@ -1,6 +1,6 @@
-"""What is seen of a running demo, on standard error: a live table on a terminal, else a line now and then.
+"""Shows a running demo on standard error: a live table on a terminal, else a line now and then.
 
-Looks at the state a few times a second; nobody has to tell it anything. Knows nothing about processes.
+It reads the state a few times a second. Knows nothing about processes.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from goodspeed.app.demo.summary import printable
 REFRESH_S = 0.125
 REPORT_S = 5.0
 FIXED_WIDTH, MODEL_WIDTH = 65, 15
-"""Columns of the table without the text and the draft models; and those of the draft models."""
+"""Width of the table without the columns `text` and `draft model`; width of the column `draft model`."""
 
 MIN_TEXT = 20
-"""Columns of text below which the draft models are left out."""
+"""Width of the text column below which the draft models are left out."""
 
 CAPTION = (
     "next draft: most tokens that the client may propose next (not all take part in each round, so these may sum to "
@@ -35,18 +35,18 @@ CAPTION = (
 
 
 class View(Protocol):
-    """Somebody who watches."""
+    """Interface of what shows a demo."""
 
     def say(self, text: str) -> None:
-        """A line about what happens."""
+        """Shows a line."""
         ...
 
     def doing(self, text: str, for_s: float = 0.0) -> None:
-        """What goes on, and for how long already, until the next call of this or of `done`."""
+        """Shows the current activity, and for how long it has lasted, until the next call of this or of `done`."""
         ...
 
     def done(self) -> None:
-        """Ends what `doing` shows; does nothing if nothing is shown."""
+        """Ends the line of `doing`; does nothing without one."""
         ...
 
     async def watch(self, config: DemoConfig, state: DemoState) -> None:
@@ -60,7 +60,7 @@ def create() -> View:
 
 
 class PlainView:
-    """Lines for a log."""
+    """Prints lines, for a log."""
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -94,7 +94,7 @@ class PlainView:
 
 
 class LiveView:
-    """A table that changes in place."""
+    """Shows a table that changes in place."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -104,7 +104,7 @@ class LiveView:
         self._console.print(Text(text))
 
     def doing(self, text: str, for_s: float = 0.0) -> None:
-        """One line that changes in place, with a clock of its own."""
+        """Shows one line that changes in place, with the elapsed time."""
         if self._bar is None:
             columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
             self._bar = Bar(*columns, console=self._console, transient=True, refresh_per_second=4)
@@ -135,7 +135,7 @@ def headline(config: DemoConfig, state: DemoState) -> str:
 
 
 def table(config: DemoConfig, state: DemoState, width: int) -> Table:
-    """One line for each client, and below what the columns are."""
+    """Returns a table with a line for each client, and a caption that explains the columns."""
     shown = Table(title=Text(headline(config, state)), title_justify="left", expand=True)
     shown.caption, shown.caption_justify = Text(CAPTION), "left"
     has_models = width >= FIXED_WIDTH + MODEL_WIDTH + MIN_TEXT

@@ -1,4 +1,4 @@
-"""What the demo's figures mean, for somebody who sees them for the first time. Computes nothing."""
+"""Explanations of the demo's figures, for people who see them for the first time. Computes nothing."""
 
 OF_FIGURES = """\
 goodput: tokens per round, over all rounds from a client's first to its last
@@ -16,7 +16,7 @@ verify node's time: receive is waiting for drafts, forward the target's pass, ve
 
 
 def policy(name: str, cost: str) -> str:
-    """The policy, and with `gradient` whether it is the daemons' own form of it."""
+    """Returns the policy's name, and with `gradient` whether it is the daemons' default form of it."""
     if name != "gradient":
         return f"{name} policy"
     if cost == "auto":

@@ -65,7 +65,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def save_picture(states: "Mapping[str, DemoState]", path: str) -> str | None:
-    """Where the picture is; None if it cannot be written, which costs nobody the figures."""
+    """Saves the plot; returns its path, or None if it cannot be written, which is no error."""
     from goodspeed.app.demo import plot
 
     try:

@@ -32,7 +32,7 @@ PAGE_SIZE = 16
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateConfig(Settings):
-    """See `goodspeed generate --help`."""
+    """Settings of `goodspeed generate`; see its --help."""
 
     model: str = option(
         "tiny-target", group="model", help="an embedded name, a local folder, or a hub name", metavar="NAME"
@@ -99,7 +99,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 class Written:
-    """A text as a draft node gives it out: up to its first stop string, and a chat without its leading blank."""
+    """A text as a draft node returns it: up to its first stop string, and a chat without leading whitespace."""
 
     def __init__(
         self, tokenizer: Any, stops: Sequence[str], *, is_trimmed: bool, on_text: Callable[[str], None]
@@ -118,7 +118,7 @@ class Written:
         self._give(self._stops.push(self._stream.push([token])))
 
     def end(self) -> None:
-        """No token more: what was held back is certain now."""
+        """Ends the text, and releases what was held back."""
         self._give(self._stops.push(self._stream.end()) + self._stops.end())
 
     def _give(self, text: str) -> None:
@@ -128,7 +128,7 @@ class Written:
 
 
 def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable[[str], None]) -> dict[str, Any]:
-    """The whole result; on_text gets the text piece by piece as it comes.
+    """Generates a text and returns the whole result; on_text gets the text piece by piece.
 
     `token_ids` go up to the token that completes a stop string; the text ends where the stop string begins.
     """
@@ -181,4 +181,4 @@ def show(text: str) -> None:
 
 
 def ignore(text: str) -> None:
-    """Under --json the text comes as a whole."""
+    """Ignores a piece of text: under --json the text is printed as a whole."""

@@ -91,7 +91,7 @@ def _record(namespace: argparse.Namespace, public_key: str) -> enrolled.Enrolled
 
 
 def _files(folder: Path, name: str) -> tuple[Path, Path]:
-    """Where the secret and the public file go: neither is there yet, the folder is."""
+    """Returns the paths of the secret and the public file. Makes the folder; ConfigError where a file exists."""
     secret, public = folder / f"{name}.key", folder / f"{name}.pub"
     for path in (secret, public):
         if path.exists() or path.is_symlink():

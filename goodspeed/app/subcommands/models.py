@@ -48,7 +48,7 @@ def show_list(namespace: argparse.Namespace) -> None:
 
 
 def find(name: str) -> Path:
-    """The folder of an embedded model; CheckpointError for any other name."""
+    """Returns the folder of an embedded model; CheckpointError for any other name."""
     if name not in models.NAMES:
         raise CheckpointError(f"no embedded model is called {name!r}; choose one of: {', '.join(models.NAMES)}")
     folder = models.path(name)
@@ -59,7 +59,7 @@ def find(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Size:
-    """How large an embedded model is, where, and what for."""
+    """An embedded model's size, folder and purpose."""
 
     name: str
     role: str
@@ -75,7 +75,7 @@ def measure(name: str) -> Size:
 
 
 def num_parameters(weights: Path) -> int:
-    """Numbers in a safetensors file, from its header alone: 8 bytes of length, then JSON with every tensor's shape."""
+    """Counts a safetensors file's parameters by its header: 8 bytes of length, then JSON with the tensors' shapes."""
     with weights.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))

@@ -30,7 +30,7 @@ WANTED_R2 = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileConfig(Settings):
-    """See `goodspeed profile --help`."""
+    """Settings of `goodspeed profile`; see its --help."""
 
     model: str = option(group="model", help="an embedded name, a local folder, or a hub name", metavar="NAME")
     device: str = option("cpu", pattern=DEVICE, group="model", help="cpu, cuda, or cuda:INDEX")
@@ -95,7 +95,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def show(profile: Profile, measured: "Measured", file: Any) -> None:
-    """The table of what was measured, both fits, and the knee."""
+    """Prints the table of measured passes, both fits, and the knee."""
     print(f"{'tokens':>7} {'sessions':>8} {'context':>8} {'ms':>9} {'linear':>9} {'roofline':>9}", file=file)
     for sample in profile.samples:
         counts = sample.num_tokens, sample.num_sessions, sample.context_tokens
