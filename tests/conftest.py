@@ -1,4 +1,4 @@
-"""For all tests: one CPU thread, here and in the processes they start, and no failure because a machine is slow.
+"""Settings of all tests: one CPU thread, also in the processes they start, and no deadlines.
 
 Small matrices gain nothing from more threads, and lose much when the machine has other things to do. A file whose tests
 start nodes or watch the clock says so (`pytestmark = pytest.mark.alone`): they run one by one, after all others have

@@ -1,4 +1,4 @@
-"""Few descriptors for a test."""
+"""A low limit on descriptors for a test."""
 
 import contextlib
 import resource
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def at_most(num_files: int) -> Iterator[None]:
-    """So many open files for this process."""
+    """Lowers the limit on this process's open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (num_files, hard))
     try:

@@ -1,4 +1,4 @@
-"""A verify node by hand: messages as an honest or a dishonest draft node would send them, rounds with a fake target.
+"""A verify node stepped by hand: messages of honest and dishonest draft nodes, and rounds with a fake target.
 
 The models are those of the simulation (`experiments/simulation`). No sockets, no asyncio, no torch.
 """
@@ -58,7 +58,7 @@ MAX_BYTES = 1 << 20
 
 
 def propose(wanted: Propose, alpha: float) -> tuple[int, ...]:
-    """A draft that agrees with the fake target at each position with probability alpha, the same one every time."""
+    """Returns a draft that agrees with the fake target at each position with probability alpha, reproducibly."""
     return DraftModel({wanted.request.session_id: Independent(alpha)}).propose(wanted)
 
 
@@ -84,7 +84,7 @@ def make_core(
     eta: float = 0.1,
     beta: float = 0.1,
 ) -> VerifyCore:
-    """A verify node's state machine, by default with the fake target's vocabulary."""
+    """Creates a verify node's state machine, by default with the fake target's vocabulary."""
     return VerifyCore(
         welcome=Welcome(
             version=VERSION,
@@ -131,7 +131,7 @@ def replace_message(message: Replaced, **changes: Any) -> Replaced:
 
 
 class Desk:
-    """A verify node with the fake target; peers are names, the clock is set by hand."""
+    """A verify node with the fake target; peers are names, and tests set the clock."""
 
     def __init__(self, core: VerifyCore | None = None, **options: Any) -> None:
         self.core = core or make_core(**options)
@@ -142,7 +142,7 @@ class Desk:
         return self.up(name, make_hello(name, **changes))[0]
 
     def up(self, peer: str, message: UpMessage) -> list[DownMessage]:
-        """A message of a peer; the answers, all of which go to that peer."""
+        """Delivers a peer's message; returns the answers, which all go to that peer."""
         sends = self.core.receive(peer.encode(), message, self.now)
         assert {send.peer_id for send in sends} <= {peer.encode()}
         return [send.message for send in sends]
@@ -151,7 +151,7 @@ class Desk:
         return self.up(peer, make_open(number, **changes))
 
     def draft(self, peer: str = "a", number: int = 1, *, alpha: float = 1.0, **changes: Any) -> list[DownMessage]:
-        """The draft that an honest node would send now, but for `changes`."""
+        """Sends the draft of an honest node, with `changes`; returns the answers."""
         return self.up(peer, replace_message(self.honest_draft(number, alpha), **changes))
 
     def honest_draft(self, number: int = 1, alpha: float = 1.0) -> Draft:
@@ -168,7 +168,7 @@ class Desk:
         )
 
     def round(self, duration_s: float = 0.01) -> list[DownMessage]:
-        """One round from plan to verdicts; an empty list when there is none to run."""
+        """Runs one round from plan to verdicts; returns an empty list when there is none to run."""
         planned = self.core.plan(self.now)
         if planned is None:
             return []
@@ -202,12 +202,12 @@ def request_of(opened: OpenSession) -> Request:
 
 
 def told(position: int, token: int) -> TokenLogprobs:
-    """What the fake target says of a token at a position."""
+    """Returns the fake target's logprobs of a token at a position."""
     return TokenLogprobs(-float(position), (token,), (-1.0,))
 
 
 class TellingTarget(Target):
-    """The fake target, which tells logprobs to those who want them."""
+    """The fake target with logprobs for the sessions that want them."""
 
     def run(self, planned: Round) -> list[Outcome]:
         entries = {entry.session_id: entry for entry in planned.entries}

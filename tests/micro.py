@@ -1,4 +1,4 @@
-"""Microscopic random Llamas, made in a moment: real models for tests of what surrounds them."""
+"""Microscopic random Llamas, made in a moment: real models for tests of the code around models."""
 
 from copy import deepcopy
 from typing import Any
@@ -26,7 +26,7 @@ CONFIG = LlamaConfig(
 
 
 def make_checkpoint(seed: int = 0, *, shift: float = 0.0, num_tokens: int = VOCAB) -> Checkpoint:
-    """Random weights from a seed; with `shift` they are moved by so much noise, as a draft model's might be."""
+    """Creates random weights from a seed; `shift`: scale of noise added to them, as for a draft model."""
     torch.manual_seed(seed)
     model: Any = AutoModelForCausalLM.from_config(deepcopy(CONFIG), attn_implementation="sdpa").eval()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Both daemons as real processes, with the events and log lines that they tell, and signals for them.
+"""Both daemons as real processes, with their events and log lines, and signals for them.
 
     with VerifyNode("--budget", "8") as verify, DraftNode(verify.endpoint) as draft:
         draft.wait_until_ready()
@@ -30,7 +30,7 @@ from prometheus_client.samples import Sample
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 DEADLINE_S = 600.0
-"""Of a wait in vain: a busy machine takes long to start a process, and nothing waits for this unless it is broken."""
+"""Longest wait: a busy machine takes long to start a process, and only a broken node lets a test wait so long."""
 
 POLL_S = 0.1  # between two looks at what a node says over HTTP
 ANYWHERE = "127.0.0.1:0"
@@ -40,20 +40,20 @@ Found = TypeVar("Found")
 
 
 class Line(NamedTuple):
-    """Of a log; `at` is when the node wrote it, of `time.time`."""
+    """A log line; `at` is the `time.time` at which the node wrote it."""
 
     at: float
     text: str
 
 
 class Process:
-    """A node: started when made, ended with its `with`. `events` and `log` have all that it ever told, over restarts.
+    """A node's process, started by the constructor, ended by its `with`. `events` and `log` go on over restarts.
 
     Each event has one field more: `heard_at`, of `time.monotonic`.
     """
 
     def __init__(self, module: str, *words: str, ports: dict[str, str]) -> None:
-        """ports: options that name an address, and the field of `ready` with what it became."""
+        """ports: options that name an address, and the field of the `ready` event with the actual one."""
         self.module = module
         self.words = list(words)
         self.events: list[Event] = []
@@ -92,17 +92,17 @@ class Process:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL; what it told before is there when this returns."""
+        """Sends SIGKILL; all earlier output has been read when this returns."""
         self.process.kill()
         self.end()
 
     def terminate(self) -> int:
-        """SIGTERM; its exit status when it has ended."""
+        """Sends SIGTERM; returns the exit status when the process has ended."""
         self.process.terminate()
         return self.end()
 
     def end(self) -> int:
-        """Its exit status when it has ended, for whatever reason; what it told last is there."""
+        """Waits until the process ends and its output is read; returns its exit status."""
         self._was_ended = True
         try:
             return self.process.wait(DEADLINE_S)
@@ -113,15 +113,15 @@ class Process:
                 thread.join(DEADLINE_S)
 
     def stop(self) -> None:
-        """SIGSTOP: it does nothing any more, until `go_on`; its sockets stay."""
+        """Sends SIGSTOP: the process stops until `go_on`; its sockets stay."""
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """SIGCONT."""
+        """Sends SIGCONT."""
         self.process.send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
-        """Killed, where it still runs, and started again on the same ports; returns before it is ready."""
+        """Kills the process where it still runs, and starts it on the same ports; returns before it is ready."""
         self.wait_for("ready")
         self.kill()
         self.process = self._start()
@@ -142,11 +142,11 @@ class Process:
 
     @property
     def num_events(self) -> int:
-        """To wait for what comes after."""
+        """Number of events so far, for the `after` of a later wait."""
         return len(self.events)
 
     def wait_for(self, event: str, *, after: int = 0, timeout_s: float = DEADLINE_S, **fields: object) -> Event:
-        """The first event of this name and these fields that came as number `after` or later."""
+        """Waits for the first event with this name and these fields whose number is `after` or later."""
 
         def found() -> Event | None:
             for told in self.events[after:]:
@@ -157,13 +157,13 @@ class Process:
         return self.until(found, f"{event} {fields or ''}", timeout_s)
 
     def wait_for_line(self, text: str, *, after: int = 0, timeout_s: float = DEADLINE_S) -> "Line":
-        """The first log line with this text that came as number `after` or later."""
+        """Waits for the first log line with this text whose number is `after` or later."""
         return self.until(
             lambda: next((line for line in self.log[after:] if text in line.text), None), repr(text), timeout_s
         )
 
     def until(self, found: Callable[[], Found | None], what: str, timeout_s: float = DEADLINE_S) -> Found:
-        """What `found` gives of what was told, as soon as it is something; AssertionError when the node ends first."""
+        """Waits until `found` returns something true, and returns it; AssertionError when the node ends first."""
         deadline = time.monotonic() + timeout_s
         with self._told:
             while not (value := found()):
@@ -200,11 +200,11 @@ class Process:
 
     @property
     def url(self) -> str:
-        """Of its `--http`, once it is ready."""
+        """The URL of `--http`; waits until the node is ready."""
         return str(self.wait_for("ready")["url"])
 
     def metrics(self) -> dict[str, float]:
-        """Samples of `/metrics` as `name` or `name{label="value"}`, without `goodspeed_`."""
+        """Returns the samples of `/metrics` by `name` or `name{label="value"}`, without `goodspeed_`."""
         text = self._client.get(f"{self.url}/metrics").raise_for_status().text
         samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
         return {_full_name(sample): sample.value for sample in samples}
@@ -212,7 +212,7 @@ class Process:
     def wait_for_metric(
         self, name: str, holds: Callable[[float], bool], *, timeout_s: float = DEADLINE_S
     ) -> dict[str, float]:
-        """All metrics, as soon as this one is so; one that is not there counts as 0."""
+        """Waits until `holds` is true of this metric (0 when absent); returns all metrics."""
         deadline = time.monotonic() + timeout_s
         while not holds((metrics := self.metrics()).get(name, 0.0)):
             assert time.monotonic() < deadline, f"{name} is {metrics.get(name)} at {self}"
@@ -226,7 +226,7 @@ def _full_name(sample: Sample) -> str:
 
 
 class VerifyNode(Process):
-    """With drafts made however fast this machine is, and `/metrics`."""
+    """A verify node that lets slow machines draft, with `/metrics`."""
 
     def __init__(self, *words: str) -> None:
         defaults = ("--model", "tiny-target", "--bind", f"tcp://{ANYWHERE}", "--cost", "none", "--http", ANYWHERE)
@@ -235,21 +235,21 @@ class VerifyNode(Process):
 
     @property
     def endpoint(self) -> str:
-        """Where draft nodes connect, once it is ready."""
+        """The address for draft nodes; waits until the node is ready."""
         return str(self.wait_for("ready")["endpoint"])
 
 
 class DraftNode(Process):
-    """With an HTTP face."""
+    """A draft node with the HTTP API."""
 
     def __init__(self, verify: str, *words: str, module: tuple[str, ...] = ("draft_node",)) -> None:
-        """verify: the verify node's endpoint, or a proxy's before it. module: of a stand-in, and its own words."""
+        """verify: the endpoint of the verify node or of a proxy. module: a stand-in's module, and its own options."""
         defaults = (*module[1:], "--model", "tiny-draft-s", "--verify", verify)
         face = ("--http", ANYWHERE, "--log-level", "info")
         super().__init__(module[0], *defaults, *face, *words, ports={"--http": "url"})
 
     def wait_until_ready(self, *, is_ready: bool = True) -> None:
-        """Until `/ready` says that texts are let in (or not): the verify node is there."""
+        """Waits until `/ready` answers that the node accepts texts (or that it does not)."""
         deadline = time.monotonic() + DEADLINE_S
         while self._is_ready() != is_ready:
             assert self.is_running, f"{self} ended"

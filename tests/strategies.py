@@ -1,4 +1,4 @@
-"""Hypothesis strategies: every message that this protocol has, read from the types in `messages.py`; and plain text."""
+"""Hypothesis strategies: all messages of the protocol, derived from the types in `messages.py`; and plain text."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +12,12 @@ UP, DOWN = UpMessage.__args__, DownMessage.__args__
 
 
 def messages(classes: tuple[type, ...]) -> st.SearchStrategy[Any]:
-    """Messages of these classes, of this version of the protocol."""
+    """Generates messages of these classes, of this version of the protocol."""
     return st.one_of([values_of(msgspec.inspect.type_info(cls)) for cls in classes]).map(ours)
 
 
 def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
-    """Every value that a message's field may have, and only those."""
+    """Generates the values that a message's field may have, and only those."""
     inspect = msgspec.inspect
     match kind:
         case inspect.IntType(ge=low, lt=below, le=high):
@@ -48,7 +48,7 @@ def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
 
 
 def aligned(values: dict[str, Any]) -> dict[str, Any]:
-    """Of a message's fields, those that are one for each of others, cut to the same length."""
+    """Cuts parallel fields of a message to the same length."""
     for pair in (("tokens", "logprobs"), ("top_ids", "top_logprobs")):
         if all(values.get(name) is not None for name in pair):
             shorter = min(len(values[name]) for name in pair)
@@ -61,7 +61,7 @@ def ours(message: Any) -> Any:
 
 
 def plain_text(tokenizer: Callable[[], Any], max_size: int) -> st.SearchStrategy[str]:
-    """Without special tokens, which stand for no text; Hypothesis finds their names in our source."""
+    """Generates text without special tokens, whose names Hypothesis would find in our source."""
     return st.text(max_size=max_size).filter(
         lambda text: not any(name in text for name in tokenizer().all_special_tokens)
     )

@@ -1,4 +1,4 @@
-"""How tests wait for what must come: they look again until it is there."""
+"""Waiting in tests: polls until a condition holds."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ Found = TypeVar("Found")
 
 
 async def until(holds: Callable[[], Found | None]) -> Found:
-    """What it gives as soon as it is something; what never is ends the test by the test's own limit."""
+    """Polls until `holds` returns something true, and returns it; the test's own time limit ends a wait in vain."""
     while not (found := holds()):
         await asyncio.sleep(0.001)
     return found

@@ -30,7 +30,7 @@ from tests.faults.proxy import Proxy
 
 DOMAINS = ("chat", "docs")
 WANTED = 1.2
-"""Times the tokens/s, for one session at 20 ms on the first of the domains."""
+"""Wanted ratio of tokens/s with over without, for one session at 20 ms on the first of the domains."""
 
 PROMPT_S = 120.0
 
@@ -48,7 +48,7 @@ QUICK = Size((20.0,), 1, 24)
 
 @dataclass
 class Row:
-    """One way to run one domain at one distance; medians over the prompts."""
+    """The result of one setting on one domain at one distance; medians over the prompts."""
 
     domain: str
     round_trip_ms: float
@@ -74,7 +74,7 @@ class Row:
 
 
 class DraftNode:
-    """A draft node that is given one prompt after another."""
+    """A draft node's process that serves one prompt after another."""
 
     def __init__(self) -> None:
         self.finished: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -85,7 +85,7 @@ class DraftNode:
             self.finished.put_nowait(event)
 
     async def serve(self, prompt: Prompt) -> dict[str, Any]:
-        """The `finish` event of this prompt."""
+        """Returns the `finish` event of this prompt."""
         stdin = self.child.process.stdin if self.child else None
         if stdin is None:
             raise RuntimeError("the draft node was not started with standard input")
@@ -145,7 +145,7 @@ def draft_command(options: argparse.Namespace, size: Size, port: int, ahead: boo
 
 
 def ratios(rows: list[Row]) -> list[dict[str, Any]]:
-    """With over without; median of the prompts' own ratios, since the texts are the same."""
+    """Returns ratios of with over without: medians of the prompts' own ratios, since the texts are the same."""
     found = []
     for plain, ahead in zip(rows[::2], rows[1::2], strict=True):
         each = [

@@ -30,7 +30,7 @@ PARTS = ("receive", "forward", "verify", "schedule", "send")
 
 
 def make_daemon(checkpoint: Checkpoint, events: EventLog) -> VerifyDaemon:
-    """A verify node on a free port: plain Eq. (5), which always spends the budget; it waits for everybody's draft."""
+    """Creates a verify node on a free port with plain Eq. (5), which always spends the budget, and barrier rounds."""
     config = VerifyConfig(
         model=checkpoint.name, budget=BUDGET, cost="none", rounds="barrier", kv_pages=1024, lease_s=LEASE_S
     )
@@ -46,7 +46,7 @@ async def send_all(line: DraftChannel, messages: list[UpMessage]) -> int:
 
 
 class Rounds(io.TextIOBase):
-    """Where the daemon writes its events: keeps those of rounds with all clients, and what each took."""
+    """The stream of the daemon's events: keeps the rounds with all clients, and their times."""
 
     def __init__(self, num_clients: int, num_rounds: int) -> None:
         self.took_s: list[dict[str, float]] = []
@@ -69,12 +69,12 @@ class Rounds(io.TextIOBase):
         return len(text)
 
     def medians(self) -> dict[str, float]:
-        """By the clock: the daemon's own parts, and `other`, which is none of them."""
+        """Returns median seconds of the daemon's parts of a round, and of `other`, the rest."""
         return {part: statistics.median(took[part] for took in self.took_s) for part in self.took_s[0]}
 
 
 async def daemon_rounds(checkpoint: Checkpoint, players: list[Client], num_rounds: int) -> Rounds:
-    """Rounds of the real daemon, with the clients on a thread of their own."""
+    """Runs rounds of the real daemon, with the clients on a thread of their own."""
     rounds = Rounds(len(players), num_rounds)
     daemon = make_daemon(checkpoint, EventLog(enabled=True, stream=cast(TextIO, rounds)))
     serving = asyncio.create_task(daemon.serve())
@@ -90,7 +90,7 @@ async def daemon_rounds(checkpoint: Checkpoint, players: list[Client], num_round
 
 
 async def answer_all(players: list[Client], endpoint: str, over: threading.Event) -> None:
-    """Until it is over; what goes wrong with one client ends all, since the daemon waits for everybody's draft."""
+    """Answers for all clients until `over`; one client's error ends all, since the daemon waits for every draft."""
     tasks = [asyncio.create_task(answer(player, endpoint)) for player in players]
     while not over.is_set() and not any(task.done() for task in tasks):
         await asyncio.sleep(0.05)

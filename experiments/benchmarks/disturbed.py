@@ -44,7 +44,7 @@ from tests.faults.proxy import Proxy
 
 SLOWER = 10.0
 WANTED = 1.10
-"""Times the p95 of a calm phase, at most."""
+"""Wanted: the highest ratio of a disturbed phase's p95 to a calm phase's."""
 
 NUM_TEXTS = 5000  # more than anybody writes
 MAX_TOKENS = 150
@@ -65,7 +65,7 @@ QUICK = Plan(1, 1, 1.2, 0.2, (200,))
 
 @dataclass
 class Gaps:
-    """Of one draft node: (when it ended, how long it was), in order."""
+    """The gaps of one draft node: (end, length) in order."""
 
     gaps: list[tuple[float, float]] = field(default_factory=list)
     failed: str | None = None  # why a text was not written
@@ -83,13 +83,13 @@ class Gaps:
             self._last.pop(event["session"], None)
 
     def between(self, begin: float, end: float) -> list[float]:
-        """Those that lie within."""
+        """Returns the gaps that lie between two times."""
         return [gap for at, gap in self.gaps if begin <= at - gap and at <= end]
 
 
 @dataclass
 class Site:
-    """Who takes part."""
+    """The processes that take part."""
 
     plan: Plan
     say: Callable[[str], None]
@@ -100,7 +100,7 @@ class Site:
     counts: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)  # of the flood
 
     async def phase(self) -> tuple[float, float]:
-        """From when to when gaps count."""
+        """Waits for one phase; returns the two times between which gaps count."""
         await asyncio.sleep(self.plan.settle_s)
         begin = time.monotonic()
         await asyncio.sleep(self.plan.phase_s)
@@ -116,7 +116,7 @@ class Site:
         return float(np.percentile(gaps, 95))
 
     async def pairs(self, what: str, disturb: Callable[[bool], Awaitable[Event]]) -> dict[str, Any]:
-        """Calm and disturbed in turn."""
+        """Runs calm and disturbed phases in turn; returns their figures."""
         pairs: list[dict[str, Any]] = []
         for number in range(self.plan.num_pairs):
             p95_s, notes = {}, {}
@@ -134,7 +134,7 @@ class Site:
         return {"what": what, "ratio": ratio, "reached": ratio <= WANTED, "pairs": pairs}
 
     async def set_flood(self, rate: int, is_on: bool) -> Event:
-        """What it sent, and what was refused, since the last time."""
+        """Sets the flood's rate; returns what it sent, and what was refused, since the last call."""
         assert self.flood is not None
         assert self.flood.process.stdin is not None
         self.flood.process.stdin.write(f"{rate if is_on else 0}\n".encode())
@@ -146,7 +146,7 @@ class Site:
         return {}
 
     async def delay_for(self, times: float) -> float:
-        """Each way, so that the slow client's gaps are so many times as long: a guess, corrected twice."""
+        """Returns the one-way delay that makes the slow client's gaps `times` as long: a guess, corrected twice."""
         fast = median(self.slow.between(*await self.phase())) or 0.01
         delay = (times - 1) * fast / 2
         for _ in range(2):
@@ -182,7 +182,7 @@ async def run(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
 
 
 async def start(house: Household, site: Site, endpoint: str, file: Path) -> None:
-    """Everybody but the verify node."""
+    """Starts all processes but the verify node."""
     nodes: dict[str, Gaps] = defaultdict(Gaps, {"slow": site.slow})
     children = []
     for name in (*(f"honest-{number + 1}" for number in range(site.plan.num_honest)), "slow"):
@@ -202,7 +202,7 @@ async def start(house: Household, site: Site, endpoint: str, file: Path) -> None
 
 
 def ignore(event: Event) -> None:
-    """The verify node tells every round."""
+    """Ignores an event: the verify node prints one for every round."""
 
 
 def verify_command() -> list[str]:

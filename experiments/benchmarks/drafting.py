@@ -123,7 +123,7 @@ class Ways:
             self.model(self.row, use_cache=False)
 
     def drafts(self) -> None:
-        """One proposal of every session; the drafter sees what the target made of the last ones."""
+        """Makes one proposal for every session, after the verdicts on the last ones."""
         for request, base in zip(self.requests, self.bases, strict=True):
             self.drafter.add(Propose(request, 1, 1, tuple(base), LENGTH))
         while self.drafter.busy:
@@ -131,11 +131,11 @@ class Ways:
                 self.drafted[proposed.session_id] = proposed.tokens
 
     def crop(self) -> None:
-        """What is not timed of a bare turn: the cache goes back to the mean context."""
+        """Crops the cache to the mean context; the untimed part of a bare turn."""
         self.cache.crop(MIDDLE - self.cache.get_seq_length())
 
     def judge(self) -> None:
-        """What is not timed of a drafter's turn: the verdicts, and new sessions when the old ones have become long."""
+        """Makes verdicts, and new sessions for long ones; the untimed part of a drafter's turn."""
         for request, base in zip(self.requests, self.bases, strict=True):
             accepted = self.drafted[request.session_id][: self.rng.randint(0, LENGTH)]
             base += [*accepted, *self.make_tokens(1)]

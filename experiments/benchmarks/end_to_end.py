@@ -72,7 +72,7 @@ class Alone:
 
 
 def _for_generate(name: str) -> Any:
-    """As `from_pretrained` gives it, but that nothing ends a text before its length."""
+    """Loads a model with `from_pretrained`, and removes whatever ends a text before its length."""
     checkpoint = checkpoints.load(name)
     model: Any = checkpoint.model
     model.generation_config.eos_token_id = None
@@ -134,7 +134,7 @@ class Comparison:
         self.num_different = 0
 
     def run(self, repetitions: int) -> dict[str, Any]:
-        """The first repetition, which warms up, is left out."""
+        """Runs all ways; leaves out the first repetition, which warms up."""
         for repetition in range(repetitions + 1):
             texts = {}
             for way, serve in self.ways.items():
@@ -148,7 +148,7 @@ class Comparison:
         return self._result()
 
     def _differ(self, texts: dict[str, list[list[int]]]) -> int:
-        """Texts of GoodSpeed that are not the one that the same prompt and seed gave first; near-ties can be."""
+        """Counts GoodSpeed's texts that differ from the first of the same prompt and seed; near-ties can."""
         turns = self.served.turns
         first = texts["plain"] if self.temperature == 0 else texts["goodspeed_1"]
         num_different = sum(one != other for one, other in zip(texts["goodspeed_1"], first, strict=True))

@@ -114,7 +114,7 @@ class Ways:
         return logits
 
     def check(self) -> float:
-        """Largest difference of the engine's logits from the padded way's."""
+        """Returns the largest difference of the engine's logits from the padded way's."""
         found, expected = self.engine(), self.padded()
         rows = torch.cat([row[: len(draft)] for row, draft in zip(expected, self.drafts, strict=True)])
         return float((found - rows).abs().max())

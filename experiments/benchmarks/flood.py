@@ -24,7 +24,7 @@ from goodspeed.wire.messages import VERSION, Ack, Draft, Hello, OpenSession, Ref
 from goodspeed.wire.zmq.transport import DraftChannel, connect_draft
 
 TURN_S = 0.01
-"""At high rates what is due goes out together, so often."""
+"""Time between two batches of sends at high rates."""
 
 
 class Flood:
@@ -84,7 +84,7 @@ class Flood:
                 self._is_stranger |= message.code == "hello_first"
 
     def take(self) -> dict[str, object]:
-        """Counts since the last time."""
+        """Returns the counts since the last call."""
         counts, refusals = dict(self._counts), dict(self._refusals)
         self._counts.clear()
         self._refusals.clear()
@@ -92,7 +92,7 @@ class Flood:
 
 
 def refused_messages() -> list[UpMessage]:
-    """Of sessions that nobody opened, and one that nobody can open."""
+    """Returns messages about sessions that are not open, and one that opens an impossible session."""
     session_id = secrets.token_bytes(16)
     return [
         Draft(session_id, 1, 1, 3, bytes(8), (1, 2, 3)),
@@ -103,7 +103,7 @@ def refused_messages() -> list[UpMessage]:
 
 
 async def work(endpoint: str, name: str) -> None:
-    """Until its standard input ends. It gets the time that nobody else wants: attackers bring machines of their own."""
+    """Works until standard input ends, at the lowest priority: an attacker has a machine of its own."""
     os.nice(19)
     boot_id, tokenizer = secrets.token_bytes(8), sys.stdin.readline().strip()
     channel = connect_draft(endpoint, send_timeout_s=0.5)

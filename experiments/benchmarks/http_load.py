@@ -18,7 +18,7 @@ CLOSED = {"Connection": "close", "Content-Type": "application/json"}
 
 
 class BadAnswer(Exception):
-    """What came is no complete answer; says why."""
+    """A response is no complete answer; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Answer:
 
     @property
     def per_token_s(self) -> float:
-        """After the first piece."""
+        """Seconds per token after the first piece."""
         return (self.pieces_s[-1] - self.pieces_s[0]) / max(1, self.num_tokens - 1)
 
 
@@ -64,14 +64,14 @@ class Stream(asyncio.Protocol):
 
 @dataclass(frozen=True)
 class Sent:
-    """One request's way, to be read once everybody's is over: reading costs time that the others would miss."""
+    """One request and its raw response, parsed after all are over, so that parsing takes no time from the others."""
 
     due: float
     arrived: Sequence[tuple[float, bytes]]
     failure: str = ""
 
     def answer(self, num_tokens: int) -> Answer:
-        """BadAnswer unless it is complete and has so many tokens."""
+        """Returns the answer; BadAnswer unless it is complete and has num_tokens."""
         if self.failure:
             raise BadAnswer(self.failure)
         text, reason, told, last = "", None, None, ""
@@ -97,7 +97,7 @@ class Sent:
 async def send_all(
     addresses: Sequence[Address], bodies: Sequence[dict[str, Any]], due: Sequence[float] | None = None
 ) -> list[Sent]:
-    """To one address after the other, each when it is due: in seconds from now; None is all at once."""
+    """Sends to the addresses in turn, each body when it is due, in seconds from now; None: all at once."""
     now = time.perf_counter()
     sending = [
         send(addresses[i % len(addresses)], body, now + (due[i] if due else 0.0)) for i, body in enumerate(bodies)
@@ -106,7 +106,7 @@ async def send_all(
 
 
 async def send(address: Address, body: dict[str, Any], due: float) -> Sent:
-    """Waits until it is due, by `time.perf_counter`."""
+    """Sends a request at `due`, by `time.perf_counter`."""
     request = encode(address, body)
     await asyncio.sleep(due - time.perf_counter())
     stream = Stream(request)
@@ -133,7 +133,7 @@ def encode(address: Address, body: dict[str, Any]) -> bytes:
 
 @dataclass
 class _Body:
-    """Takes a chunked body apart as it arrived."""
+    """Parses a chunked body, and keeps the time of each arrival."""
 
     left: bytes = b""
     chunks: list[tuple[float, bytes]] = field(default_factory=list)
@@ -150,7 +150,7 @@ class _Body:
 
 
 def events(arrived: Sequence[tuple[float, bytes]]) -> list[tuple[float, str]]:
-    """The data of each server-sent event, with when its end came. BadAnswer where the answer is none, or is cut off."""
+    """Returns (time, data) of each server-sent event. BadAnswer where the response is none, or is cut off."""
     head, body = b"", _Body()
     for at, data in arrived:
         if b"\r\n\r\n" in head:
@@ -171,7 +171,7 @@ def events(arrived: Sequence[tuple[float, bytes]]) -> list[tuple[float, str]]:
 
 
 def poisson(rate: float, duration_s: float, seed: int) -> list[float]:
-    """When requests are due, in seconds from the beginning; at least one is."""
+    """Returns the times of a Poisson process, in seconds from the beginning; at least one."""
     dice = random.Random(seed)
     due: list[float] = []
     at = dice.expovariate(rate)

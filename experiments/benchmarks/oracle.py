@@ -50,7 +50,7 @@ class Text:
         return cls(tuple(prompt), tuple(generate(checkpoint, runner, prompt, SAMPLING, num_new)))
 
     def draft(self, number: int, base_len: int, length: int, acceptance: float, vocab_size: int) -> tuple[int, ...]:
-        """What session `number` drafts after base_len tokens: wrong at a position with probability 1 - acceptance."""
+        """Returns the draft of session `number` at base_len; each token is wrong with probability 1 - acceptance."""
         first = base_len - len(self.prompt)
         right = self.continuation[first : first + length]
         return tuple(
@@ -83,12 +83,12 @@ class Client:
         return [pack(hello), *self.send(self.session.connect(0.0))]
 
     def hear(self, data: bytes) -> list[Action]:
-        """A message from the verify node, as bytes; this is what a draft node does of its own besides drafting."""
+        """Handles a message from the verify node, as bytes, as a draft node does; returns its actions."""
         message = decode_down(data, MAX_BYTES)
         return self.session.receive(message, 0.0) if isinstance(message, Verdict) else []
 
     def send(self, actions: Iterable[Action]) -> list[bytes]:
-        """What goes up, with every proposal that is wanted made."""
+        """Returns the messages to send, with a proposal made for every request."""
         sent: list[bytes] = []
         for action in actions:
             if isinstance(action, Send):
@@ -124,7 +124,7 @@ class Node:
         self.core, self.target = daemon.core, daemon.target
 
     def open(self, clients: list[Client]) -> None:
-        """Opens all sessions with their prompts already cached, all but the last token; none has waited for that."""
+        """Opens all sessions with their prompts already cached, all but the last token, without the time of prefill."""
         runner, prompt = self.target.runner, clients[0].text.prompt
         source, num_cached = object(), len(prompt) - 1
         for start in range(0, num_cached, PREFILL_CHUNK):
@@ -149,18 +149,18 @@ class Node:
         return planned
 
     def finish(self, result: RoundResult, now: float) -> list[tuple[bytes, bytes]]:
-        """The round's verdicts as (peer, bytes)."""
+        """Finishes a round; returns its verdicts as (peer, bytes)."""
         duration_s = result.forward_s + result.verify_s
         return [(sent.peer_id, pack(sent.message)) for sent in self.core.finish(result.outcomes, duration_s, now)]
 
 
 def page_bytes(runner: Runner) -> int:
-    """Of all layers."""
+    """Returns the bytes of one page over all layers."""
     return sum(pages[0].nbytes for pages in runner._packed.memory.pages)
 
 
 def copy_cache(runner: Runner, source: object, target: bytes) -> None:
-    """Gives `target` the keys and values of `source`: prefilling every session anew would take minutes."""
+    """Copies the keys and values of `source` to `target`: prefilling every session anew would take minutes."""
     pool, memory = runner.pool, runner._packed.memory
     pool.extend(target, pool.length(source))
     for pages in memory.pages:

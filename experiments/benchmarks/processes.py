@@ -21,7 +21,7 @@ BUDGET_PER_SESSION = 3
 
 
 class Watch:
-    """What the processes told since the last look."""
+    """The processes' events since the last look."""
 
     def __init__(self) -> None:
         self.finished: asyncio.Queue[Event] = asyncio.Queue()
@@ -39,7 +39,7 @@ class Watch:
 async def measure(
     num_nodes: int, session_counts: Sequence[int], max_tokens: int, show: Callable[[dict[str, Any]], None]
 ) -> list[dict[str, Any]]:
-    """Each number of sessions in turn, served together by as many draft nodes as are asked for, which stay."""
+    """Measures each number of sessions in turn, served together by the same num_nodes draft nodes."""
     watch = Watch()
     async with Household(environment()) as house:
         budget = BUDGET_PER_SESSION * max(session_counts)
@@ -61,7 +61,7 @@ async def measure(
 
 
 async def serve(watch: Watch, verify: Child, drafts: Sequence[Child], num_sessions: int) -> dict[str, Any]:
-    """Prompts of all domains, dealt out in turn; until the last is finished."""
+    """Deals out prompts of all domains in turn, and waits until the last is finished."""
     watch.rounds.clear()
     before, started = memory_bytes(verify), time.perf_counter()
     for number, line in enumerate(prompts.load()[:num_sessions]):
@@ -92,7 +92,7 @@ def write(draft: Child, prompt: Prompt) -> None:
 
 
 def memory_bytes(child: Child) -> int:
-    """Resident memory of a process, by Linux's account."""
+    """Returns the resident memory of a process, by Linux's account."""
     pages = Path(f"/proc/{child.process.pid}/statm").read_text("ascii").split()[1]
     return int(pages) * resource.getpagesize()
 

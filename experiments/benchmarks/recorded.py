@@ -23,7 +23,7 @@ MARGIN = 4  # tokens drafted beyond what is asked for, so that a slightly other 
 
 @dataclass
 class Recording:
-    """What the draft models propose on each text that they were ever asked about."""
+    """The draft models' proposals on each text, recorded at the first request for it."""
 
     drafters: list[Drafter]
     drafts: dict[tuple[Sampling, tuple[int, ...]], tuple[int, ...]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Recording:
         return cls([Drafter(model, Runner(model, num_pages=1024)) for model in models])
 
     def tokens(self, number: int, propose: Propose) -> tuple[int, ...]:
-        """The first `length` tokens of client `number`'s draft on this text."""
+        """Returns the first `length` tokens of client `number`'s draft on this text."""
         key = (propose.request.sampling, propose.tokens)
         known = self.drafts.get(key, ())
         stopped = bool(known) and known[-1] in propose.request.stop_ids
@@ -55,7 +55,7 @@ class Recording:
 
 @dataclass
 class Client:
-    """One draft node with one session; `hear` gives back what it sends."""
+    """One draft node with one session; `hear` returns its messages."""
 
     number: int
     hello: Hello
@@ -83,7 +83,7 @@ class Client:
 
 
 def clients(recording: Recording, sampling: Sampling, num_clients: int, max_tokens: int) -> list[Client]:
-    """One client for each domain's held-out prompt, as in the demo; their texts end only at max_tokens."""
+    """Creates a client for each domain's held-out prompt, as in the demo; texts end only at max_tokens."""
     checkpoint = recording.drafters[0].checkpoint
     lines = prompts.demo()
     made = []

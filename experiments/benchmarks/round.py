@@ -49,14 +49,14 @@ SETTINGS = {
 }
 QUICK = ("T=1", "T=1 top-k 20 top-p 0.9", "T=0")
 ROUND_S = 0.05
-"""What the core's clock moves by from round to round: the same rounds come out on any machine."""
+"""Step of the core's clock from round to round, so that the rounds are the same on any machine."""
 
 WANTED, GOAL = 0.15, 0.10
 
 
 @dataclass
 class Watch:
-    """Seconds of CPU time of this thread, and of the clock, by part."""
+    """A stopwatch: seconds of this thread's CPU time, and of the clock, by part."""
 
     cpu_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     wall_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
@@ -71,7 +71,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Played:
-    """One round as it was played."""
+    """The times and counts of one round."""
 
     is_full: bool  # all clients took part, none with its prompt
     num_drafted: int
@@ -80,7 +80,7 @@ class Played:
 
 
 class Stage:
-    """A verify node without its loop, and its clients, joined by loopback sockets."""
+    """A verify node without its event loop, and its clients, connected by loopback sockets."""
 
     def __init__(self, checkpoint: Checkpoint, players: list[Client]) -> None:
         self.daemon = make_daemon(checkpoint, EventLog(enabled=False))
@@ -98,7 +98,7 @@ class Stage:
         return [await self._round() for _ in range(num_rounds)]
 
     async def _round(self) -> Played:
-        """The drafts are there: the round is played and answered, and the next drafts are taken."""
+        """Runs a round whose drafts have arrived, sends the verdicts, and receives the next drafts."""
         watch = Watch()
         self.now += ROUND_S
         with watch.timing("schedule"):
@@ -126,7 +126,7 @@ class Stage:
             self.channel.send(send.peer_id, send.message)
 
     async def _answers(self, sends: list[Send]) -> int:
-        """Messages that the clients sent in answer; their part of the round, which is not counted."""
+        """Lets the clients answer, untimed; returns the number of their messages."""
         num_sent = 0
         for number in sorted(self.players_by_peer[send.peer_id] for send in sends):
             player, line = self.players[number], self.lines[number]
@@ -134,7 +134,7 @@ class Stage:
         return num_sent
 
     async def _take(self, num_messages: int, watch: Watch) -> set[bytes]:
-        """The verify node takes what was sent; gives back the names of the lines that it came by."""
+        """Receives num_messages at the verify node; returns their senders' names."""
         peer_ids: set[bytes] = set()
         while num_messages > 0:
             await asyncio.sleep(0.002)  # for the sockets' own threads; waiting is not counted
@@ -149,7 +149,7 @@ class Stage:
         return peer_ids
 
     def _missing(self) -> str:
-        """Whom the verify node would have to hear from."""
+        """Returns the names of the clients whose drafts are missing."""
         sessions = self.core.sessions.values()
         num_awaited = sum(session.awaits_draft for session in sessions)
         num_finished = len(self.players) - sum(not session.finished for session in sessions)
@@ -173,7 +173,7 @@ def staged(checkpoint: Checkpoint, players: list[Client], num_rounds: int) -> li
 
 
 def summary(runs: list[list[Played]]) -> dict[str, Any]:
-    """Of several runs of the same rounds: each round's median over the runs, then the median over full rounds."""
+    """Returns, for runs of the same rounds, the median over full rounds of each round's median over the runs."""
     full = [again for again in zip(*runs, strict=True) if again[0].is_full]
     cpu, wall = ({part: middle(full, kind, part) for part in PARTS} for kind in ("cpu_s", "wall_s"))
     drafted = sum(again[0].num_drafted for again in full)

@@ -63,7 +63,7 @@ QUICK = Plan((64,), (1, 8), 4, 1, (1, 2), 16)
 
 @dataclass
 class Rounds:
-    """Seconds of each round by what they were spent on, and what came of it."""
+    """Seconds of each round's parts, and the rounds' counts."""
 
     target: list[float] = field(default_factory=list)
     node: list[float] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Rounds:
 
 
 class Recorded:
-    """One case: so many sessions at one context, round after round."""
+    """One case: a number of sessions at one context, round after round."""
 
     def __init__(self, checkpoint: Checkpoint, text: Text, num_sessions: int) -> None:
         context = len(text.prompt) + len(text.continuation)
@@ -109,7 +109,7 @@ class Recorded:
         return sum(client.session.statistics.num_tokens for client in self.clients)
 
     def result(self) -> dict[str, Any]:
-        """Medians over rounds; tokens over all of their time."""
+        """Returns medians over rounds, and tokens per second over their total time."""
         num_sessions, rounds = len(self.clients), self.rounds
         seconds = [target + node for target, node in zip(rounds.target, rounds.node, strict=True)]
         counts = [client.session.statistics for client in self.clients]
@@ -131,7 +131,7 @@ class Recorded:
         }
 
     def _as_recorded(self, client: Client) -> bool:
-        """Whether the target wrote here what it wrote alone; rounding may decide otherwise once in 10^5 tokens."""
+        """Whether the target wrote its own text again; rounding may decide otherwise once in 10^5 tokens."""
         given = client.session.committed
         return given == self.text.continuation[: len(given)]
 
@@ -141,7 +141,7 @@ def clock() -> float:
 
 
 def memory_bytes() -> int:
-    """Resident memory of this process, by Linux's account, less what its allocator only keeps for later."""
+    """Returns this process's resident memory, by Linux's account, without free memory that the allocator keeps."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # the GNU C library has it
     if trim is not None:
         trim(0)
@@ -165,7 +165,7 @@ def measure_recorded(plan: Plan, show: Callable[[dict[str, Any]], None]) -> list
 
 
 def draw(recorded: Sequence[dict[str, Any]], processes: Sequence[dict[str, Any]], file: Path) -> None:
-    """Tokens a second, a round's time, and what one more session costs, over the number of sessions."""
+    """Plots tokens per second, a round's time, and the cost of one more session over the number of sessions."""
     figure = Figure(figsize=(13, 4), layout="constrained")
     speed, duration, cost = figure.subplots(1, 3)
     contexts = sorted({result["context"] for result in recorded})

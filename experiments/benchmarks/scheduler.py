@@ -46,7 +46,7 @@ LIST_LIMIT, HEAP_LIMIT, PROGRAM_LIMIT = 10_000, 100_000, 1_000  # clients beyond
 
 @dataclass(frozen=True)
 class Input:
-    """What the time-aware form is told of every draft node."""
+    """The time-aware form's inputs for every draft node."""
 
     draft_s_per_token: float = 0.0
     round_trip_s: float = 0.0
@@ -91,7 +91,7 @@ class Clients:
         return [ClientState(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
     def gains(self, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        """log of the marginal gain of token number `lengths` of each client."""
+        """Returns the logarithm of the marginal gain of each client's token number `lengths`."""
         return np.log(self.weight) - np.log(self.goodput) + lengths * np.log(self.acceptance)
 
 
@@ -130,7 +130,7 @@ def measure(size: Size) -> dict[str, object]:
 
 
 def time_aware(states: list[ClientState], size: Size, plain_s: float) -> dict[str, object]:
-    """The same policy with a cost model, for each input; wanted: at most 3 x plain."""
+    """Times the same policy with a cost model, for each input; wanted: at most 3 x plain."""
     result: dict[str, object] = {}
     for name, told in INPUTS.items():
         clients = [replace(state, **asdict(told)) for state in states]
@@ -141,7 +141,7 @@ def time_aware(states: list[ClientState], size: Size, plain_s: float) -> dict[st
 
 
 def timed(call: Callable[[], object], repetitions: int) -> list[float]:
-    """CPU seconds of this thread, of each call."""
+    """Returns this thread's CPU seconds of each call."""
     call()
     durations = []
     for _ in range(repetitions):
@@ -152,7 +152,7 @@ def timed(call: Callable[[], object], repetitions: int) -> list[float]:
 
 
 def is_certified(clients: Clients, lengths: NDArray[np.int64], budget: int) -> bool:
-    """Gains fall along each client, so it is enough to look at the last one taken and the first one left."""
+    """Whether lengths are optimal: gains fall along each client, so the last taken and first left tokens decide."""
     taken, left = lengths > 0, lengths < clients.caps
     worst_taken = clients.gains(lengths)[taken].min(initial=math.inf)
     best_left = clients.gains(lengths + 1)[left].max(initial=-math.inf)
@@ -160,7 +160,7 @@ def is_certified(clients: Clients, lengths: NDArray[np.int64], budget: int) -> b
 
 
 def by_heap(clients: Clients, budget: int) -> list[int]:
-    """The textbook greedy: always the client whose next token gains most."""
+    """Allocates with the textbook greedy: always the client whose next token gains most."""
     level = (np.log(clients.weight) - np.log(clients.goodput)).tolist()
     slope, caps = np.log(clients.acceptance).tolist(), clients.caps.tolist()
     lengths = [0] * len(level)
@@ -179,7 +179,7 @@ def by_heap(clients: Clients, budget: int) -> list[int]:
 
 
 def by_program(clients: Clients, budget: int) -> tuple[float, float]:
-    """Seconds and optimum of the same problem as an integer program, by cvxpy with HiGHS.
+    """Returns seconds and optimum of the same problem as an integer program, by cvxpy with HiGHS.
 
     Falling gains need no constraint that a client's tokens are taken in order; with one, HiGHS takes far longer.
     """

@@ -54,7 +54,7 @@ QUICK = Plan(1, (2.0,), 1.5, 16, 1, 16)
 
 
 def texts(count: int, num_tokens: int, *, speculate: bool) -> list[Text]:
-    """Prompts of all domains in turn, sampled with seeds of their own: either mode writes the same."""
+    """Returns requests for prompts of all domains in turn, each with its seed: both modes write the same texts."""
     lines = prompts.load()
     return [Text(lines[i % len(lines)].prompt, num_tokens, 1.0, i, speculate) for i in range(count)]
 
@@ -85,7 +85,7 @@ async def serve(nodes: Nodes, wanted: Sequence[Text], due: Sequence[float]) -> d
 
 
 def read(sent: Sequence[Sent], wanted: Sequence[Text]) -> list[Answer]:
-    """What is complete; why something else is lost is told at once."""
+    """Returns the complete answers; prints why another is lost."""
     answers = []
     for one, text in zip(sent, wanted, strict=True):
         try:
@@ -96,7 +96,7 @@ def read(sent: Sequence[Sent], wanted: Sequence[Text]) -> list[Answer]:
 
 
 def summary(answers: Sequence[Answer]) -> dict[str, dict[str, float] | None]:
-    """What users wait for."""
+    """Returns quantiles of the users' waiting times."""
     gaps = [late - early for answer in answers for early, late in pairwise(answer.pieces_s)]
     return {
         "first_s": quantiles([answer.pieces_s[0] for answer in answers]),
@@ -112,7 +112,7 @@ def quantiles(seconds: Sequence[float]) -> dict[str, float] | None:
 
 
 async def overhead(nodes: Nodes, plan: Plan) -> dict[str, Any]:
-    """By mode."""
+    """Returns the overhead by mode."""
     return {
         mode: await compare(nodes, texts(NUM_STREAMS, plan.num_pair_tokens, speculate=speculate), plan.num_pairs)
         for mode, speculate in MODES.items()

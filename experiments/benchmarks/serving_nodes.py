@@ -31,7 +31,7 @@ DRAFT_MODELS = ("tiny-draft-m", "tiny-draft-s")
 
 @dataclass(frozen=True)
 class Text:
-    """One text to write; it does not end before `max_tokens`."""
+    """A request for one text, which does not end before `max_tokens`."""
 
     prompt: str
     max_tokens: int
@@ -46,7 +46,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Direct:
-    """What came of a list of texts without HTTP."""
+    """The result of a list of texts without HTTP."""
 
     texts: list[str]
     num_tokens: int
@@ -55,7 +55,7 @@ class Direct:
 
 @dataclass(frozen=True)
 class Nodes:
-    """As their parent sees them."""
+    """The nodes' processes, as their parent sees them."""
 
     verify: Child
     drafts: Sequence[Child]
@@ -63,7 +63,7 @@ class Nodes:
     answered: asyncio.Queue[Event]  # by the back door
 
     async def direct(self, texts: Sequence[Text]) -> Direct:
-        """The last draft node writes them without HTTP."""
+        """Has the last draft node write the texts without HTTP."""
         stdin = self.drafts[-1].process.stdin
         assert stdin is not None
         stdin.write(json.dumps([asdict(text) for text in texts]).encode() + b"\n")
@@ -71,13 +71,13 @@ class Nodes:
         return Direct(event["texts"], event["num_tokens"], event["seconds"])
 
     def cpu_s(self) -> tuple[float, float]:
-        """CPU seconds so far of the last draft node and of the verify node."""
+        """Returns the CPU seconds so far of the last draft node and of the verify node."""
         return cpu_s(self.drafts[-1]), cpu_s(self.verify)
 
 
 @asynccontextmanager
 async def nodes(num_drafts: int) -> AsyncIterator[Nodes]:
-    """Connected and ready; gone at the end, whatever happens."""
+    """Yields nodes that are connected and ready, and ends their processes at the end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
@@ -111,7 +111,7 @@ def command(module: str, options: Sequence[str]) -> list[str]:
 
 
 def cpu_s(child: Child) -> float:
-    """CPU seconds of a process so far, by Linux's account."""
+    """Returns a process's CPU seconds so far, by Linux's account."""
     fields = Path(f"/proc/{child.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -161,7 +161,7 @@ async def _work(config: Any) -> None:
 
 
 async def write_all(service: Any, texts: Sequence[Text]) -> Direct:
-    """All at once, as many users of this process would."""
+    """Writes all texts at once, each for its own user of this process."""
     started = time.perf_counter()
     written = await asyncio.gather(*(_write(service, text) for text in texts))
     seconds = time.perf_counter() - started

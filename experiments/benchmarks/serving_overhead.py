@@ -18,7 +18,7 @@ from experiments.benchmarks.serving_nodes import Nodes, Text
 
 @dataclass(frozen=True)
 class Took:
-    """Seconds for each token: of a stream by the clock, of all streams together by the processes' own."""
+    """Seconds per token: of a stream by the clock, of all streams together by the processes' CPU time."""
 
     clock_s: float
     draft_cpu_s: float
@@ -27,7 +27,7 @@ class Took:
 
 
 async def over_http(nodes: Nodes, texts: Sequence[Text]) -> tuple[Took, list[str]]:
-    """By the load generator's clock, from before it connects until the last stream ends; BadAnswer if one broke."""
+    """Times texts by the load generator's clock, from connecting to the last stream's end; BadAnswer if any broke."""
     before, began = cpu_times(nodes), time.perf_counter()
     sent = await send_all(nodes.addresses[-1:], [text.body() for text in texts])
     seconds = time.perf_counter() - began
@@ -37,7 +37,7 @@ async def over_http(nodes: Nodes, texts: Sequence[Text]) -> tuple[Took, list[str
 
 
 async def without_http(nodes: Nodes, texts: Sequence[Text]) -> tuple[Took, list[str]]:
-    """By the draft node's clock, from before it encodes the prompts until the last text has ended."""
+    """Times the texts by the draft node's clock, from encoding the prompts to the last text's end."""
     before = cpu_times(nodes)
     direct = await nodes.direct(texts)
     after = cpu_times(nodes)
@@ -57,7 +57,7 @@ def took(texts: Sequence[Text], seconds: float, before: Sequence[float], after: 
 
 
 async def compare(nodes: Nodes, texts: Sequence[Text], num_pairs: int) -> dict[str, Any]:
-    """Pairs whose ways take turns at being first; one more before them warms up."""
+    """Compares the two ways in pairs that alternate in order; one more pair before them warms up."""
     pairs: list[tuple[Took, Took]] = []
     num_different = 0
     for number in range(num_pairs + 1):

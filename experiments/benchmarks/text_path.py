@@ -33,7 +33,7 @@ STOPS = ("\n\nUser?", "\n\n\n\n", "<|stop|>", "The end of all things")
 
 @dataclass(frozen=True)
 class Case:
-    """What is asked for beside the text; `stops` None: the text alone, without tokens."""
+    """A request's options beside the text; `stops` None: the text alone, without tokens."""
 
     name: str
     stops: tuple[str, ...] | None = ()
@@ -65,7 +65,7 @@ def deliver(ids: list[int], case: Case) -> Deliver:
 
 
 def once(case: Case, tokenizer: Any, texts: TokenTexts, deliveries: list[Deliver]) -> float:
-    """CPU seconds for all tokens."""
+    """Returns the CPU seconds for all tokens."""
     started = time.process_time()
     if case.stops is None:
         stream = TextStream(tokenizer)

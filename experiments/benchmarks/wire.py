@@ -49,7 +49,7 @@ SETTINGS = {"T=0.7 top-k 20": Sampling(temperature=0.7, top_k=20), "T=1": Sampli
 
 @dataclass(frozen=True)
 class Kind:
-    """What goes up with the tokens."""
+    """A kind of proposal that is sent with the tokens."""
 
     name: str
     proposal: str = "lattice"
@@ -66,7 +66,7 @@ KINDS = [
 
 @dataclass(frozen=True)
 class Text:
-    """A prompt and how the target goes on."""
+    """A prompt and the target's continuation."""
 
     request: Request
     tokens: tuple[int, ...]
@@ -92,7 +92,7 @@ class Bench:
         return Text(request, (*prompt, *written))
 
     def measure(self, kind: Kind, texts: list[Text]) -> dict[str, float]:
-        """Drafts at every base of every text: bytes, and what the target makes of them."""
+        """Drafts at every base of every text; returns their bytes and acceptance."""
         drafters = [
             Drafter(model, make_runner(model), kind=kind.proposal, k=kind.k) for model in self.draft_checkpoints
         ]
@@ -136,7 +136,7 @@ def propose(drafter: Drafter, kind: Kind, text: Text, base: int, number: int) ->
 
 
 def make_draft(base: tuple[int, ...], number: int, tokens: tuple[int, ...], proposal: bytes | None) -> Draft:
-    """As a session makes it; the id stands for 128 random bits, of which none are saved."""
+    """Makes a draft as a session does; its id stands for 128 random bits, which do not compress."""
     return Draft(b"\xff" * 16, 1, number, len(base), digest(base), tokens, proposal, drafting_s=0.0123)
 
 
@@ -156,7 +156,7 @@ def make_entry(text: Text, base: int, draft: Draft, kind: Kind, num_cached: int)
 
 
 def wide_bytes(kind: Kind, sampling: Sampling) -> int:
-    """Bytes of one message at a vocabulary of WIDE, from made distributions."""
+    """Returns the bytes of one message at a vocabulary of WIDE, from made distributions."""
     ranks = torch.arange(1, WIDE + 1, dtype=torch.float32).log()
     shuffled = torch.stack([-ranks[torch.randperm(WIDE, generator=torch.manual_seed(i))] for i in range(LENGTH)])
     batch = SamplingBatch.of([sampling], [LENGTH])

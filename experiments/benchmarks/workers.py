@@ -32,7 +32,7 @@ CONNECT_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """One generation that a draft node is to serve; it does not end before `max_tokens`."""
+    """A request for one generation, which does not end before `max_tokens`."""
 
     prompt: list[int]
     max_tokens: int
@@ -43,7 +43,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Served:
-    """What came of it."""
+    """The result of one generation."""
 
     tokens: list[int]
     num_drafted: int
@@ -83,7 +83,7 @@ class DraftWorker:
 def cluster(
     draft_models: Sequence[str], verify_options: Sequence[str], draft_options: Sequence[str] = (), *, pin: bool = False
 ) -> Iterator[list[DraftWorker]]:
-    """A verify node and one draft node for each of the models, connected; gone at the end, whatever happens.
+    """Yields draft nodes, one for each of the models, connected to a verify node; ends all processes at the end.
 
     pin: the verify node has the last core to itself and the draft nodes share the others, as if they were elsewhere.
     """
@@ -106,7 +106,7 @@ def cluster(
 
 
 def serve_all(workers: Sequence[DraftWorker], wanted: Sequence[Sequence[Wanted]]) -> tuple[float, list[list[Served]]]:
-    """Every worker serves its list, all at once: seconds until the last is done, and what they got."""
+    """Has all workers serve their lists at once; returns the seconds until the last is done, and the results."""
     started = time.perf_counter()
     for worker, own in zip(workers, wanted, strict=True):
         worker.ask(own)
