@@ -15,10 +15,8 @@ from experiments.simulation.acceptance import Independent
 from experiments.simulation.models import DraftModel, Target
 from experiments.simulation.text import STOP, VOCAB, alone, next_token
 from goodspeed.engine.pages import PagePool
-from goodspeed.fair import policies
 from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import (
-    MAX_DRAFT,
     VERSION,
     DownMessage,
     Draft,
@@ -27,14 +25,13 @@ from goodspeed.wire.messages import (
     Sampling,
     TokenLogprobs,
     UpMessage,
-    Welcome,
     digest,
 )
+from verify_node.core import assembly
+from verify_node.core.assembly import CoreSettings, PolicySettings
 from verify_node.core.core import VerifyCore
-from verify_node.rounds import planner
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.planner import Entry, Round, RoundLimits
-from verify_node.rounds.scheduler import Scheduler
+from verify_node.rounds.planner import Entry, Round
 
 Replaced = TypeVar("Replaced", bound=Struct)
 
@@ -81,35 +78,33 @@ def make_core(
     max_client_sessions: int = 100,
     boot_id: bytes = b"verify-0",
     lease_s: float = 6.0,
-    eta: float = 0.1,
-    beta: float = 0.1,
+    eta: float = assembly.DEFAULTS.eta,
+    beta: float = assembly.DEFAULTS.beta,
 ) -> VerifyCore:
     """Creates a verify node's state machine, by default with the fake target's vocabulary."""
-    return VerifyCore(
-        welcome=Welcome(
-            version=VERSION,
-            boot_id=boot_id,
-            tokenizer="fake",
-            vocab_size=vocab_size,
-            context_len=context_len,
-            max_length=min(budget, MAX_DRAFT),
-            max_message_bytes=MAX_BYTES,
-            heartbeat_s=1.0,
-            lease_s=lease_s,
-        ),
-        limits=RoundLimits(budget, max_round_tokens, linger_s),
-        planner=planner.create(rounds),
-        scheduler=Scheduler(
-            policies.create(policy) if isinstance(policy, str) else policy,
-            budget,
-            eta=eta,
-            beta=beta,
-            steer=rounds == "continuous",
-        ),
-        pool=pool or PagePool(num_pages, page_size),
+    name = policy if isinstance(policy, str) else assembly.DEFAULTS.policy.name
+    settings = CoreSettings(
+        policy=PolicySettings(name=name, weigh_time=False),
+        rounds=rounds,
+        budget=budget,
+        max_round_tokens=max_round_tokens,
+        linger_s=linger_s,
+        eta=eta,
+        beta=beta,
         max_sessions=max_sessions,
         max_client_sessions=max_client_sessions,
+        lease_s=lease_s,
     )
+    welcome = assembly.make_welcome(
+        settings,
+        boot_id=boot_id,
+        tokenizer="fake",
+        vocab_size=vocab_size,
+        context_len=context_len,
+        max_message_bytes=MAX_BYTES,
+    )
+    own = None if isinstance(policy, str) else policy
+    return assembly.make_core(settings, welcome, pool or PagePool(num_pages, page_size), policy=own)
 
 
 def make_hello(name: str = "a", **changes: Any) -> Hello:

@@ -14,17 +14,15 @@ from goodspeed.engine.runner import Runner
 from goodspeed.fair.latency import Refined
 from goodspeed.node import defaults
 from goodspeed.wire.codec import max_message_bytes
-from goodspeed.wire.messages import MAX_DRAFT, VERSION, Welcome
+from goodspeed.wire.messages import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
-from verify_node.config import VerifyConfig, create_policy
-from verify_node.core.core import VerifyCore
+from verify_node.config import VerifyConfig
+from verify_node.core import assembly as core_assembly
+from verify_node.core.assembly import longest_draft, make_core
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
 from verify_node.preflight import Found
-from verify_node.rounds import planner
-from verify_node.rounds.planner import RoundLimits
-from verify_node.rounds.scheduler import Scheduler
 from verify_node.target.target import Target
 from verify_node.watch.recorder import RoundRecorder
 
@@ -32,7 +30,7 @@ from verify_node.watch.recorder import RoundRecorder
 def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter = QUIET) -> VerifyDaemon:
     """Loads the model and binds the address; raises the named errors of whatever cannot be had.
 
-    found: what `beforehand.check` gave.
+    found: what `preflight.check` returned.
     """
     torch.set_num_threads(config.threads or 1)
     checkpoint = checkpoints.load(
@@ -72,28 +70,7 @@ def build(
     enrolment: Enrolment | None = None,
 ) -> VerifyDaemon:
     """A verify node around a model and a channel that are already there; its budget is a number by now."""
-    capacity = runner.pool.num_pages * runner.pool.page_size
-    welcome = replace(welcome, context_len=min(welcome.context_len, capacity))
-    steer = config.rounds == "continuous"
-    policy = create_policy(config, cost if config.weighs_time else None)
-    core = VerifyCore(
-        welcome=welcome,
-        limits=RoundLimits(config.num_drafted, config.round_tokens, config.linger_ms / 1000),
-        planner=planner.create(config.rounds),
-        scheduler=Scheduler(
-            policy,
-            config.num_drafted,
-            eta=config.eta,
-            beta=config.beta,
-            steer=steer,
-            weigh_evidence=config.weigh_evidence,
-            weigh_time=config.weighs_time,
-        ),
-        pool=runner.pool,
-        cost=cost,
-        max_sessions=config.max_sessions,
-        max_client_sessions=config.max_client_sessions,
-    )
+    core = make_core(config.core, welcome, runner.pool, cost=cost)
     target = Target(runner.checkpoint, runner, records=config.record)
     recorder = RoundRecorder(events) if config.record else None
     return VerifyDaemon(core, target, channel, events, recorder, enrolment)
@@ -101,20 +78,20 @@ def build(
 
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
     """What every draft node is told."""
-    max_length = min(config.num_drafted, MAX_DRAFT)
-    return Welcome(
-        version=VERSION,
+    longest = longest_draft(config.num_drafted)
+    welcome = core_assembly.make_welcome(
+        config.core,
         boot_id=secrets.token_bytes(8),
         tokenizer=checkpoint.tokenizer_fingerprint,
         vocab_size=checkpoint.num_tokens,
         context_len=checkpoint.context_len,
-        max_length=max_length,
-        max_message_bytes=max_message_bytes(checkpoint.context_len, max_length, checkpoint.vocab_size),
-        heartbeat_s=config.heartbeat_s,
-        lease_s=config.lease_s,
+        max_message_bytes=max_message_bytes(checkpoint.context_len, longest, checkpoint.vocab_size),
+        target_fingerprint=checkpoint.model_fingerprint,
+    )
+    return replace(
+        welcome,
         eos_ids=checkpoint.eos_ids,
         target=public_name(config.model),
-        target_fingerprint=checkpoint.model_fingerprint,
         defaults=defaults.of_checkpoint(checkpoint.settings, chat=False),
         chat_defaults=defaults.of_checkpoint(checkpoint.settings, chat=True),
     )

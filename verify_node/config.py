@@ -1,12 +1,11 @@
 """The verify node's settings; each is also an option of `goodspeed-verify`."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from goodspeed.command.config import DEVICE, Settings, option
 from goodspeed.errors import ConfigError
-from goodspeed.fair import policies
-from goodspeed.fair.latency import CostModel
+from verify_node.core.assembly import DEFAULTS, CoreSettings, PolicySettings, check_round_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +19,7 @@ class VerifyConfig(Settings):
         "tcp://127.0.0.1:5555", group="connection", help="where draft nodes connect", metavar="tcp://HOST:PORT"
     )
     policy: str = option(
-        "gradient",
+        DEFAULTS.policy.name,
         group="rounds and budget",
         help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random",
         metavar="fixed|gradient|random|throughput",
@@ -32,13 +31,13 @@ class VerifyConfig(Settings):
         help="gradient: auto weighs what drafts are worth against the time they take, none is plain Eq. (5)",
     )
     rounds: str = option(
-        "continuous",
+        DEFAULTS.rounds,
         choices=("barrier", "continuous"),
         group="rounds and budget",
         help="wait for everybody, or for nobody long",
     )
     budget: int | Literal["auto"] = option(
-        24,
+        DEFAULTS.budget,
         minimum=1,
         maximum=1 << 30,
         group="rounds and budget",
@@ -62,13 +61,13 @@ class VerifyConfig(Settings):
         metavar="N",
     )
     linger_ms: float = option(
-        2.0,
+        1000 * DEFAULTS.linger_s,
         minimum=0.0,
         group="rounds and budget",
         help="continuous rounds: longest wait for a draft that is on its way",
     )
     eta: float = option(
-        0.1,
+        DEFAULTS.eta,
         minimum=1e-6,
         maximum=1.0,
         group="rounds and budget",
@@ -76,12 +75,12 @@ class VerifyConfig(Settings):
         metavar="X",
     )
     weigh_evidence: bool = option(
-        True,
+        DEFAULTS.weigh_evidence,
         group="rounds and budget",
         help="larger steps of Eq. (3) while little is known, smaller ones after the shortest drafts",
     )
     beta: float = option(
-        0.1,
+        DEFAULTS.beta,
         minimum=1e-6,
         maximum=1.0,
         group="rounds and budget",
@@ -89,15 +88,21 @@ class VerifyConfig(Settings):
         metavar="X",
     )
     fairness: float = option(
-        1.0,
+        DEFAULTS.policy.fairness,
         minimum=0.0,
         group="rounds and budget",
         help="alpha-fair utility of goodput; 1 is the paper's logarithm",
         metavar="X",
     )
-    max_sessions: int = option(1024, minimum=1, group="limits", help="sessions open at once", metavar="N")
+    max_sessions: int = option(
+        DEFAULTS.max_sessions, minimum=1, group="limits", help="sessions open at once", metavar="N"
+    )
     max_client_sessions: int = option(
-        64, minimum=1, group="limits", help="sessions that one client may have open", metavar="N"
+        DEFAULTS.max_client_sessions,
+        minimum=1,
+        group="limits",
+        help="sessions that one client may have open",
+        metavar="N",
     )
     memory_fraction: float | None = option(
         None,
@@ -131,10 +136,14 @@ class VerifyConfig(Settings):
         None, minimum=1, shown="one", group="model", help="CPU threads of the model", metavar="N"
     )
     heartbeat_s: float = option(
-        1.0, minimum=0.05, maximum=60.0, group="connection", help="seconds between signs of life"
+        DEFAULTS.heartbeat_s, minimum=0.05, maximum=60.0, group="connection", help="seconds between signs of life"
     )
     lease_s: float = option(
-        3.0, minimum=0.15, maximum=3600.0, group="connection", help="a draft node silent for so long loses its sessions"
+        DEFAULTS.lease_s,
+        minimum=0.15,
+        maximum=3600.0,
+        group="connection",
+        help="a draft node silent for so long loses its sessions",
     )
     http: str | None = option(
         None, shown="no page", group="HTTP", help="serve the live page and /metrics here", metavar="HOST:PORT"
@@ -163,18 +172,15 @@ class VerifyConfig(Settings):
     trusted_network: bool = option(
         False, group="connection", help="allow an address beyond loopback, without keys or encryption"
     )
-    seed: int = option(0, minimum=0, group="rounds and budget", help="seed of the random policy")
+    seed: int = option(DEFAULTS.policy.seed, minimum=0, group="rounds and budget", help="seed of the random policy")
     record: bool = option(
         False, group="logging", help="with --json: also tell what was decided at each drafted position, and when"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.budget != "auto" and self.round_tokens <= self.budget:
-            raise ConfigError(
-                f"--max-round-tokens {self.max_round_tokens} leaves no room beside --budget {self.budget}; "
-                "it must be larger than the budget"
-            )
+        if self.budget != "auto":
+            check_round_tokens(self.round_tokens, self.budget)
         if self.kv_pages is not None and self.memory_fraction is not None:
             raise ConfigError("--kv-pages and --memory-fraction both say how much memory there is; give one of them")
         if self.api_key is not None and self.http is None:
@@ -191,13 +197,39 @@ class VerifyConfig(Settings):
 
     @property
     def weighs_time(self) -> bool:
-        """Whether the policy asks what a round costs; only `gradient` can."""
-        return self.cost == "auto" and self.policy == "gradient"
+        """Whether the policy asks what a round costs."""
+        return self.policy_settings.weighs_time
+
+    @property
+    def policy_settings(self) -> PolicySettings:
+        """The policy with its options."""
+        weigh_time = self.cost == "auto"
+        return PolicySettings(name=self.policy, fairness=self.fairness, weigh_time=weigh_time, seed=self.seed)
+
+    @property
+    def core(self) -> CoreSettings:
+        """The settings of the verify node's rules; `auto` has to be resolved before (`costs.with_budget`)."""
+        return CoreSettings(
+            policy=self.policy_settings,
+            rounds=self.rounds,
+            budget=self.num_drafted,
+            max_round_tokens=self.round_tokens,
+            linger_s=self.linger_ms / 1000,
+            eta=self.eta,
+            weigh_evidence=self.weigh_evidence,
+            beta=self.beta,
+            max_sessions=self.max_sessions,
+            max_client_sessions=self.max_client_sessions,
+            heartbeat_s=self.heartbeat_s,
+            lease_s=self.lease_s,
+        )
 
     @property
     def round_tokens(self) -> int:
         """All tokens of one forward pass."""
-        return self.max_round_tokens if self.max_round_tokens is not None else max(512, 4 * self.num_drafted)
+        if self.max_round_tokens is not None:
+            return self.max_round_tokens
+        return max(DEFAULTS.max_round_tokens, 4 * self.num_drafted)
 
     @property
     def num_drafted(self) -> int:
@@ -205,12 +237,3 @@ class VerifyConfig(Settings):
         if self.budget == "auto":
             raise RuntimeError("the budget is still to be measured")
         return self.budget
-
-
-def create_policy(config: VerifyConfig, cost: CostModel | None = None) -> policies.Policy:
-    """The policy by name, with the options that it has."""
-    options: dict[str, dict[str, Any]] = {
-        "gradient": {"fairness": config.fairness, "cost": cost, "barrier": config.rounds == "barrier"},
-        "random": {"seed": config.seed},
-    }
-    return policies.create(config.policy, **options.get(config.policy, {}))

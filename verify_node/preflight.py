@@ -13,7 +13,7 @@ from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.keys import read_verify_pair
 from goodspeed.wire.zmq.authentication import checked_pair
 from goodspeed.wire.zmq.transport import ServerKeys
-from verify_node.config import VerifyConfig, create_policy
+from verify_node.config import VerifyConfig
 from verify_node.enrolment import Enrolment
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
@@ -37,7 +37,7 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     address = parse_endpoint(config.bind, config.trusted_network or config.key is not None, "binding")
     if config.trusted_network:
         warn_trusted_network(config.bind)
-    create_policy(config)
+    config.policy_settings.create()  # raises
     if config.profile is not None:
         saved.load(config.profile)
     keys, enrolment = read_keys(config)

@@ -115,7 +115,7 @@ def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_te
         prompt_len=100,
         rounds=rounds,
         policy=name,
-        policy_options={"seed": seed} if name == "random" else {},
+        policy_seed=seed,
         weighs_time=policy == "gradient",
         known_cost=True,
         budget=row.budget,

@@ -22,7 +22,7 @@ from draft_node.core.session import MODEL_TIMEOUT_S
 from experiments.simulation.draft import TIMEOUT_S
 from experiments.simulation.network import HEADER_BYTES, TOKEN_BYTES
 from experiments.simulation.settings import Settings
-from experiments.simulation.verify import HEARTBEAT_S, LEASE_S
+from verify_node.core.assembly import DEFAULTS
 from verify_node.core.register import FORGOTTEN_S
 
 NUM_WAYS = 4  # there and back: Hello and Welcome, OpenSession and Verdict, Draft and Verdict, and one that was refused
@@ -44,7 +44,7 @@ def patience_s(settings: Settings) -> float:
     if faults.lose:
         seconds += ceil(log(SURE) / log(1.0 - (1.0 - faults.lose) ** 2)) * MAX_RESEND_S
     if shares_a_fate(settings):
-        seconds += LEASE_S + HEARTBEAT_S
+        seconds += DEFAULTS.lease_s + DEFAULTS.heartbeat_s
         if faults.lose or faults.cut_every_s or faults.freeze_every_s or faults.kill_every_s or faults.restart_every_s:
             seconds += FORGOTTEN_S
     return seconds * (1.0 + faults.drift)

@@ -6,13 +6,14 @@ What is different for each client is a tuple: client i takes entry i modulo its 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from draft_node.core.odds import LEAST_ODDS
 from experiments.simulation.acceptance import Acceptances
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import MAX_DRAFT
+from verify_node.core.assembly import DEFAULTS, CoreSettings, PolicySettings
 
 T = TypeVar("T")
 
@@ -61,16 +62,16 @@ class Settings:
     joins: tuple[int, ...] = ()
     """The verify round after which each client comes, one after another, and is waited for; default: all at once."""
     # the verify node
-    rounds: str = "continuous"
-    policy: str | Callable[[], Policy] = "gradient"  # by name, or what makes a new one
-    policy_options: dict[str, Any] = field(default_factory=dict)
+    rounds: str = DEFAULTS.rounds
+    policy: str | Callable[[], Policy] = DEFAULTS.policy.name  # by name, or what makes a new one
+    policy_seed: int = DEFAULTS.policy.seed  # of `random`
     weighs_time: bool = False  # the policy is given the node's model of what a round's time is (`--cost auto`)
     budget: int = 10
-    eta: float = 0.1
-    weigh_evidence: bool = True
-    beta: float = 0.1
+    eta: float = DEFAULTS.eta
+    weigh_evidence: bool = DEFAULTS.weigh_evidence
+    beta: float = DEFAULTS.beta
     max_round_tokens: int = 40
-    linger_s: float = 0.002
+    linger_s: float = DEFAULTS.linger_s
     num_pages: int = 200
     page_size: int = 4
     context_len: int = 120
@@ -95,6 +96,23 @@ class Settings:
     drafted_bytes: float = 4.0  # on the wire, for each drafted token
     through_codec: bool = False  # every message is encoded and decoded: slower, and shows what the wire does to it
     faults: Faults = field(default_factory=Faults)
+
+    @property
+    def core(self) -> CoreSettings:
+        """The verify node's settings; what is not said here is as the daemon has it."""
+        name = self.policy if isinstance(self.policy, str) else DEFAULTS.policy.name
+        return CoreSettings(
+            policy=PolicySettings(name=name, weigh_time=self.weighs_time, seed=self.policy_seed),
+            rounds=self.rounds,
+            budget=self.budget,
+            max_round_tokens=self.max_round_tokens,
+            linger_s=self.linger_s,
+            eta=self.eta,
+            weigh_evidence=self.weigh_evidence,
+            beta=self.beta,
+            max_sessions=self.max_sessions,
+            max_client_sessions=self.max_sessions,
+        )
 
 
 def with_faults(settings: Settings, **faults: float) -> Settings:

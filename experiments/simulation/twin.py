@@ -40,7 +40,7 @@ def twin(run: Recording, known: Iterable[Agreement] | None = None, counts: Count
         joins=tuple(opened.joined for opened in sessions),
         rounds=header.rounds,
         policy=header.policy,
-        policy_options={"seed": header.seed} if header.policy == "random" else {},
+        policy_seed=header.seed,
         weighs_time=node.weighs_time,
         budget=header.budget,
         eta=node.eta,

@@ -13,21 +13,15 @@ from experiments.simulation.network import MAX_BYTES, verdict_bytes
 from experiments.simulation.settings import Settings
 from experiments.simulation.text import VOCAB
 from goodspeed.engine.pages import PagePool
-from goodspeed.fair import policies
 from goodspeed.fair.latency import Refined
-from goodspeed.fair.policies import Policy
-from goodspeed.wire.messages import MAX_DRAFT, VERSION, OpenSession, UpMessage, Verdict, Welcome
+from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
+from verify_node.core import assembly
 from verify_node.core.core import VerifyCore
-from verify_node.rounds import planner
 from verify_node.rounds.outcomes import Outcome, Send
-from verify_node.rounds.planner import Round, RoundLimits
-from verify_node.rounds.scheduler import Scheduler
+from verify_node.rounds.planner import Round
 
 if TYPE_CHECKING:
     from experiments.simulation.world import World
-
-HEARTBEAT_S = 1.0
-LEASE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,44 +37,21 @@ class Finished:
 
 
 def make_core(settings: Settings, boot_id: bytes = b"verify-0", target: int = 0) -> VerifyCore:
-    """The state machine as the daemon would build it, for the target of this number."""
-    cost = Refined(settings.round_cost if settings.known_cost else None)
-    return VerifyCore(
-        welcome=Welcome(
-            version=VERSION,
-            boot_id=boot_id,
-            tokenizer="simulated",
-            vocab_size=VOCAB,
-            context_len=settings.context_len,
-            max_length=min(settings.budget, MAX_DRAFT),
-            max_message_bytes=MAX_BYTES,
-            heartbeat_s=HEARTBEAT_S,
-            lease_s=LEASE_S,
-            target_fingerprint=str(target),
-        ),
-        limits=RoundLimits(settings.budget, settings.max_round_tokens, settings.linger_s),
-        planner=planner.create(settings.rounds),
-        scheduler=Scheduler(
-            _policy(settings, cost),
-            settings.budget,
-            eta=settings.eta,
-            beta=settings.beta,
-            weigh_evidence=settings.weigh_evidence,
-            weigh_time=settings.weighs_time,
-            steer=settings.rounds == "continuous",
-        ),
-        pool=PagePool(settings.num_pages, settings.page_size),
-        cost=cost,
-        max_sessions=settings.max_sessions,
-        max_client_sessions=settings.max_sessions,
+    """The state machine as the daemon builds it, for the target of this number."""
+    core = settings.core
+    welcome = assembly.make_welcome(
+        core,
+        boot_id=boot_id,
+        tokenizer="simulated",
+        vocab_size=VOCAB,
+        context_len=settings.context_len,
+        max_message_bytes=MAX_BYTES,
+        target_fingerprint=str(target),
     )
-
-
-def _policy(settings: Settings, cost: Refined) -> Policy:
-    if not isinstance(settings.policy, str):
-        return settings.policy()
-    options = {"cost": cost, "barrier": settings.rounds == "barrier"} if settings.weighs_time else {}
-    return policies.create(settings.policy, **options, **settings.policy_options)
+    pool = PagePool(settings.num_pages, settings.page_size)
+    policy = None if isinstance(settings.policy, str) else settings.policy()
+    cost = Refined(settings.round_cost if settings.known_cost else None)
+    return assembly.make_core(core, welcome, pool, policy=policy, cost=cost)
 
 
 class VerifyNode:

@@ -14,7 +14,7 @@ from goodspeed.wire.messages import MAX_DRAFT
 from tests.micro import make_checkpoint, make_runner
 from verify_node import costs
 from verify_node.assembly import assemble
-from verify_node.config import VerifyConfig, create_policy
+from verify_node.config import VerifyConfig
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.preflight import check
 
@@ -52,9 +52,9 @@ def test_gradient_weighs_time_unless_told_not_to(quick):
     dear = Refined(Linear(token_s=1.0))  # nothing pays at a second a token
     clients = [ClientState(0.5, 1.0)]
     assert find_profile(config(), RUNNER) is not None
-    assert create_policy(config(), dear).allocate(clients, 4) == [0]
+    assert config().policy_settings.create(dear).allocate(clients, 4) == [0]
     assert not config(cost="none").weighs_time
-    assert create_policy(config(cost="none")).allocate(clients, 4) == [4]
+    assert config(cost="none").policy_settings.create().allocate(clients, 4) == [4]
 
 
 def test_an_automatic_budget_is_measured_and_said(quick, capsys):

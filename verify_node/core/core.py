@@ -15,7 +15,7 @@ only when none is.
 from collections.abc import Collection, Mapping, Sequence
 
 from goodspeed.engine.pages import PagePool
-from goodspeed.errors import ConfigError, ProtocolError
+from goodspeed.errors import ProtocolError
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
@@ -45,20 +45,16 @@ class VerifyCore:
         planner: Planner,
         scheduler: Scheduler,
         pool: PagePool,
-        cost: Refined | None = None,
-        max_sessions: int = 1024,
-        max_client_sessions: int = 64,
+        cost: Refined,
+        max_sessions: int,
+        max_client_sessions: int,
     ) -> None:
-        if limits.max_round_tokens <= limits.budget:
-            raise ConfigError(
-                f"--max-round-tokens {limits.max_round_tokens} leaves no room beside --budget {limits.budget}; "
-                f"it must be larger than the budget"
-            )
+        """`assembly.make_core` builds one from settings."""
         self.limits = limits
         self.planner = planner
         self.scheduler = scheduler
         self.pool = pool
-        self.cost = cost if cost is not None else Refined()
+        self.cost = cost
         self.register = Register(
             welcome, scheduler, pool, max_sessions=max_sessions, max_client_sessions=max_client_sessions
         )

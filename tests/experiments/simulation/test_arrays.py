@@ -20,7 +20,8 @@ from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 NUM_ROUNDS = 120
 ALPHAS = np.array([0.02, 0.3, 0.5, 0.7, 0.7, 0.7, 0.9, 0.98])
-OPTIONS = {"random": {"seed": 3}}
+SEED = 3
+OPTIONS = {"random": {"seed": SEED}}
 
 
 def table(num_clients):
@@ -67,7 +68,7 @@ def machines(policy, num_clients, budget, weigh_evidence, agrees):
         prompt_len=1,
         rounds="barrier",
         policy=policy,
-        policy_options=OPTIONS.get(policy, {}),
+        policy_seed=SEED,
         budget=budget,
         eta=0.07,
         weigh_evidence=weigh_evidence,

@@ -1,0 +1,143 @@
+"""Builds a `VerifyCore` from its settings. The daemon, the simulation and the tests all build theirs here.
+
+No I/O, no clock, no torch.
+"""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from goodspeed.engine.pages import PagePool
+from goodspeed.errors import ConfigError
+from goodspeed.fair import policies
+from goodspeed.fair.latency import Refined
+from goodspeed.fair.policies import Policy
+from goodspeed.wire.messages import MAX_DRAFT, VERSION, Welcome
+from verify_node.core.core import VerifyCore
+from verify_node.rounds import planner
+from verify_node.rounds.planner import RoundLimits
+from verify_node.rounds.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySettings:
+    """A policy by name, and the options of those that have any."""
+
+    name: str = "gradient"
+    fairness: float = 1.0  # of `gradient`
+    weigh_time: bool = True  # of `gradient`: weigh what drafts are worth against the time that they take
+    seed: int = 0  # of `random`
+
+    @property
+    def weighs_time(self) -> bool:
+        """Whether the policy is given the model of a round's time; only `gradient` takes one."""
+        return self.weigh_time and self.name == "gradient"
+
+    def create(self, cost: Refined | None = None, *, barrier: bool = False) -> Policy:
+        """A new policy; UnknownPolicyError names the known ones. barrier: every round waits for every draft."""
+        if self.name == "gradient":
+            timed = cost if self.weighs_time else None
+            return policies.create("gradient", fairness=self.fairness, cost=timed, barrier=barrier)
+        if self.name == "random":
+            return policies.create("random", seed=self.seed)
+        return policies.create(self.name)
+
+
+def check_round_tokens(max_round_tokens: int, budget: int) -> None:
+    """Raises ConfigError if a round of `max_round_tokens` cannot hold the budget and one token more."""
+    if max_round_tokens <= budget:
+        raise ConfigError(
+            f"--max-round-tokens {max_round_tokens} leaves no room beside --budget {budget}; "
+            "it must be larger than the budget"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreSettings:
+    """The settings of the verify node's rules. Their defaults are those of `goodspeed-verify`."""
+
+    policy: PolicySettings = PolicySettings()
+    rounds: str = "continuous"
+    budget: int = 24  # C: drafted tokens in one round
+    max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
+    linger_s: float = 0.002
+    eta: float = 0.1  # Eq. (3)
+    weigh_evidence: bool = True
+    beta: float = 0.1  # Eq. (4)
+    max_sessions: int = 1024
+    max_client_sessions: int = 64
+    heartbeat_s: float = 1.0
+    lease_s: float = 3.0
+
+    def __post_init__(self) -> None:
+        check_round_tokens(self.max_round_tokens, self.budget)
+
+
+DEFAULTS = CoreSettings()
+
+
+def make_core(
+    settings: CoreSettings,
+    welcome: Welcome,
+    pool: PagePool,
+    *,
+    policy: Policy | None = None,
+    cost: Refined | None = None,
+) -> VerifyCore:
+    """A verify node without sessions.
+
+    welcome: of `make_welcome`; its context is cut to the size of the pool. policy: replaces the one that the settings
+    name. cost: the model of a round's time, which finished rounds refine; by default it knows nothing yet.
+    """
+    cost = cost if cost is not None else Refined()
+    return VerifyCore(
+        welcome=replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
+        limits=RoundLimits(settings.budget, settings.max_round_tokens, settings.linger_s),
+        planner=planner.create(settings.rounds),
+        scheduler=Scheduler(
+            policy if policy is not None else settings.policy.create(cost, barrier=settings.rounds == "barrier"),
+            settings.budget,
+            eta=settings.eta,
+            beta=settings.beta,
+            steer=settings.rounds == "continuous",
+            weigh_evidence=settings.weigh_evidence,
+            weigh_time=settings.policy.weighs_time,
+        ),
+        pool=pool,
+        cost=cost,
+        max_sessions=settings.max_sessions,
+        max_client_sessions=settings.max_client_sessions,
+    )
+
+
+def make_welcome(
+    settings: CoreSettings,
+    *,
+    boot_id: bytes,
+    tokenizer: str,
+    vocab_size: int,
+    context_len: int,
+    max_message_bytes: int,
+    target_fingerprint: str = "",
+) -> Welcome:
+    """What every draft node is told, with the sampling defaults of the API.
+
+    tokenizer: its fingerprint. vocab_size: tokens of the tokenizer, without a model's padding rows.
+    """
+    return Welcome(
+        version=VERSION,
+        boot_id=boot_id,
+        tokenizer=tokenizer,
+        vocab_size=vocab_size,
+        context_len=context_len,
+        max_length=longest_draft(settings.budget),
+        max_message_bytes=max_message_bytes,
+        heartbeat_s=settings.heartbeat_s,
+        lease_s=settings.lease_s,
+        target_fingerprint=target_fingerprint,
+    )
+
+
+def longest_draft(budget: int) -> int:
+    """The longest draft, in tokens, that a round with this budget can verify."""
+    return min(budget, MAX_DRAFT)
