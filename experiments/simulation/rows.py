@@ -5,8 +5,6 @@ Each row has turns, or a random stream, of its own, so a world is the same alone
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +13,7 @@ from goodspeed.errors import UnknownPolicyError
 from goodspeed.fair.policies import fixed, gradient, random
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.fair.policies.tie_breaking import TieBreaker
+from goodspeed.registry import Registry
 
 FEW = 1 << 10  # possible tokens of a row, clients times budget, up to which all rows are sorted at once
 
@@ -27,6 +26,10 @@ class RowPolicy(Protocol):
         ...
 
 
+_registry: Registry[RowPolicy] = Registry("policy", "no policy {name!r} has an array form", UnknownPolicyError)
+
+
+@_registry.register("gradient")
 class Gradient:
     """`gradient`, and with `fairness` 0 `throughput`."""
 
@@ -42,6 +45,7 @@ class Gradient:
         return np.stack([gradient.allocate_arrays(a, x, w, c, b, self._fairness, own) for a, x, w, c, b, own in rows])
 
 
+@_registry.register("fixed")
 class Fixed:
     """`fixed`."""
 
@@ -53,6 +57,7 @@ class Fixed:
         return np.stack([fixed.allocate_arrays(*row) for row in rows])
 
 
+@_registry.register("random")
 class Random:
     """`random`; row i draws as a policy with seed `seed` + i does."""
 
@@ -64,16 +69,11 @@ class Random:
         return np.stack([random.allocate_arrays(*row) for row in rows])
 
 
-POLICIES: dict[str, Callable[..., RowPolicy]] = {
-    "fixed": Fixed,
-    "gradient": Gradient,
-    "random": Random,
-    "throughput": partial(Gradient, fairness=0.0),
-}
+@_registry.register("throughput")
+def _throughput(num_rows: int) -> RowPolicy:
+    return Gradient(num_rows, fairness=0.0)
 
 
 def create(name: str, num_rows: int, **options: Any) -> RowPolicy:
-    """The row form of the policy of that name."""
-    if name not in POLICIES:
-        raise UnknownPolicyError(f"no policy {name!r} has an array form; choose one of: {', '.join(sorted(POLICIES))}")
-    return POLICIES[name](num_rows, **options)
+    """The row form of the policy of that name; UnknownPolicyError names those that have one."""
+    return _registry.create(name, num_rows, **options)

@@ -8,7 +8,7 @@ about tensors, sockets or policies.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple, Protocol
@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from goodspeed.engine.pages import PagePool
-from goodspeed.errors import ConfigError
+from goodspeed.registry import Registry
 from goodspeed.wire.messages import Sampling, Verification
 from verify_node.session.session import Session
 
@@ -106,6 +106,12 @@ class Planner(Protocol):
         ...
 
 
+_registry: Registry[Planner] = Registry("rounds", "rounds {name!r} are unknown")
+names = _registry.names
+create = _registry.create
+
+
+@_registry.register("continuous")
 class Continuous:
     """Whoever is ready takes part; drafts on their way are waited for where that pays, and never beyond the linger."""
 
@@ -136,6 +142,7 @@ def _worth_waiting_for(soon: Sequence[Session], num_ready: int, first: float, ro
     return whom
 
 
+@_registry.register("barrier")
 class Barrier:
     """Everybody who is drafting is waited for, as in the paper ("until the batch is fully assembled").
 
@@ -148,16 +155,6 @@ class Barrier:
         if awaited:
             return Start(math.inf, awaited[-1])
         return Start(min(session.ready_since for session in ready))
-
-
-PLANNERS: dict[str, Callable[[], Planner]] = {"barrier": Barrier, "continuous": Continuous}
-
-
-def create(name: str) -> Planner:
-    """The planner of that name; ConfigError names the known ones."""
-    if name not in PLANNERS:
-        raise ConfigError(f"rounds {name!r} are unknown; choose one of: {', '.join(sorted(PLANNERS))}")
-    return PLANNERS[name]()
 
 
 def plan(

@@ -5,16 +5,16 @@ Knows nothing about any single policy, nor about rounds or messages: a policy di
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goodspeed.errors import ConfigError, UnknownPolicyError
+from goodspeed.registry import Registry
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,34 +48,10 @@ class Policy(Protocol):
         ...
 
 
-AnyPolicy = TypeVar("AnyPolicy", bound=Callable[..., Policy])
-_registry: dict[str, Callable[..., Policy]] = {}
-
-
-def register(name: str) -> Callable[[AnyPolicy], AnyPolicy]:
-    """Registers a policy class under `name`; its keyword parameters become its options."""
-
-    def add(policy: AnyPolicy) -> AnyPolicy:
-        _registry[name] = policy
-        return policy
-
-    return add
-
-
-def names() -> list[str]:
-    return sorted(_registry)
-
-
-def create(name: str, **options: Any) -> Policy:
-    """Creates a policy by name. Raises UnknownPolicyError, or ConfigError for an option that it does not have."""
-    if name not in _registry:
-        raise UnknownPolicyError(f"no policy is called {name!r}; choose one of: {', '.join(names())}")
-    known = list(inspect.signature(_registry[name]).parameters)
-    unknown = [option for option in options if option not in known]
-    if unknown:
-        valid = f"its options are: {', '.join(known)}" if known else "it has no options"
-        raise ConfigError(f"policy {name!r} has no option {', '.join(map(repr, unknown))}; {valid}")
-    return _registry[name](**options)
+_registry: Registry[Policy] = Registry("policy", "no policy is called {name!r}", UnknownPolicyError)
+register = _registry.register
+names = _registry.names
+create = _registry.create
 
 
 def max_lengths(clients: Sequence[ClientState], budget: int) -> Ints:

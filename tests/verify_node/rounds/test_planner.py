@@ -46,6 +46,7 @@ def ids(*numbers):
 
 
 def test_planners_by_name():
+    assert planner.names() == ["barrier", "continuous"]
     assert isinstance(planner.create("barrier"), planner.Barrier)
     with pytest.raises(ConfigError, match=r"barrier, continuous"):
         planner.create("never")
