@@ -5,10 +5,11 @@ import re
 import socket
 from dataclasses import dataclass, fields
 
-from goodspeed.command import sampling_options
-from goodspeed.command.config import DEVICE, Settings, option
+from goodspeed.command import model_options, sampling_options
+from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
-from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT
+from goodspeed.node import options
+from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """What a client may be called."""
@@ -27,9 +28,7 @@ def default_name() -> str:
 class DraftConfig(Settings):
     """See `goodspeed-draft --help`."""
 
-    model: str = option(
-        group="model", help="draft model: an embedded name, a local folder, or a hub name", metavar="NAME"
-    )
+    model: str = model_options.model("draft model: ")
     verify: str = option(
         "tcp://127.0.0.1:5555", group="connection", help="address of the verify node", metavar="tcp://HOST:PORT"
     )
@@ -63,22 +62,11 @@ class DraftConfig(Settings):
     )
     top_k: int | None = sampling_options.top_k(group="prompts", shown="what the target's makers say, else 0")
     top_p: float | None = sampling_options.top_p(group="prompts", shown="what the target's makers say, else 1")
-    seed: int | None = option(
-        None,
-        minimum=0,
-        maximum=(1 << 63) - 1,
-        shown="a random one for each prompt",
-        group="prompts",
-        help="seed of prompts that bring none",
-        metavar="N",
+    seed: int | None = sampling_options.seed(
+        group="prompts", shown="a random one for each prompt", help="seed of prompts that bring none"
     )
-    verification: str = option("match", choices=("match", "ratio"), group="drafting", help="how drafts are verified")
-    proposal: str = option(
-        "lattice",
-        choices=("lattice", "dense-fp16", "dense-fp32"),
-        group="drafting",
-        help="ratio: what is sent of the distributions",
-    )
+    verification: Verification = options.verification()
+    proposal: str = options.proposal()
     lattice_k: int = option(
         64,
         minimum=1,
@@ -95,45 +83,16 @@ class DraftConfig(Settings):
         help="longest draft wanted; 0 is no speculation",
         metavar="N",
     )
-    draft_ahead: bool = option(
-        True, group="drafting", help="draft on while a draft is in flight, as if all of it were accepted"
-    )
-    min_odds: float = option(
-        0.3,
-        minimum=0.0,
-        maximum=1.0,
-        group="drafting",
-        help="match: end a draft when the draft model's own probability that all of it is accepted falls below P; "
-        "0 always drafts the full length",
-        metavar="P",
-    )
+    draft_ahead: bool = options.draft_ahead()
+    min_odds: float = options.min_odds()
     max_sessions: int = option(
         16, minimum=1, group="limits", help="prompts served at once; more wait their turn", metavar="N"
     )
-    memory_fraction: float | None = option(
-        None,
-        minimum=0.001,
-        maximum=0.95,
-        shown="0.1 on a CPU, 0.85 of what is free on a GPU",
-        group="model",
-        help="share of the device's memory for keys and values",
-        metavar="F",
-    )
-    kv_pages: int | None = option(
-        None,
-        minimum=1,
-        shown="what --memory-fraction comes to",
-        group="model",
-        help="pages of key/value memory, instead of a share",
-        metavar="N",
-    )
-    device: str = option("cpu", pattern=DEVICE, group="model", help="cpu, cuda, or cuda:INDEX")
-    dtype: str = option(
-        "float32", choices=("float32", "bfloat16", "float16"), group="model", help="precision of the forward pass"
-    )
-    threads: int | None = option(
-        None, minimum=1, shown="one", group="model", help="CPU threads of the model", metavar="N"
-    )
+    memory_fraction: float | None = model_options.memory_fraction()
+    kv_pages: int | None = model_options.kv_pages()
+    device: str = model_options.device()
+    dtype: str = model_options.dtype()
+    threads: int | None = model_options.threads()
     verify_timeout_s: float = option(
         3.0, minimum=0.1, group="connection", help="silence after which the verify node counts as away"
     )
@@ -161,9 +120,7 @@ class DraftConfig(Settings):
         help="the verify node's public key, of `goodspeed keygen verify`",
         metavar="FILE",
     )
-    trusted_network: bool = option(
-        False, group="connection", help="allow an address beyond loopback, without keys or encryption"
-    )
+    trusted_network: bool = options.trusted_network()
     http: str | None = option(
         None,
         shown="prompts are served",
@@ -197,12 +154,8 @@ class DraftConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kv_pages is not None and self.memory_fraction is not None:
-            raise ConfigError("--kv-pages and --memory-fraction both say how much memory there is; give one of them")
-        if (self.key is None) != (self.verify_key is None):
-            raise ConfigError("--key FILE and --verify-key FILE belong together: give both, or neither")
-        if self.key is not None and self.trusted_network:
-            raise ConfigError("--trusted-network is for a wire without keys, and --key is given; drop one of them")
+        model_options.check_memory(self.kv_pages, self.memory_fraction)
+        options.check_keys(self.key, self.verify_key, "--verify-key FILE", trusted_network=self.trusted_network)
         if self.http is None and self.api_key is not None:
             raise ConfigError("--api-key is for HTTP clients; give --http HOST:PORT too")
         if self.http is not None:

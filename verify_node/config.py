@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from goodspeed.command.config import DEVICE, Settings, option
+from goodspeed.command import model_options
+from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
+from goodspeed.node import options
 from verify_node.core.assembly import DEFAULTS, CoreSettings, PolicySettings, check_round_tokens
 
 
@@ -12,30 +14,18 @@ from verify_node.core.assembly import DEFAULTS, CoreSettings, PolicySettings, ch
 class VerifyConfig(Settings):
     """See `goodspeed-verify --help`."""
 
-    model: str = option(
-        group="model", help="target model: an embedded name, a local folder, or a hub name", metavar="NAME"
-    )
+    model: str = model_options.model("target model: ")
     bind: str = option(
         "tcp://127.0.0.1:5555", group="connection", help="where draft nodes connect", metavar="tcp://HOST:PORT"
     )
-    policy: str = option(
-        DEFAULTS.policy.name,
-        group="rounds and budget",
-        help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random",
-        metavar="fixed|gradient|random|throughput",
-    )
+    policy: str = options.policy(DEFAULTS.policy.name)
     cost: str = option(
         "auto",
         choices=("auto", "none"),
         group="rounds and budget",
         help="gradient: auto weighs what drafts are worth against the time they take, none is plain Eq. (5)",
     )
-    rounds: str = option(
-        DEFAULTS.rounds,
-        choices=("barrier", "continuous"),
-        group="rounds and budget",
-        help="wait for everybody, or for nobody long",
-    )
+    rounds: str = options.rounds(DEFAULTS.rounds)
     budget: int | Literal["auto"] = option(
         DEFAULTS.budget,
         minimum=1,
@@ -60,12 +50,7 @@ class VerifyConfig(Settings):
         help="all tokens of one forward pass: drafted, one more per session, prefill",
         metavar="N",
     )
-    linger_ms: float = option(
-        1000 * DEFAULTS.linger_s,
-        minimum=0.0,
-        group="rounds and budget",
-        help="continuous rounds: longest wait for a draft that is on its way",
-    )
+    linger_ms: float = options.linger_ms(1000 * DEFAULTS.linger_s)
     eta: float = option(
         DEFAULTS.eta,
         minimum=1e-6,
@@ -104,37 +89,15 @@ class VerifyConfig(Settings):
         help="sessions that one client may have open",
         metavar="N",
     )
-    memory_fraction: float | None = option(
-        None,
-        minimum=0.001,
-        maximum=0.95,
-        shown="0.1 on a CPU, 0.85 of what is free on a GPU",
-        group="model",
-        help="share of the device's memory for keys and values",
-        metavar="F",
+    memory_fraction: float | None = model_options.memory_fraction()
+    kv_pages: int | None = model_options.kv_pages()
+    generation_config: str = model_options.generation_config(
+        "auto: sampling and stop strings that a request leaves out come from the checkpoint's "
+        "generation_config.json (for chats chat_generation_config.json, too); none: the API's defaults"
     )
-    kv_pages: int | None = option(
-        None,
-        minimum=1,
-        shown="what --memory-fraction comes to",
-        group="model",
-        help="pages of key/value memory, instead of a share",
-        metavar="N",
-    )
-    generation_config: str = option(
-        "auto",
-        choices=("auto", "none"),
-        group="model",
-        help="auto: sampling and stop strings that a request leaves out come from the checkpoint's "
-        "generation_config.json (for chats chat_generation_config.json, too); none: the API's defaults",
-    )
-    device: str = option("cpu", pattern=DEVICE, group="model", help="cpu, cuda, or cuda:INDEX")
-    dtype: str = option(
-        "float32", choices=("float32", "bfloat16", "float16"), group="model", help="precision of the forward pass"
-    )
-    threads: int | None = option(
-        None, minimum=1, shown="one", group="model", help="CPU threads of the model", metavar="N"
-    )
+    device: str = model_options.device()
+    dtype: str = model_options.dtype()
+    threads: int | None = model_options.threads()
     heartbeat_s: float = option(
         DEFAULTS.heartbeat_s, minimum=0.05, maximum=60.0, group="connection", help="seconds between signs of life"
     )
@@ -169,9 +132,7 @@ class VerifyConfig(Settings):
         help="folder with the public files of the draft nodes that may connect; re-read",
         metavar="FOLDER",
     )
-    trusted_network: bool = option(
-        False, group="connection", help="allow an address beyond loopback, without keys or encryption"
-    )
+    trusted_network: bool = options.trusted_network()
     seed: int = option(DEFAULTS.policy.seed, minimum=0, group="rounds and budget", help="seed of the random policy")
     record: bool = option(
         False, group="logging", help="with --json: also tell what was decided at each drafted position, and when"
@@ -181,14 +142,10 @@ class VerifyConfig(Settings):
         super().__post_init__()
         if self.budget != "auto":
             check_round_tokens(self.round_tokens, self.budget)
-        if self.kv_pages is not None and self.memory_fraction is not None:
-            raise ConfigError("--kv-pages and --memory-fraction both say how much memory there is; give one of them")
+        model_options.check_memory(self.kv_pages, self.memory_fraction)
         if self.api_key is not None and self.http is None:
             raise ConfigError("--api-key guards what --http serves; give --http HOST:PORT, too, or neither")
-        if (self.key is None) != (self.enrolled is None):
-            raise ConfigError("--key FILE and --enrolled FOLDER belong together: give both, or neither")
-        if self.key is not None and self.trusted_network:
-            raise ConfigError("--trusted-network is for a wire without keys, and --key is given; drop one of them")
+        options.check_keys(self.key, self.enrolled, "--enrolled FOLDER", trusted_network=self.trusted_network)
         if self.lease_s < 3 * self.heartbeat_s:
             raise ConfigError(
                 f"--lease-s {self.lease_s:g} is too short for --heartbeat-s {self.heartbeat_s:g}; "

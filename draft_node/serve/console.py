@@ -162,7 +162,7 @@ class Console:
             ),
             max_tokens=config.max_tokens,
             stop_ids=welcome.eos_ids if welcome else self.checkpoint.eos_ids,
-            verification="ratio" if config.verification == "ratio" else "match",
+            verification=config.verification,
             max_draft=config.max_draft,
             target=welcome.target_fingerprint if welcome else None,
         )

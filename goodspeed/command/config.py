@@ -12,9 +12,6 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from goodspeed.errors import ConfigError
 
-DEVICE = r"(cpu|cuda)(:\d+)?"
-"""Pattern of --device; torch checks later whether there is such a device."""
-
 T = TypeVar("T", bound="Settings")
 
 
@@ -132,7 +129,9 @@ def _flag(entry: "Field[Any]") -> str:
 
 
 def _parser(hint: Any) -> Callable[[str], Any]:
-    """Returns a function that parses a value of type `X`, `X | None`, or `X | Literal["word"]`."""
+    """Returns a function that parses a value of the plain type behind `X`, `X | None`, or `X | Literal["word"]`."""
+    if get_origin(hint) is Literal:
+        return str  # `choices` checks the words
     inner = [kind for kind in get_args(hint) or (hint,) if kind is not type(None)]
     words = [word for kind in inner if get_origin(kind) is Literal for word in get_args(kind)]
     kind: Callable[[str], Any] = inner[0]

@@ -213,7 +213,7 @@ def _wanted(
                     is_chat=is_chat,
                     num_logprobs=num_logprobs,
                     max_draft=_max_draft(request.goodspeed, config),
-                    verification="ratio" if config.verification == "ratio" else "match",
+                    verification=config.verification,
                     restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
                     target=target,
                     resolve=resolve,

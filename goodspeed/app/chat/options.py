@@ -50,14 +50,8 @@ class ChatConfig(Settings):
     temperature: float | None = sampling_options.temperature(group="texts", shown="what the node says", maximum=2.0)
     top_p: float | None = sampling_options.top_p(group="texts", shown="what the node says")
     top_k: int | None = sampling_options.top_k(group="texts", shown="what the node says")
-    seed: int | None = option(
-        None,
-        minimum=0,
-        maximum=(1 << 63) - 1,
-        shown="a random one",
-        group="texts",
-        help="the same seed gives the same answers",
-        metavar="N",
+    seed: int | None = sampling_options.seed(
+        group="texts", shown="a random one", help="the same seed gives the same answers"
     )
     speculate: bool = option(True, group="drafting", help="--no-speculate: the target alone decodes")
     max_draft: int | None = option(

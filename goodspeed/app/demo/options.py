@@ -4,13 +4,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from goodspeed.command import sampling_options
 from goodspeed.command.config import Settings, option
 from goodspeed.embedded.prompts import PATH as HELD_OUT
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
+from goodspeed.node import options
 from goodspeed.text import prompts
 from goodspeed.text.prompts import Prompt
-from goodspeed.wire.messages import MAX_CONTEXT
+from goodspeed.wire.messages import MAX_CONTEXT, Verification
 
 MAX_HTTP_TEMPERATURE = 2.0
 """Highest temperature of requests over HTTP, as in the OpenAI API."""
@@ -30,12 +32,7 @@ class DemoConfig(Settings):
         help="draft models, dealt out to the clients in turn",
         metavar="NAME,NAME",
     )
-    policy: str = option(
-        "gradient",
-        group="rounds and budget",
-        help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random",
-        metavar="fixed|gradient|random|throughput",
-    )
+    policy: str = options.policy("gradient")
     cost: str = option(
         "none",
         choices=("auto", "none"),
@@ -43,19 +40,9 @@ class DemoConfig(Settings):
         help="gradient: none is the paper's Eq. (5), which spends the whole "
         "budget; auto weighs time too, as the daemons do, and drafts little where all nodes share a few cores",
     )
-    rounds: str = option(
-        "continuous",
-        choices=("barrier", "continuous"),
-        group="rounds and budget",
-        help="wait for everybody, or for nobody long",
-    )
-    verification: str = option("match", choices=("match", "ratio"), group="drafting", help="how drafts are verified")
-    proposal: str = option(
-        "lattice",
-        choices=("lattice", "dense-fp16", "dense-fp32"),
-        group="drafting",
-        help="ratio: what is sent of the distributions",
-    )
+    rounds: str = options.rounds("continuous")
+    verification: Verification = options.verification()
+    proposal: str = options.proposal()
     budget: int = option(
         24,
         minimum=1,
@@ -64,43 +51,22 @@ class DemoConfig(Settings):
         help="C: drafted tokens verified in a round",
         metavar="N",
     )
-    linger_ms: float = option(
-        2.0,
-        minimum=0.0,
-        group="rounds and budget",
-        help="continuous rounds: longest wait for a draft that is on its way",
-    )
+    linger_ms: float = options.linger_ms(2.0)
     max_tokens: int = option(
         150, minimum=1, maximum=MAX_CONTEXT, group="prompts", help="most tokens generated per client", metavar="N"
     )
-    temperature: float = option(1.0, minimum=0.0, maximum=100.0, group="prompts", help="0 is greedy", metavar="T")
-    top_k: int = option(
-        0, minimum=0, maximum=(1 << 31) - 1, group="prompts", help="sample among the K likeliest; 0 is off", metavar="K"
-    )
-    top_p: float = option(
-        1.0, minimum=1e-6, maximum=1.0, group="prompts", help="sample among the likeliest that make P", metavar="P"
-    )
-    seed: int = option(
-        0, minimum=0, maximum=(1 << 63) - 1, group="prompts", help="seed of prompts that bring none", metavar="N"
-    )
+    temperature: float = sampling_options.temperature(group="prompts", default=1.0)
+    top_k: int = sampling_options.top_k(group="prompts", default=0)
+    top_p: float = sampling_options.top_p(group="prompts", default=1.0)
+    seed: int = sampling_options.seed(group="prompts", default=0, help="seed of prompts that bring none")
     prompts: str | None = option(
         None,
         shown="one of each domain",
         group="prompts",
         help="JSONL, a `prompt` and optionally `domain` and `seed` a line",
     )
-    draft_ahead: bool = option(
-        True, group="drafting", help="draft on while a draft is in flight, as if all of it were accepted"
-    )
-    min_odds: float = option(
-        0.3,
-        minimum=0.0,
-        maximum=1.0,
-        group="drafting",
-        help="match: end a draft when the draft model's own probability that all of it is accepted falls below P; "
-        "0 always drafts the full length",
-        metavar="P",
-    )
+    draft_ahead: bool = options.draft_ahead()
+    min_odds: float = options.min_odds()
     record: str | None = option(
         None,
         shown="nothing is recorded",

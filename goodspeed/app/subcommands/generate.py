@@ -8,8 +8,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.command import sampling_options
-from goodspeed.command.config import DEVICE, Settings, add_options, from_namespace, option
+from goodspeed.command import model_options, sampling_options
+from goodspeed.command.config import Settings, add_options, from_namespace, option
 from goodspeed.command.events import print_json
 from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_common_options
@@ -34,9 +34,7 @@ PAGE_SIZE = 16
 class GenerateConfig(Settings):
     """Settings of `goodspeed generate`; see its --help."""
 
-    model: str = option(
-        "tiny-target", group="model", help="an embedded name, a local folder, or a hub name", metavar="NAME"
-    )
+    model: str = model_options.model(default="tiny-target")
     prompt: str = option(group="text", help="the text to go on from", metavar="TEXT")
     chat: bool = option(
         False, group="text", help="put the prompt through the tokenizer's chat template, as one user message"
@@ -47,23 +45,14 @@ class GenerateConfig(Settings):
     temperature: float | None = sampling_options.temperature(group="text", shown="what the model's makers say, else 1")
     top_k: int | None = sampling_options.top_k(group="text", shown="what the model's makers say, else 0")
     top_p: float | None = sampling_options.top_p(group="text", shown="what the model's makers say, else 1")
-    seed: int = option(
-        0, minimum=0, maximum=(1 << 63) - 1, group="text", help="the same seed gives the same text", metavar="N"
+    seed: int = sampling_options.seed(group="text", default=0, help="the same seed gives the same text")
+    generation_config: str = model_options.generation_config(
+        "auto: options left out come from the checkpoint's generation_config.json (with --chat "
+        "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings"
     )
-    generation_config: str = option(
-        "auto",
-        choices=("auto", "none"),
-        group="model",
-        help="auto: options left out come from the checkpoint's generation_config.json (with --chat "
-        "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings",
-    )
-    device: str = option("cpu", pattern=DEVICE, group="model", help="cpu, cuda, or cuda:INDEX")
-    dtype: str = option(
-        "float32", choices=("float32", "bfloat16", "float16"), group="model", help="precision of the forward pass"
-    )
-    threads: int | None = option(
-        None, minimum=1, shown="one", group="model", help="CPU threads of the model", metavar="N"
-    )
+    device: str = model_options.device()
+    dtype: str = model_options.dtype()
+    threads: int | None = model_options.threads()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

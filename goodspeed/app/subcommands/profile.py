@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.command.config import DEVICE, Settings, add_options, from_namespace, group_of, option
+from goodspeed.command import model_options
+from goodspeed.command.config import Settings, add_options, from_namespace, group_of, option
 from goodspeed.command.events import print_json
 from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import LOGGING, add_log_option
@@ -32,14 +33,10 @@ WANTED_R2 = 0.95
 class ProfileConfig(Settings):
     """Settings of `goodspeed profile`; see its --help."""
 
-    model: str = option(group="model", help="an embedded name, a local folder, or a hub name", metavar="NAME")
-    device: str = option("cpu", pattern=DEVICE, group="model", help="cpu, cuda, or cuda:INDEX")
-    dtype: str = option(
-        "float32", choices=("float32", "bfloat16", "float16"), group="model", help="precision of the forward pass"
-    )
-    threads: int | None = option(
-        None, minimum=1, shown="one", group="model", help="CPU threads of the model", metavar="N"
-    )
+    model: str = model_options.model()
+    device: str = model_options.device()
+    dtype: str = model_options.dtype()
+    threads: int | None = model_options.threads()
     seconds: float = option(
         20.0, minimum=0.1, maximum=3600.0, group="measuring", help="about how long to measure", metavar="S"
     )

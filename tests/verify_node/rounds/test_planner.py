@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.node import options
 from goodspeed.wire.messages import Draft, digest
 from tests.fakes import make_open, session_id
 from verify_node.rounds import planner
@@ -46,7 +47,7 @@ def ids(*numbers):
 
 
 def test_planners_by_name():
-    assert planner.names() == ["barrier", "continuous"]
+    assert planner.names() == list(options.ROUNDS)
     assert isinstance(planner.create("barrier"), planner.Barrier)
     with pytest.raises(ConfigError, match=r"barrier, continuous"):
         planner.create("never")
