@@ -4,25 +4,23 @@ import asyncio
 import secrets
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.daemon import DraftDaemon
 from draft_node.serve import standard_input
-from draft_node.text.answer import Answer
-from draft_node.text.token_text import TokenTexts
+from draft_node.serve.writing import Writer, Writing, begins_anew
+from draft_node.text.answer import Piece
+from draft_node.text.text_request import Wanted
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.text import encode_chat, encode_prompt, ends_blank
-from goodspeed.errors import PromptError
-from goodspeed.node import defaults
+from goodspeed.engine.text import encode
+from goodspeed.errors import PromptError, RequestRefused, ServiceError
+from goodspeed.node.defaults import SamplingRequest
 from goodspeed.text.prompts import Prompt, cut_notice, no_prompts_error, parse
-from goodspeed.wire.messages import Defaults
 
 READING_S = 2.0
 """If the first token takes longer than this, a status line says that the prompt is being read."""
@@ -34,8 +32,7 @@ class _Serving:
 
     index: int
     prompt: Prompt
-    request: Request
-    answer: Answer
+    writing: Writing
     live: bool  # shown as it comes
     started: float = field(default_factory=time.perf_counter)
     token_ids: list[int] = field(default_factory=list)
@@ -43,23 +40,24 @@ class _Serving:
 
     @property
     def session(self) -> str:
-        return self.request.session_id.hex()
+        return self.writing.request.session_id.hex()
 
-    def result(self, statistics: Statistics) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """`token_ids` go up to the one that completes a stop string; the text ends where the stop string begins.
 
         What came after it counts for drafting, and not as a token of the answer.
         """
-        told = asdict(statistics) | {"num_tokens": self.answer.num_tokens, "num_local": self.answer.num_local}
+        answer, statistics = self.writing.answer, self.writing.statistics
+        told = asdict(statistics) | {"num_tokens": answer.num_tokens, "num_local": answer.num_local}
         return {
             "index": self.index,
             "session": self.session,
             "domain": self.prompt.domain,
             "prompt": self.prompt.text,
-            "seed": self.request.sampling.seed,
+            "seed": self.writing.request.sampling.seed,
             "text": self.text,
             "token_ids": self.token_ids,
-            "finish_reason": self.answer.reason,
+            "finish_reason": answer.reason,
             "elapsed_s": time.perf_counter() - self.started,
             "acceptance_rate": statistics.acceptance_rate,
             **told,
@@ -88,7 +86,7 @@ class Console:
         self.results: list[dict[str, Any]] = []
         self.num_failed = 0
         self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # and not failed
-        self._token_texts = TokenTexts(checkpoint.tokenizer)
+        self._writer = Writer(daemon, checkpoint)
         self._told_of_context = False
         self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
 
@@ -138,44 +136,35 @@ class Console:
         serving = tasks.create_task(self._serve(index, prompt, live=live))
         serving.add_done_callback(lambda _: slots.release())
 
-    async def request(self, prompt: Prompt) -> Request:
-        """The session that a prompt asks for; without any seed it gets a random one. PromptError if it cannot be.
+    async def wanted(self, prompt: Prompt) -> Wanted:
+        """The text that a prompt asks for; without any seed it gets a random one. PromptError if it cannot be.
 
-        Waits for the verify node, whose Welcome has the end-of-sequence ids; with `--fallback local`, for
-        --connect-timeout-s at most.
+        Waits for the verify node, whose Welcome has the defaults; with `--fallback local`, for --connect-timeout-s at
+        most.
         """
-        seed = prompt.seed if prompt.seed is not None else self.config.seed
         config = self.config
+        seed = prompt.seed if prompt.seed is not None else config.seed
+        asked = SamplingRequest(
+            seed=seed if seed is not None else secrets.randbits(62),
+            temperature=config.temperature,
+            top_k=config.top_k,
+            top_p=config.top_p,
+        )
         async with self._encoding:
-            token_ids = await asyncio.to_thread(self._encode, prompt.text)
+            token_ids = await asyncio.to_thread(encode, self.checkpoint.tokenizer, prompt.text, chat=config.chat)
         await self.daemon.ready.wait()
-        welcome, says = self.daemon.link.welcome, self._defaults()
-        return Request(
-            session_id=secrets.token_bytes(16),
+        sampling, stop = asked.resolve(self._writer.defaults(chat=config.chat))
+        return Wanted(
             prompt=tuple(token_ids),
-            sampling=defaults.sampling(
-                says,
-                temperature=config.temperature,
-                top_k=config.top_k,
-                top_p=config.top_p,
-                seed=seed if seed is not None else secrets.randbits(62),
-            ),
+            sampling=sampling,
             max_tokens=config.max_tokens,
-            stop_ids=welcome.eos_ids if welcome else self.checkpoint.eos_ids,
+            stop=stop,
+            is_chat=config.chat,
             verification=config.verification,
             max_draft=config.max_draft,
-            target=welcome.target_fingerprint if welcome else None,
+            target=self._writer.target_fingerprint,
+            resolve=asked.resolve,
         )
-
-    def _defaults(self) -> Defaults:
-        """What holds where an option is left open."""
-        return defaults.known(self.daemon.link.welcome, self.checkpoint.settings, chat=self.config.chat)
-
-    def _begin_answer(self, prompt_ids: Sequence[int]) -> Answer:
-        """Nothing of it yet."""
-        tokenizer = self.checkpoint.tokenizer
-        is_trimmed = self.config.chat and not ends_blank(tokenizer, prompt_ids)
-        return Answer(tokenizer, self._token_texts, defaults.stops(self._defaults()), 0, is_trimmed=is_trimmed)
 
     def give_up(self, code: str, what: str) -> None:
         """Nobody serves the prompts that are unfinished any more."""
@@ -183,41 +172,34 @@ class Console:
             self._note_failure(index, prompt, code, what)
         self.unfinished.clear()
 
-    def _encode(self, text: str) -> list[int]:
-        if self.config.chat:
-            return encode_chat(self.checkpoint.tokenizer, [{"role": "user", "content": text}])
-        return encode_prompt(self.checkpoint.tokenizer, text)
-
     async def _serve(self, index: int, prompt: Prompt, *, live: bool) -> None:
         """One prompt from beginning to end; a failed one is reported, and the others go on."""
-        while await self._attempt(index, prompt, live=live):
-            pass
-
-    async def _attempt(self, index: int, prompt: Prompt, *, live: bool) -> bool:
-        """Whether it has to be asked for again: another target is there, before the one before wrote anything."""
         try:
-            request = await self.request(prompt)
+            wanted = await self.wanted(prompt)
         except PromptError as error:
             self._fail(index, prompt.text, "prompt", str(error))
-            return False
-        serving = _Serving(index, prompt, request, self._begin_answer(request.prompt), live)
+            return
+        while await self._attempt(_Serving(index, prompt, self._writer.begin(wanted), live)):
+            await self.daemon.ready.wait()
+            wanted = self._writer.renewed(wanted)
+
+    async def _attempt(self, serving: _Serving) -> bool:
+        """Whether it has to be asked for again: another target is there, before the one before wrote anything."""
+        index, prompt = serving.index, serving.prompt
         self.events.write("start", index=index, session=serving.session, domain=prompt.domain, prompt=prompt.text)
         self._tell_of_context(serving)
         reading = asyncio.get_running_loop().call_later(READING_S, self._tell_of_reading, serving)
         try:
-            async with aclosing(self.daemon.generate(request)) as items:
-                async for item in items:
+            async with aclosing(serving.writing.pieces()) as pieces:
+                async for piece in pieces:
                     reading.cancel()
-                    if isinstance(item, Fail):
-                        if item.code == "target_changed" and not serving.token_ids:
-                            return True
-                        self._fail(index, prompt.text, item.code, item.what)
-                        return False
-                    statistics = self.daemon.session(request.session_id).statistics
-                    self._show(serving, item)
-                    if serving.answer.is_complete:
-                        self._finish(serving, statistics)
-                        return False
+                    self._show(serving, piece)
+                    if serving.writing.answer.is_complete:
+                        self._finish(serving)
+        except ServiceError as error:
+            if isinstance(error, RequestRefused) and begins_anew(error, len(serving.token_ids)):
+                return True
+            self._fail(index, prompt.text, error.code, error.what)
         finally:
             reading.cancel()
         return False
@@ -227,33 +209,34 @@ class Console:
         welcome = self.daemon.link.welcome
         if welcome is None or self._told_of_context:
             return
-        sentence = cut_notice(self.config.max_tokens, len(serving.request.prompt), welcome.context_len, "the target's")
+        sentence = cut_notice(
+            self.config.max_tokens, len(serving.writing.request.prompt), welcome.context_len, "the target's"
+        )
         if sentence is not None:
             self._told_of_context = True
             self.reporter.say("prompt %d: " + sentence.text, serving.index + 1, *sentence.values)
 
     def _tell_of_reading(self, serving: _Serving) -> None:
         if self.daemon.link.connected:  # else that is told
-            num_tokens = f"{len(serving.request.prompt):,}"
+            num_tokens = f"{len(serving.writing.request.prompt):,}"
             self.reporter.say("prompt %d: the target is reading %s tokens", serving.index + 1, num_tokens)
 
-    def _show(self, serving: _Serving, item: Deliver | Finish) -> None:
-        piece = serving.answer.take(item)
+    def _show(self, serving: _Serving, piece: Piece) -> None:
         token_ids = [token.id for token in piece.tokens]
         serving.token_ids += token_ids
         serving.text += piece.text
         if serving.live and not self.events.enabled:
             print(piece.text, end="", flush=True)
-        if isinstance(item, Deliver):
+        if piece.tokens:
             told = {"index": serving.index, "session": serving.session, "token_ids": token_ids, "text": piece.text}
-            self.events.write("tokens", **told, local=item.local, at=time.monotonic())
+            self.events.write("tokens", **told, local=piece.tokens[0].local, at=time.monotonic())
 
-    def _finish(self, serving: _Serving, statistics: Statistics) -> None:
+    def _finish(self, serving: _Serving) -> None:
         self.unfinished.pop(serving.index, None)
-        result = serving.result(statistics)
+        result = serving.result()
         self.results.append(result)
         self.events.write("finish", **result)
-        answer = serving.answer
+        answer = serving.writing.answer
         if answer.num_local:
             what = f"{answer.num_local} of its {answer.num_tokens} tokens are the draft model's own"
             print(f"prompt {serving.index + 1}: {what}", file=sys.stderr, flush=True)

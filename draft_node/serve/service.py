@@ -9,23 +9,19 @@ What becomes of each text is counted in `service.texts` (`counts.py`), for those
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
 
-from draft_node.core.actions import Fail, Request
+from draft_node.core.actions import Fail
 from draft_node.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
-from draft_node.text.answer import Alternative, Answer, Piece, Token
+from draft_node.serve.writing import Writer, begins_anew
+from draft_node.text.answer import Alternative, Piece, Token
 from draft_node.text.encoding import Encoder
 from draft_node.text.text_request import Begun, Ended, Target, Wanted
-from draft_node.text.token_text import TokenTexts
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.text import ends_blank
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
-from goodspeed.node import defaults
 from goodspeed.wire.messages import Defaults
 
 __all__ = [
@@ -60,7 +56,7 @@ class Service:
         self.texts = Texts()
         self._daemon = daemon
         self._checkpoint = checkpoint
-        self._token_texts = TokenTexts(checkpoint.tokenizer)
+        self._writer = Writer(daemon, checkpoint)
         self._longest_token = max(map(len, checkpoint.tokenizer.get_vocab()), default=1)  # characters
         self._num_writing = 0
         self._idle = asyncio.Event()  # nothing is being written
@@ -113,8 +109,7 @@ class Service:
     @property
     def target_fingerprint(self) -> str | None:
         """The fingerprint of the target that was seen last; None before there was one."""
-        welcome = self._daemon.link.welcome
-        return None if welcome is None else welcome.target_fingerprint
+        return self._writer.target_fingerprint
 
     @property
     def draft_fingerprint(self) -> str:
@@ -142,7 +137,7 @@ class Service:
 
     def defaults(self, *, chat: bool) -> Defaults:
         """What holds for a text whose request does not say."""
-        return defaults.known(self._daemon.link.welcome, self._checkpoint.settings, chat=chat)
+        return self._writer.defaults(chat=chat)
 
     @property
     def num_running(self) -> int:
@@ -174,26 +169,21 @@ class Service:
                             yield item
                     return
                 except RequestRefused as error:
-                    if error.code != "target_changed" or (text.num_tokens and not wanted.restarts):
+                    if not begins_anew(error, text.num_tokens, restarts=wanted.restarts):
                         raise
                     logger.info("a text begins anew: the verify node has another target")
                     text.begin_anew()
-                    wanted = self._renewed(wanted)
+                    wanted = self._writer.renewed(wanted)
 
     async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
         """The text by one target, in one session."""
-        request = self._request(wanted)
-        answer = self._answer(wanted)
-        is_begun = False
-        async with aclosing(self._daemon.generate(request)) as items:
-            async for item in items:
-                session = self._daemon.session(request.session_id)
-                if isinstance(item, Fail):
-                    raise _error(item)
+        writing = self._writer.begin(wanted)
+        answer, is_begun = writing.answer, False
+        async with aclosing(writing.pieces()) as pieces:
+            async for piece in pieces:
                 if not is_begun:
                     is_begun = True
-                    yield Begun(session.target)
-                piece = answer.take(item)
+                    yield Begun(writing.target)
                 text.delivered(len(piece.tokens), time.monotonic())
                 if answer.is_complete:
                     text.finished(answer.reason, time.monotonic())
@@ -201,20 +191,7 @@ class Service:
                 yield piece
         if piece.text or piece.tokens:
             yield piece
-        yield Ended(answer.reason, answer.stop, answer.num_tokens, session.statistics, answer.num_local)
-
-    def _renewed(self, wanted: Wanted) -> Wanted:
-        """With the defaults of the target that is there now."""
-        sampling, stop = wanted.sampling, wanted.stop
-        if wanted.resolve is not None:
-            sampling, stop = wanted.resolve(self.defaults(chat=wanted.is_chat))
-        return replace(wanted, sampling=sampling, stop=stop, target=self.target_fingerprint)
-
-    def _answer(self, wanted: Wanted) -> Answer:
-        """An answer that has no token yet."""
-        tokenizer = self._checkpoint.tokenizer
-        is_trimmed = wanted.is_chat and not ends_blank(tokenizer, wanted.prompt)
-        return Answer(tokenizer, self._token_texts, wanted.stop, wanted.min_tokens, is_trimmed=is_trimmed)
+        yield Ended(answer.reason, answer.stop, answer.num_tokens, writing.statistics, answer.num_local)
 
     def _let_in(self, wanted: Wanted) -> None:
         """Raises why not."""
@@ -227,24 +204,6 @@ class Service:
             raise VerifyAway("verify_away", self.absence)
         if self._daemon.is_full and self.num_waiting >= self.max_waiting:
             raise Busy("busy", f"{self.num_running} texts are written and {self.num_waiting} wait; ask again later")
-
-    def _request(self, wanted: Wanted) -> Request:
-        welcome = self._daemon.link.welcome
-        # Where a text ends is for the target to say; until it has been seen, the draft model has to.
-        eos_ids = welcome.eos_ids if welcome is not None else self._checkpoint.eos_ids
-        target = wanted.target if wanted.target is not None else self.target_fingerprint
-        return Request(
-            session_id=secrets.token_bytes(16),
-            prompt=wanted.prompt,
-            sampling=wanted.sampling,
-            max_tokens=wanted.max_tokens,
-            stop_ids=() if wanted.ignore_eos else eos_ids,
-            verification=wanted.verification,
-            max_draft=wanted.max_draft,
-            num_logprobs=wanted.num_logprobs,
-            min_tokens=wanted.min_tokens,
-            target=target,
-        )
 
     @contextmanager
     def _counted(self, wanted: Wanted) -> Iterator[Text]:
@@ -295,12 +254,3 @@ class Service:
     def close(self) -> None:
         """Ends the tokenizers' threads, when nobody is served any more."""
         self._encoder.close()
-
-
-def _error(fail: Fail) -> ServiceError:
-    """What a session's failure is for its user."""
-    if fail.code == "verify_away":
-        return VerifyAway(fail.code, fail.what)
-    if fail.code in ("draining", "closed"):
-        return Draining(fail.code, fail.what)
-    return RequestRefused(fail.code, fail.what)

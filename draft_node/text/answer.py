@@ -11,9 +11,7 @@ from typing import Any
 from draft_node.core.actions import Deliver, Finish
 from draft_node.text.spans import Origins, Span
 from draft_node.text.token_text import TokenTexts
-from goodspeed.text.leading_whitespace import LeadingWhitespace
-from goodspeed.text.stops import StopFinder
-from goodspeed.text.streaming import TextStream
+from goodspeed.text.growing import GrowingText, Growth
 from goodspeed.wire.messages import FinishReason, TokenLogprobs
 
 
@@ -59,13 +57,10 @@ class Answer:
     ) -> None:
         """min_tokens: a stop string does not count before so many tokens are there.
 
-        is_trimmed: the text begins with its first character that is no whitespace; tokens stay as they are, and stop
-        strings are looked for in the text as the model wrote it.
+        is_trimmed: the text begins with its first character that is no whitespace; tokens stay as they are.
         """
-        self._stream = TextStream(tokenizer)
+        self._growing = GrowingText(tokenizer, stops, is_trimmed=is_trimmed)
         self._texts = texts
-        self._stops = StopFinder(stops)
-        self._leading = LeadingWhitespace(is_left_out=is_trimmed)
         self._origins = Origins()
         self._min_tokens = min_tokens
         self._is_local = False  # the newest token
@@ -77,7 +72,7 @@ class Answer:
     @property
     def stop(self) -> str | None:
         """The stop string that ended the answer."""
-        return self._stops.found
+        return self._growing.stop
 
     def take(self, item: Deliver | Finish) -> Piece:
         """What a session's next word adds."""
@@ -90,16 +85,17 @@ class Answer:
 
     def _push(self, delivered: Deliver) -> Piece:
         """Takes tokens up to the one that completes a stop string, and drops the others."""
-        text, tokens = "", list[Token]()
+        growths, tokens = list[Growth](), list[Token]()
         self._is_local = delivered.local
         for token_id, told, accepted in zip_longest(delivered.tokens, delivered.logprobs, delivered.accepted):
             self.num_tokens += 1
             self.num_local += delivered.local
             tokens.append(self._token(token_id, told))
-            text += self._find(self._stream.push([token_id]), accepted=bool(accepted))
+            growths.append(self._growing.push(token_id, counts=self._stops_count))
+            self._origins.push(growths[-1].num_decoded, bool(accepted), self._is_local)
             if self.stop is not None:
                 break
-        return self._piece(text, tokens)
+        return self._piece(growths, tokens)
 
     def _token(self, token_id: int, told: TokenLogprobs | None) -> Token:
         text, raw = self._texts[token_id]
@@ -111,13 +107,15 @@ class Answer:
 
     def _end(self) -> Piece:
         """What was held back, after the last token; it may still complete a stop string."""
-        return self._piece(self._find(self._stream.end()) + self._stops.end(), ())
+        growth = self._growing.end(counts=self._stops_count)
+        self._origins.push(growth.num_decoded, False, self._is_local)
+        return self._piece([growth], ())
 
-    def _piece(self, text: str, tokens: Sequence[Token]) -> Piece:
-        kept = self._leading.push(text)
-        self._origins.take(text[: len(text) - len(kept)])
-        return Piece(kept, tuple(tokens), self._origins.take(kept))
+    @property
+    def _stops_count(self) -> bool:
+        return self.num_tokens >= self._min_tokens
 
-    def _find(self, text: str, *, accepted: bool = False) -> str:
-        self._origins.push(len(text), accepted, self._is_local)
-        return self._stops.push(text, counts=self.num_tokens >= self._min_tokens)
+    def _piece(self, growths: Sequence[Growth], tokens: Sequence[Token]) -> Piece:
+        text = "".join(growth.text for growth in growths)
+        self._origins.drop(sum(growth.num_left_out for growth in growths))
+        return Piece(text, tuple(tokens), self._origins.take(text))

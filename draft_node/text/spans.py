@@ -35,6 +35,10 @@ class Origins:
         if num_chars:
             self._waiting.append(_Origin(num_chars, accepted, local))
 
+    def drop(self, num_chars: int) -> None:
+        """So many characters are not given out."""
+        self.take(" " * num_chars)
+
     def take(self, text: str) -> tuple[Span, ...]:
         """The text that is given out next, in spans as long as can be."""
         spans, start = list[Span](), 0

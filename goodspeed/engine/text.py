@@ -70,6 +70,18 @@ def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[i
     return list(token_ids)
 
 
+def encode(tokenizer: Any, text: str, *, chat: bool) -> list[int]:
+    """Token ids of a prompt; with `chat` of a conversation whose only message it is, of the user."""
+    if chat:
+        return encode_chat(tokenizer, [{"role": "user", "content": text}])
+    return encode_prompt(tokenizer, text)
+
+
+def leaves_blank(tokenizer: Any, prompt_ids: Sequence[int], *, chat: bool) -> bool:
+    """Whether an answer begins with whitespace that belongs to the chat template and not to what is said."""
+    return chat and not ends_blank(tokenizer, prompt_ids)
+
+
 def ends_blank(tokenizer: Any, token_ids: Sequence[int]) -> bool:
     """Whether a prompt's text, special tokens included, ends in whitespace."""
     end = str(tokenizer.decode(list(token_ids[-8:]), skip_special_tokens=False, clean_up_tokenization_spaces=False))

@@ -5,7 +5,7 @@ Welcome. Knows nothing about HTTP, files or models' weights.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from goodspeed.engine.generation_settings import GenerationSettings
 from goodspeed.wire.messages import Defaults, Sampling, Welcome
@@ -41,6 +41,23 @@ def sampling(
 def stops(defaults: Defaults, own: Iterable[str] = ()) -> tuple[str, ...]:
     """Returns all strings that end a text: the request's own, then the target's."""
     return tuple(dict.fromkeys((*own, *defaults.stop)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingRequest:
+    """How one text is to be sampled and where it ends, as far as its request says; None leaves it to the defaults."""
+
+    seed: int
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()  # strings that end the text
+    adds_stops: bool = True  # the stop strings of the defaults end it, too
+
+    def resolve(self, defaults: Defaults) -> tuple[Sampling, tuple[str, ...]]:
+        """The sampling and the stop strings of the text, where these defaults hold."""
+        own = sampling(defaults, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
+        return own, stops(defaults, self.stop) if self.adds_stops else self.stop
 
 
 def _first(*values: float | None) -> float:

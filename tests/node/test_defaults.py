@@ -38,6 +38,14 @@ def test_stop_strings_add_up() -> None:
     assert defaults.stops(Defaults(stop=("a", "b")), ("c", "a")) == ("c", "a", "b")
 
 
+def test_a_request_is_resolved_under_the_defaults_of_any_target() -> None:
+    asked = defaults.SamplingRequest(seed=5, top_k=3, stop=("c",))
+    assert asked.resolve(Defaults(0.6, 20, 0.95, stop=("a",))) == (Sampling(0.6, 3, 0.95, 5), ("c", "a"))
+    assert asked.resolve(Defaults()) == (Sampling(1.0, 3, 1.0, 5), ("c",))
+    own_stops_only = defaults.SamplingRequest(seed=5, stop=("c",), adds_stops=False)
+    assert own_stops_only.resolve(Defaults(stop=("a",)))[1] == ("c",)
+
+
 def test_the_target_is_heard_before_the_draft_model() -> None:
     assert defaults.known(None, SETTINGS, chat=True) == Defaults(0.7, stop=("\n\n",))
     assert defaults.known(None, SETTINGS, chat=False) == Defaults(0.6)

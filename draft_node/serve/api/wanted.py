@@ -7,7 +7,6 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from draft_node.config import DraftConfig
 from draft_node.serve.api.errors import ApiError
@@ -15,8 +14,7 @@ from draft_node.serve.api.schemas import ChatRequest, CompletionRequest, Extensi
 from draft_node.serve.service import Service, VerifyAway, Wanted
 from draft_node.text.encoding import num_chat_chars
 from goodspeed.errors import PromptError
-from goodspeed.node import defaults
-from goodspeed.wire.messages import Defaults, Sampling
+from goodspeed.node.defaults import SamplingRequest
 
 DEFAULT_MAX_TOKENS = 16
 """Of a completion that does not say; OpenAI's."""
@@ -200,8 +198,8 @@ def _wanted(
     for prompt, most in zip(ids, max_tokens, strict=True):
         for choice in range(request.n or 1):
             seed = secrets.randbits(63) if request.seed is None else choice_seed(request.seed, choice)
-            resolve = partial(_resolve, request, seed)
-            sampling, stop = resolve(says)
+            asked = _sampling_request(request, seed)
+            sampling, stop = asked.resolve(says)
             texts.append(
                 Wanted(
                     prompt=prompt,
@@ -216,31 +214,21 @@ def _wanted(
                     verification=config.verification,
                     restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
                     target=target,
-                    resolve=resolve,
+                    resolve=asked.resolve,
                 )
             )
     return texts
 
 
-def _resolve(request: Generation, seed: int, says: Defaults) -> tuple[Sampling, tuple[str, ...]]:
-    """What depends on the target's defaults, `says`: the sampling, and the strings that end the text."""
-    return _sampling(request, says, seed), _stop(request, says)
-
-
-def _sampling(request: Generation, says: Defaults, seed: int) -> Sampling:
-    return defaults.sampling(
-        says,
+def _sampling_request(request: Generation, seed: int) -> SamplingRequest:
+    return SamplingRequest(
+        seed=seed,
         temperature=request.temperature,
         top_k=None if request.top_k is None else max(request.top_k, 0),
         top_p=request.top_p,
-        seed=seed,
+        stop=(request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ()),
+        adds_stops=not request.ignore_eos,
     )
-
-
-def _stop(request: Generation, says: Defaults) -> tuple[str, ...]:
-    """The request's stop strings, and the target's unless ignore_eos is set."""
-    own = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
-    return own if request.ignore_eos else defaults.stops(says, own)
 
 
 def _max_draft(extension: Extension | None, config: DraftConfig) -> int:

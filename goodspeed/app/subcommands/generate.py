@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,9 @@ from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_common_options
 from goodspeed.errors import ConfigError
 from goodspeed.node import defaults
-from goodspeed.text.leading_whitespace import LeadingWhitespace
+from goodspeed.text.growing import GrowingText
 from goodspeed.text.prompts import cut_notice
-from goodspeed.text.stops import StopFinder
-from goodspeed.text.streaming import TextStream
-from goodspeed.wire.messages import MAX_CONTEXT, Defaults, Sampling
+from goodspeed.wire.messages import MAX_CONTEXT
 
 if TYPE_CHECKING:
     from goodspeed.engine.checkpoints import Checkpoint
@@ -87,35 +85,6 @@ def run(namespace: argparse.Namespace) -> int:
     return 0
 
 
-class Written:
-    """A text as a draft node returns it: up to its first stop string, and a chat without leading whitespace."""
-
-    def __init__(
-        self, tokenizer: Any, stops: Sequence[str], *, is_trimmed: bool, on_text: Callable[[str], None]
-    ) -> None:
-        self.text = ""
-        self._stream = TextStream(tokenizer)
-        self._stops = StopFinder(stops)
-        self._leading = LeadingWhitespace(is_left_out=is_trimmed)
-        self._on_text = on_text
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._stops.found is not None
-
-    def push(self, token: int) -> None:
-        self._give(self._stops.push(self._stream.push([token])))
-
-    def end(self) -> None:
-        """Ends the text, and releases what was held back."""
-        self._give(self._stops.push(self._stream.end()) + self._stops.end())
-
-    def _give(self, text: str) -> None:
-        text = self._leading.push(text)
-        self.text += text
-        self._on_text(text)
-
-
 def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable[[str], None]) -> dict[str, Any]:
     """Generates a text and returns the whole result; on_text gets the text piece by piece.
 
@@ -123,45 +92,47 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     """
     from goodspeed.app import generation
     from goodspeed.engine.runner import Runner
-    from goodspeed.engine.text import encode_chat, encode_prompt, ends_blank
+    from goodspeed.engine.text import encode, leaves_blank
 
     tokenizer = checkpoint.tokenizer
-    if config.chat:
-        prompt_ids = encode_chat(tokenizer, [{"role": "user", "content": config.prompt}])
-    else:
-        prompt_ids = encode_prompt(tokenizer, config.prompt)
+    prompt_ids = encode(tokenizer, config.prompt, chat=config.chat)
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
     if sentence := cut_notice(config.max_tokens, len(prompt_ids), checkpoint.context_len, "the model's"):
         Reporter("goodspeed").say_all([sentence])
     runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
-    says = defaults.of_checkpoint(checkpoint.settings, chat=config.chat)
-    is_trimmed = config.chat and not ends_blank(tokenizer, prompt_ids)
-    written, token_ids = Written(tokenizer, says.stop, is_trimmed=is_trimmed, on_text=on_text), list[int]()
+    sampling, stops = _sampling_request(config).resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
+    growing = GrowingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
+    pieces, token_ids = list[str](), list[int]()
+
+    def give(text: str) -> None:
+        pieces.append(text)
+        on_text(text)
+
     started = time.perf_counter()
-    tokens = generation.generate(checkpoint, runner, prompt_ids, _sampling(config, says), wanted, checkpoint.eos_ids)
+    tokens = generation.generate(checkpoint, runner, prompt_ids, sampling, wanted, checkpoint.eos_ids)
     with closing(tokens):
         for token in tokens:
             token_ids.append(token)
-            written.push(token)
-            if written.is_stopped:
+            give(growing.push(token).text)
+            if growing.stop is not None:
                 break
     elapsed_s = time.perf_counter() - started
-    written.end()
+    give(growing.end().text)
     return {
         "model": config.model,
         "prompt": config.prompt,
         "seed": config.seed,
-        "text": written.text,
+        "text": "".join(pieces),
         "token_ids": token_ids,
         "num_tokens": len(token_ids),
-        "finish_reason": "stop" if written.is_stopped else generation.finish_reason(len(token_ids), wanted),
+        "finish_reason": "stop" if growing.stop is not None else generation.finish_reason(len(token_ids), wanted),
         "tokens_per_s": len(token_ids) / elapsed_s,
     }
 
 
-def _sampling(config: GenerateConfig, says: Defaults) -> Sampling:
-    return defaults.sampling(
-        says, temperature=config.temperature, top_k=config.top_k, top_p=config.top_p, seed=config.seed
+def _sampling_request(config: GenerateConfig) -> defaults.SamplingRequest:
+    return defaults.SamplingRequest(
+        temperature=config.temperature, top_k=config.top_k, top_p=config.top_p, seed=config.seed
     )
 
 

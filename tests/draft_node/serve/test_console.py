@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
@@ -24,7 +25,7 @@ from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import Reporter
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.text import encode_prompt
+from goodspeed.engine.text import encode
 from goodspeed.errors import PromptError
 from goodspeed.text.prompts import Prompt, read_file
 from goodspeed.wire.messages import Defaults
@@ -122,17 +123,18 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def test_the_target_says_where_a_text_ends() -> None:
     daemon = FakeDaemon()
-    console = make_console(daemon, None)
+    console = make_console(daemon, [Prompt("The river")])
 
-    async def ask() -> Request:
-        asking = asyncio.create_task(console.request(Prompt("The river")))
+    async def ask() -> None:
+        asking = asyncio.create_task(console.run())
         await daemon.ready.awaited.wait()
         assert not asking.done()
         daemon.connect()
-        return await asking
+        await asking
 
     assert draft_model().eos_ids != EOS_IDS
-    assert asyncio.run(ask()).stop_ids == EOS_IDS
+    asyncio.run(ask())
+    assert [request.stop_ids for request in daemon.served] == [EOS_IDS]
 
 
 def test_a_wrong_prompt_fails_at_once_and_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,14 +153,14 @@ def test_a_file_is_encoded_as_it_is_served_and_never_on_the_event_loop(monkeypat
     console = make_console(daemon, [Prompt(f"number {i}") for i in range(12)], max_sessions=2)
     ahead, num_encoded = [], 0
 
-    def watched(tokenizer: Any, text: str) -> list[int]:
+    def watched(tokenizer: Any, text: str, *, chat: bool) -> list[int]:
         nonlocal num_encoded
         assert threading.current_thread() is not threading.main_thread()
         num_encoded += 1
         ahead.append(num_encoded - len(console.results))
-        return encode_prompt(tokenizer, text)
+        return encode(tokenizer, text, chat=chat)
 
-    monkeypatch.setattr(module, "encode_prompt", watched)
+    monkeypatch.setattr(module, "encode", watched)
     assert len(run(console)) == 12
     assert max(ahead) == 2
     assert daemon.most_active == 2
@@ -344,6 +346,35 @@ def test_a_node_without_a_name_has_one_of_its_own(host: str, monkeypatch: pytest
         names.add(default_name())
     assert len(names) == 2
     assert all(re.fullmatch(NAME, name) for name in names)
+
+
+@pytest.mark.parametrize(("num_written", "is_begun_anew"), [(0, True), (1, False)])
+def test_a_text_is_asked_for_anew_under_the_next_target_while_nothing_of_it_is_written(
+    num_written: int, is_begun_anew: bool
+) -> None:
+    class Retargeted(FakeDaemon):
+        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+            self.served.append(request)
+            if request.target == "one":
+                self.link.welcome.target_fingerprint = "two"
+                self.link.welcome.defaults = Defaults(temperature=0.5)
+                if num_written:
+                    yield Deliver(request.prompt[:num_written])
+                yield Fail("target_changed", "another target")
+            else:
+                yield Deliver(request.prompt)
+                yield Finish("length")
+
+    daemon = Retargeted().connect()
+    row = run(make_console(daemon, [Prompt("The river runs on")]))[0]
+    if not is_begun_anew:
+        assert row["error"] == {"code": "target_changed", "what": "another target"}
+        return
+    first, second = daemon.served
+    assert row["text"] == "The river runs on"
+    assert (first.target, second.target) == ("one", "two")
+    assert second.sampling == replace_struct(first.sampling, temperature=0.5)  # the same seed
+    assert first.session_id != second.session_id
 
 
 def test_what_the_draft_model_wrote_alone_is_told(capsys: pytest.CaptureFixture[str]) -> None:

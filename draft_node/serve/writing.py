@@ -1,0 +1,128 @@
+"""How a text that is wanted becomes a session of the draft daemon, for HTTP and for the console alike.
+
+Knows nothing about queues, counts or HTTP.
+"""
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from draft_node.core.actions import Fail, Request, Statistics
+from draft_node.core.session import Session
+from draft_node.daemon import DraftDaemon
+from draft_node.text.answer import Answer, Piece
+from draft_node.text.text_request import Wanted
+from draft_node.text.token_text import TokenTexts
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.text import leaves_blank
+from goodspeed.errors import Draining, RequestRefused, ServiceError, VerifyAway
+from goodspeed.node import defaults
+from goodspeed.wire.messages import Defaults
+
+
+class Writer:
+    """Begins texts under what the target says: its defaults, its ends of a sequence, its fingerprint."""
+
+    def __init__(self, daemon: DraftDaemon, checkpoint: Checkpoint) -> None:
+        self._daemon = daemon
+        self._checkpoint = checkpoint
+        self._token_texts = TokenTexts(checkpoint.tokenizer)
+
+    def defaults(self, *, chat: bool) -> Defaults:
+        """What holds for a text whose request does not say."""
+        return defaults.known(self._daemon.link.welcome, self._checkpoint.settings, chat=chat)
+
+    @property
+    def target_fingerprint(self) -> str | None:
+        """The fingerprint of the target that was seen last; None before there was one."""
+        welcome = self._daemon.link.welcome
+        return None if welcome is None else welcome.target_fingerprint
+
+    def begin(self, wanted: Wanted) -> "Writing":
+        """A new session for the text; nothing happens before its pieces are asked for."""
+        tokenizer = self._checkpoint.tokenizer
+        is_trimmed = leaves_blank(tokenizer, wanted.prompt, chat=wanted.is_chat)
+        answer = Answer(tokenizer, self._token_texts, wanted.stop, wanted.min_tokens, is_trimmed=is_trimmed)
+        return Writing(self._daemon, self._request(wanted), answer)
+
+    def renewed(self, wanted: Wanted) -> Wanted:
+        """The same text with the defaults of the target that is there now."""
+        sampling, stop = wanted.sampling, wanted.stop
+        if wanted.resolve is not None:
+            sampling, stop = wanted.resolve(self.defaults(chat=wanted.is_chat))
+        return replace(wanted, sampling=sampling, stop=stop, target=self.target_fingerprint)
+
+    def _request(self, wanted: Wanted) -> Request:
+        welcome = self._daemon.link.welcome
+        # Where a text ends is for the target to say; until it has been seen, the draft model has to.
+        eos_ids = welcome.eos_ids if welcome is not None else self._checkpoint.eos_ids
+        target = wanted.target if wanted.target is not None else self.target_fingerprint
+        return Request(
+            session_id=secrets.token_bytes(16),
+            prompt=wanted.prompt,
+            sampling=wanted.sampling,
+            max_tokens=wanted.max_tokens,
+            stop_ids=() if wanted.ignore_eos else eos_ids,
+            verification=wanted.verification,
+            max_draft=wanted.max_draft,
+            num_logprobs=wanted.num_logprobs,
+            min_tokens=wanted.min_tokens,
+            target=target,
+        )
+
+
+class Writing:
+    """One text by one target, in one session."""
+
+    def __init__(self, daemon: DraftDaemon, request: Request, answer: Answer) -> None:
+        self.request = request
+        self.answer = answer
+        self._daemon = daemon
+        self._session: Session | None = None
+
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
+        """Pieces of text as they are certain, the last one when `answer.is_complete`. Waits for the session's turn.
+
+        Raises a ServiceError where the session fails. Leaving the iteration early closes the session at both nodes.
+        """
+        async with aclosing(self._daemon.generate(self.request)) as items:
+            async for item in items:
+                self._session = self._daemon.session(self.request.session_id)
+                if isinstance(item, Fail):
+                    raise _error(item)
+                yield self.answer.take(item)
+                if self.answer.is_complete:
+                    return
+
+    @property
+    def target(self) -> str | None:
+        """Fingerprint of the target that writes the text; None while the draft model does so alone."""
+        return self._begun.target
+
+    @property
+    def statistics(self) -> Statistics:
+        return self._begun.statistics
+
+    @property
+    def _begun(self) -> Session:
+        if self._session is None:
+            raise RuntimeError("a text that has not begun has no target and no statistics")
+        return self._session
+
+
+def begins_anew(error: RequestRefused, num_tokens: int, *, restarts: bool = False) -> bool:
+    """Whether a text is asked for again after this error: another target is there, and nothing was delivered yet.
+
+    With `restarts` what was delivered is void.
+    """
+    return error.code == "target_changed" and (restarts or not num_tokens)
+
+
+def _error(fail: Fail) -> ServiceError:
+    """What a session's failure is for its user."""
+    if fail.code == "verify_away":
+        return VerifyAway(fail.code, fail.what)
+    if fail.code in ("draining", "closed"):
+        return Draining(fail.code, fail.what)
+    return RequestRefused(fail.code, fail.what)
