@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from draft_node.config import DraftConfig
 from draft_node.preflight import Found, check
-from goodspeed.command.config import add_options, from_namespace
+from goodspeed.command.config import from_namespace
 from goodspeed.command.events import EventLog, print_json
 from goodspeed.command.exit_statuses import INTERRUPTED
-from goodspeed.command.parser import CommandLine
 from goodspeed.command.reporter import Reporter
-from goodspeed.command.running import add_daemon_options, run, until_signal
+from goodspeed.command.running import daemon_parser, run, until_signal
 from goodspeed.errors import TransportError
 from goodspeed.wire import descriptors
 
@@ -29,15 +28,12 @@ def main() -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = CommandLine(
-        prog=PROGRAM,
+    return daemon_parser(
+        PROGRAM,
+        DraftConfig,
         description="A draft node: proposes tokens with a small model and streams what the verify node confirms.",
         example="goodspeed-draft --model tiny-draft-s --name ana --http 127.0.0.1:8000",
-        version=True,
     )
-    add_options(parser, DraftConfig)
-    add_daemon_options(parser)
-    return parser
 
 
 def serve(namespace: argparse.Namespace) -> int:

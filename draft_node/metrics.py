@@ -36,12 +36,12 @@ class DraftCollector(Collector):
         yield metrics.responses(self._answered)
 
     def _requests(self) -> Iterator[Metric]:
-        texts, pool = self._texts, self._daemon.drafter.runner.pool
+        texts = self._texts
         ended = {"stop": 0, "length": 0} | texts.finished | {"abort": texts.num_abandoned}
         failures = dict.fromkeys(KNOWN, 0) | texts.failed
         yield gauge("num_requests_running", "Texts that are being written.", self._daemon.num_running)
         yield gauge("num_requests_waiting", "Texts that wait for their turn.", self._daemon.num_waiting)
-        yield gauge("kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", 1 - pool.num_free / pool.num_pages)
+        yield metrics.kv_cache_usage(self._daemon.drafter.runner.pool)
         yield counters("request_success", "Texts complete, or left by their users.", "finished_reason", ended)
         yield counters("request_failures", "Texts not let in, or not completed.", "code", failures)
 
@@ -60,9 +60,7 @@ class DraftCollector(Collector):
         yield counter("generation_tokens", "Tokens written.", texts.num_tokens)
         yield counter("local_tokens", "Tokens that the draft model wrote alone.", statistics.num_local)
         yield counter("rounds", "Verdicts applied, over all sessions.", statistics.num_rounds)
-        yield counter("spec_decode_num_drafts", "Drafts verified.", statistics.num_drafts)
-        yield counter("spec_decode_num_draft_tokens", "Drafted tokens verified.", statistics.num_drafted)
-        yield counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.", statistics.num_accepted)
+        yield from metrics.speculation(statistics.num_drafts, statistics.num_drafted, statistics.num_accepted)
         failures = self._daemon.drafting.rests.num_failures
         yield counter("draft_failures", "Steps of the draft model that failed or took too long.", failures)
         yield counter("drafts_ahead", "Drafts sent ahead of a verdict.", statistics.num_ahead)

@@ -12,6 +12,7 @@ from draft_node.serve import standard_input
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.command.running import warn_trusted_network
 from goodspeed.errors import ConfigError
+from goodspeed.node.preflight import bind_http, find_model
 from goodspeed.text.prompts import Prompt, read_file
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.keys import read_draft_pair, read_verify_key
@@ -48,11 +49,8 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
     prompts = None
     if config.prompts is not None and config.prompts != standard_input.NAME:
         prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")
-    http = _bind_http(config)
-    # Here: it asks for a library that the other checks can do without.
-    from goodspeed.engine.folders import find_folder
-
-    find_folder(config.model, reporter.say)
+    http = bind_http(config.http, config.api_key)
+    find_model(config.model, reporter)
     return Found(config, keys, http, prompts)
 
 
@@ -68,11 +66,3 @@ def _named_by_key(config: DraftConfig, name: str) -> DraftConfig:
     if config.name not in (name, default_name()):
         raise ConfigError(f"--name {config.name!r} is not what --key {config.key} is made for, {name!r}; leave it out")
     return replace(config, name=name)
-
-
-def _bind_http(config: DraftConfig) -> "web.BoundAddress | None":
-    if config.http is None:
-        return None
-    from goodspeed.node import web
-
-    return web.bind_http(config.http, config.api_key)

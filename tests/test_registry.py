@@ -7,7 +7,7 @@ from goodspeed.registry import Registry
 
 
 def shapes():
-    registry = Registry("shape", "no shape is called {name!r}", UnknownPolicyError)
+    registry: Registry[object] = Registry("shape", "no shape is called {name!r}", UnknownPolicyError)
     registry.register("line")(lambda: "line")
 
     @registry.register("box")

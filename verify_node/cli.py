@@ -5,11 +5,10 @@ import asyncio
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from goodspeed.command.config import add_options, from_namespace
+from goodspeed.command.config import from_namespace
 from goodspeed.command.events import EventLog
-from goodspeed.command.parser import CommandLine
 from goodspeed.command.reporter import Reporter
-from goodspeed.command.running import add_daemon_options, run, until_signal
+from goodspeed.command.running import daemon_parser, run, until_signal
 from goodspeed.errors import ConfigError
 from goodspeed.wire import descriptors
 from verify_node.config import VerifyConfig
@@ -28,15 +27,12 @@ def main() -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = CommandLine(
-        prog=PROGRAM,
+    return daemon_parser(
+        PROGRAM,
+        VerifyConfig,
         description="The verify node: checks everybody's drafts with the target model and shares out the budget.",
         example="goodspeed-verify --model tiny-target --http 127.0.0.1:9000",
-        version=True,
     )
-    add_options(parser, VerifyConfig)
-    add_daemon_options(parser)
-    return parser
 
 
 def serve(namespace: argparse.Namespace) -> int:

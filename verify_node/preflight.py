@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.command.running import warn_trusted_network
 from goodspeed.fair.latency import saved
+from goodspeed.node.preflight import bind_http, find_model
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.keys import read_verify_pair
 from goodspeed.wire.zmq.authentication import checked_pair
@@ -42,11 +43,8 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
         saved.load(config.profile)
     keys, enrolment = read_keys(config)
     check_free(address)
-    http = _bind_http(config)
-    # Here: it asks for a library that the other checks can do without.
-    from goodspeed.engine.folders import find_folder
-
-    find_folder(config.model, reporter.say)
+    http = bind_http(config.http, config.api_key)
+    find_model(config.model, reporter)
     return Found(keys, enrolment, http)
 
 
@@ -56,11 +54,3 @@ def read_keys(config: VerifyConfig) -> tuple[ServerKeys, Enrolment] | tuple[None
         return None, None
     pair, enrolment = checked_pair(read_verify_pair(config.key)), Enrolment(config.enrolled)
     return ServerKeys(pair, enrolment.admits), enrolment
-
-
-def _bind_http(config: VerifyConfig) -> "web.BoundAddress | None":
-    if config.http is None:
-        return None
-    from goodspeed.node import web
-
-    return web.bind_http(config.http, config.api_key)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 
 from goodspeed.command import streams
-from goodspeed.command.config import group_of
+from goodspeed.command.config import Settings, add_options, group_of
 from goodspeed.command.events import LOG_LEVELS, setup_logging
 from goodspeed.command.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
+from goodspeed.command.parser import CommandLine
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
 from goodspeed.node.model_thread import leave
 
@@ -47,6 +48,14 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
     group_of(parser, LOGGING).add_argument(
         "--quiet", action="store_true", help="do not say on standard error what the node does (default: off)"
     )
+
+
+def daemon_parser(name: str, settings: type[Settings], *, description: str, example: str) -> argparse.ArgumentParser:
+    """The command line of a node with these settings."""
+    parser = CommandLine(prog=name, description=description, example=example, version=True)
+    add_options(parser, settings)
+    add_daemon_options(parser)
+    return parser
 
 
 def add_log_option(parser: argparse.ArgumentParser) -> None:

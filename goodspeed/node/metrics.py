@@ -4,8 +4,8 @@ Nothing is counted here: collectors read the daemons' own counters at each scrap
 to be in the daemon's own event loop, so that no number changes meanwhile. Knows nothing about HTTP or what is counted.
 """
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -13,10 +13,12 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from goodspeed import __version__
+from goodspeed.engine.pages import PagePool
 from goodspeed.node.counts import Histogram, ResponseCounts
 from goodspeed.wire.messages import Welcome
 
 Registry: TypeAlias = CollectorRegistry
+Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily)
 
 PREFIX = "goodspeed_"
 
@@ -49,10 +51,7 @@ def counter(name: str, what: str, value: float) -> CounterMetricFamily:
 
 def counters(name: str, what: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
     """Returns a counter with a sample for each value of a label."""
-    family = CounterMetricFamily(PREFIX + name, what, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
+    return _fill(CounterMetricFamily(PREFIX + name, what, labels=[label]), values)
 
 
 def gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
@@ -62,10 +61,25 @@ def gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
 
 def gauges(name: str, what: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
     """Returns a gauge with a sample for each value of a label."""
-    family = GaugeMetricFamily(PREFIX + name, what, labels=[label])
+    return _fill(GaugeMetricFamily(PREFIX + name, what, labels=[label]), values)
+
+
+def _fill(family: Family, values: Mapping[str, float]) -> Family:
     for key, value in values.items():
         family.add_metric([key], value)
     return family
+
+
+def kv_cache_usage(pool: PagePool) -> GaugeMetricFamily:
+    """Returns how full the key/value memory is."""
+    return gauge("kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", 1 - pool.num_free / pool.num_pages)
+
+
+def speculation(num_drafts: int, num_drafted: int, num_accepted: int) -> Iterator[CounterMetricFamily]:
+    """num_drafts: those with a token or more; num_drafted and num_accepted: their tokens."""
+    yield counter("spec_decode_num_drafts", "Drafts verified.", num_drafts)
+    yield counter("spec_decode_num_draft_tokens", "Drafted tokens verified.", num_drafted)
+    yield counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.", num_accepted)
 
 
 def histogram(name: str, what: str, values: Histogram) -> HistogramMetricFamily:

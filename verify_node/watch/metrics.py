@@ -57,12 +57,12 @@ class VerifyCollector(Collector):
         yield from self._clients()
 
     def _sessions(self) -> Iterator[Metric]:
-        core, pool = self._core, self._core.pool
+        core = self._core
         unfinished = sum(not session.finished for session in core.sessions.values())
         running = num_running(core)
         yield gauge("num_requests_running", "Unfinished sessions that take part in the newest round.", running)
         yield gauge("num_requests_waiting", "All other unfinished sessions.", unfinished - running)
-        yield gauge("kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", 1 - pool.num_free / pool.num_pages)
+        yield metrics.kv_cache_usage(core.pool)
         yield counter("num_preemptions", "Sessions that lost their memory to older ones.", core.counts.num_preempted)
 
     def _tokens(self) -> Iterator[Metric]:
@@ -70,9 +70,7 @@ class VerifyCollector(Collector):
         by_position = {str(number): drafts for number, drafts in enumerate(counts.accepted_by_position())}
         yield counter("prompt_tokens", "Prompt tokens of sessions that got a first token.", counts.num_prompt_tokens)
         yield counter("generation_tokens", "Tokens delivered.", counts.num_tokens)
-        yield counter("spec_decode_num_drafts", "Drafts verified.", counts.num_drafts)
-        yield counter("spec_decode_num_draft_tokens", "Drafted tokens verified.", counts.num_drafted)
-        yield counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.", counts.num_accepted)
+        yield from metrics.speculation(counts.num_drafts, counts.num_drafted, counts.num_accepted)
         what = "Drafts whose token at this position was accepted."
         yield counters("spec_decode_num_accepted_tokens_per_pos", what, "position", by_position)
         yield histogram("iteration_tokens_total", "Tokens fed to the target per round.", counts.round_tokens)

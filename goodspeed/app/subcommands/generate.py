@@ -15,6 +15,7 @@ from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_common_options
 from goodspeed.errors import ConfigError
 from goodspeed.node import defaults
+from goodspeed.node.preflight import find_model
 from goodspeed.text.growing import GrowingText
 from goodspeed.text.prompts import cut_notice
 from goodspeed.wire.messages import MAX_CONTEXT
@@ -62,13 +63,10 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(GenerateConfig, namespace)
     if not config.prompt:
         raise ConfigError("--prompt is empty; give at least one character")
-    # After the options are checked: what finds models is slow to import, and torch takes seconds.
-    from goodspeed.engine.folders import find_folder
-
     reporter = Reporter("goodspeed")
-    find_folder(config.model, reporter.say)
+    find_model(config.model, reporter)
     reporter.say("loading %s ...", config.model)
-    import torch
+    import torch  # after the options are checked: it takes seconds
 
     from goodspeed.engine import checkpoints
 

@@ -18,6 +18,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.latency.knee import describe, usual_knee
 from goodspeed.fair.latency.saved import Profile, save, to_json
+from goodspeed.node.preflight import find_model
 from goodspeed.wire.messages import MAX_CONTEXT
 
 if TYPE_CHECKING:
@@ -67,13 +68,10 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(ProfileConfig, namespace)
     if namespace.json and not Path(namespace.json).absolute().parent.is_dir():
         raise ConfigError(f"--json {namespace.json}: there is no such folder; make it, or choose another place")
-    # After the options are checked: what finds models is slow to import, and torch takes seconds.
-    from goodspeed.engine.folders import find_folder
-
     reporter = Reporter("goodspeed")
-    find_folder(config.model, reporter.say)
+    find_model(config.model, reporter)
     reporter.say("loading %s, then measuring for about %g s ...", config.model, config.seconds)
-    import torch
+    import torch  # after the options are checked: it takes seconds
 
     from goodspeed.engine import checkpoints
     from goodspeed.engine.runner import Runner
