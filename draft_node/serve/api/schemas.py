@@ -1,26 +1,30 @@
 """What requests may say, checked strictly: an unknown or unsupported parameter is an error that names it.
 
-`Neutral` lists what official clients and load tools send along: taken at the value that changes nothing, refused at
-any other. null is the same as not given, and an error where something has to be given. Limits that are settings (`n`,
-prompts) are checked in `wanted.py`; what users read of an error is in `wording.py`.
+`Neutral` lists parameters that official clients and load tools send along: each is taken at the value that changes
+nothing, and refused at any other. null is the same as not given, and an error where something has to be given.
+`wanted.py` checks the limits that are settings (`n`, prompts); `wording.py` words the errors.
 """
 
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    WithJsonSchema,
-    model_validator,
+from pydantic import BeforeValidator, Field
+
+from draft_node.serve.api.fields import (
+    NOT_NULL,
+    PART,
+    ROLE,
+    Mark,
+    No,
+    NoDict,
+    NoList,
+    One,
+    Strict,
+    TokenId,
+    TokenIds,
+    Yes,
+    Zero,
+    one_of,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
-
 from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT
 
 MAX_STOPS, MAX_STOP_CHARS = 4, 256
@@ -31,80 +35,7 @@ MAX_METADATA = 16
 
 INT64 = (1 << 63) - 1
 
-UNKNOWN, EMPTY, ROLE, PART = "unknown_parameter", "null", "role", "part"
-"""Errors of our own, by name."""
-
-
-def _only(value: bool) -> AfterValidator:
-    """Not `Literal[value]`, which takes 0 and 1 as well."""
-
-    def check(given: bool) -> bool:
-        if given is not value:
-            raise ValueError(f"must be {str(value).lower()}, or left out")
-        return given
-
-    return AfterValidator(check)
-
-
-class _NotNull:
-    """Marks a required field: null gets an error of its own instead of the type's."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._check, core_schema.nullable_schema(handler(source)))
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(schema["schema"]["schema"])
-
-    @staticmethod
-    def _check(given: object) -> object:
-        if given is None:
-            raise PydanticCustomError(EMPTY, "null")
-        return given
-
-
-NOT_NULL = _NotNull()
-
-
-def _one_of(kind: str, *known: str) -> tuple[AfterValidator, WithJsonSchema]:
-    """Not `Literal`, whose error does not tell what was given instead."""
-
-    def check(given: str) -> str:
-        if given not in known:
-            raise PydanticCustomError(kind, "unknown", {"given": ascii(given[:40])})
-        return given
-
-    return AfterValidator(check), WithJsonSchema({"type": "string", "enum": list(known)})
-
-
-Yes: TypeAlias = Annotated[bool, _only(True), WithJsonSchema({"type": "boolean", "const": True})] | None
-No: TypeAlias = Annotated[bool, _only(False), WithJsonSchema({"type": "boolean", "const": False})] | None
-Zero: TypeAlias = Annotated[float, Field(ge=0, le=0)] | None
-One: TypeAlias = Annotated[float, Field(ge=1, le=1)] | None
-NoList: TypeAlias = Annotated[list[Any], Field(max_length=0)] | None
-NoDict: TypeAlias = Annotated[dict[str, Any], Field(max_length=0)] | None
-Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
-TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
-TokenIds: TypeAlias = Annotated[list[TokenId], Field(fail_fast=True, min_length=1)]
 Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
-
-
-class Strict(BaseModel):
-    """No conversions, no unknown fields, no NaN."""
-
-    # Not extra="forbid", which makes an error of every unknown field: a body can have very many.
-    model_config = ConfigDict(
-        extra="allow",
-        strict=True,
-        frozen=True,
-        allow_inf_nan=False,
-        json_schema_extra={"additionalProperties": False},
-    )
-
-    @model_validator(mode="after")
-    def _knows_all(self) -> Self:
-        for name in self.model_extra or ():
-            raise PydanticCustomError(UNKNOWN, "not known here", {"name": name})
-        return self
 
 
 class Neutral(Strict):
@@ -193,12 +124,12 @@ Metadata: TypeAlias = Annotated[dict[str, str], BeforeValidator(_few), Field(max
 
 
 class TextPart(Strict):
-    type: Annotated[str, *_one_of(PART, "text"), NOT_NULL]
+    type: Annotated[str, *one_of(PART, "text"), NOT_NULL]
     text: Annotated[str, NOT_NULL]
 
 
 class Message(Strict):
-    role: Annotated[str, *_one_of(ROLE, "system", "developer", "user", "assistant"), NOT_NULL]
+    role: Annotated[str, *one_of(ROLE, "system", "developer", "user", "assistant"), NOT_NULL]
     content: Annotated[
         str | Annotated[list[TextPart], Field(fail_fast=True, min_length=1, max_length=MAX_PARTS)], NOT_NULL
     ]
