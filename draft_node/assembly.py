@@ -19,9 +19,9 @@ from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
 
 
 def assemble(config: DraftConfig, keys: ClientKeys | None = None) -> tuple[DraftDaemon, Checkpoint]:
-    """Everything but running it; raises the named errors of whatever cannot be had.
+    """Connects and loads the model; raises the named errors of a model, key or address that cannot be had.
 
-    keys: those of the settings, which are read where nobody did before.
+    keys: as `preflight.read_keys` returns them; by default they are read here.
     """
     torch.set_num_threads(config.threads or 1)
     boot_id = secrets.token_bytes(8)
@@ -39,7 +39,7 @@ def assemble(config: DraftConfig, keys: ClientKeys | None = None) -> tuple[Draft
 
 
 def build(config: DraftConfig, checkpoint: Checkpoint, channel: DraftChannel, boot_id: bytes) -> DraftDaemon:
-    """A draft node around a model and a channel that are already there."""
+    """Builds a draft node around a model and a channel that exist."""
     runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
     hello = Hello(
         VERSION,

@@ -1,6 +1,6 @@
-"""What can be wrong about a draft node's settings is looked for before torch and the model are loaded.
+"""Checks a draft node's settings before torch and the model are loaded. Imports no torch.
 
-That takes seconds to minutes, which a port in use or an unreadable key should not cost. Imports no torch.
+Loading takes seconds to minutes, which a port in use or an unreadable key should not cost.
 """
 
 import re
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # HTTP is imported only where it is served
 
 @dataclass(frozen=True)
 class Found:
-    """What was read and taken on the way, for those who build the node."""
+    """What the checks read and bound, for `assembly.py` and the commands."""
 
     config: DraftConfig  # with the name that a key brings
     keys: ClientKeys | None  # this node's and the verify node's; None where the wire has no keys
@@ -34,9 +34,9 @@ class Found:
 
 
 def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
-    """Everything that can be known without torch; raises the named error of the first thing that is wrong.
+    """Checks all that can be checked without torch; raises the named error of the first fault.
 
-    A model of the hub is downloaded here.
+    Downloads a model of the hub.
     """
     keys = read_keys(config)
     if keys is not None:

@@ -69,7 +69,7 @@ def build(
     cost: Refined,
     enrolment: Enrolment | None = None,
 ) -> VerifyDaemon:
-    """A verify node around a model and a channel that are already there; its budget is a number by now."""
+    """Builds a verify node around a model and a channel that exist; `config.budget` must be a number."""
     core = make_core(config.core, welcome, runner.pool, cost=cost)
     target = Target(runner.checkpoint, runner, records=config.record)
     recorder = RoundRecorder(events) if config.record else None
@@ -77,7 +77,7 @@ def build(
 
 
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
-    """What every draft node is told."""
+    """The Welcome that every draft node gets."""
     longest = longest_draft(config.num_drafted)
     welcome = core_assembly.make_welcome(
         config.core,

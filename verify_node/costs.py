@@ -1,6 +1,6 @@
-"""What a round costs in time on this device: a saved profile, a quick one at the start, or nothing known yet.
+"""Finds out how long a round takes on this device: from a saved profile, or from a quick one at the start.
 
-Says what is measured and which budget is chosen. Knows nothing about policies.
+Reports what is measured and which budget is chosen. Knows nothing about the policies' rules.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ POOR_R2 = 0.9
 
 
 def find_profile(config: VerifyConfig, runner: Runner, reporter: Reporter = QUIET) -> Profile | None:
-    """The profile that was asked for: loaded from --profile, measured now, or none when nothing needs one.
+    """The profile of this model and device: loaded from --profile, measured now, or None when nothing needs one.
 
     Raises ConfigError for a file that is damaged, or of another model or device.
     """
@@ -47,7 +47,7 @@ def find_profile(config: VerifyConfig, runner: Runner, reporter: Reporter = QUIE
 
 
 def make_cost(profile: Profile | None) -> Refined:
-    """The model of a round's time that finished rounds go on refining; without a profile it starts from them alone."""
+    """The latency model that finished rounds refine; without a profile it learns from these alone."""
     return Refined(profile.roofline if profile is not None else None)
 
 

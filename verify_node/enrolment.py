@@ -1,6 +1,6 @@
-"""The enrolment folder: which keys may connect, read again whenever something in it changed.
+"""Reads which keys may connect from the enrolment folder, again whenever a file in it changes.
 
-Knows nothing about ZeroMQ or sessions: whoever wants to know is called.
+Knows nothing about ZeroMQ or sessions: it calls `on_change` and `on_refused`.
 """
 
 import logging
@@ -17,7 +17,7 @@ from goodspeed.wire.keys import read_enrolled
 logger = logging.getLogger("goodspeed.enrolment")
 
 LOOK_S = 0.2
-"""Unknown keys make us look at the folder so often at most."""
+"""Least time between two looks at the folder for the sake of unknown keys."""
 
 MARK = ".pub"
 
@@ -25,7 +25,7 @@ State: TypeAlias = tuple[int, ...]  # what changes with a file
 
 
 class Enrolment:
-    """Every public file of a folder, by key. Files that are broken, or clash with others, enrol nobody."""
+    """The clients whose public files lie in a folder, by key. A file that is broken, or clashes, enrols nobody."""
 
     def __init__(self, folder: str) -> None:
         """ConfigError for a folder that cannot be read, or in which two files have one key or one name."""
@@ -57,9 +57,10 @@ class Enrolment:
         return key in self.enrolled and key.encode() not in self.barred
 
     def look(self) -> None:
-        """Reads what changed, and tells when it matters. Who was enrolled before wins over a newcomer that clashes.
+        """Reads the files that changed, and calls `on_change` if that changes who is enrolled.
 
-        The newcomer stays refused until its file changes: revoking a key must not hand its name to another.
+        A client that was enrolled before wins over a newcomer with the same key or name. The newcomer stays refused
+        until its file changes: revoking a key must not hand its name to another.
         """
         try:
             states, is_there = self._states(), True

@@ -1,6 +1,6 @@
-"""What can be wrong about a verify node's settings is looked for before torch and the model are loaded.
+"""Checks a verify node's settings before torch and the model are loaded. Imports no torch.
 
-That takes seconds to minutes, which a port in use or an unreadable key should not cost. Imports no torch.
+Loading takes seconds to minutes, which a port in use or an unreadable key should not cost.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # HTTP is imported only where it is served
 
 @dataclass(frozen=True)
 class Found:
-    """What was read and taken on the way, for those who build the node."""
+    """What the checks read and bound, for `assembly.py` and the command."""
 
     keys: ServerKeys | None  # this node's own, and whom it lets in; None where the wire has no keys
     enrolment: Enrolment | None
@@ -31,9 +31,9 @@ class Found:
 
 
 def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
-    """Everything that can be known without torch; raises the named error of the first thing that is wrong.
+    """Checks all that can be checked without torch; raises the named error of the first fault.
 
-    A model of the hub is downloaded here.
+    Downloads a model of the hub.
     """
     address = parse_endpoint(config.bind, config.trusted_network or config.key is not None, "binding")
     if config.trusted_network:

@@ -1,4 +1,4 @@
-"""Serves prompts on the console: text as it is verified on standard output, or JSON events. Knows nothing of HTTP."""
+"""Serves prompts on the console: writes verified text, or JSON events, to standard output. Knows nothing of HTTP."""
 
 import asyncio
 import secrets
@@ -28,7 +28,7 @@ READING_S = 2.0
 
 @dataclass(slots=True)
 class _Serving:
-    """What one prompt has come to so far."""
+    """A prompt with the text that has been written for it so far."""
 
     index: int
     prompt: Prompt
@@ -65,7 +65,7 @@ class _Serving:
 
 
 class Console:
-    """Runs prompts through a draft node and tells what comes of them."""
+    """Runs prompts through a draft node and prints their texts or events."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Console:
         )
 
     def give_up(self, code: str, what: str) -> None:
-        """Nobody serves the prompts that are unfinished any more."""
+        """Reports every unfinished prompt as failed, with this reason."""
         for index, prompt in self.unfinished.items():
             self._note_failure(index, prompt, code, what)
         self.unfinished.clear()
@@ -184,7 +184,7 @@ class Console:
             wanted = self._writer.renewed(wanted)
 
     async def _attempt(self, serving: _Serving) -> bool:
-        """Whether it has to be asked for again: another target is there, before the one before wrote anything."""
+        """Serves the prompt with one target. Returns whether it has to be asked for again under the next target."""
         index, prompt = serving.index, serving.prompt
         self.events.write("start", index=index, session=serving.session, domain=prompt.domain, prompt=prompt.text)
         self._tell_of_context(serving)

@@ -19,7 +19,7 @@ from goodspeed.node.counts import ResponseCounts
 
 
 class Face:
-    """Serves until cancelled; then lets nobody in, and running texts finish within `drain_timeout_s`."""
+    """Serves until cancelled; then admits no more texts, and running ones may finish within `drain_timeout_s`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Face:
         return max(web.MAX_CONNECTIONS, 2 * (self.config.max_sessions + self.config.http_max_waiting))
 
     def summary(self) -> dict[str, object]:
-        """The counts of all that was served, for the last event."""
+        """Counts over all texts, for the `stopped` event."""
         statistics = self.daemon.statistics
         return {
             "name": self.config.name,

@@ -1,10 +1,10 @@
-"""What a text request is, and how it becomes a session of the draft node. Knows nothing about HTTP.
+"""Writes texts for users: admits or refuses them, begins them anew, counts them and drains. Knows nothing about HTTP.
 
     service = Service(daemon, checkpoint, max_waiting=64)
     async with aclosing(service.write(Wanted(prompt=..., sampling=..., max_tokens=100))) as pieces:
         async for piece in pieces: ...
 
-What becomes of each text is counted in `service.texts` (`counts.py`), for those who watch.
+`service.texts` (`counts.py`) counts the outcome of every text for `/metrics`.
 """
 
 import asyncio
@@ -63,11 +63,11 @@ class Service:
         self._idle.set()
         self._encoder = Encoder(checkpoint.tokenizer)
 
-    # -- what it is like now ---------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
-        """Whether a text that is asked for now can begin at once, if there is room."""
+        """Whether a new text can begin at once, provided that a slot is free."""
         return (self._daemon.link.connected or self.is_local) and not self.draining
 
     @property
@@ -136,7 +136,7 @@ class Service:
         return self._checkpoint.num_tokens
 
     def defaults(self, *, chat: bool) -> Defaults:
-        """What holds for a text whose request does not say."""
+        """Sampling defaults and stop strings for requests that leave them out."""
         return self._writer.defaults(chat=chat)
 
     @property
@@ -176,7 +176,7 @@ class Service:
                     wanted = self._writer.renewed(wanted)
 
     async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
-        """The text by one target, in one session."""
+        """Writes the text with one target, in one session."""
         writing = self._writer.begin(wanted)
         answer, is_begun = writing.answer, False
         async with aclosing(writing.pieces()) as pieces:
@@ -194,7 +194,7 @@ class Service:
         yield Ended(answer.reason, answer.stop, answer.num_tokens, writing.statistics, answer.num_local)
 
     def _let_in(self, wanted: Wanted) -> None:
-        """Raises why not."""
+        """Raises the ServiceError that tells the user why the text is not admitted."""
         if self.draining:
             raise Draining("draining", "this draft node is shutting down; ask another one")
         if self.is_local and wanted.num_logprobs is not None:
@@ -207,7 +207,7 @@ class Service:
 
     @contextmanager
     def _counted(self, wanted: Wanted) -> Iterator[Text]:
-        """A text from when it is asked for; `drain` waits until none is left."""
+        """Counts a text from its request to its end; `drain` waits until none is left."""
         text = self.texts.begin(len(wanted.prompt), time.monotonic())
         self._num_writing += 1
         self._idle.clear()
@@ -223,9 +223,9 @@ class Service:
                 self._idle.set()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Lets in no text any more and waits for the others, those in the queue too; whether all were finished.
+        """Admits no more texts and waits for the others, queued ones included. Returns whether all were finished.
 
-        What is left is closed at both nodes, and its users get Draining.
+        After timeout_s the rest is closed at both nodes, and its users get Draining.
         """
         self.draining = True
         try:
@@ -252,5 +252,5 @@ class Service:
         return await self._encoder.decode(token_ids, user)
 
     def close(self) -> None:
-        """Ends the tokenizers' threads, when nobody is served any more."""
+        """Ends the tokenizers' threads. Call it when no text is written any more."""
         self._encoder.close()

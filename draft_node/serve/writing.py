@@ -30,7 +30,7 @@ class Writer:
         self._token_texts = TokenTexts(checkpoint.tokenizer)
 
     def defaults(self, *, chat: bool) -> Defaults:
-        """What holds for a text whose request does not say."""
+        """Sampling defaults and stop strings for requests that leave them out."""
         return defaults.known(self._daemon.link.welcome, self._checkpoint.settings, chat=chat)
 
     @property

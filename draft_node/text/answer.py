@@ -1,4 +1,4 @@
-"""One text as its user gets it: pieces of certain text beside their tokens, up to a stop string.
+"""Turns a session's tokens into pieces of text for the user, up to the first stop string.
 
 Knows nothing about sessions, nodes or HTTP; tokens go in, pieces come out.
 """
@@ -50,7 +50,7 @@ class Piece:
 
 
 class Answer:
-    """Grows token by token until a stop string is found."""
+    """Takes tokens until a stop string is found or the session ends."""
 
     def __init__(
         self, tokenizer: Any, texts: TokenTexts, stops: Sequence[str], min_tokens: int, *, is_trimmed: bool = False
@@ -75,7 +75,7 @@ class Answer:
         return self._growing.stop
 
     def take(self, item: Deliver | Finish) -> Piece:
-        """What a session's next word adds."""
+        """The piece that a session's next delivery, or its end, adds."""
         piece = self._push(item) if isinstance(item, Deliver) else self._end()
         if self.stop is not None:
             self.is_complete, self.reason = True, "stop"

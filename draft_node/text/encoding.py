@@ -1,4 +1,4 @@
-"""Users' texts to token ids and back, without a long one holding up others' short ones. Knows nothing about HTTP.
+"""Encodes and decodes users' texts; a long one does not hold up others' short ones. Knows nothing about HTTP.
 
 A tokenizer takes seconds and hundreds of megabytes for some million characters, and must not be used twice at a time.
 So there are two of them: one for long texts, and one for the others. With each, users take turns.
@@ -27,7 +27,7 @@ def num_chat_chars(messages: Sequence[Mapping[str, str]]) -> int:
 
 
 class Encoder:
-    """A tokenizer's work, for users by name."""
+    """Runs the tokenizers in threads of their own, with turns for users by name."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._short = tokenizer, FairQueue(MAX_CHARS, TOO_MUCH, "short-texts")
@@ -50,7 +50,7 @@ class Encoder:
         return await turns.run(user, len(token_ids), lambda: decode(tokenizer, token_ids))
 
     def close(self) -> None:
-        """Ends the threads; who still waits is cancelled."""
+        """Ends the threads and cancels the calls that still wait."""
         for _, turns in (self._short, self._long):
             turns.close()
 

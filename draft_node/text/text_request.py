@@ -1,4 +1,4 @@
-"""What is asked of a service for one text, and what it tells of it beside the pieces of text. Plain data.
+"""The request for one text, and the events of its writing other than pieces of text. Plain data.
 
 Knows nothing about sessions, nodes or HTTP.
 """
@@ -12,7 +12,7 @@ from goodspeed.wire.messages import MAX_DRAFT, Defaults, FinishReason, Sampling,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One text."""
+    """A request for one text."""
 
     prompt: tuple[int, ...]
     sampling: Sampling

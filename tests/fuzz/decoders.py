@@ -22,6 +22,7 @@ from starlette.requests import Request
 from draft_node.serve.api import schemas
 from draft_node.serve.api.body import BodyLimit, reads
 from draft_node.serve.api.errors import ApiError
+from draft_node.serve.api.fields import Strict
 from draft_node.serve.api.large import LargeWork
 from goodspeed.engine import generation_settings
 from goodspeed.engine.folders import INDEX, find_folder
@@ -258,7 +259,7 @@ def _of_file(read: Callable[[str], object], example: str | bytes, *, is_json: bo
 
 _CHAT = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], "max_tokens": 9, "seed": 1,
          "temperature": 0.5, "stop": ["a"], "stream": True, "metadata": {"a": "b"}}  # fmt: skip
-_BODIES: tuple[tuple[type[schemas.Strict], dict[str, object]], ...] = (
+_BODIES: tuple[tuple[type[Strict], dict[str, object]], ...] = (
     (schemas.ChatRequest, _CHAT),
     (schemas.CompletionRequest, {"prompt": [[1, 2], [3]], "n": 2, "goodspeed": {"max_draft": 3}, "logprobs": 2}),
     (schemas.TokenizeRequest, {"prompt": "text", "add_special_tokens": True}),
