@@ -194,7 +194,7 @@ class VerifyDaemon:
                 extra = {"peer": send.peer_id.hex(), "kind": type(send.message).__name__, "why": delivery.value}
                 logger.info("a message was not delivered", extra=extra)
             elif peer := self.core.peers.get(send.peer_id):
-                peer.client.downlink_bytes += traffic.bytes_sent - num_before
+                peer.client.count_bytes(downlink=traffic.bytes_sent - num_before)
         self.wall.send += time.perf_counter() - started
 
     async def _collect(self) -> None:
@@ -226,7 +226,7 @@ class VerifyDaemon:
 
     def _handle(self, received: Received) -> list[Send]:
         if peer := self.core.peers.get(received.peer):
-            peer.client.uplink_bytes += received.num_bytes
+            peer.client.count_bytes(uplink=received.num_bytes)
         if isinstance(received.message, ProtocolError):
             extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
             logger.warning("refused a message", extra=extra)
@@ -280,4 +280,4 @@ class VerifyDaemon:
 
     def _turned_away(self) -> None:
         """A key that is not enrolled got no connection, so there is nobody to send a refusal to."""
-        self.core.refusals["not_enrolled"] += 1
+        self.core.turned_away()

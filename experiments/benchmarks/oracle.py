@@ -134,7 +134,6 @@ class Node:
                 self.receive(client, data, 0.0)
             session = self.core.sessions[client.session.request.session_id]
             copy_cache(runner, source, session.session_id)
-            session.num_cached = num_cached
         runner.free(source)
 
     def receive(self, client: Client, data: bytes, now: float) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from goodspeed.engine.pages import PagePool
 from goodspeed.errors import ProtocolError
 from goodspeed.fair.latency import Refined
+from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome
@@ -25,13 +26,14 @@ from verify_node.core.incoming import Answer, repeat, take_ack, take_draft
 from verify_node.core.rate_limit import Conduct
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
-from verify_node.rounds import late_drafts
 from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.planner import Planner, Round, RoundLimits, plan
+from verify_node.rounds.probes import WAITING_ROUNDS
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.rounds.settlement import allocate, commit, observe, settle
 from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Refused, target_failed
-from verify_node.session.session import SMOOTHING, Peer, Session
+from verify_node.session.client import Peer
+from verify_node.session.session import SMOOTHING, Session
 
 
 class VerifyCore:
@@ -113,7 +115,7 @@ class VerifyCore:
         peer = self.peers.get(peer_id)
         if peer is None:
             return self.replies.refuse(peer_id, HELLO_FIRST, now, principal=principal)
-        peer.last_seen = now
+        peer.heard(now)
         match message:
             case OpenSession():
                 return self.replies.answer(peer_id, self._open(peer, message, now), message, now)
@@ -132,6 +134,10 @@ class VerifyCore:
         if (instead := self.replies.listen(peer_id, now, principal)) is not None:
             return instead
         return self.replies.refuse(peer_id, refusal_for(error), now, principal=principal)
+
+    def turned_away(self) -> None:
+        """A key that is not enrolled got no connection: that is counted, and there is nobody to tell."""
+        self.replies.turned_away()
 
     def tick(self, now: float) -> list[Send]:
         """Drops peers whose lease ran out, sessions that nobody wants any more, and sends heartbeats when due."""
@@ -153,7 +159,7 @@ class VerifyCore:
         sessions = [session for session in self.sessions.values() if not session.finished]
         for session in sessions:
             if session.awaits_draft and now >= session.late_at:
-                late_drafts.go_without(session, self.num_rounds, now)
+                session.go_without(now, self.num_rounds, WAITING_ROUNDS)
         ready = [session for session in sessions if session.draft or self._may_advance(session)]
         awaited = [session for session in sessions if session.awaits_draft]
         start = self.planner.start(awaited, ready, self.limits, self.round_s)
@@ -185,7 +191,7 @@ class VerifyCore:
         if done is None:
             raise RuntimeError("no round is in flight")
         self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s)
-        self.round_s += (duration_s - self.round_s) * (SMOOTHING if self.round_s else 1.0)
+        self.round_s = smoothed(self.round_s, duration_s, SMOOTHING)
         self._num_alone = max(0, self._num_alone - 1)
         by_session = {outcome.session_id: outcome for outcome in outcomes}
         moved: list[Moved] = []
@@ -194,9 +200,8 @@ class VerifyCore:
             session = self._taking_part[entry.session_id]
             if not self.register.has(session):
                 continue  # closed meanwhile, or opened again
-            session.ready_since = session.moved_at = now
+            session.advance(now)
             if not entry.samples:
-                session.num_cached = entry.base_len
                 continue
             outcome = by_session[entry.session_id]
             if outcome.failed:
@@ -205,7 +210,7 @@ class VerifyCore:
                 moved.append(commit(session, entry, outcome, self.pool))
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
-        observe(done, moved, self.sessions, self.scheduler)
+        observe(done, moved, self.sessions, self.scheduler, self.pool)
         self.counts.finished(done, moved, duration_s)
         lengths = allocate(done, moved, self.sessions, self.scheduler, self.round_s)
         for move in moved:
@@ -228,7 +233,7 @@ class VerifyCore:
             session = self._taking_part[entry.session_id]
             if not self.register.has(session):
                 continue
-            self.pool.truncate(entry.session_id, min(session.num_cached, self.pool.length(entry.session_id)))
+            self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
             if len(failed.entries) == 1:
                 return self._give_up(session, why, now)
         return []
@@ -267,8 +272,6 @@ class VerifyCore:
     def _start(self, sessions: list[Session], ready: list[Session]) -> Round | None:
         planned = self._pack(sessions, ready)
         self.counts.num_preempted += len(planned.preempted)
-        for session_id in planned.preempted:
-            self.sessions[session_id].num_cached = 0
         if not planned.entries:
             return None
         self.num_rounds = planned.number

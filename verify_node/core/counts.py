@@ -37,7 +37,7 @@ class Counts:
     def _moved(self, move: Moved) -> None:
         client, num_tokens = move.session.client, len(move.taken)
         self.num_tokens += num_tokens
-        client.num_tokens += num_tokens
+        client.count_tokens(num_tokens)
         if move.base_len == len(move.session.opened.prompt):
             self.num_prompt_tokens += move.base_len
         if num_drafted := move.num_verified:
@@ -45,8 +45,7 @@ class Counts:
             self.num_drafts += 1
             self.num_drafted += num_drafted
             self.accepted[num_accepted] += 1
-            client.num_drafted += num_drafted
-            client.num_accepted += num_accepted
+            client.count_draft(num_drafted, num_accepted)
 
     @property
     def num_accepted(self) -> int:

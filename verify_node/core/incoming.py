@@ -6,10 +6,7 @@ about peers, other sessions or rounds.
 
 from typing import TypeAlias
 
-from msgspec.structs import replace
-
 from goodspeed.wire.messages import Ack, Draft, Verdict, Welcome
-from verify_node.rounds import late_drafts
 from verify_node.session.checks import NOT_ACKNOWLEDGED, Refused, check_ack, check_ahead, check_draft
 from verify_node.session.session import Session
 
@@ -30,28 +27,15 @@ def take_draft(session: Session, draft: Draft, welcome: Welcome, now: float) -> 
         return _take_ahead(session, draft, welcome, now)
     if refused := check_draft(draft, session, welcome.vocab_size):
         return refused
-    session.draft = draft
-    late_drafts.on_time(session.client)
-    session.ready_since = now
-    session.cannot_draft = not draft.tokens
-    if draft.tokens:
-        session.client.observe_drafting(draft.drafting_s, len(draft.tokens))
-        session.observe_ahead(False)
-    session.acknowledge(draft.base_len, now - draft.drafting_s)
+    session.take_draft(draft, now)
     return None
 
 
 def _take_ahead(session: Session, draft: Draft, welcome: Welcome, now: float) -> Answer:
-    """A draft that hopes for a verdict: kept until that is made, or taken at once when it came after it.
-
-    Its base is no acknowledgement, since it was sent before the verdict arrived.
-    """
+    """A draft that hopes for a verdict. Its base is no acknowledgement: it was sent before the verdict arrived."""
     if refused := check_ahead(draft, welcome):
         return refused
-    awaited = session.awaits_draft
-    session.hope_for(draft)
-    if awaited and not session.awaits_draft:
-        session.ready_since = now
+    session.take_ahead(draft, now)
     return None
 
 
@@ -60,22 +44,15 @@ def take_ack(session: Session, ack: Ack, round_s: float, now: float) -> Answer:
     if refused := check_ack(ack, session):
         return refused
     if ack.base_len > session.acked:
-        if not session.is_ready(session.window(round_s)):
-            session.ready_since = now
-        session.acknowledge(ack.base_len, now)
+        session.acknowledge_only(ack.base_len, session.window(round_s), now)
         return repeat(session, ack.base_len) if session.finished else None
     lacking = ack.base_len < len(session.tokens) or session.finished
     return repeat(session, ack.base_len) if lacking else None
 
 
 def repeat(session: Session, base_len: int) -> Answer:
-    """Everything from base_len on that is not acknowledged, in one verdict; nothing when there is none yet."""
-    last = session.last_verdict
-    if last is None or base_len > len(session.tokens):
-        return None
-    session.num_repeats += 1
-    if session.num_repeats > MAX_REPEATS:
+    """The session's unacknowledged tokens again; a session that asked for them too often is dropped."""
+    verdict = session.repeat(base_len)
+    if verdict is not None and session.num_repeats > MAX_REPEATS:
         return NOT_ACKNOWLEDGED
-    session.sent.clear()  # which of the two an answer is to, cannot be told
-    first = max(base_len, session.acked)  # a later word that came sooner acknowledged more
-    return replace(last, base_len=first, tokens=tuple(session.tokens[first:]), logprobs=session.logprobs_from(first))
+    return verdict

@@ -23,7 +23,8 @@ from verify_node.session.checks import (
     check_session,
     check_text,
 )
-from verify_node.session.session import Client, Peer, Session
+from verify_node.session.client import Client, Peer
+from verify_node.session.session import Session
 
 FORGOTTEN_S = 30.0
 """A session that its draft node has not mentioned for so long was given up there: its Close was lost. (Draft nodes
@@ -89,9 +90,7 @@ class Register:
         if all(peer.client is not client for peer in self.peers.values()):
             self._scheduler.set_draft_model(client, hello.draft_fingerprint)
         if principal is not None and self.enrolled is not None:
-            record = self.enrolled[principal]
-            client.weight, client.max_sessions = record.weight, record.max_sessions
-            client.max_round_tokens = record.max_round_tokens
+            client.grant(self.enrolled[principal])
         self._follow(peer_id, hello, principal)
         old = self.peers.get(peer_id)
         if old is not None and not _is_same_draft_node(old, client, hello):
@@ -121,7 +120,7 @@ class Register:
                 self.peers[peer_id] = self.peers.pop(old.peer_id)
                 for session in self.sessions.values():
                     if session.peer_id == old.peer_id:
-                        session.peer_id = peer_id
+                        session.move_to(peer_id)
 
     def expire(self, now: float) -> list[Session]:
         """Drops peers whose lease ran out, and sessions that nobody wants any more; gives those that did not move."""
@@ -178,11 +177,10 @@ class Register:
         if refused:
             return refused
         if known is not None and known.epoch == message.epoch:
-            known.peer_id = peer.peer_id
-            known.heard_at = now
+            known.heard(peer.peer_id, now)
             return known
         if not any(other.client is peer.client and not other.finished for other in self.sessions.values()):
-            peer.client.observed_round = num_rounds  # it was idle: its goodput is observed from now on
+            peer.client.become_active(num_rounds)
         session = self._new_session(peer, message, now)
         if known is not None:
             self._replace(known, session, in_flight)
@@ -196,8 +194,7 @@ class Register:
             return NOT_OPEN
         if refused := check_session(session, peer.client, message.epoch):
             return refused
-        session.peer_id = peer.peer_id
-        session.heard_at = now
+        session.heard(peer.peer_id, now)
         return session
 
     def close(self, peer: Peer, message: Close) -> Refused | None:
@@ -222,8 +219,6 @@ class Register:
         """Only while no round is in flight."""
         for session_id in self._released:
             self._pool.free(session_id)
-            if session_id in self.sessions:
-                self.sessions[session_id].num_cached = 0
         self._released.clear()
 
     def _new_session(self, peer: Peer, message: OpenSession, now: float) -> Session:
@@ -234,7 +229,7 @@ class Register:
             peer_id=peer.peer_id,
             client=peer.client,
             acceptance=self._scheduler.session_acceptance(peer.client),
-            shown=peer.client.shown.begin(),
+            acceptance_bound=peer.client.acceptance_bound.begin(),
             cannot_draft=peer.client.num_late > 0,
             ahead_share=peer.client.ahead_share,
             round_trip_s=peer.client.round_trip_s,
@@ -249,14 +244,12 @@ class Register:
 
     def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
         """A session opened again keeps its place, what was learned about it, and the memory that is still right."""
-        new.admitted = old.admitted
-        new.acceptance, new.shown = old.acceptance, old.shown
-        new.share, new.round_trip_s, new.ahead_share = old.share, old.round_trip_s, old.ahead_share
+        new.continue_from(old)
         if in_flight or old.session_id in self._released:
             self._released.add(old.session_id)
             return
-        new.num_cached = min(old.num_cached, _common_prefix(old.tokens, new.tokens), len(new.tokens) - 1)
-        self._pool.truncate(new.session_id, new.num_cached)
+        cached = self._pool.length(old.session_id)
+        self._pool.truncate(new.session_id, min(cached, _common_prefix(old.tokens, new.tokens), len(new.tokens) - 1))
 
     def _drop_sessions_of(self, peer: Peer) -> None:
         for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:

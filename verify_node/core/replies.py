@@ -14,7 +14,7 @@ from verify_node.core.rate_limit import Conduct, Stage
 from verify_node.core.register import Register
 from verify_node.rounds.outcomes import Moved, Send
 from verify_node.session.checks import CHANGED, NOT_ACKNOWLEDGED, NOT_DRAWN, NOT_ENROLLED, AboutSession, Refused
-from verify_node.session.session import Peer
+from verify_node.session.client import Peer
 
 REPEATED_TOKENS = 16
 """A verdict that is sent again costs its receiver, who asked for it, one message more for so many tokens."""
@@ -72,6 +72,10 @@ class Replies:
             case Stage.BARRED:
                 return self._put_out(peer_id, sender, f"too much that was refused, at last as {refusal.code!r}", now)
 
+    def turned_away(self) -> None:
+        """A key that is not enrolled got no connection."""
+        self.refusals["not_enrolled"] += 1
+
     def revoke(self, peers: Iterable[Peer], now: float) -> list[Send]:
         """Whose key is gone or was changed; that is no offence of theirs."""
         sends = []
@@ -97,7 +101,7 @@ class Replies:
         """Whose proposals of a round could not be used; and, once for a client, whose were not what it drew from."""
         sends = []
         for move in moved:
-            if move.session.client.suspicion.observe(move.outcome.evidence):  # see `Session.verification`
+            if move.session.client.disproves(move.outcome.evidence):  # see `Session.verification`
                 sends += self.refuse(move.session.peer_id, NOT_DRAWN, now, about=move.answered)
             if move.outcome.invalid:
                 refused = Refused("proposal", move.outcome.invalid, "send exactly what was sampled from")

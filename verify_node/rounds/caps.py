@@ -3,7 +3,8 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from verify_node.session.session import Client, Session
+from verify_node.session.client import Client
+from verify_node.session.session import Session
 
 
 def room(sessions: Sequence[Session], participants: Sequence[Session]) -> dict[bytes, int]:

@@ -162,7 +162,7 @@ def plan(
 ) -> Round:
     """Packs the ready sessions into one round within the budget, the token limit and the memory.
 
-    Memory that a preemption needs is freed in `pool` at once; the caller resets what it knows of the preempted.
+    Memory that a preemption needs is freed in `pool` at once.
     """
     packing = _Packing(limits, pool, resident=[session for session in sessions if session.session_id in pool])
     for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
@@ -203,12 +203,13 @@ class _Packing:
 
     def _entry(self, session: Session) -> Entry | None:
         """What the session would feed: all of it, or else a chunk of what comes before its newest token."""
-        prefill = session.num_backlog - 1
+        cached = self.pool.length(session.session_id)
+        prefill = len(session.tokens) - cached - 1  # at least 0: the newest token was never fed
         num_drafted = len(session.draft.tokens) if session.draft else 0
         if prefill <= self.prefill and num_drafted <= self.budget and prefill + 1 + num_drafted <= self.tokens:
-            return _whole(session)
+            return _whole(session, cached)
         num_tokens = min(prefill, self.prefill, self.tokens)
-        return _chunk(session, num_tokens) if num_tokens > 0 else None
+        return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
 
     def _reserve(self, session: Session, num_tokens: int) -> bool:
         """Sets pages aside; an older session may take them from the youngest ones that are not in this round.
@@ -218,7 +219,7 @@ class _Packing:
         """
         admission = session.session_id not in self.pool
         if admission:
-            num_tokens = session.num_backlog + (len(session.draft.tokens) if session.draft else 0)
+            num_tokens = len(session.tokens) + (len(session.draft.tokens) if session.draft else 0)
         needed = self.pool.pages_needed(session.session_id, num_tokens)
         victims = self._victims(session, needed - (self.pool.num_free - self.reserved))
         if victims is None:
@@ -261,14 +262,14 @@ class _Packing:
         )
 
 
-def _whole(session: Session) -> Entry:
-    """Everything that the session has not been fed, with its draft."""
+def _whole(session: Session, cached: int) -> Entry:
+    """Everything that the session has not been fed, with its draft; cached: tokens that it has been."""
     draft = session.draft
     drafted = draft.tokens if draft else ()
     return Entry(
         session_id=session.session_id,
-        start=session.num_cached,
-        tokens=(*session.tokens[session.num_cached :], *drafted),
+        start=cached,
+        tokens=(*session.tokens[cached:], *drafted),
         num_drafted=len(drafted),
         samples=True,
         sampling=session.opened.sampling,
@@ -282,12 +283,12 @@ def _whole(session: Session) -> Entry:
     )
 
 
-def _chunk(session: Session, num_tokens: int) -> Entry:
+def _chunk(session: Session, cached: int, num_tokens: int) -> Entry:
     """The next tokens of a text that goes on in a later round."""
     return Entry(
         session_id=session.session_id,
-        start=session.num_cached,
-        tokens=tuple(session.tokens[session.num_cached : session.num_cached + num_tokens]),
+        start=cached,
+        tokens=tuple(session.tokens[cached : cached + num_tokens]),
         num_drafted=0,
         samples=False,
         sampling=session.opened.sampling,

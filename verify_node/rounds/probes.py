@@ -5,7 +5,8 @@ probes are rare, and long enough to tell something. Knows nothing about policies
 """
 
 from goodspeed.fair.estimators import expected_tokens
-from verify_node.session.session import Probe, Session
+from verify_node.session.probe import Probe
+from verify_node.session.session import Session
 
 LENGTH = 4
 WELL = 0.75
@@ -67,39 +68,11 @@ def is_due(session: Session, number: int, round_s: float, num_sessions: int) -> 
 
 
 def begin(session: Session, number: int) -> None:
-    """A probe was due; if it is not made, the wait for the next one begins."""
-    session.cannot_draft = False
-    stale = session.zero_since is not None and number - session.zero_since >= STALE_ROUNDS
-    for acceptance in (session.acceptance, session.client.acceptance):
-        if stale and acceptance.worth is not None:
-            acceptance.worth = min(acceptance.worth, STALE_WORTH)
-    session.zero_since = session.client.zero_since = number
+    """A probe is due: estimates that rest on old drafts are believed less from now on."""
+    is_stale = session.zero_since is not None and number - session.zero_since >= STALE_ROUNDS
+    session.begin_probe(number, STALE_WORTH if is_stale else None)
 
 
-def judge(session: Session, agreement: float, num_drafted: int) -> None:
-    """A draft of the session was verified."""
-    if session.probe is Probe.ASKED:
-        session.probe = Probe.ACCEPTED if agreement >= WELL * num_drafted else Probe.NONE
-
-
-def note(session: Session, length: int, probe: int, number: int) -> None:
-    """What the session gets: a length, or else maybe a probe. A client's first draft is one, too.
-
-    Sessions may be too short for a probe: one that begins at length 0 waits from when its client's did.
-    """
-    client = session.client
-    in_a_row = session.probe is Probe.ACCEPTED
-    is_first = length > 0 and not client.draft_s_per_token
-    is_probe = probe > 0 and not length
-    session.probe = Probe.ASKED if is_first or is_probe else Probe.NONE
-    if length:
-        session.zero_since = client.zero_since = None
-        client.num_probes = 0
-    elif probe:
-        session.zero_since = client.zero_since = None
-        client.num_probes = client.num_probes + 1 if in_a_row else 1
-    else:
-        if client.zero_since is None:
-            client.zero_since = number
-        if session.zero_since is None:
-            session.zero_since = client.zero_since
+def did_well(agreement: float, num_drafted: int) -> bool:
+    """Whether so much of a probe agreed that the next one is asked for at once."""
+    return agreement >= WELL * num_drafted

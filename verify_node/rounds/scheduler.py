@@ -13,7 +13,8 @@ from msgspec import Struct
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.policies import ClientState, Policy
 from verify_node.rounds import caps, probes
-from verify_node.session.session import Client, Session
+from verify_node.session.client import Client
+from verify_node.session.session import Session
 
 INITIAL_ACCEPTANCE = 0.7
 """Optimistic, so that a new session is tried with a few tokens rather than none."""
@@ -28,7 +29,6 @@ INITIAL_GOODPUT = 1.0
 FIRST_LENGTH = 4
 """Of a client's first draft where time counts: nobody knows yet how long it takes, and others may wait for it."""
 
-SHARE_SMOOTHING = 0.1
 PROBE_ROUNDS = probes.WAITING_ROUNDS
 
 
@@ -42,8 +42,8 @@ class Observation(Struct, frozen=True):
     num_accepted: int | None = None  # before the text's end, and that; None: all that was delivered but the last
 
     @property
-    def shown(self) -> tuple[int, int]:
-        """Drafted tokens accepted, and drafted; nothing after the text's end, which is itself not delivered."""
+    def delivered(self) -> tuple[int, int]:
+        """Drafted tokens accepted, and drafted, up to the text's end, which is itself not delivered."""
         if self.num_accepted is None:
             return max(0, self.num_tokens - 1), self.num_drafted
         return self.num_accepted, min(self.num_drafted, self.num_tokens + 1)
@@ -81,13 +81,8 @@ class Scheduler:
         return self.clients[name]
 
     def set_draft_model(self, client: Client, draft_fingerprint: str) -> None:
-        """Sets the client's draft model. If it changed, resets the acceptance and drafting-time estimates.
-
-        The bound in `shown` stays: a client could lift that by renaming its model.
-        """
-        if client.draft_fingerprint not in (None, draft_fingerprint):
-            client.acceptance, client.draft_s_per_token = self._unknown_acceptance(), 0.0
-        client.draft_fingerprint = draft_fingerprint
+        """Sets the client's draft model; what was estimated of another one is forgotten."""
+        client.set_draft_model(draft_fingerprint, self._unknown_acceptance())
 
     def _unknown_acceptance(self) -> AcceptanceEstimator:
         return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
@@ -100,18 +95,12 @@ class Scheduler:
         """Eq. (3) for every session, Eq. (4) once for every client, with the rounds since its last observation."""
         tokens: dict[str, int] = defaultdict(int)
         for seen in observations:
-            client = seen.session.client
-            tokens[client.name] += seen.num_tokens
+            tokens[seen.session.client.name] += seen.num_tokens
             if seen.num_drafted:
-                probes.judge(seen.session, seen.agreement, seen.num_drafted)
-                seen.session.acceptance.observe(seen.agreement, seen.num_drafted)
-                client.acceptance.observe(seen.agreement, seen.num_drafted)
-                for shown in (seen.session.shown, client.shown):
-                    shown.observe(*seen.shown)
+                seen.session.judge_probe(probes.did_well(seen.agreement, seen.num_drafted))
+                seen.session.observe_draft(seen.agreement, seen.num_drafted, *seen.delivered)
         for name, num_tokens in tokens.items():
-            client = self.clients[name]
-            client.goodput.observe(num_tokens, rounds=max(1, number - client.observed_round))
-            client.observed_round = number
+            self.clients[name].observe_goodput(num_tokens, number)
 
     def observe_shares(self, drafting: Iterable[Session], present: Container[bytes]) -> None:
         """Smooths in how many rounds each drafting session takes part.
@@ -120,8 +109,7 @@ class Scheduler:
         too much was.
         """
         for session in drafting:
-            took_part = float(session.session_id in present)
-            session.share += SHARE_SMOOTHING * (took_part - session.share)
+            session.observe_share(session.session_id in present)
 
     def allocate(
         self, number: int, sessions: Sequence[Session], participants: Sequence[Session], round_s: float
@@ -144,8 +132,7 @@ class Scheduler:
         lengths = {session.session_id: allocated[session.session_id] for session in participants}
         for session in participants:
             length, probe = lengths[session.session_id], probed.get(session.session_id, 0)
-            lengths[session.session_id] = session.assigned = max(length, probe)
-            probes.note(session, length, probe, number)
+            lengths[session.session_id] = session.assign(length, probe, number)
         return lengths
 
     def _probes(
@@ -163,7 +150,7 @@ class Scheduler:
             num_waiting = len(sessions) if self.all_wait else 0
             late = [session for session in participants if probes.is_due_short(session, number, round_s, num_waiting)]
             for session in late[:budget]:
-                session.cannot_draft = False
+                session.try_again()
             return {session.session_id: 1 for session in late[:budget]}
         due = {session.session_id for session in participants if probes.is_due(session, number, round_s, len(sessions))}
         if not due:
@@ -195,7 +182,7 @@ class Scheduler:
     def _state(self, session: Session, rooms: Mapping[bytes, int], probe: bool = False) -> ClientState:
         """What the policy knows of a session, or with `probe` what it would if its drafts were accepted again."""
         client = session.client
-        acceptance = min(session.acceptance.value, session.shown.most)
+        acceptance = min(session.acceptance.value, session.acceptance_bound.most)
         return ClientState(
             acceptance_rate=max(acceptance, probes.HOPED) if probe else acceptance,
             goodput=max(client.goodput.value, 1e-9),

@@ -15,24 +15,22 @@ from verify_node.session.session import Session
 
 
 def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> Moved:
-    """The session goes on by what was decided; what its memory holds beyond that is freed."""
+    """Adds the decided tokens to the session's text, and frees the memory of rejected ones, or of all at its end."""
     base_len, answered = len(session.tokens), session.draft
-    taken = session.extend(outcome.tokens, outcome.logprobs)
-    session.num_cached = entry.base_len + outcome.num_accepted
-    pool.truncate(session.session_id, session.num_cached)
-    if entry.draft_round is not None:
-        session.last_round = entry.draft_round
-        session.draft = None
+    taken = session.commit(outcome.tokens, outcome.logprobs)
     if session.finished:
         pool.free(session.session_id)
-        session.num_cached = 0
+    else:
+        pool.truncate(session.session_id, entry.base_len + outcome.num_accepted)
     return Moved(session, entry, outcome, base_len, taken, answered)
 
 
-def observe(done: Round, moved: Sequence[Moved], sessions: Mapping[bytes, Session], scheduler: Scheduler) -> None:
+def observe(
+    done: Round, moved: Sequence[Moved], sessions: Mapping[bytes, Session], scheduler: Scheduler, pool: PagePool
+) -> None:
     """Acceptance and goodput (Eq. 3, 4), and who had a part in the budget."""
     drafting = [session for session in sessions.values() if session.is_drafting]
-    over_budget = [key for key in done.deferred if key in sessions and sessions[key].num_cached]
+    over_budget = [key for key in done.deferred if pool.length(key)]
     scheduler.observe_shares(drafting, {*done.verified, *over_budget})
     scheduler.observe(done.number, [move.observation for move in moved])
 
@@ -52,12 +50,10 @@ def allocate(
 
 
 def settle(move: Moved, next_length: int, round_s: float, now: float) -> Verdict:
-    """The session's verdict, kept in case it must be told again; its answer is awaited from now on."""
+    """Tells the session what was decided and assigned: its verdict, which awaits an answer from now on."""
     session = move.session
-    session.hope = move.hope(round_s)
-    dropped = session.settle_ahead()
-    session.last_verdict = move.verdict(next_length, dropped)
-    session.sent.append((len(session.tokens), now))
-    session.due_at = now + session.answer_s
-    session.late_at = late_drafts.late_at(session, now, is_warm=move.entry.draft_round is not None)
-    return session.last_verdict
+    dropped = session.expect(move.hope(round_s))
+    verdict = move.verdict(next_length, dropped)
+    is_warm = move.entry.draft_round is not None
+    session.tell(verdict, now, late_drafts.late_at(session, now, is_warm=is_warm))
+    return verdict

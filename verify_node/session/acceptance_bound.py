@@ -1,4 +1,4 @@
-"""What drafts have brought: the share that was accepted of the tokens that stood to be, and how much more it may be.
+"""An upper bound on the acceptance rate, from the drafted tokens that were delivered: a client cannot forge those.
 
 Eq. (3) counts every drafted position, after a rejection too, where the draft's own tokens are what the target is asked
 to go on from. Whoever chooses those can make what follows easy: a first token that is never right, and then a text
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 MEMORY = 200.0
 """Tokens that count; older ones are forgotten, since texts change."""
 
-BEGIN = 50.0
-"""Of those of its client that a new session begins with."""
+INITIAL_TOKENS = 50.0
+"""Tokens of its client's counts that a new session takes over, at most."""
 
 DOUBT = math.log(1e4)
 """The true share is more than `most` once in 10,000: it must never hold up who is honest."""
 
 
 @dataclass(slots=True)
-class Shown:
-    """Of one session, or of all of a client's; smoothed counts."""
+class AcceptanceBound:
+    """Smoothed counts of one session, or of all of a client's sessions, and the bound that follows."""
 
     num_tried: float = 0.0  # accepted, or the first that was rejected
     num_accepted: float = 0.0
@@ -43,7 +43,7 @@ class Shown:
         share, doubt = self.num_accepted / self.num_tried, DOUBT / self.num_tried
         return min(1.0, share + math.sqrt(2.0 * share * (1.0 - share) * doubt) + doubt)
 
-    def begin(self) -> "Shown":
-        """What a new session of this client begins with."""
-        share = min(1.0, BEGIN / self.num_tried) if self.num_tried else 0.0
-        return Shown(share * self.num_tried, share * self.num_accepted)
+    def begin(self) -> "AcceptanceBound":
+        """The counts that a new session of this client begins with."""
+        share = min(1.0, INITIAL_TOKENS / self.num_tried) if self.num_tried else 0.0
+        return AcceptanceBound(share * self.num_tried, share * self.num_accepted)

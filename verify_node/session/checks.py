@@ -20,7 +20,8 @@ from goodspeed.wire.messages import (
     UpMessage,
     Welcome,
 )
-from verify_node.session.session import Client, Peer, Session
+from verify_node.session.client import Client, Peer
+from verify_node.session.session import Session
 
 AboutSession: TypeAlias = OpenSession | Draft | Ack | Close
 

@@ -1,225 +1,71 @@
-"""What the verify node knows of a client, of a connected peer, and of a session.
+"""A session on the verify node: one generation's text, its draft, its phase, and every transition between phases.
 
-Plain data with derived properties. Knows nothing about messages' transport, tensors, or when rounds happen.
+All that changes a session is a method here, and nobody else writes its fields (`tests/house/test_one_writer.py`).
+`phase.py` draws the phases, `state.py` lists the fields. Knows nothing about messages' transport, tensors, memory, or
+when rounds happen.
 """
 
-from collections import deque
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from goodspeed.exact.positions import cut
-from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
-from goodspeed.wire.messages import Draft, FinishReason, OpenSession, TextDigest, TokenLogprobs, Verdict, Verification
-from verify_node.session.acceptance_bound import Shown
-from verify_node.session.suspicion import Suspicion
-
-WINDOW = 16
-"""Unacknowledged tokens after which a session that advances by itself waits for its draft node."""
-
-MAX_WINDOW = 256
-"""The most that far round trips can widen the window to."""
+from goodspeed.fair.smoothing import smoothed
+from goodspeed.wire.messages import Draft, FinishReason, TokenLogprobs, Verdict
+from verify_node.session.client import limit_worth, moved_share
+from verify_node.session.phase import Phase, WrongPhase
+from verify_node.session.probe import Probe
+from verify_node.session.state import SessionState
 
 SMOOTHING = 0.2
-"""Of round trips, and of the durations of rounds."""
-
-QUICKER, SLOWER = 0.5, 0.1
-"""How soon a draft's time per token is believed when it is shorter, or longer, than what is known."""
-
-INITIAL_AHEAD = 0.95
-"""Optimistic, so that a far client is asked for drafts at all, and can show what drafting ahead hides."""
+"""Smoothing step of round trips, and of the durations of rounds."""
 
 AHEAD_SMOOTHING = 0.1
-
-
-class Probe(Enum):
-    """A draft that is asked for to learn, where the policy would have none."""
-
-    NONE = "none"
-    ASKED = "asked"
-    ACCEPTED = "accepted"  # well: it is worth to ask for one more at once
-
-
-@dataclass(slots=True)
-class Client:
-    """One draft node by name: the unit of fairness. Its sessions share its goodput and its weight."""
-
-    name: str
-    acceptance: AcceptanceEstimator
-    goodput: GoodputEstimator
-    shown: Shown = field(default_factory=Shown)  # what its drafts have brought
-    suspicion: Suspicion = field(default_factory=Suspicion)  # that its drafts are not drawn from what it sends
-    weight: float = 1.0
-    max_sessions: int | None = None  # that its key may have open
-    max_round_tokens: int | None = None  # that its key may have drafted in one round
-    observed_round: int = 0  # verify round of its last observation, or in which it became active
-    draft_s_per_token: float = 0.0  # as its drafts say, smoothed; 0 until the first
-    zero_since: int | None = None  # verify round since which none of its sessions was given a length
-    num_late: int = 0  # drafts that never came, less those that did since
-    retry_round: int = 0  # verify round before which no session that went without is asked for a draft
-    num_probes: int = 0  # in a row, the last time; 0 since it drafts as the policy says
-    ahead_share: float = INITIAL_AHEAD  # as its sessions have it; new ones begin with it
-    round_trip_s: float = 0.0  # as its last session to answer has it; new ones begin with it
-    draft_fingerprint: str | None = None  # of the draft model that its estimates are of
-    num_tokens: int = 0  # delivered since this node started, as all that follows
-    num_drafted: int = 0  # and verified
-    num_accepted: int = 0
-    uplink_bytes: int = 0  # of its messages
-    downlink_bytes: int = 0  # of those to it
-
-    def observe_drafting(self, seconds: float, num_drafted: int) -> None:
-        """How long one of its drafts was in the making; an empty one says nothing.
-
-        Catching up with the verdict takes about as long as one more token. That it can be quick is soon believed, that
-        it is slow only by and by: after a time without drafts the first is slow, and tells nothing of the next.
-        """
-        if num_drafted:
-            token_s = seconds / (num_drafted + 1)
-            known = self.draft_s_per_token
-            step = 1.0 if not known else QUICKER if token_s < known else SLOWER
-            self.draft_s_per_token += (token_s - known) * step
-
-
-@dataclass(slots=True)
-class Peer:
-    """One connected draft process."""
-
-    peer_id: bytes
-    boot_id: bytes
-    client: Client
-    draft_model: str
-    draft_fingerprint: str
-    since: float  # connected without a break
-    last_seen: float
-    principal: str | None = None  # the key it proved to have; None where there are no keys
+SHARE_SMOOTHING = 0.1
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class Session(SessionState):
     """One generation: its text so far, what its draft node has of it, and what it may do next."""
 
-    opened: OpenSession
-    peer_id: bytes
-    client: Client
-    acceptance: AcceptanceEstimator
-    tokens: list[int]  # prompt and everything committed
-    admitted: int  # order of opening: the oldest is the last to be preempted
-    acked: int  # the draft node has applied everything below this position
-    limit: int  # position at which the session ends for its length
-    shown: Shown = field(default_factory=Shown)  # what its drafts have brought
-    num_cached: int = 0  # leading tokens with keys and values in the pool
-    assigned: int | None = None  # next draft length; None until the first verdict
-    draft: Draft | None = None  # arrived, waiting for a round
-    ahead: Draft | None = None  # arrived ahead of the verdict that it hopes for
-    last_round: int = -1  # of the last draft answered or dropped
-    last_verdict: Verdict | None = None
-    finish_reason: FinishReason | None = None
-    ready_since: float = 0.0
-    heard_at: float = 0.0  # last time that its draft node mentioned it
-    moved_at: float = 0.0  # last time that it was opened, got tokens, or acknowledged some
-    num_repeats: int = 0  # verdicts sent again since it last acknowledged more
-    zero_since: int | None = None  # verify round from which its wait for a probe counts; None while it has a length
-    probe: Probe = Probe.NONE  # what its last draft was
-    cannot_draft: bool = False  # its last draft was empty: nothing is assigned until the next probe
-    share: float = 1.0  # smoothed share of rounds that it takes part in while drafting
-    round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
-    ahead_share: float = 0.0  # of the drafts that might have been made ahead: how many were, smoothed
-    hope: float = 0.0  # that the draft after its last verdict was made ahead of that; 0 as well once it is there
-    due_at: float = 0.0  # when its next draft should be there
-    late_at: float = 0.0  # when it is waited for no more
-    sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
-    logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, where they are wanted
-    _digest: TextDigest = field(default_factory=TextDigest)
+    # -- its draft node speaks -------------------------------------------------------------------------------------
 
-    @property
-    def session_id(self) -> bytes:
-        return self.opened.session_id
+    def continue_from(self, old: "Session") -> None:
+        """Takes over the place of the session that it replaces, and what was learned about that."""
+        self.admitted = old.admitted
+        self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
+        self.share, self.round_trip_s, self.ahead_share = old.share, old.round_trip_s, old.ahead_share
 
-    @property
-    def epoch(self) -> int:
-        return self.opened.epoch
+    def heard(self, peer_id: bytes, now: float) -> None:
+        """Its draft node mentioned it, on this connection."""
+        self.peer_id, self.heard_at = peer_id, now
 
-    @property
-    def verification(self) -> Verification:
-        """The rule that its next round goes by: match, where nothing is claimed, once its client was found to lie.
+    def move_to(self, peer_id: bytes) -> None:
+        """Its draft node has another connection now."""
+        self.peer_id = peer_id
 
-        That is exact: it hangs on drafts that are verified, never on the next one, and the noise of match is another's.
-        """
-        return "match" if self.client.suspicion.proven else self.opened.verification
+    def take_draft(self, draft: Draft, now: float) -> None:
+        """The draft that it awaits arrived; an empty one says that the draft node cannot draft now."""
+        self._leave("take_draft", (Phase.AWAITING,), Phase.DRAFTED)
+        self.client.draft_arrived()
+        self.draft, self.ready_since = draft, now
+        self.cannot_draft = not draft.tokens
+        if draft.tokens:
+            self.client.observe_drafting(draft.drafting_s, len(draft.tokens))
+            self._observe_ahead(False)
+        self.acknowledge(draft.base_len, now - draft.drafting_s)
 
-    @property
-    def num_backlog(self) -> int:
-        """Committed tokens that the target has not been fed; at least 1, since the newest has not."""
-        return len(self.tokens) - self.num_cached
-
-    @property
-    def finished(self) -> bool:
-        return self.finish_reason is not None
-
-    @property
-    def awaits_draft(self) -> bool:
-        return not self.finished and bool(self.assigned) and self.draft is None
-
-    @property
-    def is_drafting(self) -> bool:
-        return not self.finished and bool(self.assigned)
-
-    @property
-    def is_held_up(self) -> bool:
-        """Whether only its draft node can move it: by a draft, an Ack or a Close."""
-        return self.finished or self.awaits_draft or len(self.tokens) - self.acked >= WINDOW
-
-    @property
-    def may_stop_at(self) -> int:
-        """Position from which on one of its stop ids may be drawn."""
-        return len(self.opened.prompt) + self.opened.min_tokens
-
-    def logprobs_from(self, base_len: int) -> tuple[TokenLogprobs, ...] | None:
-        """Those of the tokens from base_len on, which is not acknowledged; None where they are not wanted."""
-        if self.opened.num_logprobs is None:
-            return None
-        return tuple(self.logprobs[len(self.logprobs) - (len(self.tokens) - base_len) :])
-
-    def window(self, round_s: float) -> int:
-        """Tokens that may be on their way: 16, or two round trips' worth of rounds, at most 256."""
-        rounds = 2 * self.round_trip_s / round_s if round_s else 0
-        return min(MAX_WINDOW, max(WINDOW, int(rounds)))
-
-    @property
-    def answer_s(self) -> float:
-        """How long its draft node should take to answer a verdict; a draft made ahead is on its way already."""
-        drafting = 0.0 if self.hope * self.ahead_share > 0.5 else (self.assigned or 0) + 1
-        return self.round_trip_s + self.client.draft_s_per_token * drafting
-
-    def is_ready(self, window: int = WINDOW) -> bool:
-        """Whether a round can move it forward now."""
-        if self.finished or self.awaits_draft:
-            return False
-        return self.draft is not None or len(self.tokens) - self.acked < window
-
-    @property
-    def max_length(self) -> int:
-        """Longest draft of which every token, and one more, can still be delivered."""
-        return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
-
-    def observe_ahead(self, came_true: bool) -> None:
-        """The draft after one that was accepted whole is there: made ahead of the verdict, or afresh."""
-        if self.hope:
-            for known in (self, self.client):
-                known.ahead_share += AHEAD_SMOOTHING * (came_true - self.hope * known.ahead_share)
-                known.ahead_share = min(known.ahead_share, 1.0)
-            self.hope = 0.0
-
-    def hope_for(self, ahead: Draft) -> None:
-        """A draft made ahead: taken at once where its verdict is made already, kept where it may come true yet.
+    def take_ahead(self, ahead: Draft, now: float) -> None:
+        """A draft made ahead arrived: it is used at once if its verdict is made already, or kept if it may come true.
 
         The newest is kept, and none that cannot come true any more.
         """
         if ahead.round <= self.last_round or not ahead.tokens:
             return
         if self.awaits_draft and self._is_made_on_text(ahead):
-            self._take(ahead)
+            self._use_ahead(ahead)
+            self.ready_since = now
             return
         newest = max(known.round if known else -1 for known in (self.draft, self.ahead))
         if (
@@ -229,59 +75,167 @@ class Session:
         ):
             self.ahead = ahead
 
-    def settle_ahead(self) -> int | None:
-        """The draft made ahead becomes the next draft, if what it hoped for came true; else gives its round."""
-        ahead, self.ahead = self.ahead, None
-        if ahead is None:
-            return None
-        if not self._is_made_on_text(ahead):
-            return ahead.round
-        if not self.awaits_draft:
-            return ahead.round
-        self._take(ahead)
-        return None
-
-    def _is_made_on_text(self, draft: Draft) -> bool:
-        return draft.base_len == len(self.tokens) and draft.base_digest == self.base_digest()
-
-    def _take(self, ahead: Draft) -> None:
-        """Cut to what is assigned, since it was made before that was known."""
-        self.observe_ahead(True)
-        self.draft = _cut(ahead, self.assigned or 0)
-        self.cannot_draft = False
-
-    def base_digest(self) -> bytes:
-        """Hash of prompt and committed tokens."""
-        return self._digest.of(self.tokens)
-
     def acknowledge(self, base_len: int, at: float) -> None:
         """Everything below base_len is applied; the newest verdict that ends there tells the round trip."""
         if base_len > self.acked:
             self.num_repeats, self.moved_at = 0, max(self.moved_at, at)
         self.acked = base_len
-        del self.logprobs[: max(0, len(self.logprobs) - (len(self.tokens) - base_len))]
+        del self.logprobs[: max(0, len(self.logprobs) - self.num_unacknowledged)]
         sent_at = None
         while self.sent and self.sent[0][0] <= base_len:
             sent_at = self.sent.popleft()[1]
         if sent_at is not None:
-            seconds = max(0.0, at - sent_at)
-            self.round_trip_s += (seconds - self.round_trip_s) * (SMOOTHING if self.round_trip_s else 1.0)
-            self.client.round_trip_s = self.round_trip_s
+            self.round_trip_s = smoothed(self.round_trip_s, max(0.0, at - sent_at), SMOOTHING)
+            self.client.observe_round_trip(self.round_trip_s)
 
-    def extend(self, tokens: tuple[int, ...], logprobs: tuple[TokenLogprobs, ...] = ()) -> tuple[int, ...]:
-        """Commits what of these tokens the session still takes, ends it where it ends, and returns what was taken."""
+    def acknowledge_only(self, base_len: int, window: int, now: float) -> None:
+        """An Ack of more than was known: a session that waited for it can be moved from now on."""
+        if not self.is_ready(window):
+            self.ready_since = now
+        self.acknowledge(base_len, now)
+
+    def repeat(self, base_len: int) -> Verdict | None:
+        """Everything from base_len on that is not acknowledged, in one verdict; None before the first verdict."""
+        if self.last_verdict is None or base_len > len(self.tokens):
+            return None
+        self.num_repeats += 1
+        self.sent.clear()  # which of the two verdicts an answer is to cannot be told
+        first = max(base_len, self.acked)  # a later message that came sooner acknowledged more
+        tokens = tuple(self.tokens[first:])
+        return replace(self.last_verdict, base_len=first, tokens=tokens, logprobs=self.logprobs_from(first))
+
+    # -- a round moves it ------------------------------------------------------------------------------------------
+
+    def go_without(self, now: float, number: int, waiting_rounds: int) -> None:
+        """Its draft is late in verify round `number`: it advances without; see `Client.miss_draft`."""
+        self._leave("go_without", (Phase.AWAITING,), Phase.ADVANCING)
+        self.client.miss_draft(number, waiting_rounds)
+        self.assigned, self.cannot_draft, self.ready_since = 0, True, now
+
+    def advance(self, now: float) -> None:
+        """A round in which it took part is done."""
+        self.ready_since = self.moved_at = now
+
+    def commit(self, tokens: tuple[int, ...], logprobs: tuple[TokenLogprobs, ...] = ()) -> tuple[int, ...]:
+        """A round decided on its draft, or on its next token: commits what of `tokens` it still takes, and gives that.
+
+        Its text ends at a stop id, which is not taken, or at its limit.
+        """
+        self._leave("commit", (Phase.OPENED, Phase.DRAFTED, Phase.ADVANCING), Phase.COMMITTED)
+        if self.draft is not None:
+            self.last_round, self.draft = self.draft.round, None
         taken: list[int] = []
         for token in tokens:
             if token in self.opened.stop_ids:
-                self.finish_reason = "stop"
+                self._finish("stop")
                 break
             taken.append(token)
             if len(self.tokens) + len(taken) >= self.limit:
-                self.finish_reason = "length"
+                self._finish("length")
                 break
         self.tokens += taken
         self.logprobs += logprobs[: len(taken)]
         return tuple(taken)
+
+    def observe_share(self, took_part: bool) -> None:
+        """Smooths in how many rounds it takes part."""
+        self.share = self.share + SHARE_SMOOTHING * (took_part - self.share)
+
+    def observe_draft(self, agreement: float, num_drafted: int, num_accepted: int, num_tried: int) -> None:
+        """Eq. (3): its draft was verified. num_accepted of num_tried tokens count for the acceptance bound."""
+        for known in (self, self.client):
+            known.acceptance.observe(agreement, num_drafted)
+            known.acceptance_bound.observe(num_accepted, num_tried)
+
+    def judge_probe(self, did_well: bool) -> None:
+        """If its draft was a probe: whether so much of it agreed that the next one is worth asking for."""
+        if self.probe is Probe.ASKED:
+            self.probe = Probe.ACCEPTED if did_well else Probe.NONE
+
+    def begin_probe(self, number: int, max_worth: float | None = None) -> None:
+        """A probe is due in verify round `number`; if none is made, the wait for the next one begins.
+
+        max_worth: drafted tokens that the estimates may rest on from now on, because they are old; None: any number.
+        """
+        self.cannot_draft = False
+        limit_worth(self.acceptance, max_worth)
+        self.zero_since = number
+        self.client.begin_probe(number, max_worth)
+
+    def try_again(self) -> None:
+        """Its draft model may draft again by now: the policy may assign it a length."""
+        self.cannot_draft = False
+
+    def assign(self, length: int, probe: int, number: int) -> int:
+        """The next draft length: what the policy gives, or else what a probe may take; 0 for none.
+
+        A client's first draft is a probe, too. Sessions may be too short for a probe: one that begins at length 0 waits
+        from when its client's did.
+        """
+        assigned = max(length, probe)
+        self._leave("assign", (Phase.COMMITTED,), Phase.AWAITING if assigned else Phase.ADVANCING)
+        is_first = length > 0 and not self.client.draft_s_per_token
+        in_a_row = self.probe is Probe.ACCEPTED
+        self.assigned = assigned
+        self.probe = Probe.ASKED if is_first or (probe > 0 and not length) else Probe.NONE
+        if length:
+            self.zero_since = None
+            self.client.note_length()
+        elif probe:
+            self.zero_since = None
+            self.client.note_probe(in_a_row)
+        else:
+            since = self.client.note_zero(number)
+            self.zero_since = since if self.zero_since is None else self.zero_since
+        return assigned
+
+    def expect(self, hope: float) -> int | None:
+        """Its next draft was made ahead with probability `hope`: the one that is kept becomes the next, if it may.
+
+        Gives the round of one that cannot be used; then it is dropped.
+        """
+        self.hope = hope
+        ahead, self.ahead = self.ahead, None
+        if ahead is None:
+            return None
+        if not self._is_made_on_text(ahead) or not self.awaits_draft:
+            return ahead.round
+        self._use_ahead(ahead)
+        return None
+
+    def tell(self, verdict: Verdict, now: float, late_at: float) -> None:
+        """Its verdict goes out now: it is kept in case it must be sent again, and its answer is awaited."""
+        self.last_verdict = verdict
+        self.sent.append((len(self.tokens), now))
+        self.due_at, self.late_at = now + self.answer_s, late_at
+
+    # -- within ----------------------------------------------------------------------------------------------------
+
+    def _leave(self, transition: str, allowed: Collection[Phase], phase: Phase) -> None:
+        """Goes to another phase; WrongPhase if this transition does not lead there from where it is."""
+        if self.phase not in allowed:
+            raise WrongPhase(self.session_id, self.phase, transition)
+        self.phase = phase
+
+    def _finish(self, reason: FinishReason) -> None:
+        self.finish_reason, self.phase = reason, Phase.FINISHED
+
+    def _is_made_on_text(self, draft: Draft) -> bool:
+        return draft.base_len == len(self.tokens) and draft.base_digest == self.base_digest()
+
+    def _use_ahead(self, ahead: Draft) -> None:
+        """Cut to what is assigned, since it was made before that was known."""
+        self._leave("take_ahead", (Phase.AWAITING,), Phase.DRAFTED)
+        self._observe_ahead(True)
+        self.draft = _cut(ahead, self.assigned or 0)
+        self.cannot_draft = False
+
+    def _observe_ahead(self, came_true: bool) -> None:
+        """The draft after one that was accepted whole is there: made ahead of the verdict, or afresh."""
+        if self.hope:
+            self.ahead_share = moved_share(self.ahead_share, came_true, self.hope, AHEAD_SMOOTHING)
+            self.client.observe_ahead(came_true, self.hope, AHEAD_SMOOTHING)
+            self.hope = 0.0
 
 
 def _cut(draft: Draft, length: int) -> Draft:

@@ -8,7 +8,8 @@ import math
 from dataclasses import dataclass, field
 
 from verify_node.core.core import VerifyCore
-from verify_node.session.session import Client, Peer, Session
+from verify_node.session.client import Client, Peer
+from verify_node.session.session import Session
 
 MAX_SHOWN = 256
 """Most clients that are shown: those with sessions first, then by their time of connection."""

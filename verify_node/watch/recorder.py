@@ -32,7 +32,7 @@ class _Known:
     """The recorder's state of one session."""
 
     number: int
-    assigned: int = 0
+    next_length: int = 0
     answered_at: float = 0.0  # its last verdict
     drafts: dict[int, _Arrived] = field(default_factory=dict)  # by round; at most two are in flight
 
@@ -107,7 +107,7 @@ class RoundRecorder:
         line = Drafted(
             session=known.number,
             base_len=base_len,
-            assigned=known.assigned,
+            assigned=known.next_length,
             agreed="".join("01"[agreed] for agreed in decisions.agreed) if decisions else "",
             ratios=tuple(round(ratio, 4) for ratio in decisions.ratios) if decisions else (),
             num_accepted=verdict.num_accepted,
@@ -120,7 +120,7 @@ class RoundRecorder:
             answer_s=_seconds(max(0.0, arrived.at - known.answered_at)) if arrived else 0.0,
             finish_reason=verdict.finish_reason,
         )
-        known.assigned, known.answered_at = verdict.next_length, now
+        known.next_length, known.answered_at = verdict.next_length, now
         known.drafts = {number: draft for number, draft in known.drafts.items() if number > (verdict.round or -1)}
         return line
 

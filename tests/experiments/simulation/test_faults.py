@@ -87,7 +87,7 @@ def test_a_rule_broken_in_a_round_is_found(monkeypatch):
     monkeypatch.setattr(PagePool, "truncate", lambda pool, key, length: None)
     _, found = play(1, CALM)
     assert found.num_broken == 1
-    assert any("BrokenRule: an entry begins where its cache does not end" in what for what in found.what)
+    assert any("BrokenRule: an entry feeds nothing" in what for what in found.what)
 
 
 def test_a_client_that_is_forgotten_is_found(monkeypatch):

@@ -98,7 +98,7 @@ def test_a_rejected_token_is_replaced_and_the_rest_forgotten(drafting):
     [verdict] = drafting.round()
     assert (verdict.num_verified, verdict.num_accepted) == (8, 2)
     assert verdict.tokens == expected()[1:4]
-    assert drafting.core.pool.length(session_id(1)) == drafting.session().num_cached == 4 + 2
+    assert drafting.core.pool.length(session_id(1)) == 4 + 2
 
 
 def test_an_empty_draft_gives_one_token_and_the_verify_node_goes_on_alone(drafting):
@@ -616,14 +616,14 @@ def test_what_was_learned_of_a_draft_model_is_not_believed_of_another(drafting):
         drafting.draft(alpha=0.0)
         drafting.round()
     client = drafting.core.scheduler.clients["a"]
-    learned, most = client.acceptance.value, client.shown.most
+    learned, most = client.acceptance.value, client.acceptance_bound.most
     assert learned < INITIAL_ACCEPTANCE
     drafting.hello("a", draft_fingerprint="")  # the same process says Hello again
     assert client.acceptance.value == learned
     drafting.up("a", Leave())
     drafting.hello("a", draft_fingerprint="other", boot_id=b"bootboot")
     assert client.acceptance.value == INITIAL_ACCEPTANCE
-    assert client.shown.most == most, "what its drafts have brought still bounds what is believed"
+    assert client.acceptance_bound.most == most, "what its drafts have brought still bounds what is believed"
 
 
 def test_a_process_with_another_draft_model_has_no_sessions_of_the_one_before(drafting):

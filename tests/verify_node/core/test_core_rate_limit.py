@@ -9,6 +9,7 @@ from goodspeed.errors import MalformedMessage
 from goodspeed.wire.messages import VERSION, Ack, Close, Heartbeat, Refusal, Verdict, Welcome
 from tests.fakes import VOCAB, Desk, alone, make_core, make_hello, make_open, replace_message, request_of, session_id
 from tests.verify_node.core.test_core_keys import KEYS, KeyedDesk
+from tests.verify_node.phases import put
 from verify_node.core.incoming import MAX_REPEATS
 from verify_node.core.rate_limit import BAR_S
 from verify_node.core.register import MAX_CLIENTS, STUCK_S
@@ -221,7 +222,7 @@ def test_drafts_that_come_after_their_session_went_on_without_are_no_offence(des
     assert len(late.tokens) > 1
     desk.round()
     assert len(session.tokens) > late.base_len
-    session.assigned = 1  # a probe
+    put(session, 1)  # a probe
     assert codes([answer for _ in range(101) for answer in desk.up("a", late)]) == ["wrong_base"] * 101
 
 

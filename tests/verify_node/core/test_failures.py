@@ -79,7 +79,7 @@ def test_where_sessions_go_one_by_one_one_without_room_keeps_nobody_waiting():
     desk.broken = True
     desk.draft(number=1)
     desk.draft(number=2)
-    assert desk.session(3).num_cached == 0  # it has found no room, and is the first in the row
+    assert desk.core.pool.length(session_id(3)) == 0  # it has found no room, and is the first in the row
     assert desk.round() == []
     desk.broken = False
     assert run_to_the_end(desk, (1, 2, 3)) == []

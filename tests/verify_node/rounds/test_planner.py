@@ -12,9 +12,11 @@ from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.node import options
 from goodspeed.wire.messages import Draft, digest
 from tests.fakes import make_open, session_id
+from tests.verify_node.phases import put
 from verify_node.rounds import planner
 from verify_node.rounds.planner import RoundLimits, plan
-from verify_node.session.session import Client, Session
+from verify_node.session.client import Client
+from verify_node.session.session import Session
 
 BARRIER, CONTINUOUS = planner.create("barrier"), planner.create("continuous")
 
@@ -25,13 +27,12 @@ def make_session(number, *, prompt=3, cached=None, draft=None, assigned=None, re
     client = Client("a", AcceptanceEstimator(0.1, 0.7), GoodputEstimator(0.1, 1.0))
     session = Session(opened, b"a", client, client.acceptance, list(opened.prompt), number, prompt, prompt + 20)
     session.ready_since = ready_since
-    session.assigned = assigned
+    if assigned is not None:
+        put(session, assigned)
     if cached is not None:
-        session.num_cached = cached
         pool.extend(session.session_id, cached)
     if draft is not None:
-        session.assigned = max(draft, 1)
-        session.draft = Draft(session.session_id, 1, 7, prompt, digest(session.tokens), (1,) * draft)
+        put(session, max(draft, 1), Draft(session.session_id, 1, 7, prompt, digest(session.tokens), (1,) * draft))
     return session
 
 
@@ -161,7 +162,6 @@ def test_the_last_chunk_samples():
         [entry] = pack([session], pool).entries
         starts.append((entry.start, len(entry.tokens), entry.samples))
         pool.extend(session.session_id, len(entry.tokens))
-        session.num_cached = entry.base_len
         if entry.samples:
             break
     assert starts == [(0, 16, False), (16, 16, False), (32, 8, True)]
@@ -178,7 +178,6 @@ def test_a_preempted_draft_waits_until_its_text_is_fed_again():
     session = make_session(1, prompt=40, draft=3)
     [entry] = pack([session], pool).entries
     assert (entry.num_drafted, entry.draft_round, entry.samples) == (0, None, False)
-    session.num_cached = 39
     pool.extend(session.session_id, 39)
     [entry] = pack([session], pool).entries
     assert (entry.num_drafted, entry.draft_round, entry.samples) == (3, 7, True)
@@ -271,10 +270,9 @@ def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budge
     assert set(taking_part) == {*planned.prefilled, *planned.verified}
     for key in planned.preempted:
         assert key not in pool
-        by_id[key].num_cached = 0
     for entry in planned.entries:
         session = by_id[entry.session_id]
-        assert entry.start == session.num_cached == pool.length(entry.session_id)
+        assert entry.start == pool.length(entry.session_id)
         drafted = session.draft.tokens if session.draft and entry.samples else ()
         assert entry.tokens == (*session.tokens[entry.start : entry.base_len], *drafted)
         assert entry.samples == (entry.base_len == len(session.tokens))

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fakes import make_open
+from tests.verify_node.phases import committed
 from verify_node.rounds import probes
 from verify_node.rounds.scheduler import Observation, Scheduler
 from verify_node.session.session import Session
@@ -35,7 +36,10 @@ def make_session(scheduler, number=1, client="a", **changes):
 
 def told(scheduler, sessions, numbers, round_s=0.01):
     """The first session's lengths; none of the drafts is ever verified."""
-    return [scheduler.allocate(number, sessions, sessions, round_s)[sessions[0].session_id] for number in numbers]
+    return [
+        scheduler.allocate(number, sessions, committed(*sessions), round_s)[sessions[0].session_id]
+        for number in numbers
+    ]
 
 
 def rounds_with_a_draft(lengths):
@@ -82,7 +86,7 @@ def test_a_session_that_takes_no_drafts_is_not_probed():
 def test_probes_never_exceed_the_budget():
     scheduler = make_scheduler(Picky(), budget=6)
     sessions = [make_session(scheduler, number) for number in range(10)]
-    sums = [sum(scheduler.allocate(number, sessions, sessions, 0.01).values()) for number in range(1, 50)]
+    sums = [sum(scheduler.allocate(number, sessions, committed(*sessions), 0.01).values()) for number in range(1, 50)]
     assert max(sums) == 6
 
 
@@ -150,7 +154,7 @@ def test_a_client_whose_sessions_are_too_short_for_a_probe_gets_one_all_the_same
     for number in range(2 * probes.FEWEST_ROUNDS + 4):
         if number % 5 == 0:
             session = make_session(scheduler, number + 1)
-        if scheduler.allocate(number, [session], [session], 0.01)[session.session_id]:
+        if scheduler.allocate(number, [session], committed(session), 0.01)[session.session_id]:
             probed.append(number)
     # A session of the round before is probed, not one that is new; and the count begins again in the round after.
     assert probed == [probes.FEWEST_ROUNDS + 1, 2 * probes.FEWEST_ROUNDS + 2]

@@ -8,17 +8,17 @@ from goodspeed.fair import policies
 from goodspeed.fair.estimators import AcceptanceEstimator
 from goodspeed.wire.messages import Ack
 from tests.fakes import Desk, alone, make_open, request_of, session_id
+from tests.verify_node.phases import committed
 from verify_node.rounds.scheduler import (
     FIRST_LENGTH,
     INITIAL_ACCEPTANCE,
     INITIAL_GOODPUT,
     INITIAL_WORTH,
     PROBE_ROUNDS,
-    SHARE_SMOOTHING,
     Observation,
     Scheduler,
 )
-from verify_node.session.session import Session
+from verify_node.session.session import SHARE_SMOOTHING, Session
 
 
 class Given:
@@ -54,7 +54,7 @@ def make_session(scheduler, number=1, client="a", **changes):
 
 
 def lengths_of(scheduler, sessions, number=1, round_s=0.01):
-    lengths = scheduler.allocate(number, sessions, sessions, round_s)
+    lengths = scheduler.allocate(number, sessions, committed(*sessions), round_s)
     return [lengths[session.session_id] for session in sessions]
 
 
@@ -204,7 +204,7 @@ def test_only_participants_are_told():
     scheduler = make_scheduler(Given(3, 3))
     one, two = make_session(scheduler, 1), make_session(scheduler, 2)
     two.assigned = 1
-    assert scheduler.allocate(1, [one, two], [one], 0.01) == {session_id(1): 3}
+    assert scheduler.allocate(1, [one, two], committed(one), 0.01) == {session_id(1): 3}
     assert (one.assigned, two.assigned) == (3, 1)
 
 
@@ -258,7 +258,7 @@ def test_a_client_whose_sessions_are_too_short_for_a_probe_gets_one_all_the_same
     for number in range(2 * PROBE_ROUNDS + 4):
         if number % 5 == 0:
             session = make_session(scheduler, number + 1)
-        lengths = scheduler.allocate(number, [session], [session], 0.01)
+        lengths = scheduler.allocate(number, [session], committed(session), 0.01)
         if lengths[session.session_id]:
             probed.append(number)
             session.assigned = 0
@@ -378,7 +378,7 @@ def test_the_policy_is_told_the_way_there_and_back_and_what_is_made_ahead():
     scheduler = make_scheduler(policy)
     session = make_session(scheduler)
     session.ahead_share, session.round_trip_s, session.client.draft_s_per_token = 0.25, 0.02, 0.004
-    scheduler.allocate(1, [session], [session], 0.01)
+    scheduler.allocate(1, [session], committed(session), 0.01)
     [state], _ = policy.asked[-1]
     assert (state.draft_s_per_token, state.ahead) == (0.004, 0.25)
     assert state.round_trip_s == pytest.approx(0.024)  # and catching up
@@ -439,6 +439,6 @@ def test_the_end_of_a_text_counts_as_accepted_where_it_was_drafted_rightly():
             desk.round()
             if desk.session(number).awaits_draft:
                 desk.draft(number=number)
-    shown = desk.core.scheduler.clients["a"].shown
+    shown = desk.core.scheduler.clients["a"].acceptance_bound
     assert shown.num_accepted == pytest.approx(shown.num_tried)
     assert shown.num_tried > 50

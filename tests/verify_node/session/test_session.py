@@ -5,7 +5,9 @@ import pytest
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.wire.messages import Draft, digest
 from tests.fakes import make_open, session_id
-from verify_node.session.session import Client, Session
+from tests.verify_node.phases import put
+from verify_node.session.client import Client
+from verify_node.session.session import Session
 
 
 def make_session(**changes):
@@ -24,7 +26,6 @@ def test_before_the_first_verdict_it_is_ready():
     session = make_session()
     assert session.is_ready()
     assert not session.is_drafting
-    assert session.num_backlog == 3
 
 
 @pytest.mark.parametrize(
@@ -33,22 +34,22 @@ def test_before_the_first_verdict_it_is_ready():
 )
 def test_readiness(assigned, draft, ready, awaits):
     session = make_session()
-    session.assigned, session.draft = assigned, draft
+    put(session, assigned, draft)
     assert (session.is_ready(), session.awaits_draft) == (ready, awaits)
 
 
 def test_a_finished_session_is_neither_ready_nor_drafting():
     session = make_session(max_tokens=1)
-    session.assigned, session.draft = 4, a_draft()
-    session.extend((7,))
+    put(session, 4, a_draft())
+    session.commit((7,))
     assert session.finished
     assert not any([session.is_ready(), session.awaits_draft, session.is_drafting])
 
 
 def test_the_window_counts_what_is_not_acknowledged():
     session = make_session()
-    session.assigned = 0
-    session.extend((4,) * 5)
+    session.commit((4,) * 5)
+    put(session, 0)
     assert session.is_ready(6)
     assert not session.is_ready(5)
     session.acknowledge(4, 0.0)
@@ -60,33 +61,33 @@ def test_the_window_counts_what_is_not_acknowledged():
 )
 def test_the_longest_useful_draft(max_draft, num_tokens, longest):
     session = make_session(max_draft=max_draft)
-    session.extend((4,) * num_tokens)
+    session.commit((4,) * num_tokens)
     assert session.max_length == longest
 
 
-def test_extend_takes_tokens_up_to_the_limit():
+def test_commit_takes_tokens_up_to_the_limit():
     session = make_session(max_tokens=2)
-    assert session.extend((4, 5, 6)) == (4, 5)
+    assert session.commit((4, 5, 6)) == (4, 5)
     assert session.tokens == [1, 2, 3, 4, 5]
     assert session.finish_reason == "length"
 
 
-def test_extend_takes_tokens_up_to_a_stop_token():
+def test_commit_takes_tokens_up_to_a_stop_token():
     session = make_session(stop_ids=(9, 5))
-    assert session.extend((4, 5, 6)) == (4,)
+    assert session.commit((4, 5, 6)) == (4,)
     assert session.finish_reason == "stop"
 
 
 def test_a_stop_token_in_the_prompt_stops_nothing():
     session = make_session(stop_ids=(2,))
-    session.extend((4,))
+    session.commit((4,))
     assert not session.finished
 
 
 def test_the_digest_follows_the_text():
     session = make_session()
     assert session.base_digest() == session.base_digest() == digest((1, 2, 3))
-    session.extend((4,))
+    session.commit((4,))
     assert session.base_digest() == digest((1, 2, 3, 4))
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from goodspeed.wire.messages import Close
 from tests.fakes import Desk, make_hello, session_id
+from verify_node.session.phase import Phase
 from verify_node.watch.present import MAX_SHOWN, log_utility, num_running, present_clients, shown
 
 
@@ -50,7 +51,7 @@ def test_what_is_assigned_is_summed_over_sessions_that_go_on(desk):
     desk.round()
     [one] = present_clients(desk.core)
     assert one.assigned == sum(desk.session(number).assigned for number in (1, 2)) > 0
-    desk.session(1).finish_reason = "stop"
+    desk.session(1).phase = Phase.FINISHED
     assert one.assigned == desk.session(2).assigned
 
 

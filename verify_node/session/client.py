@@ -1,0 +1,178 @@
+"""What the verify node knows of a client and of a connected peer, and every change of that.
+
+Nobody else writes these fields (`tests/house/test_one_writer.py`). Knows nothing about sessions, rounds or messages.
+"""
+
+from dataclasses import dataclass, field
+
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
+from goodspeed.fair.smoothing import smoothed
+from goodspeed.wire.enrolled import Enrolled
+from verify_node.session.acceptance_bound import AcceptanceBound
+from verify_node.session.suspicion import Suspicion
+
+FASTER, SLOWER = 0.5, 0.1
+"""Smoothing steps of a draft's time per token: for one that is shorter, and one that is longer, than the average."""
+
+INITIAL_AHEAD = 0.95
+"""Optimistic, so that a far client is asked for drafts at all, and can show what drafting ahead hides."""
+
+MAX_LATE = 16
+"""Late drafts in a row after which the time until the next one grows no more."""
+
+
+@dataclass(slots=True)
+class Client:
+    """One draft node by name: the unit of fairness. Its sessions share its goodput and its weight."""
+
+    name: str
+    acceptance: AcceptanceEstimator
+    goodput: GoodputEstimator
+    acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
+    suspicion: Suspicion = field(default_factory=Suspicion)  # that its drafts are not drawn from what it sends
+    weight: float = 1.0
+    max_sessions: int | None = None  # that its key may have open
+    max_round_tokens: int | None = None  # that its key may have drafted in one round
+    observed_round: int = 0  # verify round of its last observation, or in which it became active
+    draft_s_per_token: float = 0.0  # as its drafts say, smoothed; 0 until the first
+    zero_since: int | None = None  # verify round since which none of its sessions was given a length
+    num_late: int = 0  # drafts that never came, less those that did since
+    retry_round: int = 0  # verify round before which no session that went without is asked for a draft
+    num_probes: int = 0  # in a row, the last time; 0 since it drafts as the policy says
+    ahead_share: float = INITIAL_AHEAD  # as its sessions have it; new ones begin with it
+    round_trip_s: float = 0.0  # as its last session to answer has it; new ones begin with it
+    draft_fingerprint: str | None = None  # of the draft model that its estimates are of
+    num_tokens: int = 0  # delivered since this node started, as all that follows
+    num_drafted: int = 0  # and verified
+    num_accepted: int = 0
+    uplink_bytes: int = 0  # of its messages
+    downlink_bytes: int = 0  # of those to it
+
+    # -- who it is -------------------------------------------------------------------------------------------------
+
+    def grant(self, record: Enrolled) -> None:
+        """Sets what its key's enrolment says: weight and limits."""
+        self.weight, self.max_sessions = record.weight, record.max_sessions
+        self.max_round_tokens = record.max_round_tokens
+
+    def set_draft_model(self, draft_fingerprint: str, unknown: AcceptanceEstimator) -> None:
+        """Sets its draft model. If that changed, resets the acceptance rate to `unknown`, and the drafting time.
+
+        The acceptance bound stays: a client could lift that by renaming its model.
+        """
+        if self.draft_fingerprint not in (None, draft_fingerprint):
+            self.acceptance, self.draft_s_per_token = unknown, 0.0
+        self.draft_fingerprint = draft_fingerprint
+
+    def become_active(self, number: int) -> None:
+        """It was idle until verify round `number`: its goodput is observed from there on."""
+        self.observed_round = number
+
+    # -- what its drafts take, and bring ---------------------------------------------------------------------------
+
+    def observe_drafting(self, seconds: float, num_drafted: int) -> None:
+        """Smooths the time per token of a draft that took so many seconds; an empty draft is ignored.
+
+        Catching up with the verdict takes about as long as one more token. A faster draft moves the average quickly and
+        a slower one slowly: the first draft after a pause is slow, and tells nothing of the next.
+        """
+        if num_drafted:
+            token_s = seconds / (num_drafted + 1)
+            step = FASTER if token_s < self.draft_s_per_token else SLOWER
+            self.draft_s_per_token = smoothed(self.draft_s_per_token, token_s, step)
+
+    def observe_round_trip(self, smoothed_s: float) -> None:
+        """Takes over the smoothed round trip of the session that answered last."""
+        self.round_trip_s = smoothed_s
+
+    def observe_ahead(self, came_true: bool, hope: float, step: float) -> None:
+        """Smooths the share of drafts made ahead; `hope` is how likely this one could have been."""
+        self.ahead_share = moved_share(self.ahead_share, came_true, hope, step)
+
+    def observe_goodput(self, num_tokens: int, number: int) -> None:
+        """Eq. (4): verify round `number` delivered so many tokens to all its sessions together."""
+        self.goodput.observe(num_tokens, rounds=max(1, number - self.observed_round))
+        self.observed_round = number
+
+    def disproves(self, evidence: tuple[float, ...]) -> bool:
+        """Whether this evidence, just now, proves that its drafts are not drawn from what it sends."""
+        return self.suspicion.observe(evidence)
+
+    # -- late drafts and probes ------------------------------------------------------------------------------------
+
+    def miss_draft(self, number: int, waiting_rounds: int) -> None:
+        """A draft did not come until verify round `number`: doubles the rounds until the next one is asked for.
+
+        waiting_rounds: the rounds to which the doubling applies. Drafts missed at the same time count once.
+        """
+        if number >= self.retry_round:
+            self.num_late = min(self.num_late + 1, MAX_LATE)
+            self.retry_round = number + (waiting_rounds << self.num_late)
+
+    def draft_arrived(self) -> None:
+        """A draft came while it was waited for: halves the wait after the next one that does not."""
+        self.num_late = max(0, self.num_late - 1)
+
+    def begin_probe(self, number: int, max_worth: float | None) -> None:
+        """A probe is due in verify round `number`: the wait for the next begins; see `Session.begin_probe`."""
+        limit_worth(self.acceptance, max_worth)
+        self.zero_since = number
+
+    def note_length(self) -> None:
+        """One of its sessions was given a length by the policy."""
+        self.zero_since, self.num_probes = None, 0
+
+    def note_probe(self, in_a_row: bool) -> None:
+        """One of its sessions was given a probe, which follows a successful one directly or not."""
+        self.zero_since, self.num_probes = None, self.num_probes + 1 if in_a_row else 1
+
+    def note_zero(self, number: int) -> int:
+        """One of its sessions was given nothing in verify round `number`; the round since which that is so."""
+        if self.zero_since is None:
+            self.zero_since = number
+        return self.zero_since
+
+    # -- counters --------------------------------------------------------------------------------------------------
+
+    def count_tokens(self, num_tokens: int) -> None:
+        """Adds delivered tokens."""
+        self.num_tokens += num_tokens
+
+    def count_draft(self, num_drafted: int, num_accepted: int) -> None:
+        """Adds a verified draft."""
+        self.num_drafted += num_drafted
+        self.num_accepted += num_accepted
+
+    def count_bytes(self, uplink: int = 0, downlink: int = 0) -> None:
+        """Adds bytes on the wire."""
+        self.uplink_bytes += uplink
+        self.downlink_bytes += downlink
+
+
+@dataclass(slots=True)
+class Peer:
+    """One connected draft process."""
+
+    peer_id: bytes
+    boot_id: bytes
+    client: Client
+    draft_model: str
+    draft_fingerprint: str
+    since: float  # connected without a break
+    last_seen: float
+    principal: str | None = None  # the key it proved to have; None where there are no keys
+
+    def heard(self, now: float) -> None:
+        """A message of it came: its lease begins anew."""
+        self.last_seen = now
+
+
+def moved_share(share: float, came_true: bool, hope: float, step: float) -> float:
+    """The share of drafts made ahead, after one that was (or was not), and was expected with `hope` times the share."""
+    return min(share + step * (came_true - hope * share), 1.0)
+
+
+def limit_worth(acceptance: AcceptanceEstimator, max_worth: float | None) -> None:
+    """Lets an estimate rest on so many drafted tokens at most; None leaves it as it is."""
+    if max_worth is not None and acceptance.worth is not None:
+        acceptance.worth = min(acceptance.worth, max_worth)

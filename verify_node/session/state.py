@@ -1,0 +1,133 @@
+"""What the verify node holds of one session, and what follows from it at once. Changes nothing.
+
+`session.py` adds the transitions. Knows nothing about messages' transport, tensors, memory, or when rounds happen.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from goodspeed.fair.estimators import AcceptanceEstimator
+from goodspeed.wire.messages import Draft, FinishReason, OpenSession, TextDigest, TokenLogprobs, Verdict, Verification
+from verify_node.session.acceptance_bound import AcceptanceBound
+from verify_node.session.client import Client
+from verify_node.session.phase import Phase
+from verify_node.session.probe import Probe
+
+WINDOW = 16
+"""Unacknowledged tokens after which a session that advances by itself waits for its draft node."""
+
+MAX_WINDOW = 256
+"""The most that far round trips can widen the window to."""
+
+
+@dataclass(slots=True, eq=False)
+class SessionState:
+    """One generation: its text so far, what its draft node has of it, and what it may do next."""
+
+    opened: OpenSession
+    peer_id: bytes
+    client: Client
+    acceptance: AcceptanceEstimator
+    tokens: list[int]  # prompt and everything committed
+    admitted: int  # order of opening: the oldest is the last to be preempted
+    acked: int  # the draft node has applied everything below this position
+    limit: int  # position at which the session ends for its length
+    acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
+    phase: Phase = Phase.OPENED
+    assigned: int | None = None  # next draft length; None until the first verdict
+    draft: Draft | None = None  # arrived, waiting for a round
+    ahead: Draft | None = None  # arrived ahead of the verdict that it hopes for
+    last_round: int = -1  # of the last draft answered or dropped
+    last_verdict: Verdict | None = None
+    finish_reason: FinishReason | None = None
+    ready_since: float = 0.0
+    heard_at: float = 0.0  # last time that its draft node mentioned it
+    moved_at: float = 0.0  # last time that it was opened, got tokens, or acknowledged some
+    num_repeats: int = 0  # verdicts sent again since it last acknowledged more
+    zero_since: int | None = None  # verify round from which its wait for a probe counts; None while it has a length
+    probe: Probe = Probe.NONE  # what its last draft was
+    cannot_draft: bool = False  # its last draft was empty, or late: nothing is assigned until the next probe
+    share: float = 1.0  # smoothed share of rounds that it takes part in while drafting
+    round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
+    ahead_share: float = 0.0  # of the drafts that might have been made ahead: how many were, smoothed
+    hope: float = 0.0  # that the draft after its last verdict was made ahead of that; 0 as well once it is there
+    due_at: float = 0.0  # when its next draft should be there
+    late_at: float = 0.0  # when it is waited for no more
+    sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
+    logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, where they are wanted
+    _digest: TextDigest = field(default_factory=TextDigest)
+
+    @property
+    def session_id(self) -> bytes:
+        return self.opened.session_id
+
+    @property
+    def epoch(self) -> int:
+        return self.opened.epoch
+
+    @property
+    def verification(self) -> Verification:
+        """The rule of its next round; match, which needs no claims, once its client was found to lie.
+
+        The change is exact: it hangs on drafts that are verified, never on the next one, and match has its own noise.
+        """
+        return "match" if self.client.suspicion.proven else self.opened.verification
+
+    @property
+    def finished(self) -> bool:
+        return self.phase is Phase.FINISHED
+
+    @property
+    def awaits_draft(self) -> bool:
+        return self.phase is Phase.AWAITING
+
+    @property
+    def is_drafting(self) -> bool:
+        """Whether it has a length: what it drafts is on its way, or there, or was just verified."""
+        return bool(self.assigned) and not self.finished
+
+    @property
+    def num_unacknowledged(self) -> int:
+        return len(self.tokens) - self.acked
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether only its draft node can move it: by a draft, an Ack or a Close."""
+        return self.finished or self.awaits_draft or self.num_unacknowledged >= WINDOW
+
+    @property
+    def may_stop_at(self) -> int:
+        """Position from which on one of its stop ids may be drawn."""
+        return len(self.opened.prompt) + self.opened.min_tokens
+
+    @property
+    def max_length(self) -> int:
+        """Longest draft of which every token, and one more, can still be delivered."""
+        return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
+
+    @property
+    def answer_s(self) -> float:
+        """Expected time from a verdict to the next draft; one that was made ahead needs no time for drafting."""
+        drafting = 0.0 if self.hope * self.ahead_share > 0.5 else (self.assigned or 0) + 1
+        return self.round_trip_s + self.client.draft_s_per_token * drafting
+
+    def window(self, round_s: float) -> int:
+        """Tokens that may be on their way: 16, or two round trips' worth of rounds, at most 256."""
+        rounds = 2 * self.round_trip_s / round_s if round_s else 0
+        return min(MAX_WINDOW, max(WINDOW, int(rounds)))
+
+    def is_ready(self, window: int = WINDOW) -> bool:
+        """Whether a round can move it forward now."""
+        if self.finished or self.awaits_draft:
+            return False
+        return self.draft is not None or self.num_unacknowledged < window
+
+    def base_digest(self) -> bytes:
+        """Hash of prompt and committed tokens."""
+        return self._digest.of(self.tokens)
+
+    def logprobs_from(self, base_len: int) -> tuple[TokenLogprobs, ...] | None:
+        """Those of the tokens from base_len on, which is not acknowledged; None where they are not wanted."""
+        if self.opened.num_logprobs is None:
+            return None
+        return tuple(self.logprobs[len(self.logprobs) - (len(self.tokens) - base_len) :])
