@@ -29,6 +29,7 @@ from goodspeed.wire.messages import (
 )
 from verify_node.core import assembly
 from verify_node.core.assembly import CoreSettings, PolicySettings
+from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
 from verify_node.rounds.outcomes import Outcome
 from verify_node.rounds.planner import Entry, Round
@@ -80,8 +81,10 @@ def make_core(
     lease_s: float = 6.0,
     eta: float = assembly.DEFAULTS.eta,
     beta: float = assembly.DEFAULTS.beta,
+    validates: bool = True,
 ) -> VerifyCore:
-    """Creates a verify node's state machine, by default with the fake target's vocabulary."""
+    """Creates a verify node's state machine with the fake target's vocabulary, by default validated after every event."""
+    kind = CheckedCore if validates else VerifyCore
     name = policy if isinstance(policy, str) else assembly.DEFAULTS.policy.name
     settings = CoreSettings(
         policy=PolicySettings(name=name, weigh_time=False),
@@ -104,7 +107,7 @@ def make_core(
         max_message_bytes=MAX_BYTES,
     )
     own = None if isinstance(policy, str) else policy
-    return assembly.make_core(settings, welcome, pool or PagePool(num_pages, page_size), policy=own)
+    return assembly.make_core(settings, welcome, pool or PagePool(num_pages, page_size), policy=own, kind=kind)
 
 
 def make_hello(name: str = "a", **changes: Any) -> Hello:

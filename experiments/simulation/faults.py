@@ -15,7 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from experiments.simulation.checks import Findings, Silence, look_back
 from experiments.simulation.settings import Settings
@@ -62,7 +62,7 @@ class Report:
 
 def play(seed: int, settings: Settings | None = None, limit_s: float = LIMIT_S) -> tuple[World, Findings]:
     """One world from beginning to end."""
-    world = World(seed, settings or some_settings(seed))
+    world = World(seed, replace(settings or some_settings(seed), validate=True))
     silence = Silence(world)
     try:
         world.run(limit_s)

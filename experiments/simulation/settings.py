@@ -96,6 +96,7 @@ class Settings:
     drafted_bytes: float = 4.0  # on the wire, for each drafted token
     through_codec: bool = False  # every message is encoded and decoded: slower, and shows what the wire does to it
     faults: Faults = field(default_factory=Faults)
+    validate: bool = False  # the verify core looks at all its invariants after every event
 
     @property
     def core(self) -> CoreSettings:

@@ -16,6 +16,7 @@ from goodspeed.engine.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core import assembly
+from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
 from verify_node.rounds.outcomes import Outcome, Send
 from verify_node.rounds.planner import Round
@@ -51,7 +52,8 @@ def make_core(settings: Settings, boot_id: bytes = b"verify-0", target: int = 0)
     pool = PagePool(settings.num_pages, settings.page_size)
     policy = None if isinstance(settings.policy, str) else settings.policy()
     cost = Refined(settings.round_cost if settings.known_cost else None)
-    return assembly.make_core(core, welcome, pool, policy=policy, cost=cost)
+    kind = CheckedCore if settings.validate else VerifyCore
+    return assembly.make_core(core, welcome, pool, policy=policy, cost=cost, kind=kind)
 
 
 class VerifyNode:

@@ -4,7 +4,7 @@ Knows nothing about tensors, models or rounds: a key is any hashable name of a s
 of a session lies in its page number p // page_size, at row p % page_size. Every operation costs the pages it touches.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,10 @@ class PagePool:
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._lengths
+
+    def __iter__(self) -> Iterator[Hashable]:
+        """The sessions that it knows."""
+        return iter(self._lengths)
 
     @property
     def num_free(self) -> int:

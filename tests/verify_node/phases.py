@@ -9,7 +9,7 @@ from verify_node.session.session import Session
 
 def put(session: Session, assigned: int, draft: Draft | None = None) -> None:
     """As after a verdict with that length, and perhaps its draft."""
-    session.assigned, session.draft = assigned, draft
+    session.assigned, session.draft, session.cannot_draft = assigned, draft, False
     session.phase = Phase.DRAFTED if draft else Phase.AWAITING if assigned else Phase.ADVANCING
 
 

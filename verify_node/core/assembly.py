@@ -83,14 +83,16 @@ def make_core(
     *,
     policy: Policy | None = None,
     cost: Refined | None = None,
+    kind: type[VerifyCore] = VerifyCore,
 ) -> VerifyCore:
     """A verify node without sessions.
 
     welcome: of `make_welcome`; its context is cut to the size of the pool. policy: replaces the one that the settings
-    name. cost: the model of a round's time, which finished rounds refine; by default it knows nothing yet.
+    name. cost: the model of a round's time, which finished rounds refine; by default it knows nothing yet. kind:
+    `CheckedCore` validates itself after every event.
     """
     cost = cost if cost is not None else Refined()
-    return VerifyCore(
+    return kind(
         welcome=replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
         limits=RoundLimits(settings.budget, settings.max_round_tokens, settings.linger_s),
         planner=planner.create(settings.rounds),

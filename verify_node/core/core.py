@@ -21,9 +21,11 @@ from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome
+from verify_node.core import invariants
 from verify_node.core.counts import Counts
+from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS
 from verify_node.core.incoming import Answer, repeat, take_ack, take_draft
-from verify_node.core.rate_limit import Conduct
+from verify_node.core.rate_limit import MAX_SENDERS, Conduct
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.rounds.outcomes import Moved, Outcome, Send
@@ -237,6 +239,20 @@ class VerifyCore:
             if len(failed.entries) == 1:
                 return self._give_up(session, why, now)
         return []
+
+    def validate(self) -> None:
+        """BrokenInvariant with what is wrong about which session, client, round or bound; nothing if all is right."""
+        register, clients = self.register, self.scheduler.clients
+        invariants.check_register(register, clients)
+        invariants.check_sessions(self.sessions, self.limits)
+        invariants.check_clients(clients, self.sessions, self.num_rounds)
+        if self._in_flight is not None:
+            invariants.check_round(self._in_flight, self._taking_part, register, self.limits)
+        else:
+            invariants.check_pool(self.pool, self.sessions, register.released)
+        kept, remembered = len(self.diary), self.conduct.num_senders
+        invariants.require("diary", [(kept <= MAX_VISITS + MAX_REFUSALS, f"keeps {kept} entries")])
+        invariants.require("rate limiter", [(remembered <= MAX_SENDERS, f"remembers {remembered} senders")])
 
     def drain(self) -> None:
         """The node stops: no session is opened and no round begins any more; the one in flight ends as ever."""

@@ -58,6 +58,10 @@ class Diary:
         if len(self._refusals) > MAX_REFUSALS:
             del self._refusals[next(iter(self._refusals))]
 
+    def __len__(self) -> int:
+        """Entries that are kept."""
+        return len(self._visits) + len(self._refusals)
+
     def visits_after(self, number: int) -> list[Entry]:
         """Visits after number `number`, oldest first; only the newest are kept."""
         num_new = min(self.num_visits - number, len(self._visits))

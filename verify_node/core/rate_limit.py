@@ -93,6 +93,11 @@ class Conduct:
         self.num_bars = 0  # since the start
         self._records: dict[bytes, Record] = {}  # whoever spoke last stands last
 
+    @property
+    def num_senders(self) -> int:
+        """Senders that are remembered."""
+        return max(len(self._records), len(self.barred))
+
     def heard(self, sender: bytes, now: float, num_tokens: int = 0) -> Stage:
         """A message of any kind; num_tokens: of the text that it brings along."""
         record = self._record(sender, now)

@@ -91,7 +91,7 @@ class Register:
             self._scheduler.set_draft_model(client, hello.draft_fingerprint)
         if principal is not None and self.enrolled is not None:
             client.grant(self.enrolled[principal])
-        self._follow(peer_id, hello, principal)
+        self._follow(peer_id, hello.boot_id, client, principal)
         old = self.peers.get(peer_id)
         if old is not None and not _is_same_draft_node(old, client, hello):
             self._drop_sessions_of(old)  # it knows nothing of them
@@ -113,10 +113,14 @@ class Register:
             for gone in clients.keys() - there:
                 del clients[gone]
 
-    def _follow(self, peer_id: bytes, hello: Hello, principal: str | None) -> None:
-        """Every connection has a name of its own: a process that connects again takes its sessions along."""
+    def _follow(self, peer_id: bytes, boot_id: bytes, client: Client, principal: str | None) -> None:
+        """Every connection has a name of its own: a process that connects again takes its sessions along.
+
+        Another client that gives the same boot id, by chance or on purpose, gets nothing of them.
+        """
         for old in list(self.peers.values()):
-            if (old.principal, old.boot_id) == (principal, hello.boot_id) and old.peer_id != peer_id:
+            is_same = old.client is client and (old.principal, old.boot_id) == (principal, boot_id)
+            if is_same and old.peer_id != peer_id:
                 self.peers[peer_id] = self.peers.pop(old.peer_id)
                 for session in self.sessions.values():
                     if session.peer_id == old.peer_id:
@@ -210,6 +214,11 @@ class Register:
         """It is open no more; its memory is freed when no round is in flight."""
         del self.sessions[session.session_id]
         self._released.add(session.session_id)
+
+    @property
+    def released(self) -> frozenset[bytes]:
+        """Sessions whose memory is freed when no round is in flight; one of the same id may be open again."""
+        return frozenset(self._released)
 
     def has(self, session: Session) -> bool:
         """Whether this one is open, and not another that was opened by the same id."""

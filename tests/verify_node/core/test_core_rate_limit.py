@@ -122,7 +122,7 @@ def test_with_keys_the_bar_is_on_the_key():
 
 
 def test_names_are_not_remembered_for_ever():
-    desk = Desk()
+    desk = Desk(validates=False)  # which would look at thousands of clients thousands of times
     desk.hello("kept")
     desk.open("kept", 1)
     for number in range(MAX_CLIENTS + 10):

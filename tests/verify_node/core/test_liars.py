@@ -146,6 +146,7 @@ class Neighbours(Desk):
             "max_round_tokens": 400,
             "num_pages": 1 << 16,
             "context_len": 1 << 16,
+            "validates": False,
         }
         super().__init__(**(limits | options))
         processes = {name: Independent(alpha) for name, alpha in HONEST.items()} | {"a": process}

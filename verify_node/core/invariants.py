@@ -1,0 +1,139 @@
+"""What must hold between the parts of a verify core, between any two events: `VerifyCore.validate` asks for all of it.
+
+Each function raises BrokenInvariant for the first claim that does not hold, and changes nothing.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+
+from goodspeed.engine.pages import PagePool
+from verify_node.core.register import Register
+from verify_node.rounds.planner import Entry, Limits, Round
+from verify_node.session.client import Client, Peer
+from verify_node.session.invariants import Claim, claims_on_client, claims_on_session
+from verify_node.session.phase import BrokenInvariant, Phase
+from verify_node.session.session import Session
+
+
+def require(what: str, claims: Iterable[Claim]) -> None:
+    """BrokenInvariant with the first claim on `what` that does not hold."""
+    for holds, wrong in claims:
+        if not holds:
+            raise BrokenInvariant(f"{what}: {wrong}")
+
+
+def check_sessions(sessions: Mapping[bytes, Session], limits: Limits) -> None:
+    """Each session's fields agree with its phase, and no length exceeds the budget."""
+    for session in sessions.values():
+        what = _session(session)
+        require(what, claims_on_session(session))
+        fits = (session.assigned or 0) <= limits.budget
+        require(what, [(fits, f"{session.assigned} tokens are assigned of a budget of {limits.budget}")])
+
+
+def check_clients(clients: Mapping[str, Client], sessions: Mapping[bytes, Session], num_rounds: int) -> None:
+    """Estimates are possible numbers, and what a client's sessions may draft keeps to what its key allows."""
+    assigned: Counter[str] = Counter()
+    for session in sessions.values():
+        if not session.finished:
+            assigned[session.client.name] += session.assigned or 0
+    for name, client in clients.items():
+        limit = client.max_round_tokens
+        fits = limit is None or assigned[name] <= limit
+        require(
+            f"client {name!r}",
+            [
+                *claims_on_client(client, num_rounds),
+                (client.name == name, f"is named {client.name!r}"),
+                (fits, f"{assigned[name]} tokens are assigned of {limit} that its key allows"),
+            ],
+        )
+
+
+def check_register(register: Register, clients: Mapping[str, Client]) -> None:
+    """Peers, sessions and clients know each other by the right names, and none exceeds its number."""
+    for peer_id, peer in register.peers.items():
+        enrolled = register.enrolled
+        known = clients.get(peer.client.name) is peer.client
+        is_enrolled = enrolled is None or (peer.principal is not None and peer.principal in enrolled)
+        claims = [
+            (peer.peer_id == peer_id, f"calls itself {peer.peer_id!r}"),
+            (known, "is of a client that the scheduler does not know"),
+            (is_enrolled, "has a key that is not enrolled"),
+        ]
+        require(f"peer {peer_id!r}", claims)
+    for session_id, session in register.sessions.items():
+        require(_session(session), _membership(session_id, session, register.peers, clients))
+    num_own = Counter(session.client.name for session in register.sessions.values())
+    claims = [(len(register.sessions) <= register.max_sessions, "more sessions are open than may be")]
+    claims += [
+        (num <= register.max_client_sessions, f"{name!r} has {num} sessions open") for name, num in num_own.items()
+    ]
+    claims += [(len({one.admitted for one in register.sessions.values()}) == len(register.sessions), "two are one age")]
+    require("register", claims)
+
+
+def _membership(
+    session_id: bytes, session: Session, peers: Mapping[bytes, Peer], clients: Mapping[str, Client]
+) -> Iterable[Claim]:
+    peer = peers.get(session.peer_id)
+    yield session.session_id == session_id, f"is registered as {session_id.hex()}"
+    yield clients.get(session.client.name) is session.client, "is of a client that the scheduler does not know"
+    yield peer is not None, f"is of peer {session.peer_id!r}, which is not connected"
+    yield peer is None or peer.client is session.client, f"is of peer {session.peer_id!r}, which is another client's"
+
+
+def check_round(done: Round, taking_part: Mapping[bytes, Session], register: Register, limits: Limits) -> None:
+    """The round in flight keeps to its limits, and its sessions are as they were when it was planned."""
+    claims = [
+        (done.num_drafted <= limits.budget, f"drafts {done.num_drafted} tokens of {limits.budget}"),
+        (done.num_tokens <= limits.max_round_tokens, f"feeds {done.num_tokens} tokens of {limits.max_round_tokens}"),
+        ([entry.session_id for entry in done.entries] == [*taking_part], "has other entries than sessions"),
+    ]
+    require(f"round {done.number}", claims)
+    for entry in done.entries:
+        session = taking_part[entry.session_id]
+        if register.has(session):
+            require(_session(session), _entry(entry, session))
+        else:
+            gone = entry.session_id in register.released
+            require(_session(session), [(gone, "left its round, and its memory will not be freed")])
+
+
+def _entry(entry: Entry, session: Session) -> Iterable[Claim]:
+    draft, num_tokens = session.draft, len(session.tokens)
+    yield session.phase not in (Phase.AWAITING, Phase.FINISHED), "takes part in a round"
+    yield entry.epoch == session.epoch, f"takes part in a round in epoch {entry.epoch}"
+    if entry.samples:
+        yield entry.base_len == num_tokens, f"is verified from {entry.base_len} on, and has {num_tokens} tokens"
+        yield entry.draft_round == (draft.round if draft else None), f"has not the draft {entry.draft_round} any more"
+    else:
+        yield entry.base_len < num_tokens, f"is fed up to {entry.base_len}, and has {num_tokens} tokens"
+
+
+def check_pool(pool: PagePool, sessions: Mapping[bytes, Session], released: Container[bytes]) -> None:
+    """Memory is of open sessions, or is to be freed; only while no round is in flight, since the target writes it."""
+    pages: list[int] = []
+    for key in pool:
+        pages += pool.table(key).tolist()
+        session = sessions.get(key) if isinstance(key, bytes) else None
+        if key not in released:
+            require(f"session {_name(key)}", _memory(pool.length(key), session))
+    require("pool", [(len(set(pages)) == len(pages), "a page has two owners")])
+    num_owned = pool.num_pages - pool.num_free
+    require("pool", [(len(pages) == num_owned, f"{num_owned} pages are in use and {len(pages)} have an owner")])
+
+
+def _memory(length: int, session: Session | None) -> Iterable[Claim]:
+    yield session is not None, "is not open, and has memory that will not be freed"
+    if session is not None:
+        yield not session.finished, "is finished, and has memory"
+        yield length < len(session.tokens), f"has {length} tokens cached of {len(session.tokens)}, and one is to be fed"
+
+
+def _session(session: Session) -> str:
+    return f"session {session.session_id.hex()} ({session.phase.value})"
+
+
+def _name(key: object) -> str:
+    return key.hex() if isinstance(key, bytes) else repr(key)
