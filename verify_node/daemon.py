@@ -73,10 +73,10 @@ class VerifyDaemon:
 
     def __post_init__(self) -> None:
         self._between.set()
-        self.channel.bar(self.core.conduct.barred)
+        self.channel.bar(self.core.rate_limiter.barred)
         if self.enrolment is not None:
             self.core.enrol(self.enrolment.enrolled, time.monotonic())
-            self.enrolment.barred = self.core.conduct.barred
+            self.enrolment.barred = self.core.rate_limiter.barred
             self.enrolment.on_change = self._enrol
             self.enrolment.on_refused = self._turned_away
 

@@ -6,7 +6,7 @@ time and gives back what to send. The daemon feeds it from sockets and the real 
 class from a virtual one.
 
 Who is connected and which sessions are open is in `register.py`; what a draft or an Ack does to its session, in
-`answers.py`; what a finished round does to it, in `settlement.py`; what is said, and who is put out, in `replies.py`.
+`incoming.py`; what a finished round does to it, in `settlement.py`; what is said, and who is put out, in `replies.py`.
 
 Between `plan` and `finish` a round is in flight: the target reads and writes key/value memory, so the pool is changed
 only when none is.
@@ -25,7 +25,7 @@ from verify_node.core import invariants
 from verify_node.core.counts import Counts
 from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS
 from verify_node.core.incoming import Answer, repeat, take_ack, take_draft
-from verify_node.core.rate_limit import MAX_SENDERS, Conduct
+from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.rounds.outcomes import Moved, Outcome, Send
@@ -33,7 +33,7 @@ from verify_node.rounds.planner import Planner, Round, RoundLimits, plan
 from verify_node.rounds.probes import WAITING_ROUNDS
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.rounds.settlement import allocate, commit, observe, settle
-from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Refused, target_failed
+from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Rejection, target_failed
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session
 
@@ -68,8 +68,8 @@ class VerifyCore:
         self.diary = self.register.diary
         self.counts = Counts()
         self.draining = False  # the node stops
-        self.conduct = Conduct(max_client_sessions)
-        self.replies = Replies(self.register, self.conduct, self.counts)
+        self.rate_limiter = RateLimiter(max_client_sessions)
+        self.replies = Replies(self.register, self.rate_limiter, self.counts)
         self.refusals = self.replies.refusals
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
@@ -143,7 +143,7 @@ class VerifyCore:
 
     def tick(self, now: float) -> list[Send]:
         """Drops peers whose lease ran out, sessions that nobody wants any more, and sends heartbeats when due."""
-        self.conduct.expire(now)
+        self.rate_limiter.expire(now)
         sends: list[Send] = []
         for session in self.register.expire(now):
             sends += self.replies.refuse(session.peer_id, NOT_ACKNOWLEDGED, now, about=session.opened)
@@ -250,7 +250,7 @@ class VerifyCore:
             invariants.check_round(self._in_flight, self._taking_part, register, self.limits)
         else:
             invariants.check_pool(self.pool, self.sessions, register.released)
-        kept, remembered = len(self.diary), self.conduct.num_senders
+        kept, remembered = len(self.diary), self.rate_limiter.num_senders
         invariants.require("diary", [(kept <= MAX_VISITS + MAX_REFUSALS, f"keeps {kept} entries")])
         invariants.require("rate limiter", [(remembered <= MAX_SENDERS, f"remembers {remembered} senders")])
 
@@ -271,13 +271,13 @@ class VerifyCore:
     def _open(self, peer: Peer, message: OpenSession, now: float) -> Answer:
         in_flight = self._in_flight is not None
         opened = self.register.open(peer, message, now, num_rounds=self.num_rounds, in_flight=in_flight)
-        if isinstance(opened, Refused):
+        if isinstance(opened, Rejection):
             return opened
         return repeat(opened, len(message.prompt) + len(message.committed))
 
     def _hear(self, peer: Peer, message: Draft | Ack, now: float) -> Answer:
         session = self.register.find(peer, message, now)
-        if isinstance(session, Refused):
+        if isinstance(session, Rejection):
             return session
         if isinstance(message, Draft):
             return take_draft(session, message, self.welcome, now)

@@ -4,13 +4,30 @@ The answer is nothing (a draft waits for its round), a refusal, or a verdict aga
 about peers, other sessions or rounds.
 """
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from goodspeed.wire.messages import Ack, Draft, Verdict, Welcome
-from verify_node.session.checks import NOT_ACKNOWLEDGED, Refused, check_ack, check_ahead, check_draft
+from verify_node.session.checks import NOT_ACKNOWLEDGED, Rejection, check_ack, check_ahead, check_draft
 from verify_node.session.session import Session
 
-Answer: TypeAlias = Refused | Verdict | None
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The session ends, and its draft node is told why."""
+
+    why: Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A verdict goes out again."""
+
+    verdict: Verdict
+
+
+Answer: TypeAlias = Rejection | Drop | Repeat | None
+"""What a message about a session calls for: a refusal, one of the above, or nothing."""
 
 MAX_REPEATS = 100
 """Verdicts that are sent again without an acknowledgement of more. A draft node asks for one after 1, 2, 4 and then
@@ -53,6 +70,6 @@ def take_ack(session: Session, ack: Ack, round_s: float, now: float) -> Answer:
 def repeat(session: Session, base_len: int) -> Answer:
     """The session's unacknowledged tokens again; a session that asked for them too often is dropped."""
     verdict = session.repeat(base_len)
-    if verdict is not None and session.num_repeats > MAX_REPEATS:
-        return NOT_ACKNOWLEDGED
-    return verdict
+    if verdict is None:
+        return None
+    return Drop(NOT_ACKNOWLEDGED) if session.num_repeats > MAX_REPEATS else Repeat(verdict)

@@ -83,8 +83,8 @@ class Record:
     barred_until: float = 0.0
 
 
-class Conduct:
-    """How everybody behaves."""
+class RateLimiter:
+    """Counts what each sender says, and bars whoever goes too far."""
 
     def __init__(self, max_client_sessions: int) -> None:
         self.messages_per_s = SESSION_MESSAGES_PER_S * max(LEAST_SESSIONS, max_client_sessions)
@@ -137,7 +137,7 @@ class Conduct:
         return seconds
 
     def expire(self, now: float) -> None:
-        """Whose time is over is heard again."""
+        """Lifts the bars whose time is over."""
         for sender in [sender for sender, until in self.barred.items() if until <= now]:
             del self.barred[sender]
 

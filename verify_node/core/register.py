@@ -2,8 +2,8 @@
 
 Peers come with a Hello and go with a Leave, or when their lease runs out. Sessions come with an OpenSession and go with
 a Close, with their peer, or when nobody mentions them any more. Where there are keys, a peer belongs to one, and goes
-with it. What cannot be is answered by a `Refused`. Knows nothing about drafts and verdicts, and of rounds only that the
-pool is not changed while one is in flight.
+with it. What cannot be is answered by a `Rejection`. Knows nothing about drafts and verdicts, and of rounds only that
+the pool is not changed while one is in flight.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from verify_node.rounds.scheduler import Scheduler
 from verify_node.session.checks import (
     ANOTHERS_PEER,
     NOT_OPEN,
-    Refused,
+    Rejection,
     check_hello,
     check_open,
     check_principal,
@@ -72,17 +72,17 @@ class Register:
             self._remove(peer, now)
         return ended
 
-    def check(self, peer_id: bytes, message: UpMessage, principal: str | None, now: float) -> Refused | None:
+    def check(self, peer_id: bytes, message: UpMessage, principal: str | None, now: float) -> Rejection | None:
         """Whether the key that a message came with may say it."""
         if self.enrolled is None:
             return None
         peer = self.peers.get(peer_id)
-        refused = check_principal(principal, self.enrolled, peer, message)
-        if refused is ANOTHERS_PEER and peer is not None:
+        if principal in self.enrolled and peer is not None and peer.principal != principal:
             self._remove(peer, now)  # its connection is gone: nothing for it may go out by this name any more
-        return refused
+            return ANOTHERS_PEER
+        return check_principal(principal, self.enrolled, message)
 
-    def hello(self, peer_id: bytes, hello: Hello, now: float, principal: str | None = None) -> Refused | None:
+    def hello(self, peer_id: bytes, hello: Hello, now: float, principal: str | None = None) -> Rejection | None:
         if refused := check_hello(hello, self.welcome):
             return refused
         self._make_room(hello.name)
@@ -167,7 +167,7 @@ class Register:
 
     def open(
         self, peer: Peer, message: OpenSession, now: float, *, num_rounds: int, in_flight: bool
-    ) -> Session | Refused:
+    ) -> Session | Rejection:
         """The session, opened now (again), or as it is when this very message has opened it before; or why not."""
         known = self.sessions.get(message.session_id)
         num_own = sum(session.client is peer.client for session in self.sessions.values())
@@ -191,7 +191,7 @@ class Register:
         self.sessions[message.session_id] = session
         return session
 
-    def find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Refused:
+    def find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Rejection:
         """The session that a message is about, or why not."""
         session = self.sessions.get(message.session_id)
         if session is None:
@@ -201,7 +201,7 @@ class Register:
         session.heard(peer.peer_id, now)
         return session
 
-    def close(self, peer: Peer, message: Close) -> Refused | None:
+    def close(self, peer: Peer, message: Close) -> Rejection | None:
         session = self.sessions.get(message.session_id)
         if session is None:
             return None

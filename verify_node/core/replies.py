@@ -1,6 +1,6 @@
 """What a peer is told: no by name, noted by reason; verdicts; a last word for whoever is put out. No I/O, no clock.
 
-Events in (a message came, it was refused), messages out. How far somebody may go is in `conduct.py`. Knows nothing
+Events in (a message came, it was refused), messages out. How far somebody may go is in `rate_limit.py`. Knows nothing
 about why something is refused, and of sessions only that whoever is put out has none any more.
 """
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 from goodspeed.wire.messages import Refusal, RefusalCode, Verdict
 from verify_node.core.counts import Counts
-from verify_node.core.incoming import Answer
-from verify_node.core.rate_limit import Conduct, Stage
+from verify_node.core.incoming import Answer, Drop, Repeat
+from verify_node.core.rate_limit import RateLimiter, Stage
 from verify_node.core.register import Register
 from verify_node.rounds.outcomes import Moved, Send
-from verify_node.session.checks import CHANGED, NOT_ACKNOWLEDGED, NOT_DRAWN, NOT_ENROLLED, AboutSession, Refused
+from verify_node.session.checks import CHANGED, NOT_DRAWN, NOT_ENROLLED, AboutSession, Rejection
 from verify_node.session.client import Peer
 
 REPEATED_TOKENS = 16
@@ -25,8 +25,8 @@ FLOOD = "more messages than its sessions call for"
 class Replies:
     """What was refused, to whom, and what came of it."""
 
-    def __init__(self, register: Register, conduct: Conduct, counts: Counts) -> None:
-        self.conduct = conduct
+    def __init__(self, register: Register, rate_limiter: RateLimiter, counts: Counts) -> None:
+        self.rate_limiter = rate_limiter
         self.refusals: Counter[str] = Counter()  # by code
         self.num_unanswered = 0  # refusals that were counted and not told
         self.num_ignored = 0  # messages of barred senders that came this far
@@ -43,27 +43,27 @@ class Replies:
     ) -> list[Send] | None:
         """Whether a message of that many tokens is heard at all: None if it is, else what is sent instead."""
         sender = _sender(peer_id, principal)
-        if sender in self.conduct.barred:
+        if sender in self.rate_limiter.barred:
             self.num_ignored += 1
             return []
-        if self.conduct.heard(sender, now, num_tokens) is Stage.BARRED:
+        if self.rate_limiter.heard(sender, now, num_tokens) is Stage.BARRED:
             return self._put_out(peer_id, sender, FLOOD, now)
         return None
 
     def refuse(
         self,
         peer_id: bytes,
-        refused: Refused | Refusal,
+        refused: Rejection | Refusal,
         now: float,
         *,
         principal: str | None = None,
         about: AboutSession | None = None,
     ) -> list[Send]:
         """No, by name, unless it was said so often by now that it is only counted."""
-        refusal = refused.to_message(about) if isinstance(refused, Refused) else refused
+        refusal = refused.to_message(about) if isinstance(refused, Rejection) else refused
         self._note(self._name(peer_id), refusal.code, now)
         sender = _sender(peer_id, principal or self._principal(peer_id))
-        match self.conduct.refused(sender, refusal.code, now):
+        match self.rate_limiter.refused(sender, refusal.code, now):
             case Stage.ANSWERED:
                 return [Send(peer_id, refusal)]
             case Stage.COUNTED:
@@ -87,15 +87,22 @@ class Replies:
 
     def answer(self, peer_id: bytes, answer: Answer, about: AboutSession, now: float) -> list[Send]:
         """To a message about a session: nothing, no, or a verdict again, which costs whoever makes us send it."""
-        if answer is None:
-            return []
-        if isinstance(answer, Refused):
-            if answer is NOT_ACKNOWLEDGED:
+        match answer:
+            case None:
+                return []
+            case Rejection():
+                return self.refuse(peer_id, answer, now, about=about)
+            case Drop(why):
                 self._register.drop(self._register.sessions[about.session_id])
-            return self.refuse(peer_id, answer, now, about=about)
+                return self.refuse(peer_id, why, now, about=about)
+            case Repeat(verdict):
+                return self._repeat(peer_id, verdict)
+
+    def _repeat(self, peer_id: bytes, verdict: Verdict) -> list[Send]:
+        """A verdict that is sent again costs whoever asked for it."""
         self._counts.num_repeated += 1
-        self.conduct.charge(_sender(peer_id, self._principal(peer_id)), len(answer.tokens) / REPEATED_TOKENS)
-        return [Send(peer_id, answer)]
+        self.rate_limiter.charge(_sender(peer_id, self._principal(peer_id)), len(verdict.tokens) / REPEATED_TOKENS)
+        return [Send(peer_id, verdict)]
 
     def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:
         """Whose proposals of a round could not be used; and, once for a client, whose were not what it drew from."""
@@ -104,13 +111,13 @@ class Replies:
             if move.session.client.disproves(move.outcome.evidence):  # see `Session.verification`
                 sends += self.refuse(move.session.peer_id, NOT_DRAWN, now, about=move.answered)
             if move.outcome.invalid:
-                refused = Refused("proposal", move.outcome.invalid, "send exactly what was sampled from")
+                refused = Rejection("proposal", move.outcome.invalid, "send exactly what was sampled from")
                 sends += self.refuse(move.session.peer_id, refused, now, about=move.answered)
         return sends
 
     def tell(self, peer_id: bytes, verdict: Verdict) -> Send:
         """A round's verdict; what its receiver says to that is no flood."""
-        self.conduct.earned(_sender(peer_id, self._principal(peer_id)))
+        self.rate_limiter.earned(_sender(peer_id, self._principal(peer_id)))
         return Send(peer_id, verdict)
 
     def _note(self, client: str, code: str, now: float) -> None:
@@ -119,7 +126,7 @@ class Replies:
 
     def _put_out(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
         """Its sessions end, and it gets one last word, on all its connections."""
-        seconds = self.conduct.bar(sender, now)
+        seconds = self.rate_limiter.bar(sender, now)
         code: RefusalCode = "barred"
         what_to_do = f"mend that and come back after {seconds:.0f} s; nothing is heard before"
         refusal = Refusal(code, f"this draft node sent {why}", what_to_do)

@@ -146,7 +146,7 @@ def _worth_waiting_for(soon: Sequence[Session], num_ready: int, first: float, ro
 class Barrier:
     """Everybody who is drafting is waited for, as in the paper ("until the batch is fully assembled").
 
-    A draft that is late by far is no longer expected (`patience.py`).
+    A draft that is late by far is no longer expected (`late_drafts.py`).
     """
 
     def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: RoundLimits, round_s: float) -> Start:

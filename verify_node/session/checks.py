@@ -1,4 +1,4 @@
-"""What the verify node does not take from a draft node, and why: each check gives a `Refused`, or None.
+"""What the verify node does not take from a draft node, and why: each check gives a `Rejection`, or None.
 
 Knows nothing about what happens to a message that passes, and changes nothing.
 """
@@ -20,14 +20,14 @@ from goodspeed.wire.messages import (
     UpMessage,
     Welcome,
 )
-from verify_node.session.client import Client, Peer
+from verify_node.session.client import Client
 from verify_node.session.session import Session
 
 AboutSession: TypeAlias = OpenSession | Draft | Ack | Close
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejection:
     """Why, by name; what was wrong; what to do about it."""
 
     code: RefusalCode
@@ -42,148 +42,146 @@ class Refused:
         return Refusal(self.code, self.what, self.what_to_do, about.session_id, about.epoch, number)
 
 
-HELLO_FIRST = Refused("hello_first", "this verify node does not know you", "send Hello, then reopen")
-NOT_OWNER = Refused("not_owner", "this session belongs to another client", "use your own sessions, with random ids")
-NOT_ENROLLED = Refused(
+HELLO_FIRST = Rejection("hello_first", "this verify node does not know you", "send Hello, then reopen")
+NOT_OWNER = Rejection("not_owner", "this session belongs to another client", "use your own sessions, with random ids")
+NOT_ENROLLED = Rejection(
     "not_enrolled",
     "the key of this draft node is not enrolled at the verify node (any more)",
     "have its public file put into the folder of --enrolled; this node may go on trying",
 )
-CHANGED = Refused("hello_first", "what this key stands for was changed", "send Hello again, then reopen")
-ANOTHERS_PEER = Refused("not_owner", "another key spoke by this peer's name", "connect anew, by a name of your own")
-STOPPING = Refused(
+CHANGED = Rejection("hello_first", "what this key stands for was changed", "send Hello again, then reopen")
+ANOTHERS_PEER = Rejection("not_owner", "another key spoke by this peer's name", "connect anew, by a name of your own")
+STOPPING = Rejection(
     "draining", "this verify node is stopping", "keep what is committed, and say Hello until one is back"
 )
-NOT_DRAWN = Refused(
+NOT_DRAWN = Rejection(
     "proposal",
     "the drafts of this client are not drawn from the distributions that it sends (but for a chance of 1e-6); its "
     "sessions go on under match, and its distributions are not read any more",
     "send exactly what is sampled from, or open sessions under match",
 )
-NOT_ACKNOWLEDGED = Refused(
+NOT_ACKNOWLEDGED = Rejection(
     "not_acknowledged",
     "this session was sent the same tokens too often, or was waited for too long, without an acknowledgement of more",
     "reopen it with what is committed",
 )
-NOT_OPEN = Refused("unknown_session", "this session is not open here", "reopen it with what is committed")
+NOT_OPEN = Rejection("unknown_session", "this session is not open here", "reopen it with what is committed")
 
 
-def check_principal(
-    principal: str | None, enrolled: Mapping[str, Enrolled], peer: Peer | None, message: UpMessage
-) -> Refused | None:
-    """Whether a message's key may say anything, and this, by this peer's name; `peer` is who is known by it."""
+def check_principal(principal: str | None, enrolled: Mapping[str, Enrolled], message: UpMessage) -> Rejection | None:
+    """Whether a message's key may say anything, and this; whose connection it came by is for the register to check."""
     record = enrolled.get(principal) if principal is not None else None
     if record is None:
         return NOT_ENROLLED
-    if peer is not None and peer.principal != principal:
-        return ANOTHERS_PEER
     if isinstance(message, Hello) and message.name != record.name:
         what = f"this key is enrolled as {record.name!r}, not as {message.name!r}"
-        return Refused("wrong_name", what, "use the name that is enrolled, or enrol the other")
+        return Rejection("wrong_name", what, "use the name that is enrolled, or enrol the other")
     return None
 
 
-def check_hello(hello: Hello, welcome: Welcome) -> Refused | None:
+def check_hello(hello: Hello, welcome: Welcome) -> Rejection | None:
     if hello.version != VERSION:
         what = f"protocol version {hello.version} is not {VERSION}"
-        return Refused("version", what, "run the same release of GoodSpeed on both nodes")
+        return Rejection("version", what, "run the same release of GoodSpeed on both nodes")
     if hello.tokenizer != welcome.tokenizer:
         what = f"the draft model's tokenizer {hello.tokenizer!r} is not the target's {welcome.tokenizer!r}"
-        return Refused("tokenizer", what, "choose a draft model of the target's family")
+        return Rejection("tokenizer", what, "choose a draft model of the target's family")
     return None
 
 
-def check_open(opened: OpenSession, client: Client, known: Session | None, num_free: int) -> Refused | None:
+def check_open(opened: OpenSession, client: Client, known: Session | None, num_free: int) -> Rejection | None:
     """Whether this client may open this session (again); `known` is what is open by its id."""
     if known is None and num_free <= 0:
-        return Refused("too_many_sessions", "no more sessions can be open for this client now", "try again later")
+        return Rejection("too_many_sessions", "no more sessions can be open for this client now", "try again later")
     if known is not None and known.client is not client:
         return NOT_OWNER
     if known is not None and opened.epoch < known.epoch:
-        return Refused("stale_epoch", f"epoch {opened.epoch} is below {known.epoch}", "raise the epoch to reopen")
+        return Rejection("stale_epoch", f"epoch {opened.epoch} is below {known.epoch}", "raise the epoch to reopen")
     return None
 
 
-def target_failed(why: str) -> Refused:
+def target_failed(why: str) -> Rejection:
     """The target model could not compute this session, and would fail again."""
-    return Refused("failed", f"the target model failed on this session: {why}", "try another prompt, or a shorter one")
+    return Rejection(
+        "failed", f"the target model failed on this session: {why}", "try another prompt, or a shorter one"
+    )
 
 
-def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Refused | None:
+def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejection | None:
     """Whether the target can go on from this text as it is asked to."""
     if not opened.prompt:
-        return Refused("prompt", "the prompt is empty", "send at least one token")
+        return Rejection("prompt", "the prompt is empty", "send at least one token")
     num_tokens = len(opened.prompt) + len(opened.committed)
     if num_tokens >= context_len:
         what = f"{num_tokens} tokens leave no room in a context of {context_len}"
-        return Refused("prompt", what, "shorten the prompt")
+        return Rejection("prompt", what, "shorten the prompt")
     if len(opened.committed) >= opened.max_tokens:
         what = f"{len(opened.committed)} committed tokens reach max_tokens"
-        return Refused("prompt", what, "the session is complete")
+        return Rejection("prompt", what, "the session is complete")
     if max(opened.prompt + opened.committed) >= welcome.vocab_size:
         what = f"a token id is outside the vocabulary of {welcome.vocab_size}"
-        return Refused("vocabulary", what, "encode with the target's tokenizer")
+        return Rejection("vocabulary", what, "encode with the target's tokenizer")
     if opened.verification not in welcome.verifications:
-        return Refused("unsupported", f"verification {opened.verification!r} is off here", "use another rule")
+        return Rejection("unsupported", f"verification {opened.verification!r} is off here", "use another rule")
     return _check_min_tokens(opened, welcome.vocab_size)
 
 
-def _check_min_tokens(opened: OpenSession, vocab_size: int) -> Refused | None:
+def _check_min_tokens(opened: OpenSession, vocab_size: int) -> Rejection | None:
     """Whether there is a text that is as long, and a token to go on with at every position."""
     if opened.min_tokens > opened.max_tokens:
         what = f"min_tokens {opened.min_tokens} is above max_tokens {opened.max_tokens}"
-        return Refused("malformed", what, "lower min_tokens")
+        return Rejection("malformed", what, "lower min_tokens")
     if opened.min_tokens and len({token for token in opened.stop_ids if token < vocab_size}) == vocab_size:
         what = f"min_tokens {opened.min_tokens} leaves no token to draw: each of the vocabulary is a stop id"
-        return Refused("unsupported", what, "leave min_tokens or a stop id out")
+        return Rejection("unsupported", what, "leave min_tokens or a stop id out")
     return None
 
 
-def check_session(session: Session, client: Client, epoch: int) -> Refused | None:
+def check_session(session: Session, client: Client, epoch: int) -> Rejection | None:
     """Whether a message of this client and epoch is about this session as it is open here."""
     if session.client is not client:
         return NOT_OWNER
     if epoch > session.epoch:
         return NOT_OPEN
     if epoch < session.epoch:
-        return Refused("stale_epoch", f"epoch {epoch} is below {session.epoch}", "drop what is left of the old epoch")
+        return Rejection("stale_epoch", f"epoch {epoch} is below {session.epoch}", "drop what is left of the old epoch")
     return None
 
 
-def check_draft(draft: Draft, session: Session, vocab_size: int) -> Refused | None:
+def check_draft(draft: Draft, session: Session, vocab_size: int) -> Rejection | None:
     """Whether a draft is the one that the session was assigned; its distributions are the target's to check."""
     if draft.round <= session.last_round:
         what = f"round {draft.round} is not above {session.last_round}"
-        return Refused("stale_round", what, "wait for the verdict, or acknowledge what is applied")
+        return Rejection("stale_round", what, "wait for the verdict, or acknowledge what is applied")
     if session.finished or not session.assigned or session.draft is not None:
         what = "no draft is expected from this session now"
-        return Refused("not_assigned", what, "wait for a verdict with a length")
+        return Rejection("not_assigned", what, "wait for a verdict with a length")
     if draft.base_len != len(session.tokens) or draft.base_digest != session.base_digest():
         what = f"the draft was made on {draft.base_len} tokens that are not the {len(session.tokens)} committed"
-        return Refused("wrong_base", what, "reopen the session with what is committed")
+        return Rejection("wrong_base", what, "reopen the session with what is committed")
     if len(draft.tokens) > session.assigned:
         what = f"{len(draft.tokens)} tokens exceed the {session.assigned} assigned"
-        return Refused("too_long", what, "propose at most next_length tokens")
+        return Rejection("too_long", what, "propose at most next_length tokens")
     return _check_vocabulary(draft, vocab_size)
 
 
-def check_ahead(draft: Draft, welcome: Welcome) -> Refused | None:
+def check_ahead(draft: Draft, welcome: Welcome) -> Rejection | None:
     """Whether a draft made ahead of a verdict could be taken at all; what it assumes is not its fault."""
     if len(draft.tokens) > welcome.max_length:
         what = f"{len(draft.tokens)} tokens exceed the {welcome.max_length} that are ever assigned"
-        return Refused("too_long", what, "propose at most max_length tokens")
+        return Rejection("too_long", what, "propose at most max_length tokens")
     return _check_vocabulary(draft, welcome.vocab_size)
 
 
-def check_ack(ack: Ack, session: Session) -> Refused | None:
+def check_ack(ack: Ack, session: Session) -> Rejection | None:
     if ack.base_len > len(session.tokens):
         what = f"{ack.base_len} tokens are more than the {len(session.tokens)} committed here"
-        return Refused("wrong_base", what, "reopen the session")
+        return Rejection("wrong_base", what, "reopen the session")
     return None
 
 
-def _check_vocabulary(draft: Draft, vocab_size: int) -> Refused | None:
+def _check_vocabulary(draft: Draft, vocab_size: int) -> Rejection | None:
     if max(draft.tokens, default=0) >= vocab_size:
         what = f"a drafted id is outside the vocabulary of {vocab_size}"
-        return Refused("vocabulary", what, "mask ids beyond the tokenizer")
+        return Rejection("vocabulary", what, "mask ids beyond the tokenizer")
     return None

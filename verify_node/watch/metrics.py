@@ -98,7 +98,7 @@ class VerifyCollector(Collector):
         ignored = traffic.num_unheard + core.replies.num_ignored
         yield counter("messages_ignored", "Messages of barred peers, which nobody heard.", ignored)
         yield counter("connections_cut", "Connections that this node ended.", self._daemon.channel.num_cut)
-        yield gauge("peers_barred", "Peers, or keys, that are not heard now.", len(core.conduct.barred))
+        yield gauge("peers_barred", "Peers, or keys, that are not heard now.", len(core.rate_limiter.barred))
         undelivered = {"busy": traffic.num_busy, "gone": traffic.num_gone}
         yield counters("messages_undelivered", "Messages that no peer took.", "reason", undelivered)
 

@@ -18,7 +18,7 @@ from goodspeed.engine.pages import PagePool
 from verify_node.core import incoming
 from verify_node.rounds import late_drafts
 from verify_node.rounds.outcomes import Moved
-from verify_node.session.checks import Refused
+from verify_node.session.checks import Rejection
 
 CALM = Settings(num_clients=3, num_sessions=2)
 HANGING = with_faults(CALM, hang=0.5)
@@ -106,7 +106,7 @@ def test_a_client_that_is_forgotten_is_found(monkeypatch):
 
 
 def test_a_refusal_that_nobody_earned_is_found(monkeypatch):
-    refused = Refused("not_assigned", "nothing", "wait")
+    refused = Rejection("not_assigned", "nothing", "wait")
     monkeypatch.setattr(
         incoming, "check_draft", lambda draft, session, vocab_size: refused if draft.round == 3 else None
     )

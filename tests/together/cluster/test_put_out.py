@@ -112,7 +112,7 @@ async def put_out_and_come_back(here: Site) -> None:
     await until(lambda: verify.channel.num_cut)
     assert not texts["a"].done()
     assert "(barred)" in str(nodes["a"].link.trouble), "and not that its key is not enrolled"
-    verify.core.conduct.expire(float("inf"))
+    verify.core.rate_limiter.expire(float("inf"))
     assert await texts["a"] == expected(requests["a"])
     assert nodes["a"].link.trouble is None
 

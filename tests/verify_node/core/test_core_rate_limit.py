@@ -116,7 +116,7 @@ def test_with_keys_the_bar_is_on_the_key():
         sends += desk.core.reject(sender, RUBBISH, desk.now, KEYS["a"])
     assert {send.peer_id for send in sends if send.message.code == "barred"} == {b"a", b"a2"}
     assert set(desk.core.peers) == {b"b"}
-    assert set(desk.core.conduct.barred) == {KEYS["a"].encode()}
+    assert set(desk.core.rate_limiter.barred) == {KEYS["a"].encode()}
     assert desk.up("new", make_hello("a"), "a") == []
     assert codes(desk.up("b", Ack(session_id(2), 1, 10_000))) == ["wrong_base"]
 
@@ -309,7 +309,7 @@ def test_nor_does_a_liar_who_is_put_out():
             for number, name in enumerate("ab", 1):
                 if desk.session(number).awaits_draft:
                     desk.draft(name, number, alpha=0.7)
-        return told, b"c" in desk.core.conduct.barred
+        return told, b"c" in desk.core.rate_limiter.barred
 
     (honest, _), (told, barred) = play(False), play(True)
     assert barred

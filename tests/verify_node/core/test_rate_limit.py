@@ -11,7 +11,7 @@ from verify_node.core.rate_limit import (
     MAX_SENDERS,
     OFFENCES,
     SESSION_MESSAGES_PER_S,
-    Conduct,
+    RateLimiter,
     Stage,
 )
 
@@ -29,13 +29,13 @@ def offend(conduct, num_times, now=0.0, who=WHO, code="malformed"):
 
 
 def test_refusals_are_answered_then_counted_then_too_many():
-    stages = offend(Conduct(SESSIONS), int(BARRED) + 1)
+    stages = offend(RateLimiter(SESSIONS), int(BARRED) + 1)
     assert stages == [Stage.ANSWERED] * 20 + [Stage.COUNTED] * 80 + [Stage.BARRED]
     assert (ANSWERED, BARRED) == (20, 100)
 
 
 def test_offences_are_forgotten_by_and_by():
-    conduct = Conduct(SESSIONS)
+    conduct = RateLimiter(SESSIONS)
     offend(conduct, 60)
     assert offend(conduct, 1, now=30.0) == [Stage.COUNTED]
     assert offend(conduct, 1, now=45.0) == [Stage.ANSWERED]
@@ -47,13 +47,13 @@ def test_offences_are_forgotten_by_and_by():
     ["stale_round", "stale_epoch", "unknown_session", "hello_first", "wrong_base", "not_assigned", "too_many_sessions"],
 )
 def test_what_a_bad_line_brings_about_is_no_offence(code):
-    conduct = Conduct(SESSIONS)
+    conduct = RateLimiter(SESSIONS)
     assert code not in OFFENCES
     assert set(offend(conduct, 2000, code=code)) == {Stage.ANSWERED}
 
 
 def test_a_flood_is_a_flood_whatever_is_in_it():
-    conduct = Conduct(SESSIONS)
+    conduct = RateLimiter(SESSIONS)
     burst = int(BURST_S * SESSION_MESSAGES_PER_S * SESSIONS)
     assert {conduct.heard(WHO, 0.0) for _ in range(burst)} == {Stage.ANSWERED}
     assert conduct.refused(WHO, "stale_round", 0.0) is Stage.COUNTED
@@ -62,7 +62,7 @@ def test_a_flood_is_a_flood_whatever_is_in_it():
 
 
 def test_long_texts_count_as_more_messages():
-    conduct = Conduct(SESSIONS)
+    conduct = RateLimiter(SESSIONS)
     num_heard = 0
     while conduct.heard(WHO, 0.0, num_tokens=1 << 20) is Stage.ANSWERED:
         num_heard += 1
@@ -71,7 +71,7 @@ def test_long_texts_count_as_more_messages():
 
 def test_verdicts_earn_the_answers_to_them():
     """Rounds of a millisecond, three messages to each verdict, for 64 sessions: nothing of that is a flood."""
-    conduct = Conduct(SESSIONS)
+    conduct = RateLimiter(SESSIONS)
     for number in range(1000):
         for _ in range(3 * SESSIONS):
             assert conduct.heard(WHO, number / 1000) is Stage.ANSWERED
@@ -81,7 +81,7 @@ def test_verdicts_earn_the_answers_to_them():
 
 def test_all_sessions_of_an_honest_client_repeat_themselves_on_a_dead_line():
     """Two messages a session after 1, 2, 4 and then every 8 s; half of a minute's arrive at once; opened anew."""
-    conduct = Conduct(SESSIONS)
+    conduct = RateLimiter(SESSIONS)
     silences, at = [1, 2, 4, *[8] * 30], 0.0
     for silence in silences:
         at += silence
@@ -94,7 +94,7 @@ def test_all_sessions_of_an_honest_client_repeat_themselves_on_a_dead_line():
 
 
 def test_a_bar_ends_and_the_next_is_twice_as_long():
-    conduct = Conduct(SESSIONS)
+    conduct = RateLimiter(SESSIONS)
     now, lengths = 0.0, []
     for _ in range(7):
         lengths.append(conduct.bar(WHO, now))
@@ -110,7 +110,7 @@ def test_a_bar_ends_and_the_next_is_twice_as_long():
 
 
 def test_memory_is_bounded_whatever_names_come():
-    conduct = Conduct(SESSIONS)
+    conduct = RateLimiter(SESSIONS)
     for number in range(3 * MAX_SENDERS):
         name = number.to_bytes(4, "big")
         conduct.heard(name, 0.0)
