@@ -83,7 +83,7 @@ def make_core(
     beta: float = assembly.DEFAULTS.beta,
     validates: bool = True,
 ) -> VerifyCore:
-    """Creates a verify node's state machine with the fake target's vocabulary, by default validated after every event."""
+    """Creates a verify node's state machine around the fake target; by default every event validates it."""
     kind = CheckedCore if validates else VerifyCore
     name = policy if isinstance(policy, str) else assembly.DEFAULTS.policy.name
     settings = CoreSettings(

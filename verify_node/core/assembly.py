@@ -16,7 +16,7 @@ from goodspeed.wire.messages import MAX_DRAFT, VERSION, Welcome
 from verify_node.core.core import VerifyCore
 from verify_node.rounds import planner
 from verify_node.rounds.planner import RoundLimits
-from verify_node.rounds.scheduler import Scheduler
+from verify_node.rounds.scheduler import Mode, Scheduler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +101,8 @@ def make_core(
             settings.budget,
             eta=settings.eta,
             beta=settings.beta,
-            steer=settings.rounds == "continuous",
+            mode=Mode.of(settings.rounds, weighs_time=settings.policy.weighs_time),
             weigh_evidence=settings.weigh_evidence,
-            weigh_time=settings.policy.weighs_time,
         ),
         pool=pool,
         cost=cost,

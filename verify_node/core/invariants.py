@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from goodspeed.engine.pages import PagePool
 from verify_node.core.register import Register
-from verify_node.rounds.planner import Entry, Limits, Round
+from verify_node.rounds.planner import Entry, Round, RoundLimits
 from verify_node.session.client import Client, Peer
 from verify_node.session.invariants import Claim, claims_on_client, claims_on_session
 from verify_node.session.phase import BrokenInvariant, Phase
@@ -22,7 +22,7 @@ def require(what: str, claims: Iterable[Claim]) -> None:
             raise BrokenInvariant(f"{what}: {wrong}")
 
 
-def check_sessions(sessions: Mapping[bytes, Session], limits: Limits) -> None:
+def check_sessions(sessions: Mapping[bytes, Session], limits: RoundLimits) -> None:
     """Each session's fields agree with its phase, and no length exceeds the budget."""
     for session in sessions.values():
         what = _session(session)
@@ -83,7 +83,7 @@ def _membership(
     yield peer is None or peer.client is session.client, f"is of peer {session.peer_id!r}, which is another client's"
 
 
-def check_round(done: Round, taking_part: Mapping[bytes, Session], register: Register, limits: Limits) -> None:
+def check_round(done: Round, taking_part: Mapping[bytes, Session], register: Register, limits: RoundLimits) -> None:
     """The round in flight keeps to its limits, and its sessions are as they were when it was planned."""
     claims = [
         (done.num_drafted <= limits.budget, f"drafts {done.num_drafted} tokens of {limits.budget}"),

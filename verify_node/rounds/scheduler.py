@@ -7,6 +7,7 @@ C. Knows nothing about messages.
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
+from enum import Enum
 
 from msgspec import Struct
 
@@ -49,6 +50,34 @@ class Observation(Struct, frozen=True):
         return self.num_accepted, min(self.num_drafted, self.num_tokens + 1)
 
 
+class Mode(Enum):
+    """What a round costs those who are in it: whether they wait for each other, and whether the policy knows time.
+
+    In continuous rounds the budget is steered, because not everybody takes part. A policy that knows time may give
+    length 0 for long: there probes are as long as they tell something, or as rare as all who wait for them can bear.
+    """
+
+    BARRIER = "barrier"
+    BARRIER_TIMED = "barrier, timed"
+    CONTINUOUS = "continuous"
+    CONTINUOUS_TIMED = "continuous, timed"
+
+    @classmethod
+    def of(cls, rounds: str, *, weighs_time: bool) -> "Mode":
+        """The mode for a planner's name, and whether the policy is given the time that rounds take."""
+        if rounds == "continuous":
+            return cls.CONTINUOUS_TIMED if weighs_time else cls.CONTINUOUS
+        return cls.BARRIER_TIMED if weighs_time else cls.BARRIER
+
+    @property
+    def is_continuous(self) -> bool:
+        return self in (Mode.CONTINUOUS, Mode.CONTINUOUS_TIMED)
+
+    @property
+    def is_timed(self) -> bool:
+        return self in (Mode.BARRIER_TIMED, Mode.CONTINUOUS_TIMED)
+
+
 class Scheduler:
     """Keeps the estimates and turns them into next draft lengths."""
 
@@ -59,18 +88,15 @@ class Scheduler:
         *,
         eta: float,
         beta: float,
-        steer: bool,
+        mode: Mode,
         weigh_evidence: bool = True,
-        weigh_time: bool = False,
     ) -> None:
         self.policy = policy
         self.budget = budget
         self.eta = eta
         self.beta = beta
-        self.steer = steer
-        self.first_length = FIRST_LENGTH if weigh_time else budget
-        self.probes_long = weigh_time and steer
-        self.all_wait = weigh_time and not steer
+        self.mode = mode
+        self.first_length = FIRST_LENGTH if mode.is_timed else budget
         self.worth = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
 
@@ -146,8 +172,8 @@ class Scheduler:
     ) -> dict[bytes, int]:
         """Lengths of the probes that are due; with time where the policy would draft if nearly all were accepted."""
         participants = [session for session in participants if rooms.get(session.session_id) != 0]
-        if not self.probes_long:
-            num_waiting = len(sessions) if self.all_wait else 0
+        if self.mode is not Mode.CONTINUOUS_TIMED:
+            num_waiting = len(sessions) if self.mode is Mode.BARRIER_TIMED else 0
             late = [session for session in participants if probes.is_due_short(session, number, round_s, num_waiting)]
             for session in late[:budget]:
                 session.try_again()
@@ -170,7 +196,7 @@ class Scheduler:
 
         What was asked of clients that let others wait in vain is not counted on: it would be handed out twice.
         """
-        if not self.steer:
+        if not self.mode.is_continuous:
             return self.budget
         drafting = [session for session in sessions if session.assigned and not session.client.num_late]
         assigned = sum(session.assigned or 0 for session in drafting)

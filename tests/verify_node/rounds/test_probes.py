@@ -5,7 +5,7 @@ import pytest
 from tests.fakes import make_open
 from tests.verify_node.phases import committed
 from verify_node.rounds import probes
-from verify_node.rounds.scheduler import Observation, Scheduler
+from verify_node.rounds.scheduler import Mode, Observation, Scheduler
 from verify_node.session.session import Session
 
 
@@ -24,7 +24,7 @@ class Picky:
 
 
 def make_scheduler(policy, budget=8):
-    return Scheduler(policy, budget, eta=0.1, beta=0.1, steer=True, weigh_time=True)
+    return Scheduler(policy, budget, eta=0.1, beta=0.1, mode=Mode.CONTINUOUS_TIMED)
 
 
 def make_session(scheduler, number=1, client="a", **changes):

@@ -15,6 +15,7 @@ from verify_node.rounds.scheduler import (
     INITIAL_GOODPUT,
     INITIAL_WORTH,
     PROBE_ROUNDS,
+    Mode,
     Observation,
     Scheduler,
 )
@@ -33,9 +34,9 @@ class Given:
         return [min(length, client.max_length) for length, client in zip(self.lengths, clients, strict=False)]
 
 
-def make_scheduler(policy="gradient", budget=8, *, steer=False, eta=0.25, beta=0.5, **options):
+def make_scheduler(policy="gradient", budget=8, *, mode=Mode.BARRIER, eta=0.25, beta=0.5, **options):
     policy = policies.create(policy) if isinstance(policy, str) else policy
-    return Scheduler(policy, budget, eta=eta, beta=beta, steer=steer, **options)
+    return Scheduler(policy, budget, eta=eta, beta=beta, mode=mode, **options)
 
 
 def make_session(scheduler, number=1, client="a", **changes):
@@ -189,7 +190,7 @@ def test_gradient_gives_more_to_who_got_less():
 
 @pytest.mark.parametrize("policy", ["gradient", "fixed", "random"])
 def test_no_length_exceeds_the_budget_or_what_is_missing(policy):
-    scheduler = make_scheduler(policy, budget=6, steer=True)
+    scheduler = make_scheduler(policy, budget=6, mode=Mode.CONTINUOUS)
     sessions = [make_session(scheduler, number, max_tokens=number) for number in (1, 3, 1000)]
     for session in sessions:
         session.share, session.assigned = 0.01, 6  # a lot is handed out
@@ -277,7 +278,7 @@ def test_shares_are_smoothed():
 
 
 def test_the_budget_is_steered_by_shares():
-    scheduler = make_scheduler(budget=10, steer=True)
+    scheduler = make_scheduler(budget=10, mode=Mode.CONTINUOUS)
     one, two = make_session(scheduler, 1), make_session(scheduler, 2)
     assert scheduler.handed_out([one, two]) == 10  # nobody drafts yet
     one.assigned, two.assigned = 5, 5
@@ -386,7 +387,7 @@ def test_the_policy_is_told_the_way_there_and_back_and_what_is_made_ahead():
 
 def test_probes_that_all_wait_for_are_rare():
     """Two probes of 5 ms in 50 rounds of 10 ms are 2 % of everybody's time."""
-    scheduler = make_scheduler(Given(0, 0), weigh_time=True)
+    scheduler = make_scheduler(Given(0, 0), mode=Mode.BARRIER_TIMED)
     sessions = [make_session(scheduler, number, client) for number, client in enumerate("ab", 1)]
     for session in sessions:
         session.round_trip_s, session.client.draft_s_per_token = 0.003, 0.001
@@ -395,7 +396,7 @@ def test_probes_that_all_wait_for_are_rare():
 
 
 def test_where_time_counts_a_clients_first_draft_is_short():
-    scheduler = make_scheduler(Given(8), weigh_time=True)
+    scheduler = make_scheduler(Given(8), mode=Mode.BARRIER_TIMED)
     first, second = (make_session(scheduler, number) for number in (1, 2))
     assert lengths_of(scheduler, [first]) == [FIRST_LENGTH]
     first.client.observe_drafting(0.5, FIRST_LENGTH)
