@@ -99,7 +99,7 @@ class VerifyDaemon:
 
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
         """Lets nobody in, and starts no round; draft nodes learn at once, and not from silence."""
-        num_unfinished = sum(not session.finished for session in self.core.sessions.values())
+        num_unfinished = sum(not session.finished for session in self.core.view.sessions.values())
         texts = "1 unfinished text stays with its draft node" if num_unfinished == 1 else None
         self.reporter.say("stopping; %s", texts or f"{num_unfinished} unfinished texts stay with their draft nodes")
         self.core.drain()
@@ -174,10 +174,10 @@ class VerifyDaemon:
         """To those who watch (`--json`), and to the recording."""
         verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
         if self.events.enabled:
-            fields = round_event(done, verdicts, self.core.sessions)
+            fields = round_event(done, verdicts, self.core.view.sessions)
             self.events.write("round", wall_s=vars(self.wall), uplink_bytes=self.uplink_bytes, **fields)
         if self.recorder is not None:
-            self.recorder.finished(done, result.outcomes, verdicts, self.core.sessions, started, finished)
+            self.recorder.finished(done, result.outcomes, verdicts, self.core.view.sessions, started, finished)
 
     def _reply(self, sends: Iterable[Send]) -> None:
         """Gives messages to the channel; what cannot be delivered is asked for again by its receiver."""
@@ -193,7 +193,7 @@ class VerifyDaemon:
             if delivery is not Delivery.SENT:
                 extra = {"peer": send.peer_id.hex(), "kind": type(send.message).__name__, "why": delivery.value}
                 logger.info("a message was not delivered", extra=extra)
-            elif peer := self.core.peers.get(send.peer_id):
+            elif peer := self.core.view.peers.get(send.peer_id):
                 peer.client.count_bytes(downlink=traffic.bytes_sent - num_before)
         self.wall.send += time.perf_counter() - started
 
@@ -208,12 +208,12 @@ class VerifyDaemon:
 
     def _hear(self, messages: Iterable[Received]) -> bool:
         """Whether any of them was taken, or ended a session; what is refused wakes nobody."""
-        changed, num_sessions = False, len(self.core.sessions)
+        changed, num_sessions = False, len(self.core.view.sessions)
         for received in messages:
-            num_unheeded = self.core.replies.num_unheeded
+            num_unheeded = self.core.view.num_unheeded
             self._reply(self._handle(received))
-            changed |= self.core.replies.num_unheeded == num_unheeded
-        return changed or len(self.core.sessions) != num_sessions
+            changed |= self.core.view.num_unheeded == num_unheeded
+        return changed or len(self.core.view.sessions) != num_sessions
 
     async def _ignore(self) -> None:
         """After what was refused, while a round is in flight, nothing is read for a moment, or until it is done.
@@ -225,7 +225,7 @@ class VerifyDaemon:
                 await self._between.wait()
 
     def _handle(self, received: Received) -> list[Send]:
-        if peer := self.core.peers.get(received.peer):
+        if peer := self.core.view.peers.get(received.peer):
             peer.client.count_bytes(uplink=received.num_bytes)
         if isinstance(received.message, ProtocolError):
             extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
@@ -243,10 +243,10 @@ class VerifyDaemon:
 
     def _record(self, recorder: RoundRecorder, received: Received, now: float) -> None:
         """Only what was taken: of what is refused there may be any amount, and from anybody."""
-        peer, message = self.core.peers.get(received.peer), received.message
+        peer, message = self.core.view.peers.get(received.peer), received.message
         if peer is None or not isinstance(message, Draft | OpenSession):
             return
-        session = self.core.sessions.get(message.session_id)
+        session = self.core.view.sessions.get(message.session_id)
         if session is None or session.client is not peer.client:
             return
         if isinstance(message, OpenSession):
@@ -255,11 +255,11 @@ class VerifyDaemon:
             recorder.arrived(message, received.num_bytes, now)
 
     async def _heartbeat(self) -> None:
-        visits = Visits(self.core.diary)
+        visits = Visits(self.core.view.diary)
         while True:
             now = time.monotonic()
             self._reply(self.core.tick(now))
-            for lost in self.core.diary.losses_since(now):
+            for lost in self.core.view.diary.losses_since(now):
                 extra = {"client": lost.client, "lease_s": self.core.welcome.lease_s}
                 logger.info("a draft node was lost", extra=extra)
             self.reporter.say_all(visits.news())

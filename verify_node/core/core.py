@@ -28,6 +28,7 @@ from verify_node.core.incoming import Answer, repeat, take_ack, take_draft
 from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
+from verify_node.core.view import View
 from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.planner import Planner, Round, RoundLimits, plan
 from verify_node.rounds.probes import WAITING_ROUNDS
@@ -71,6 +72,7 @@ class VerifyCore:
         self.rate_limiter = RateLimiter(max_client_sessions)
         self.replies = Replies(self.register, self.rate_limiter, self.counts)
         self.refusals = self.replies.refusals
+        self.view = View(self)  # for those who watch
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before

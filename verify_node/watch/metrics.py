@@ -13,7 +13,7 @@ from goodspeed.node import metrics
 from goodspeed.node.metrics import counter, counters, gauge, gauges, histogram
 from goodspeed.wire.messages import RefusalCode
 from verify_node.daemon import VerifyDaemon
-from verify_node.watch.present import Present, log_utility, num_running, present_clients, shown
+from verify_node.watch.present import Present, log_utility, present_clients, shown
 
 Of = Callable[[Present], float]
 CLIENT_GAUGES: tuple[tuple[str, str, Of], ...] = (
@@ -44,7 +44,7 @@ class VerifyCollector(Collector):
 
     def __init__(self, daemon: VerifyDaemon) -> None:
         self._daemon = daemon
-        self._core = daemon.core
+        self._core = daemon.core.view
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metric families."""
@@ -59,7 +59,7 @@ class VerifyCollector(Collector):
     def _sessions(self) -> Iterator[Metric]:
         core = self._core
         unfinished = sum(not session.finished for session in core.sessions.values())
-        running = num_running(core)
+        running = core.num_running
         yield gauge("num_requests_running", "Unfinished sessions that take part in the newest round.", running)
         yield gauge("num_requests_waiting", "All other unfinished sessions.", unfinished - running)
         yield metrics.kv_cache_usage(core.pool)
@@ -85,7 +85,7 @@ class VerifyCollector(Collector):
 
     def _wire(self) -> Iterator[Metric]:
         core, traffic = self._core, self._daemon.channel.traffic
-        refusals = dict.fromkeys(get_args(RefusalCode), 0) | core.refusals
+        refusals = dict.fromkeys(get_args(RefusalCode), 0) | dict(core.refusals)
         yield gauge("peers_connected", "Draft processes connected.", len(core.peers))
         yield counter("messages_received", "Messages received, malformed and ignored ones too.", traffic.num_received)
         yield counter("uplink_bytes", "Bytes of messages received.", traffic.bytes_received)
@@ -94,11 +94,11 @@ class VerifyCollector(Collector):
             "verdicts_repeated", "Verdicts sent again, on a message that came again.", core.counts.num_repeated
         )
         yield counters("refusals", "Messages refused.", "reason", refusals)
-        yield counter("refusals_unanswered", "Refusals that were counted and not told.", core.replies.num_unanswered)
-        ignored = traffic.num_unheard + core.replies.num_ignored
+        yield counter("refusals_unanswered", "Refusals that were counted and not told.", core.num_unanswered)
+        ignored = traffic.num_unheard + core.num_ignored
         yield counter("messages_ignored", "Messages of barred peers, which nobody heard.", ignored)
         yield counter("connections_cut", "Connections that this node ended.", self._daemon.channel.num_cut)
-        yield gauge("peers_barred", "Peers, or keys, that are not heard now.", len(core.rate_limiter.barred))
+        yield gauge("peers_barred", "Peers, or keys, that are not heard now.", core.num_barred)
         undelivered = {"busy": traffic.num_busy, "gone": traffic.num_gone}
         yield counters("messages_undelivered", "Messages that no peer took.", "reason", undelivered)
 

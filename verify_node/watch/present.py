@@ -7,7 +7,7 @@ Changes nothing, and knows nothing about how it is shown.
 import math
 from dataclasses import dataclass, field
 
-from verify_node.core.core import VerifyCore
+from verify_node.core.view import View
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 
@@ -43,12 +43,12 @@ class Present:
         return self.client.weight * math.log(self.client.goodput.value)
 
 
-def present_clients(core: VerifyCore) -> list[Present]:
+def present_clients(view: View) -> list[Present]:
     """Returns all present clients, in order of connection; `shown` bounds their number."""
     found: dict[str, Present] = {}
-    for peer in core.peers.values():
+    for peer in view.peers.values():
         found.setdefault(peer.client.name, Present(peer.client)).peers.append(peer)
-    for session in core.sessions.values():
+    for session in view.sessions.values():
         found.setdefault(session.client.name, Present(session.client)).sessions.append(session)
     return list(found.values())
 
@@ -61,8 +61,3 @@ def shown(present: list[Present]) -> list[Present]:
 def log_utility(present: list[Present]) -> float:
     """Returns the utility that is maximised: the sum over clients with an unfinished session."""
     return sum(one.log_utility for one in present if one.unfinished)
-
-
-def num_running(core: VerifyCore) -> int:
-    """Returns the number of unfinished sessions that take part in the newest round; the others wait."""
-    return sum(not session.finished and core.register.has(session) for session in core.newest)

@@ -41,8 +41,8 @@ class Recent:
         self._marks: deque[_Mark] = deque()
 
     def look(self, daemon: VerifyDaemon, now: float) -> None:
-        """Remembers the present counters."""
-        counts, clients = daemon.core.counts, daemon.core.scheduler.clients.items()
+        """Remembers the counters as they are."""
+        counts, clients = daemon.core.counts, daemon.core.view.clients.items()
         mark = _Mark(
             at=now,
             num_rounds=counts.round_s.num_values,

@@ -101,7 +101,7 @@ class Watch:
 
     def __init__(self, daemon: VerifyDaemon, node: Node, epoch_s: float) -> None:
         """epoch_s: the zero of the daemon's clock, in seconds since the epoch."""
-        self._core = daemon.core
+        self._core = daemon.core.view
         self._daemon = daemon
         self._node = node
         self._epoch_s = epoch_s
@@ -140,7 +140,7 @@ class Watch:
         connected = {one.client.name for one in present if one.peers}
         for loss in self._core.diary.losses_since(now - LOST_SHOWN_S):
             if loss.client not in connected:
-                client = Present(self._core.scheduler.client(loss.client))
+                client = Present(self._core.client(loss.client))
                 yield self._row(client, "lost", loss.at, now, (loss.what,))
 
     def _row(self, one: Present, state: State, since: float, now: float, draft_models: Iterable[str] = ()) -> ClientRow:

@@ -1,0 +1,70 @@
+"""What those who watch a verify node may read of it: the metrics, the window, the daemon's log. Changes nothing."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from goodspeed.engine.pages import PagePool
+from goodspeed.wire.messages import Welcome
+from verify_node.core.counts import Counts
+from verify_node.core.diary import Diary
+from verify_node.rounds.planner import Limits
+from verify_node.session.client import Client, Peer
+from verify_node.session.session import Session
+
+if TYPE_CHECKING:
+    from verify_node.core.core import VerifyCore
+
+
+class View:
+    """The one name by which a verify core's state is watched; always as it is now."""
+
+    def __init__(self, core: "VerifyCore") -> None:
+        self._core = core
+        self.limits: Limits = core.limits
+        self.pool: PagePool = core.pool
+        self.counts: Counts = core.counts
+        self.diary: Diary = core.register.diary
+        self.peers: Mapping[bytes, Peer] = MappingProxyType(core.register.peers)
+        self.sessions: Mapping[bytes, Session] = MappingProxyType(core.register.sessions)
+        self.clients: Mapping[str, Client] = MappingProxyType(core.scheduler.clients)
+        self.refusals: Mapping[str, int] = MappingProxyType(core.replies.refusals)
+
+    @property
+    def welcome(self) -> Welcome:
+        """What every draft node is told."""
+        return self._core.welcome
+
+    @property
+    def num_rounds(self) -> int:
+        """Rounds begun."""
+        return self._core.num_rounds
+
+    @property
+    def num_running(self) -> int:
+        """Open, unfinished sessions that take part in the newest round; the other unfinished ones wait."""
+        return sum(not session.finished and self._core.register.has(session) for session in self._core.newest)
+
+    @property
+    def num_unanswered(self) -> int:
+        """Refusals that were counted and not told."""
+        return self._core.replies.num_unanswered
+
+    @property
+    def num_ignored(self) -> int:
+        """Messages of barred senders that nobody heard."""
+        return self._core.replies.num_ignored
+
+    @property
+    def num_unheeded(self) -> int:
+        """Grows with a message that is refused or not heard, and with none that is taken."""
+        return self._core.replies.num_unheeded
+
+    @property
+    def num_barred(self) -> int:
+        """Senders that are not heard now."""
+        return len(self._core.rate_limiter.barred)
+
+    def client(self, name: str) -> Client:
+        """The client of that name, as new if it is not known any more."""
+        return self._core.scheduler.client(name)
