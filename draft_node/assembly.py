@@ -6,6 +6,7 @@ import time
 import torch
 
 from draft_node.config import DraftConfig
+from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
 from draft_node.model.drafter import Drafter
@@ -51,12 +52,11 @@ def build(config: DraftConfig, checkpoint: Checkpoint, channel: DraftChannel, bo
     )
     drafter = Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k, min_odds=config.min_odds)
     link = VerifyLink.begin(hello, config.verify_timeout_s, time.monotonic())
-    return DraftDaemon(
-        drafter,
-        channel,
+    core = DraftCore(
         link,
+        drafter.context_len,
         config.connect_timeout_s,
-        config.max_sessions,
         config.draft_ahead,
         falls_back=config.fallback == "local",
     )
+    return DraftDaemon(drafter, channel, core, config.max_sessions)

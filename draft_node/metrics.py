@@ -68,10 +68,10 @@ class DraftCollector(Collector):
 
     def _link(self) -> Iterator[Metric]:
         daemon, traffic = self._daemon, self._daemon.channel.traffic
-        refusals = dict.fromkeys(get_args(RefusalCode), 0) | daemon.counts.refusals
+        refusals = dict.fromkeys(get_args(RefusalCode), 0) | daemon.core.counts.refusals
         yield gauge("connected", "1 while the verify node is there, else 0.", daemon.link.connected)
         yield gauge("writing_locally", "1 while the draft model writes alone, else 0.", daemon.is_local)
-        yield counter("reconnects", "Handshakes after the first.", max(0, daemon.counts.num_connected - 1))
+        yield counter("reconnects", "Handshakes after the first.", max(0, daemon.core.counts.num_connected - 1))
         yield counter(
             "resends", "Silences after which a session's last word was repeated.", daemon.statistics.num_resends
         )

@@ -25,9 +25,9 @@ from experiments.simulation.acceptance import Independent
 from experiments.simulation.arrays import ArraySettings, Worlds
 from experiments.simulation.chances import Chances
 from experiments.simulation.optimum import geometric, optimum
+from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.steps import LessWithVariance, MoreWithChange, Rule
-from experiments.simulation.verify import Finished
 from experiments.simulation.world import World
 from goodspeed.fair.policies.base import Floats
 

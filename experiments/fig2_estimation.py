@@ -24,8 +24,8 @@ from experiments.harness import Finding, Outcome, Results, new_figure, run
 from experiments.progress import parts
 from experiments.simulation.acceptance import Switching
 from experiments.simulation.domains import alphas_of, texts_of
+from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
-from experiments.simulation.verify import Finished
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import expected_tokens

@@ -1,7 +1,7 @@
-"""What a session is asked for (`Request`, `Proposed`), what it asks for (the actions), and its counts. Plain data.
+"""What a session is given (`Request`, `Proposed`), the actions that it and the core return, and its counts. Plain data.
 
-A session's driver carries out every action that an event gave back: it sends, has the draft model propose, or tells
-the user.
+A session's actions concern its user, the draft model or the line. `DraftCore` names the user (`Tell`) and adds actions
+that concern the connection. Whoever drives the core carries out every action that an event returned, in order.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from goodspeed.wire.messages import MAX_DRAFT, FinishReason, Sampling, TokenLogprobs, UpMessage, Verification
+from goodspeed.wire.messages import MAX_DRAFT, FinishReason, Sampling, TokenLogprobs, UpMessage, Verification, Welcome
 
 
 class Request(Struct, frozen=True):
@@ -112,3 +112,42 @@ class Statistics:
 
 
 Action: TypeAlias = Send | Propose | Deliver | Finish | Fail
+
+
+class Tell(Struct, frozen=True):
+    """Hand this to the user of the session; after a Finish or a Fail there is nothing more for them."""
+
+    session_id: bytes
+    item: Deliver | Finish | Fail
+
+
+class Reconnect(Struct, frozen=True):
+    """Drop the connection with everything queued on it, and make another."""
+
+
+class Connected(Struct, frozen=True):
+    """The verify node answered the Hello: its limits hold from now on."""
+
+    welcome: Welcome
+    was_local: bool  # the draft model has written alone until now
+
+
+class Away(Struct, frozen=True):
+    """The verify node is out of reach; texts wait for it."""
+
+
+class WriteLocally(Struct, frozen=True):
+    """From now on the draft model writes alone, since the verify node has been away for too long."""
+
+
+class EndTexts(Struct, frozen=True):
+    """The verify node has been away for too long, so the texts that wait for it end."""
+
+    num_texts: int
+
+
+class GiveUp(Struct, frozen=True):
+    """The verify node has been away for too long, so this node stops."""
+
+
+NodeAction: TypeAlias = Send | Propose | Tell | Reconnect | Connected | Away | WriteLocally | EndTexts | GiveUp

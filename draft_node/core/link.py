@@ -72,6 +72,13 @@ class VerifyLink:
         """What users are told of an absent verify node: neither where it is, nor why it lets nobody in."""
         return f"the verify node has been away for {max(1, round(self.away_s(now)))} s"
 
+    def absence_at(self, endpoint: str, timeout_s: float) -> str:
+        """What the operator of this node is told after an absence of `timeout_s`: where, why, and what to do."""
+        what = f"the verify node at {endpoint} has been away for {timeout_s:g} s"
+        if self.trouble:
+            return f"{what}, because it refuses this node: {self.trouble}"
+        return f"{what}; start goodspeed-verify there, or check the address"
+
     def heard(self, message: DownMessage, now: float) -> list[Command]:
         """Any message is a sign of life; PeerRefused for a refusal that no retry can mend."""
         self._heard_at = now

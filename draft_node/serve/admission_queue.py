@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 
-class Slots:
+class AdmissionQueue:
     """A waiter that is cancelled gives up its place, and leaks none."""
 
     def __init__(self, num_slots: int) -> None:

@@ -38,7 +38,7 @@ class Face:
         self.bound = bound or web.bind_http(config.http or "", config.api_key)
         self.reporter = reporter
         self.all_finished = True
-        daemon.stays = True  # users are told that the verify node is away, for as long as it is
+        daemon.core.stays = True  # users are told that the verify node is away, for as long as it is
 
     async def run(self) -> None:
         keys = self.bound.keys

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from scipy.stats import t as student
 
+from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
-from experiments.simulation.verify import Finished
 from experiments.simulation.world import World
 
 LIMIT_S = 1e6

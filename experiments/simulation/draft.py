@@ -1,25 +1,21 @@
-"""What `draft_node/daemon.py` does, on the world's clock, with a simulated draft model."""
-
-from __future__ import annotations
+"""A draft node of the simulated world: carries out, on the world's clock, what `DraftCore` decides."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Any
 
-from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
-from draft_node.core.link import Command, VerifyLink
-from draft_node.core.odds import Odds
+from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Propose, Proposed, Request, Send, Tell
+from draft_node.core.core import DraftCore
+from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
 from experiments.simulation.acceptance import Acceptance, Independent
 from experiments.simulation.models import DraftModel
 from experiments.simulation.network import Line
 from experiments.simulation.settings import of_client
+from experiments.simulation.surroundings import Surroundings
 from experiments.simulation.text import STOP, VOCAB
-from goodspeed.wire.messages import VERSION, DownMessage, Heartbeat, Hello, Refusal, Sampling, Verdict
-
-if TYPE_CHECKING:
-    from experiments.simulation.world import World
+from goodspeed.wire.messages import VERSION, DownMessage, Hello, Sampling, UpMessage
 
 TIMEOUT_S = 3.0
 
@@ -39,7 +35,7 @@ class Generation:
 class DraftNode:
     """One draft node, a client; it works off its users' requests, some at a time."""
 
-    def __init__(self, world: World, index: int, random: Random) -> None:
+    def __init__(self, world: Surroundings, index: int, random: Random) -> None:
         settings = world.settings
         self.world = world
         self.index = index
@@ -84,10 +80,10 @@ class DraftNode:
     # faults
 
     def cut(self, seconds: float) -> None:
-        self.line.cut_until = self.world.now + seconds
+        self.line.cut_until = self.world.clock.now + seconds
 
     def freeze(self, seconds: float) -> None:
-        self.frozen_until = self.world.now + seconds
+        self.frozen_until = self.world.clock.now + seconds
 
     def restart(self) -> None:
         """kill -9, and a new process at once."""
@@ -99,13 +95,15 @@ class DraftNode:
         self._boot()
 
     def _boot(self) -> None:
+        settings = self.world.settings
         self.num_boots += 1
-        self.booted_at = self.world.now
+        self.booted_at = self.world.clock.now
         boot_id = f"{self.index}-{self.num_boots}".rjust(8).encode()
         self.peer_id = b"peer-" + boot_id
-        self.world.peers[self.peer_id] = self
+        self.world.connect(self.peer_id, self)
         hello = Hello(VERSION, f"client-{self.index}", boot_id[-8:], "simulated", "simulated")
-        self.link = VerifyLink.begin(hello, TIMEOUT_S, self._watch.now)
+        link = VerifyLink.begin(hello, TIMEOUT_S, self._watch.now)
+        self.core = DraftCore(link, settings.context_len, inf, settings.draft_ahead, least_odds=settings.least_odds)
         self._num_drafting = 0
         self._start_some()
 
@@ -115,14 +113,14 @@ class DraftNode:
             self.joined and self._num_started < settings.num_sessions and len(self.generations) < settings.num_at_once
         ):
             request = self._next_request()
-            self.moved_at = self.world.now
+            self.moved_at = self.world.clock.now
             self._acceptances[request.session_id] = self._acceptance(self._num_started - 1)
-            generation = Generation(Session(request, settings.draft_ahead, Odds(least=settings.least_odds)))
-            if self._random.random() < settings.faults.cancel:
-                generation.cancel_after = self._random.randrange(request.max_tokens)
-            self.generations[request.session_id] = generation
-            if self.link.connected:
-                self._open(generation)
+            cancels = self._random.random() < settings.faults.cancel
+            cancel_after = self._random.randrange(request.max_tokens) if cancels else None
+            actions = self.core.begin(request, self._watch.now)
+            session = self.core.sessions[request.session_id]
+            self.generations[request.session_id] = Generation(session, cancel_after=cancel_after)
+            self._carry_out(actions)
 
     def _acceptance(self, number: int) -> Acceptance:
         settings = self.world.settings
@@ -130,107 +128,89 @@ class DraftNode:
             return settings.acceptance(self.index, number)
         return Independent(of_client(settings.alpha, self.index))
 
-    def _open(self, generation: Generation) -> None:
-        welcome = self.link.welcome
-        if welcome is not None:
-            now = self._watch.now
-            self._act(generation, generation.session.connect(now, welcome.target_fingerprint, welcome.context_len))
-
     # events; a frozen process finds them waiting when it goes on
 
     def receive(self, peer_id: bytes, message: DownMessage) -> None:
         if peer_id != self.peer_id:
             return  # it was for the process before this one
-        if self.world.now < self.frozen_until:
+        if self.world.clock.now < self.frozen_until:
             self.world.clock.at(self.frozen_until, self.receive, peer_id, message)
             return
-        now = self._watch.now
-        self._obey(self.link.heard(message, now))
-        if isinstance(message, (Verdict, Refusal)) and message.session_id in self.generations:
-            generation = self.generations[message.session_id]
-            self._act(generation, generation.session.receive(message, now))
+        self._carry_out(self.core.receive(message, self._watch.now))
 
     def _tick(self) -> None:
         world = self.world
-        world.clock.at(max(world.now + world.settings.tick_s, self.frozen_until), self._tick)
-        if world.now >= self.frozen_until:
-            now = self._watch.now
-            self._obey(self.link.tick(now))
-            for generation in list(self.generations.values()):
-                if now >= generation.session.resend_at:
-                    self._act(generation, generation.session.tick(now))
+        world.clock.at(max(world.clock.now + world.settings.tick_s, self.frozen_until), self._tick)
+        if world.clock.now >= self.frozen_until:
+            self._carry_out(self.core.tick(self._watch.now))
 
     def _proposed(self, proposed: Proposed, num_boots: int) -> None:
         if num_boots != self.num_boots:
             return
-        if self.world.now < self.frozen_until:
+        if self.world.clock.now < self.frozen_until:
             self.world.clock.at(self.frozen_until, self._proposed, proposed, num_boots)
             return
         self._num_drafting -= 1
-        if proposed.session_id in self.generations:
-            generation = self.generations[proposed.session_id]
-            self._act(generation, generation.session.proposed(proposed, self._watch.now))
+        self._carry_out(self.core.proposed(proposed, self._watch.now))
 
     # actions
 
-    def _obey(self, commands: Iterable[Command]) -> None:
-        for command in commands:
-            match command:
-                case Command.SAY_HELLO:
-                    self._send(self.link.hello)
-                case Command.BEAT:
-                    self._send(Heartbeat(self.link.hello.boot_id))
-                case Command.OPEN_SESSIONS:
-                    for generation in list(self.generations.values()):
-                        self._open(generation)
-                case Command.DROP_SESSIONS:
-                    for generation in self.generations.values():
-                        generation.session.disconnect()
-                case Command.RECONNECT:
-                    pass
-
-    def _act(self, generation: Generation, actions: Iterable[Any]) -> None:
+    def _carry_out(self, actions: Iterable[NodeAction]) -> None:
+        """Users who have had enough leave when all of it is done, as they would of a process."""
+        weary: list[bytes] = []
         for action in actions:
             match action:
                 case Send():
                     self._send(action.message)
                 case Propose():
                     self._propose(action)
-                case Deliver():
-                    generation.delivered += action.tokens
-                    self.moved_at = self.world.now
-                case Finish():
-                    generation.finish = action
-                case Fail():
-                    generation.fail = action
-        wanted = generation.cancel_after is None or len(generation.delivered) <= generation.cancel_after
-        if generation.finish or generation.fail or not wanted:
-            self._end(generation)
+                case Tell():
+                    if not self._tell(action.session_id, action.item):
+                        weary.append(action.session_id)
+        for session_id in weary:
+            self._end(session_id)
 
-    def _send(self, message: Any) -> None:
-        self.line.up(message, self.world.verify.receive, self.peer_id)
+    def _send(self, message: UpMessage) -> None:
+        self.world.send_up(self.line, self.peer_id, message)
 
-    def _end(self, generation: Generation) -> None:
-        session_id = generation.session.request.session_id
-        if self.generations.pop(session_id, None) is None:
+    def _tell(self, session_id: bytes, item: Deliver | Finish | Fail) -> bool:
+        """Whether the user wants more of it, if there is more."""
+        generation = self.generations.get(session_id)
+        if generation is None:
+            return True
+        match item:
+            case Deliver():
+                generation.delivered += item.tokens
+                self.moved_at = self.world.clock.now
+                return generation.cancel_after is None or len(generation.delivered) <= generation.cancel_after
+            case Finish():
+                generation.finish = item
+            case Fail():
+                generation.fail = item
+        self._end(session_id)
+        return True
+
+    def _end(self, session_id: bytes) -> None:
+        generation = self.generations.pop(session_id, None)
+        if generation is None:
             return
         generation.cancelled = not (generation.finish or generation.fail)
-        for action in generation.session.cancel():
-            if isinstance(action, Send):
-                self._send(action.message)
+        self._carry_out(self.core.forget(session_id))
         self._over(generation)
         self._start_some()
 
     def _over(self, generation: Generation) -> None:
         session_id = generation.session.request.session_id
-        self.done_at = self.world.now
+        self.done_at = self.world.clock.now
         self.done.append(generation)
-        self.world.num_done += 1
+        self.world.request_over()
         self._model.forget(session_id)
         del self._acceptances[session_id]
 
     def _propose(self, wanted: Propose) -> None:
         """Steps of the draft model are shared by all proposals in the making, as many as there are at the beginning."""
+        if wanted.request.session_id not in self._acceptances:
+            return  # its user left meanwhile
         faults, random = self.world.settings.faults, self._random
         if faults.hang and random.random() < faults.hang:
             self.num_faults += 1

@@ -1,16 +1,14 @@
 """What `verify_node/daemon.py` does, on the world's clock."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
 from experiments.simulation.failures import WHY, Failures
 from experiments.simulation.models import Target
 from experiments.simulation.network import MAX_BYTES, verdict_bytes
+from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
+from experiments.simulation.surroundings import Surroundings
 from experiments.simulation.text import VOCAB
 from goodspeed.engine.pages import PagePool
 from goodspeed.fair.latency import Refined
@@ -20,21 +18,6 @@ from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
 from verify_node.rounds.outcomes import Outcome, Send
 from verify_node.rounds.planner import Round
-
-if TYPE_CHECKING:
-    from experiments.simulation.world import World
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A round as the verify node saw it."""
-
-    round: Round
-    started: float  # virtual time
-    waited_s: float  # for drafts, since the round before
-    duration_s: float
-    verdicts: tuple[Verdict, ...]
-    send_s: float = 0.0  # what they take on the verify node's line; the wait for the next round begins with it
 
 
 def make_core(settings: Settings, boot_id: bytes = b"verify-0", target: int = 0) -> VerifyCore:
@@ -59,7 +42,7 @@ def make_core(settings: Settings, boot_id: bytes = b"verify-0", target: int = 0)
 class VerifyNode:
     """One verify node; `restart` kills it and starts another, which knows nothing."""
 
-    def __init__(self, world: World, random: Random) -> None:
+    def __init__(self, world: Surroundings, random: Random) -> None:
         self.world = world
         self.num_boots = 0
         self.num_targets = 1
@@ -78,7 +61,7 @@ class VerifyNode:
     def _boot(self) -> None:
         settings = self.world.settings
         self.num_boots += 1
-        self.booted_at = self.world.now
+        self.booted_at = self.world.clock.now
         retarget = settings.faults.retarget
         if retarget and self.num_boots > 1 and self._random.random() < retarget:
             self.num_targets += 1
@@ -86,7 +69,7 @@ class VerifyNode:
         self.core = make_core(settings, self.num_boots.to_bytes(8, "big"), number)
         self.target = Target(self.core.pool, self.core.limits, self.core.context_len, number)
         self._wake_at = float("inf")
-        self._idle_since = self.world.now
+        self._idle_since = self.world.clock.now
         self._tick(self.core)
 
     def restart(self, down_s: float) -> None:
@@ -149,12 +132,12 @@ class VerifyNode:
             sends = core.abort(WHY, self._watch.now)
         else:
             sends = core.finish(outcomes, duration_s, self._watch.now)
-        started = self.world.now - duration_s
+        started = self.world.clock.now - duration_s
         if self.world.on_round is not None:
             verdicts = tuple(send.message for send in sends if isinstance(send.message, Verdict))
             waited_s, send_s = started - self._idle_since, self._send_s(verdicts)
             self.world.on_round(Finished(planned, started, waited_s, duration_s, verdicts, send_s))
-        self._idle_since = self.world.now
+        self._idle_since = self.world.clock.now
         self.world.join_next(planned.number)
         self._reply(sends)
         self._plan()

@@ -6,10 +6,12 @@ from random import Random
 
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.draft import DraftNode
-from experiments.simulation.network import Trunk
+from experiments.simulation.network import Line, Trunk
+from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
-from experiments.simulation.verify import Finished, VerifyNode
-from goodspeed.wire.messages import DownMessage, Refusal
+from experiments.simulation.surroundings import Receiver
+from experiments.simulation.verify import VerifyNode
+from goodspeed.wire.messages import DownMessage, Refusal, UpMessage
 
 
 class Unfinished(AssertionError):
@@ -30,7 +32,7 @@ class World:
         self.refusals: dict[str, int] = {}
         self.num_faults = 0  # that befell nodes
         self.num_done = 0  # requests
-        self.peers: dict[bytes, DraftNode] = {}
+        self.peers: dict[bytes, Receiver] = {}
         bytes_per_s = self.settings.verify_bytes_per_s
         self.trunk = Trunk(self.clock, bytes_per_s) if bytes_per_s < inf else None
         self.verify = VerifyNode(self, self._fork())
@@ -94,6 +96,16 @@ class World:
             for draft in self.drafts
             for generation in draft.generations.values()
         ]
+
+    def connect(self, peer_id: bytes, receiver: Receiver) -> None:
+        """From now on messages for this name go to the receiver."""
+        self.peers[peer_id] = receiver
+
+    def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:
+        line.up(message, self.verify.receive, peer_id)
+
+    def request_over(self) -> None:
+        self.num_done += 1
 
     def send_down(self, peer_id: bytes, message: DownMessage) -> None:
         if isinstance(message, Refusal):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from draft_node.core.actions import Request
+from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
 from goodspeed.errors import TransportError
@@ -20,7 +21,7 @@ def start(network: MemoryNetwork) -> "tuple[DraftDaemon, asyncio.Task[None]]":
     """A draft node without a model: nobody asks it for a text."""
     drafter: Any = type("Nobody", (), {})()
     link = VerifyLink.begin(make_hello(boot_id=BOOT), 3.0, asyncio.get_running_loop().time())
-    daemon = DraftDaemon(drafter, network.connect_draft(BOOT), link)
+    daemon = DraftDaemon(drafter, network.connect_draft(BOOT), DraftCore(link, context_len=100))
     return daemon, asyncio.create_task(daemon.serve())
 
 
@@ -66,7 +67,7 @@ def test_a_text_is_told_that_the_verify_node_is_away_when_the_node_gives_up() ->
         network = MemoryNetwork()
         network.bind_verify()
         daemon, serving = start(network)
-        daemon.connect_timeout_s = 0.5
+        daemon.core.connect_timeout_s = 0.5
         told = [item async for item in daemon.generate(Request(bytes(16), (1,), Sampling(), 5))]
         assert [getattr(item, "code", None) for item in told] == ["verify_away"]
         with pytest.raises(TransportError, match="has been away"):

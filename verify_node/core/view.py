@@ -8,7 +8,7 @@ from goodspeed.engine.pages import PagePool
 from goodspeed.wire.messages import Welcome
 from verify_node.core.counts import Counts
 from verify_node.core.diary import Diary
-from verify_node.rounds.planner import Limits
+from verify_node.rounds.planner import RoundLimits
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 
@@ -21,7 +21,7 @@ class View:
 
     def __init__(self, core: "VerifyCore") -> None:
         self._core = core
-        self.limits: Limits = core.limits
+        self.limits: RoundLimits = core.limits
         self.pool: PagePool = core.pool
         self.counts: Counts = core.counts
         self.diary: Diary = core.register.diary

@@ -76,7 +76,7 @@ async def edge(*, max_waiting: int = 8, connected: bool = True, **options: Any) 
     config = DraftConfig(model="tiny-draft-s", name="edge", kv_pages=256, **options)
     draft = load("tiny-draft-s")
     daemon = draft_assembly.build(config, draft, network.connect_draft(boot_id), boot_id)
-    daemon.stays = True
+    daemon.core.stays = True
     serving = [asyncio.create_task(daemon.serve())]
     if connected:
         serving.append(asyncio.create_task(verify.serve()))

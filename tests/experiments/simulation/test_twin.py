@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from experiments.simulation import recordings
 from experiments.simulation.replay import Counts
+from experiments.simulation.rounds import Finished
 from experiments.simulation.twin import twin
-from experiments.simulation.verify import Finished
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
 from goodspeed.node import recording

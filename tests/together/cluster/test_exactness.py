@@ -197,9 +197,9 @@ def test_a_reconnection_in_mid_stream_loses_and_repeats_nothing() -> None:
             while done < 4 and not work.done():
                 await asyncio.sleep(0)
                 node = self.drafts.get("small")
-                sessions = [] if node is None else [g.session for g in node._generations.values()]
+                sessions = [] if node is None else list(node.core.sessions.values())
                 if node and sum(len(session.committed) for session in sessions) > 12 * (done + 1):
-                    await node._obey(node.link.failed(asyncio.get_running_loop().time()))
+                    await node._carry_out(node.core.send_failed(asyncio.get_running_loop().time()))
                     done += 1
             assert done == 4
             return await work

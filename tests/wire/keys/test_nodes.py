@@ -190,7 +190,7 @@ async def test_a_cut_connection_is_made_anew_and_the_text_goes_on(tmp_path: Path
             assert await writing == expected(request)
             [after] = verify.core.peers
             assert before != after
-            assert node.counts.num_connected >= 2
+            assert node.core.counts.num_connected >= 2
 
 
 @run_async

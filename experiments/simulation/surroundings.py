@@ -1,0 +1,53 @@
+"""What a simulated node sees of the world around it. `World` is one; the nodes know nothing else of it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from experiments.simulation.clock import Clock, Watch
+from experiments.simulation.network import Line, Trunk
+from experiments.simulation.rounds import Finished
+from experiments.simulation.settings import Settings
+from goodspeed.wire.messages import DownMessage, UpMessage
+
+
+class Receiver(Protocol):
+    """A draft node, as the network sees it."""
+
+    line: Line
+
+    def receive(self, peer_id: bytes, message: DownMessage) -> None:
+        """A message for the process that connected by this name."""
+        ...
+
+
+class Surroundings(Protocol):
+    """Time, the network, and who wants to know what happens."""
+
+    settings: Settings
+    clock: Clock
+    trunk: Trunk | None
+    on_round: Callable[[Finished], None] | None
+
+    def watch(self) -> Watch:
+        """A node's own clock."""
+        ...
+
+    def connect(self, peer_id: bytes, receiver: Receiver) -> None:
+        """From now on messages for this name go to the receiver."""
+        ...
+
+    def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:
+        """A draft node's message to the verify node."""
+        ...
+
+    def send_down(self, peer_id: bytes, message: DownMessage) -> None:
+        """The verify node's message to a draft node."""
+        ...
+
+    def request_over(self) -> None:
+        """A user's request is over."""
+        ...
+
+    def join_next(self, num_rounds: int) -> None:
+        """The next client that comes after so many rounds does."""
+        ...

@@ -1,0 +1,292 @@
+"""Every rule of the draft node: what each event asks for, with the verify node there, away, and away for too long."""
+
+import pytest
+
+from draft_node.core.actions import (
+    Away,
+    Connected,
+    Deliver,
+    EndTexts,
+    Fail,
+    Finish,
+    GiveUp,
+    Propose,
+    Proposed,
+    Reconnect,
+    Request,
+    Send,
+    Tell,
+    WriteLocally,
+)
+from draft_node.core.core import DraftCore
+from draft_node.core.link import VerifyLink
+from draft_node.core.session import LATER_S, State
+from goodspeed.errors import RefusedError
+from goodspeed.wire.messages import (
+    VERSION,
+    Close,
+    Draft,
+    Heartbeat,
+    Hello,
+    Leave,
+    OpenSession,
+    Refusal,
+    Sampling,
+    Verdict,
+    Welcome,
+)
+from tests.fakes import make_hello, replace_message, session_id
+
+WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
+TIMEOUT_S, TOO_LONG_S = 3.0, 10.0
+DRAINING = Fail("draining", "the node stops")
+ONE, TWO = session_id(1), session_id(2)
+
+
+def make(**options):
+    """A core whose verify node was never there."""
+    link = VerifyLink.begin(make_hello(), TIMEOUT_S, now=0.0)
+    return DraftCore(link, context_len=50, connect_timeout_s=TOO_LONG_S, **options)
+
+
+def request(number=1, **changes):
+    return replace_message(Request(session_id(number), (1, 2, 3), Sampling(seed=number), max_tokens=20), **changes)
+
+
+def kinds(actions):
+    return [type(action.message) if isinstance(action, Send) else type(action) for action in actions]
+
+
+def told(actions):
+    """What users are told: (session, item)."""
+    return [(action.session_id, action.item) for action in actions if isinstance(action, Tell)]
+
+
+def verdict(number=1, tokens=(7,), next_length=2, base_len=3, **changes):
+    return replace_message(
+        Verdict(session_id(number), 1, None, base_len, tuple(tokens), 0, 0, next_length, None), **changes
+    )
+
+
+def refusal(code, about=None):
+    return Refusal(code, "what", "what to do", about, 1 if about else None, None)
+
+
+@pytest.fixture
+def core():
+    """Connected, with one text that the verify node knows."""
+    core = make()
+    core.receive(WELCOME, 0.0)
+    core.begin(request(), 0.0)
+    return core
+
+
+# -- users -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_text_waits_for_the_verify_node_and_is_opened_when_it_is_there():
+    core = make()
+    assert core.begin(request(1), 0.0) == []
+    assert core.begin(request(2), 0.0) == []
+    actions = core.receive(WELCOME, 1.0)
+    assert actions[0] == Connected(WELCOME, was_local=False)
+    assert kinds(actions[1:]) == [OpenSession, Propose, OpenSession, Propose]
+    assert [action.message.session_id for action in actions if isinstance(action, Send)] == [ONE, TWO]
+
+
+def test_a_text_is_opened_at_once_while_the_verify_node_is_there(core):
+    assert kinds(core.begin(request(2), 1.0)) == [OpenSession, Propose]
+
+
+def test_tokens_and_the_end_are_for_the_user_of_the_session(core):
+    core.begin(request(2), 0.0)
+    assert told(core.receive(verdict(2), 1.0)) == [(TWO, Deliver((7,)))]
+    last = core.receive(verdict(2, tokens=(8,), base_len=4, finish_reason="stop"), 2.0)
+    assert kinds(last) == [Tell, Close, Tell]
+    assert told(last)[-1] == (TWO, Finish("stop"))
+
+
+def test_who_leaves_closes_the_session_once_and_its_counts_stay(core):
+    core.receive(verdict(), 1.0)
+    assert core.forget(ONE) == [Send(Close(ONE, 1))]
+    assert core.forget(ONE) == []
+    assert core.statistics.num_tokens == 1
+    assert core.receive(verdict(base_len=4), 2.0) == []  # it comes too late
+
+
+def test_who_leaves_while_the_verify_node_is_away_has_nothing_to_close():
+    core = make()
+    core.begin(request(), 0.0)
+    assert core.forget(ONE) == []
+
+
+def test_statistics_are_of_running_texts_and_of_those_that_are_over(core):
+    core.begin(request(2), 0.0)
+    core.receive(verdict(1, tokens=(7, 8)), 1.0)
+    core.forget(ONE)
+    core.receive(verdict(2, tokens=(7, 8, 9)), 1.0)
+    assert core.statistics.num_tokens == 5
+
+
+# -- the draft model ---------------------------------------------------------------------------------------------------
+
+
+def test_a_proposal_becomes_a_draft_of_its_session(core):
+    [deliver, wanted] = core.receive(verdict(), 1.0)
+    assert (type(deliver), wanted.length) == (Tell, 2)
+    sent = core.proposed(Proposed(ONE, wanted.epoch, wanted.round, (8, 9)), 2.0)[0]
+    assert (type(sent.message), sent.message.tokens) == (Draft, (8, 9))
+
+
+def test_a_proposal_for_a_text_that_is_over_is_nothing(core):
+    wanted = core.receive(verdict(), 1.0)[-1]
+    core.forget(ONE)
+    assert core.proposed(Proposed(ONE, wanted.epoch, wanted.round, (8, 9)), 2.0) == []
+
+
+def test_a_draft_model_that_is_too_slow_is_not_waited_for(core):
+    core.receive(verdict(), 1.0)
+    assert Draft not in kinds(core.tick(1.1))
+    core.receive(Heartbeat(b"verify-1"), 4.0)
+    assert Draft in kinds(core.tick(6.5))
+
+
+# -- the connection ----------------------------------------------------------------------------------------------------
+
+
+def test_silence_makes_another_connection_and_texts_wait(core):
+    assert kinds(core.tick(TIMEOUT_S + 0.1)) == [Reconnect, Away, Hello]
+    assert core.sessions[ONE].state is State.OFFLINE
+    assert core.receive(verdict(), 4.0) == []  # of the connection before
+    assert kinds(core.receive(WELCOME, 5.0)) == [Connected, OpenSession, Propose]
+    assert core.counts.num_connected == 2
+
+
+def test_signs_of_life_go_out_while_nothing_happens(core):
+    core.receive(Heartbeat(b"verify-1"), 1.0)
+    assert Heartbeat in kinds(core.tick(1.5))
+
+
+def test_a_connection_that_ended_drops_what_was_on_it(core):
+    assert kinds(core.broke(1.0)) == [Reconnect, Away, Hello]
+    assert core.broke(1.1) == []  # one that was half made
+
+
+def test_a_node_that_is_turned_away_asks_again_on_another_connection(core):
+    assert kinds(core.turned_away("its key is unknown", 1.0)) == [Away]
+    assert core.link.trouble == "its key is unknown"
+    assert core.turned_away("its key is unknown", 1.1) == []
+    assert kinds(core.tick(3.0)) == [Reconnect, Hello]
+
+
+def test_a_message_that_cannot_be_sent_is_the_end_of_the_connection_once(core):
+    assert kinds(core.send_failed(1.0)) == [Reconnect, Away, Hello]
+    assert core.send_failed(1.1) == []  # the Hello: it is repeated by the clock
+
+
+def test_a_message_that_is_too_large_fails_its_text_only(core):
+    core.begin(request(2), 0.0)
+    assert core.too_large(ONE, "over the limit") == [Tell(ONE, Fail("too_large", "over the limit"))]
+    assert core.too_large(session_id(9), "over the limit") == []
+    assert core.sessions[TWO].state is State.OPENING
+    assert core.forget(ONE) == []
+
+
+def test_a_refusal_is_counted_and_one_of_a_session_goes_to_that_session(core):
+    core.receive(refusal("too_many_sessions", ONE), 1.0)
+    core.receive(refusal("not_enrolled"), 1.0)
+    assert core.counts.refusals == {"too_many_sessions": 1, "not_enrolled": 1}
+    assert core.sessions[ONE].state is State.OFFLINE  # by the second
+
+
+def test_a_text_that_is_told_to_come_later_comes_later(core):
+    core.receive(refusal("draining", ONE), 1.0)
+    assert OpenSession not in kinds(core.tick(1.0 + 0.9 * LATER_S))
+    assert OpenSession in kinds(core.tick(1.0 + LATER_S))
+
+
+def test_a_refusal_that_nothing_mends_is_raised(core):
+    with pytest.raises(RefusedError):
+        core.receive(refusal("tokenizer"), 1.0)
+
+
+def test_another_target_ends_texts_that_were_begun(core):
+    core.receive(verdict(), 1.0)
+    core.broke(2.0)
+    actions = core.receive(replace_message(WELCOME, target_fingerprint="another"), 3.0)
+    assert [(who, item.code) for who, item in told(actions)] == [(ONE, "target_changed")]
+
+
+# -- an absence that is too long ---------------------------------------------------------------------------------------
+
+
+def test_a_node_that_neither_stays_nor_falls_back_gives_up():
+    core = make()
+    core.begin(request(), 0.0)
+    assert GiveUp not in kinds(core.tick(TOO_LONG_S))
+    assert kinds(core.tick(TOO_LONG_S + 0.1))[-1] is GiveUp
+
+
+def test_a_node_that_stays_ends_the_texts_that_wait_and_goes_on_asking():
+    core = make(stays=True)
+    assert EndTexts not in kinds(core.tick(TOO_LONG_S + 0.1))  # nobody waits
+    core.begin(request(), 0.0)
+    actions = core.tick(TOO_LONG_S + 1.0)
+    assert EndTexts(1) in actions
+    away = Fail("verify_away", "the verify node has been away for 11 s; ask again later")
+    assert told(actions) == [(ONE, away)]
+    core.forget(ONE)
+    assert kinds(core.receive(WELCOME, 12.0)) == [Connected]
+
+
+def test_a_node_that_falls_back_writes_alone_until_the_verify_node_is_back():
+    core = make(falls_back=True)
+    core.begin(request(1), 0.0)
+    actions = core.tick(TOO_LONG_S + 0.1)
+    assert WriteLocally() in actions
+    assert core.is_local
+    assert WriteLocally() not in core.tick(TOO_LONG_S + 0.2)
+    [wanted] = [action for action in actions if isinstance(action, Propose)]
+    assert wanted.local
+    alone = core.proposed(Proposed(ONE, wanted.epoch, wanted.round, (5,)), 11.0)
+    assert told(alone) == [(ONE, Deliver((5,), local=True))]
+    [late] = core.begin(request(2), 11.0)  # it does not wait for the next tick
+    assert late.local
+    back = core.receive(WELCOME, 12.0)
+    assert back[0] == Connected(WELCOME, was_local=True)
+    assert not core.is_local
+    assert [action.message.committed for action in back if isinstance(action, Send)] == [(5,), ()]
+
+
+def test_the_draft_models_context_bounds_what_it_writes_alone():
+    core = make(falls_back=True)
+    core.receive(WELCOME, 0.0)  # the target has room for more
+    core.broke(1.0)
+    core.begin(request(prompt=(1,) * 50), 1.0)
+    [(_, fail)] = told(core.tick(TOO_LONG_S + 1.1))
+    assert fail.code == "verify_away"
+    assert "context of 50" in fail.what
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_drain_tells_and_closes_all_and_whoever_comes_later_is_told_too(core):
+    core.begin(request(2), 0.0)
+    actions = core.drain(DRAINING)
+    assert told(actions) == [(ONE, DRAINING), (TWO, DRAINING)]
+    assert kinds(actions)[2:] == [Close, Close]
+    assert core.begin(request(3), 1.0) == [Tell(session_id(3), DRAINING)]
+    assert core.forget(session_id(3)) == core.forget(ONE) == []
+
+
+def test_who_leaves_says_so_and_then_nothing_more(core):
+    closed = Fail("closed", "this draft node is shutting down")
+    assert core.leave(closed) == [Send(Leave()), Tell(ONE, closed)]
+    assert core.forget(ONE) == []  # the verify node ends the sessions of a node that leaves
+    assert core.send_failed(1.0) == []
+    assert core.begin(request(2), 1.0) == [Tell(TWO, closed)]
+
+
+def test_who_leaves_has_nothing_to_say_to_a_verify_node_that_is_away():
+    assert make().leave(DRAINING) == []
