@@ -1,5 +1,6 @@
-"""A world on a virtual clock in which the very state machines that serve meet: `VerifyCore`, `Session`, `VerifyLink`.
+"""A world on a virtual clock in which the state machines that serve meet: `VerifyCore` and `DraftCore`.
 
-Only what is around them is made up: time, the network, the two models (`text.py`), their speed and how often they
-agree (`acceptance.py`). Everything follows from one seed. No threads, sockets, sleeping or torch.
+Only what surrounds them is simulated: time, the network, the two models, their speed and how often they agree. A world
+follows from its settings and one seed. `World` builds the nodes; a node sees of the world what `surroundings.py` lists.
+Knows nothing about threads, sockets, sleeping or torch.
 """

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from math import isfinite
 
+from draft_node.core.local import GIVE_UP_S
 from draft_node.core.session import State
-from experiments.simulation.draft import DraftNode, Generation
+from experiments.simulation.draft import TIMEOUT_S, DraftNode, Generation
+from experiments.simulation.local_texts import by_both
 from experiments.simulation.patience import patience_s, shares_a_fate
 from experiments.simulation.settings import Settings
 from experiments.simulation.text import alone
@@ -67,12 +69,20 @@ class Silence:
         return any(generation.session.state is not State.POSTPONED for generation in draft.generations.values())
 
     def _since(self, draft: DraftNode) -> float:
-        """Its users' last new token, or the end of the last blow since then, whichever is later."""
+        """Its users' last new token, or the end of the last blow since then, whichever is later.
+
+        While the verify node is away nothing is owed, but by a draft model that goes on alone.
+        """
         world = self._world
-        concerned = world.drafts if shares_a_fate(world.settings) else [draft]
-        blows = [max(other.frozen_until, other.line.cut_until, other.booted_at) for other in concerned]
+        settings = world.settings
+        back_at = world.verify.booted_at
+        if world.verify.core is None:
+            alone_at = world.verify.went_at + TIMEOUT_S + settings.connect_timeout_s
+            back_at = alone_at if settings.falls_back else world.now
+        concerned = world.drafts if shares_a_fate(settings) else [draft]
+        blows = [other.struck_until for other in concerned]
         moved = [other.moved_at for other in concerned]
-        return max(world.verify.booted_at, *blows, *moved)
+        return max(back_at, *blows, *moved)
 
 
 def look_back(world: World, silence: Silence) -> Findings:
@@ -101,7 +111,12 @@ def _compare(generation: Generation, world: World, found: Findings) -> None:
     settings, request = world.settings, generation.session.request
     delivered = tuple(generation.delivered)
     target = int(generation.session.target or 0)
-    expected = alone(request, min(settings.context_len, settings.num_pages * settings.page_size), target)
+    context_len = min(settings.context_len, settings.num_pages * settings.page_size)
+    expected = by_both(generation, context_len, target)
+    if not (any(generation.local) or (generation.ended is not None and generation.ended.was_local)):
+        expected = alone(request, context_len, target)
+    if sum(generation.local) != generation.session.statistics.num_local:
+        found.what.append(f"{generation.session.statistics.num_local} tokens are counted as local")
     if generation.fail is not None and not _had_reason(generation, world):
         found.what.append(f"a session failed for no reason: {generation.fail}")
     elif generation.fail is not None or generation.cancelled:
@@ -117,16 +132,34 @@ def _compare(generation: Generation, world: World, found: Findings) -> None:
 
 
 def _had_reason(generation: Generation, world: World) -> bool:
-    """Whether this session might fail: the target failed on it, or another target came and its text was begun."""
-    if generation.fail is not None and generation.fail.code == "target_changed":
+    """Whether this session might fail: a node stopped or stayed away, or the target failed on it or was replaced."""
+    code = generation.fail.code if generation.fail is not None else ""
+    if code == "target_changed":
         return generation.session.target != str(world.verify.num_targets - 1)
+    if code in ("closed", "draining"):
+        return generation.ended is not None and generation.ended.was_stopping
+    if code == "verify_away":
+        return _was_given_up(generation, world.settings)
     return generation.session.request.session_id in world.verify.failures.given_up
+
+
+def _was_given_up(generation: Generation, settings: Settings) -> bool:
+    """Whether the verify node was away for too long, and the draft model could not go on alone either."""
+    ended, slow = generation.ended, 1.0 + settings.faults.drift
+    if ended is None or ended.away_s * slow <= settings.connect_timeout_s:
+        return False
+    if not settings.falls_back:
+        return True
+    num_tokens = len(generation.session.request.prompt) + len(generation.delivered)
+    return ended.was_local and (num_tokens >= settings.draft_context_len or ended.idle_s * slow > GIVE_UP_S)
 
 
 def _is_earned(code: str, settings: Settings) -> bool:
     faults = settings.faults
     if code in NEVER:
         return False
+    if code == "draining":
+        return bool(faults.stop_every_s)
     if code == "failed":
         return bool(faults.abort or faults.fail or faults.bad)
     if code == "too_many_sessions":
@@ -137,14 +170,13 @@ def _is_earned(code: str, settings: Settings) -> bool:
 def _is_stormy(settings: Settings) -> bool:
     """Whether messages may be lost, come twice, in another order or very late, or be for somebody who is no more."""
     faults = settings.faults
-    struck = faults.restart_every_s or faults.cut_every_s or faults.freeze_every_s or faults.kill_every_s
     target = faults.abort or faults.fail or faults.bad
     late = isfinite(min(settings.bytes_per_s))
-    return bool(faults.lose or faults.repeat or faults.jitter_s or struck or target or late)
+    return bool(faults.lose or faults.repeat or faults.jitter_s or faults.strikes_nodes or target or late)
 
 
 def _look_at_memory(world: World, found: Findings) -> None:
-    world.settle(2 * FORGOTTEN_S)
+    world.settle(max(0.0, world.verify.back_at - world.now) + 2 * FORGOTTEN_S)
     core = world.verify.core
     if core is None:
         found.what.append("the verify node did not come back")

@@ -90,6 +90,12 @@ def _verify(entry: Entry, states: list[int]) -> Outcome:
     return Outcome(entry.session_id, tokens, num_accepted, float(sum(equal)))
 
 
+def drawn(state: int, rate: float) -> tuple[int, bool]:
+    """What the draft model says in this state, if it agrees with the target at this rate; and whether it does here."""
+    token, chance = draw(state)
+    return (token, True) if chance < rate else ((token + 1) % VOCAB, False)
+
+
 class DraftModel:
     """Proposes tokens that agree with the target as often as the session's acceptance process says."""
 
@@ -110,9 +116,8 @@ class DraftModel:
         position = len(wanted.tokens)
         drafted: list[int] = []
         for at in range(position, position + wanted.length):
-            token, chance = draw(state)
-            if chance >= acceptance.rate(at, offset, on_path):
-                token, on_path = (token + 1) % VOCAB, False
+            token, agrees = drawn(state, acceptance.rate(at, offset, on_path))
+            on_path = on_path and agrees
             drafted.append(token)
             state = feed(state, token)
             offset += 1

@@ -45,7 +45,7 @@ def patience_s(settings: Settings) -> float:
         seconds += ceil(log(SURE) / log(1.0 - (1.0 - faults.lose) ** 2)) * MAX_RESEND_S
     if shares_a_fate(settings):
         seconds += DEFAULTS.lease_s + DEFAULTS.heartbeat_s
-        if faults.lose or faults.cut_every_s or faults.freeze_every_s or faults.kill_every_s or faults.restart_every_s:
+        if faults.lose or faults.strikes_nodes:
             seconds += FORGOTTEN_S
     return seconds * (1.0 + faults.drift)
 

@@ -35,6 +35,15 @@ class Faults:
     freeze_every_s: float = 0.0  # of one draft node's process
     pause_s: float = 4.0  # how long a cut or a freeze lasts, on average
     kill_every_s: float = 0.0  # of one draft node's process: its users' sessions are lost, and it comes back as new
+    away_every_s: float = 0.0  # of the verify node, on average
+    away_s: float = 20.0  # how long it is away then, on average: long enough to be gone on without
+    stop_every_s: float = 0.0  # of the verify node: it stops in good order, and comes back after at most `down_s`
+    leave_every_s: float = 0.0  # of one draft node: it stops in good order, and another process takes its place
+    drain_every_s: float = 0.0  # of one draft node: it ends what its users wait for, and then stops in good order
+    break_every_s: float = 0.0  # of one draft node's connection: what is on it is lost, and the next has another name
+    turn_away_every_s: float = 0.0  # of one draft node: for a pause the verify node takes no connection of it
+    busy: float = 0.0  # per message of a draft node: it cannot be sent
+    connections: bool = False  # they end with a node: what is on them is lost, and the next one has another name
     no_draft: float = 0.0  # per proposal: the draft model cannot
     hang: float = 0.0  # per proposal: the draft model never answers
     cancel: float = 0.0  # per session: its user goes away somewhere in the middle
@@ -43,6 +52,14 @@ class Faults:
     abort: float = 0.0  # per round: the target model fails on it as a whole
     fail: float = 0.0  # per round and session: it fails on that one
     bad: float = 0.0  # per session: every round with it fails
+
+    @property
+    def strikes_nodes(self) -> bool:
+        """Whether a node, or its line, may be gone for a while or for good."""
+        verify = self.restart_every_s or self.away_every_s or self.stop_every_s
+        draft = self.freeze_every_s or self.kill_every_s or self.leave_every_s or self.drain_every_s
+        line = self.cut_every_s or self.break_every_s or self.turn_away_every_s or self.busy
+        return bool(verify or draft or line)
 
 
 @dataclass(frozen=True)
@@ -85,6 +102,9 @@ class Settings:
     acceptance: Acceptances | None = None  # instead of alpha
     draft_cost: tuple[CostModel, ...] = (DRAFT_COST,)  # of one forward pass
     draft_ahead: bool = True
+    connect_timeout_s: float = inf  # an absence of the verify node that is longer ends the texts that wait for it
+    falls_back: bool = False  # or has the draft model write alone
+    draft_context_len: int = 1 << 30  # of the draft model
     tick_s: float = 0.1  # how often they look at their timers
     least_odds: float = LEAST_ODDS
     # the network
@@ -116,7 +136,7 @@ class Settings:
         )
 
 
-def with_faults(settings: Settings, **faults: float) -> Settings:
+def with_faults(settings: Settings, **faults: Any) -> Settings:
     return replace(settings, faults=replace(settings.faults, **faults))
 
 

@@ -36,6 +36,14 @@ class Surroundings(Protocol):
         """From now on messages for this name go to the receiver."""
         ...
 
+    def disconnect(self, peer_id: bytes) -> None:
+        """What is on its way to or from this name is lost."""
+        ...
+
+    def end_connections(self) -> None:
+        """Those of all draft nodes end, since the verify node does."""
+        ...
+
     def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:
         """A draft node's message to the verify node."""
         ...

@@ -48,13 +48,15 @@ class VerifyNode:
         self.num_targets = 1
         self.last_round: float = float("inf")  # the world stops when it begins
         self.num_rounds = 0  # of all its lives
-        self.booted_at = 0.0
+        self.booted_at = self.went_at = self.back_at = 0.0
         self.core: VerifyCore | None = None
         self.failures = Failures(world.settings.faults, random)
         self._random = random
         self._watch = world.watch()
         self._wake_at = float("inf")
         self._idle_since = 0.0
+        self._in_flight = False  # a round is
+        self._down_s = 0.0  # for how long it goes when that is over
         self._opened: set[bytes] = set()
         self._boot()
 
@@ -69,13 +71,31 @@ class VerifyNode:
         self.core = make_core(settings, self.num_boots.to_bytes(8, "big"), number)
         self.target = Target(self.core.pool, self.core.limits, self.core.context_len, number)
         self._wake_at = float("inf")
+        self._in_flight = False
         self._idle_since = self.world.clock.now
         self._tick(self.core)
 
     def restart(self, down_s: float) -> None:
+        """kill -9, and a new process after `down_s`."""
         if self.core is not None:
             self.core = None
+            self.went_at = self.world.clock.now
+            self.back_at = self.went_at + down_s
+            if self.world.settings.faults.connections:
+                self.world.end_connections()
             self.world.clock.after(down_s, self._boot)
+
+    def stop(self, down_s: float) -> None:
+        """Stops in good order, as soon as the round in flight is over; a new process comes after `down_s`."""
+        if self.core is not None and not self.core.draining:
+            self.core.drain()
+            self._down_s = down_s
+            if not self._in_flight:
+                self._go(self.core)
+
+    def _go(self, core: VerifyCore) -> None:
+        self._reply(core.farewell())
+        self.restart(self._down_s)
 
     def receive(self, peer_id: bytes, message: UpMessage) -> None:
         if self.core is not None:
@@ -100,6 +120,7 @@ class VerifyNode:
         planned = core.plan(now)
         if planned is not None:
             self.num_rounds += 1
+            self._in_flight = True
             outcomes = self.failures.on(planned, self.target.run(planned))
             duration_s = self._duration_s(planned)
             self.world.clock.after(duration_s, self._finish, core, planned, outcomes, duration_s)
@@ -128,6 +149,7 @@ class VerifyNode:
     def _finish(self, core: VerifyCore, planned: Round, outcomes: list[Outcome] | None, duration_s: float) -> None:
         if self.core is not core:
             return  # it was killed in the middle of the round
+        self._in_flight = False
         if outcomes is None:
             sends = core.abort(WHY, self._watch.now)
         else:
@@ -140,6 +162,8 @@ class VerifyNode:
         self._idle_since = self.world.clock.now
         self.world.join_next(planned.number)
         self._reply(sends)
+        if core.draining:
+            self._go(core)
         self._plan()
 
     def _send_s(self, verdicts: Sequence[Verdict]) -> float:

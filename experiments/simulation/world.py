@@ -101,8 +101,28 @@ class World:
         """From now on messages for this name go to the receiver."""
         self.peers[peer_id] = receiver
 
+    def disconnect(self, peer_id: bytes) -> None:
+        """What is on its way to or from this name is lost."""
+        self.peers.pop(peer_id, None)
+
+    def end_connections(self) -> None:
+        for draft in self.drafts:
+            draft.lose_connection()
+
     def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:
-        line.up(message, self.verify.receive, peer_id)
+        line.up(message, self._arrive_up, self.verify.num_targets, peer_id)
+
+    def _arrive_up(self, target: int, peer_id: bytes, message: UpMessage) -> None:
+        if target == self.verify.num_targets and peer_id in self.peers:
+            self.verify.receive(peer_id, message)
+
+    def _arrive_down(self, target: int, draft: Receiver, peer_id: bytes, message: DownMessage) -> None:
+        """Messages are late by seconds here, but none outlives a target: no connection outlives the process with it.
+
+        Else a Welcome of the target before could come after that of its successor, and nothing tells them apart.
+        """
+        if target == self.verify.num_targets:
+            draft.receive(peer_id, message)
 
     def request_over(self) -> None:
         self.num_done += 1
@@ -110,8 +130,9 @@ class World:
     def send_down(self, peer_id: bytes, message: DownMessage) -> None:
         if isinstance(message, Refusal):
             self.refusals[message.code] = self.refusals.get(message.code, 0) + 1
-        draft = self.peers[peer_id]
-        draft.line.down(message, draft.receive, peer_id)
+        draft = self.peers.get(peer_id)
+        if draft is not None:
+            draft.line.down(message, self._arrive_down, self.verify.num_targets, draft, peer_id)
 
     def join_next(self, num_rounds: int) -> None:
         """The next client that comes after so many rounds does: each one when the one before has."""
@@ -128,6 +149,12 @@ class World:
         self._every(faults.cut_every_s, lambda: self._some_draft().cut(self._pause()))
         self._every(faults.freeze_every_s, lambda: self._some_draft().freeze(self._pause()))
         self._every(faults.kill_every_s, lambda: self._some_draft().restart())
+        self._every(faults.away_every_s, lambda: self.verify.restart(self.random.expovariate(1 / faults.away_s)))
+        self._every(faults.stop_every_s, lambda: self.verify.stop(self.random.random() * faults.down_s))
+        self._every(faults.leave_every_s, lambda: self._some_draft().leave())
+        self._every(faults.drain_every_s, lambda: self._some_draft().drain())
+        self._every(faults.break_every_s, lambda: self._some_draft().lose_connection())
+        self._every(faults.turn_away_every_s, lambda: self._some_draft().turn_away(self._pause()))
 
     def _every(self, mean_s: float, fault: Callable[[], None]) -> None:
         if mean_s <= 0:

@@ -20,8 +20,11 @@ MIN_WAYS = 10
 DRAFT_COSTS = (Linear(fixed_s=0.002), Linear(fixed_s=0.002), Linear(fixed_s=0.05))
 
 
-def some_settings(seed: int) -> Settings:
-    """Anything at all; seeds that follow each other have nothing in common."""
+def some_settings(seed: int, *, absences: bool = True) -> Settings:
+    """Anything at all; seeds that follow each other have nothing in common.
+
+    absences: also nodes that stop, stay away or are gone on without, and connections that end.
+    """
     rng = random.Random(seed)
     settings = Settings(
         num_clients=rng.randint(1, 6),
@@ -54,10 +57,33 @@ def some_settings(seed: int) -> Settings:
     if rng.random() < 0.3:
         lines = tuple(rng.choice([inf, *NARROW]) for _ in range(3))
         settings = replace(settings, bytes_per_s=lines, drafted_bytes=rng.choice(WIDE_DRAFTS))
-    retarget = random.Random(f"retarget {seed}").choice(
-        [0.0, 0.0, 0.5]
-    )  # from its own chance: the worlds stay the same
-    return with_faults(settings, retarget=retarget)
+    retarget = random.Random(f"retarget {seed}").choice([0.0, 0.0, 0.5])  # its own chance: worlds stay the same
+    settings = with_faults(settings, retarget=retarget)
+    return _with_absences(settings, seed) if absences else settings
+
+
+def _with_absences(settings: Settings, seed: int) -> Settings:
+    """Nodes that stop or stay away, and connections that end; a world in which none of it happens stays the same."""
+    rng = random.Random(f"absences {seed}")
+    faults = settings.faults
+    least_s = 2 * MIN_WAYS * (max(settings.latency_s) + faults.jitter_s) + faults.down_s
+    every = {
+        "away_every_s": rng.choice([0.0, 0.0, 0.0, 30.0]),
+        "stop_every_s": rng.choice([0.0, 0.0, 0.0, 10.0]),
+        "leave_every_s": rng.choice([0.0, 0.0, 0.0, 5.0]),
+        "drain_every_s": rng.choice([0.0, 0.0, 0.0, 10.0]),
+        "break_every_s": rng.choice([0.0, 0.0, 0.0, 3.0]),
+        "turn_away_every_s": rng.choice([0.0, 0.0, 0.0, 10.0]),
+    }
+    busy = rng.choice([0.0, 0.0, 0.0, 0.003])
+    struck = {name: max(seconds, least_s) for name, seconds in every.items() if seconds}
+    settings = with_faults(settings, **struck, busy=busy, connections=bool(struck or busy))
+    return replace(
+        settings,
+        connect_timeout_s=rng.choice([inf, 1.0, 5.0]),
+        falls_back=rng.random() < 0.5,
+        draft_context_len=rng.choice([1 << 30, 1 << 30, 30]),
+    )
 
 
 def _some_policy(rng: random.Random, seed: int) -> str | Callable[[], Policy]:

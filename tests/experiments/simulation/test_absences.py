@@ -1,0 +1,171 @@
+"""Nodes that stop or stay away, connections that end, and a draft model that writes alone, each by itself.
+
+For every ending there is a world in which it is earned, and one, broken on purpose, in which it is found.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+import pytest
+
+from draft_node.core.actions import Deliver, Fail, Finish, Tell
+from draft_node.core.core import DraftCore
+from draft_node.core.session import Session
+from experiments.simulation.checks import Findings
+from experiments.simulation.draft import Generation
+from experiments.simulation.faults import play
+from experiments.simulation.settings import Settings, with_faults
+from experiments.simulation.world import World
+from experiments.simulation.worlds import some_settings
+from goodspeed.fair.latency import Linear
+
+CALM = Settings(num_clients=3, num_sessions=8, max_tokens=80, context_len=200, num_pages=400)
+LONG_AWAY = with_faults(CALM, away_every_s=3.0, away_s=10.0)
+SLOW = Linear(fixed_s=0.2)  # else a text is written to its end before the verify node is back
+LOCAL = replace(LONG_AWAY, falls_back=True, connect_timeout_s=1.0, draft_cost=(SLOW,))
+ENDING = replace(LONG_AWAY, connect_timeout_s=1.0)
+
+
+def played(settings: Settings, num_seeds: int = 4) -> tuple[list[Generation], list[World]]:
+    """All texts of several worlds in which nothing is wrong."""
+    worlds = [play(seed, settings) for seed in range(num_seeds)]
+    assert [found.what for _, found in worlds] == [[]] * num_seeds
+    return [each for world, _ in worlds for draft in world.drafts for each in draft.done], [one for one, _ in worlds]
+
+
+def found_in(settings: Settings, num_seeds: int = 4) -> list[Findings]:
+    return [play(seed, settings, limit_s=2000.0)[1] for seed in range(num_seeds)]
+
+
+def codes(texts: list[Generation]) -> set[str]:
+    return {text.fail.code for text in texts if text.fail is not None}
+
+
+def test_while_the_verify_node_is_away_the_draft_model_writes_and_the_target_after_it() -> None:
+    texts, _ = played(LOCAL)
+    both = [text.local for text in texts if any(text.local) and not all(text.local)]
+    assert len(both) > 5
+    borders = {border for local in both for border in pairwise(local)}
+    assert {(True, False), (False, True)} < borders
+    assert all(text.finish for text in texts)
+    assert {text.ended.was_local for text in texts if text.finish == Finish("stop") and text.ended} == {False, True}
+
+
+def test_a_draft_model_without_room_ends_the_text() -> None:
+    texts, _ = played(replace(LOCAL, draft_context_len=20))
+    assert codes(texts) == {"verify_away"}
+
+
+def test_an_absence_that_is_too_long_ends_the_texts_that_wait_and_no_other() -> None:
+    texts, _ = played(ENDING)
+    assert codes(texts) == {"verify_away"}
+    assert any(text.finish for text in texts)
+    assert not any(any(text.local) for text in texts)
+
+
+def test_a_draft_node_that_leaves_frees_what_it_had_at_once() -> None:
+    texts, worlds = played(with_faults(CALM, leave_every_s=1.0))
+    assert codes(texts) == {"closed"}
+    assert not any(world.refusals for world in worlds)
+    world = World(1, CALM)
+    world.settle(0.3)
+    core = world.verify.core
+    assert core is not None
+    assert len(core.sessions) == 6
+    peer_id = world.drafts[0].peer_id
+    world.drafts[0].leave()
+    world.settle(0.011)
+    assert peer_id not in core.peers
+    assert len(core.sessions) == 4
+
+
+def test_a_draft_node_that_drains_tells_its_users_and_the_one_who_comes_later() -> None:
+    texts, _ = played(with_faults(CALM, drain_every_s=1.0))
+    assert codes(texts) == {"draining"}
+    world = World(1, CALM)
+    world.settle(0.3)
+    world.drafts[0].drain()
+    assert [text.fail.code for text in world.drafts[0].done if text.fail] == ["draining"] * 3
+    core = world.verify.core
+    world.settle(0.02)
+    assert core is not None
+    assert len(core.sessions) == 4
+
+
+def test_a_verify_node_that_stops_in_good_order_says_so_and_costs_time_only() -> None:
+    texts, worlds = played(with_faults(CALM, stop_every_s=1.0, connections=True))
+    assert all(text.finish for text in texts)
+    assert sum(world.refusals.get("draining", 0) for world in worlds) > 10
+    assert all(world.verify.num_boots > 1 for world in worlds)
+
+
+@pytest.mark.parametrize("fault", [{"break_every_s": 0.5}, {"turn_away_every_s": 1.0, "pause_s": 2.0}, {"busy": 0.02}])
+def test_connections_that_end_cost_time_only(fault: dict[str, float]) -> None:
+    texts, worlds = played(with_faults(CALM, connections=True, **fault))
+    assert all(text.finish for text in texts)
+    assert all(world.num_faults_in_all for world in worlds)
+    assert any(b"/" in draft.peer_id for world in worlds for draft in world.drafts)
+
+
+def test_worlds_in_which_no_absence_strikes_are_the_same_as_ever() -> None:
+    calm = [seed for seed in range(100) if not some_settings(seed).faults.connections]
+    assert len(calm) > 5
+    for seed in calm:
+        assert some_settings(seed).faults == some_settings(seed, absences=False).faults
+    unhurried = next(seed for seed in calm if some_settings(seed).connect_timeout_s == inf)
+    (now, _), (before, _) = play(unhurried), play(unhurried, some_settings(unhurried, absences=False))
+    assert now.clock.num_events == before.clock.num_events
+
+
+# -- what is wrong is found --------------------------------------------------------------------------------------------
+
+
+def test_a_local_token_that_is_not_marked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Session._write
+
+    def unmarked(session: Session, *arguments: Any) -> list[Any]:
+        actions = write(session, *arguments)
+        return [Deliver(action.tokens) if isinstance(action, Deliver) else action for action in actions]
+
+    monkeypatch.setattr(Session, "_write", unmarked)
+    assert sum(found.num_wrong for found in found_in(replace(LOCAL, alpha=(0.3,)))) > 0
+
+
+def test_a_target_that_goes_on_without_the_local_tokens_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = Session._go_on_locally
+
+    def forgetful(session: Session, local: Any, now: float) -> list[Any]:
+        if len(session.committed) > 3:
+            session.tokens[-1] += 1 if session.tokens[-1] < 30 else -1
+        return go_on(session, local, now)
+
+    monkeypatch.setattr(Session, "_go_on_locally", forgetful)
+    assert sum(found.num_wrong for found in found_in(LOCAL)) > 0
+
+
+@pytest.mark.parametrize("code", ["verify_away", "closed", "draining", "too_large"])
+def test_an_ending_that_nobody_earned_is_found(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    tick = DraftCore.tick
+
+    def rash(core: DraftCore, now: float) -> list[Any]:
+        tells = [Tell(session_id, Fail(code, "for no reason")) for session_id in core.sessions]
+        return [*tick(core, now), *(tells if core.link.connected else [])]
+
+    monkeypatch.setattr(DraftCore, "tick", rash)
+    assert any("failed for no reason" in what for found in found_in(ENDING, 1) for what in found.what)
+
+
+def test_a_leave_that_is_never_said_is_found_by_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in a whole world, where its lease frees what a silent node had: at once."""
+    leave = DraftCore.leave
+    monkeypatch.setattr(
+        DraftCore, "leave", lambda core, fail: [one for one in leave(core, fail) if isinstance(one, Tell)]
+    )
+    world = World(1, CALM)
+    world.settle(0.3)
+    world.drafts[0].leave()
+    world.settle(0.011)
+    assert world.verify.core is not None
+    assert len(world.verify.core.sessions) == 6
