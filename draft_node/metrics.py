@@ -61,7 +61,7 @@ class DraftCollector(Collector):
         yield counter("local_tokens", "Tokens that the draft model wrote alone.", statistics.num_local)
         yield counter("rounds", "Verdicts applied, over all sessions.", statistics.num_rounds)
         yield from metrics.speculation(statistics.num_drafts, statistics.num_drafted, statistics.num_accepted)
-        failures = self._daemon.drafting.rests.num_failures
+        failures = self._daemon.drafting.breaker.num_failures
         yield counter("draft_failures", "Steps of the draft model that failed or took too long.", failures)
         yield counter("drafts_ahead", "Drafts sent ahead of a verdict.", statistics.num_ahead)
         yield counter("drafts_ahead_true", "Of these, what came true.", statistics.num_ahead_true)

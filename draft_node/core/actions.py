@@ -9,7 +9,17 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from goodspeed.wire.messages import MAX_DRAFT, FinishReason, Sampling, TokenLogprobs, UpMessage, Verification, Welcome
+from goodspeed.wire.messages import (
+    MAX_DRAFT,
+    FinishReason,
+    OpenSession,
+    Sampling,
+    TokenLogprobs,
+    UpMessage,
+    Verdict,
+    Verification,
+    Welcome,
+)
 
 
 class Request(Struct, frozen=True):
@@ -25,6 +35,22 @@ class Request(Struct, frozen=True):
     num_logprobs: int | None = None  # alternatives told of each position; None: no logprobs at all
     min_tokens: int = 0  # none of stop_ids is drawn before so many
     target: str | None = None  # fingerprint of the target that stop_ids and sampling are for; None: for any
+
+    def open(self, epoch: int, committed: tuple[int, ...]) -> OpenSession:
+        """The message that opens the session with what is committed so far."""
+        return OpenSession(
+            session_id=self.session_id,
+            epoch=epoch,
+            prompt=self.prompt,
+            committed=committed,
+            sampling=self.sampling,
+            max_tokens=self.max_tokens,
+            stop_ids=self.stop_ids,
+            verification=self.verification,
+            max_draft=self.max_draft,
+            num_logprobs=self.num_logprobs,
+            min_tokens=self.min_tokens,
+        )
 
     def banned_at(self, position: int) -> tuple[int, ...]:
         """What may not be drawn at this position of the text."""
@@ -105,6 +131,14 @@ class Statistics:
     num_ahead: int = 0  # drafts sent ahead of a verdict
     num_ahead_true: int = 0  # of which what they assumed came true
     num_local: int = 0  # of num_tokens, those that the draft model wrote alone
+
+    def count(self, verdict: Verdict, num_new: int) -> None:
+        """A verdict was applied, and so many of its tokens were new."""
+        self.num_rounds += 1
+        self.num_tokens += num_new
+        self.num_drafts += verdict.num_verified > 0
+        self.num_drafted += verdict.num_verified
+        self.num_accepted += verdict.num_accepted
 
     @property
     def acceptance_rate(self) -> float:

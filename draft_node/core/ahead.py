@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from draft_node.core.actions import Proposed, Request, Statistics
-from draft_node.core.odds import Odds
+from draft_node.core.ahead_rate import AheadRate
 from goodspeed.wire.messages import Draft, TextDigest, Verdict
 
 
@@ -18,7 +18,7 @@ class Ahead:
 
     request: Request
     statistics: Statistics
-    odds: Odds  # that a draft made ahead is of use
+    rate: AheadRate  # at which drafts made ahead come true
     is_on: bool
     draft: Draft | None = None  # in flight
     draft_odds: float = 1.0  # that all of it is accepted
@@ -31,7 +31,7 @@ class Ahead:
         """
         room = len(self.request.prompt) + self.request.max_tokens - text_len - len(drafted) - 2
         ends = any(token in self.request.stop_ids for token in drafted)
-        hopeful = self.is_on and self.odds.are_good and odds >= self.odds.least
+        hopeful = self.is_on and self.rate.is_worthwhile and odds >= self.rate.least
         return max(0, min(length, room)) if hopeful and drafted and not ends else 0
 
     def make(self, proposal: Proposed, drafted: Sequence[int], text_len: int, text: TextDigest) -> Draft | None:
@@ -60,10 +60,22 @@ class Ahead:
         if ahead is None:
             if verdict.num_verified:
                 accepted = verdict.num_accepted == verdict.num_verified
-                self.odds.observe(self.statistics.acceptance_rate if accepted else 0.0)
+                self.rate.observe(self.statistics.acceptance_rate if accepted else 0.0)
             return None
         is_next = (len(tokens), text.of(tokens)) == (ahead.base_len, ahead.base_digest)
         came_true = is_next or verdict.round == ahead.round
-        self.odds.observe(float(came_true))
+        self.rate.observe(float(came_true))
         self.statistics.num_ahead_true += came_true
         return ahead if is_next and verdict.dropped != ahead.round else None
+
+
+def accepted_of(verdict: Verdict, in_flight: Sequence[Draft | None], first: int, last: int) -> tuple[bool, ...]:
+    """Which tokens at the positions from `first` to before `last` are accepted ones of the draft that was verified.
+
+    A verdict that is sent again may begin before that draft; what another draft brought is not told any more.
+    """
+    for draft in in_flight:
+        if draft is not None and draft.round == verdict.round and verdict.num_accepted:
+            accepted = range(draft.base_len, draft.base_len + verdict.num_accepted)
+            return tuple(position in accepted for position in range(first, last))
+    return ()

@@ -14,7 +14,7 @@ MOST_S = 600.0
 """Between two words about the same waiting; it is three times as long each time until then."""
 
 
-class Standing:
+class ConnectionStatus:
     """What was told last, and when waiting is told again."""
 
     def __init__(self, endpoint: str) -> None:

@@ -34,9 +34,9 @@ from draft_node.core.actions import (
     Tell,
     WriteLocally,
 )
+from draft_node.core.ahead_rate import LEAST_RATE, AheadRate
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.local import Terms
-from draft_node.core.odds import LEAST_ODDS, Odds
 from draft_node.core.session import Session
 from draft_node.counts import Counts, total
 from goodspeed.wire.messages import DownMessage, Heartbeat, Leave, Refusal, Verdict
@@ -52,7 +52,7 @@ class DraftCore:
     draft_ahead: bool = True
     stays: bool = False  # an absence that is too long ends the texts that wait, and not this node
     falls_back: bool = False  # an absence that is too long ends nothing: the draft model writes alone
-    least_odds: float = LEAST_ODDS
+    least_ahead_rate: float = LEAST_RATE
     is_local: bool = False  # the draft model writes alone now
     sessions: dict[bytes, Session] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
@@ -71,8 +71,8 @@ class DraftCore:
 
         The session is kept until `forget`, even when its user is told the last word at once.
         """
-        odds = Odds(least=self.least_odds)
-        session = self.sessions[request.session_id] = Session(request, self.draft_ahead, odds)
+        rate = AheadRate(least=self.least_ahead_rate)
+        session = self.sessions[request.session_id] = Session(request, self.draft_ahead, rate)
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]
         if self.link.connected:

@@ -16,7 +16,7 @@ SMOOTHING = 0.25
 
 
 @dataclass(slots=True)
-class Repeats:
+class RetransmissionTimer:
     """How patient one session has become."""
 
     silence_s: float = RESEND_S

@@ -14,27 +14,20 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
-from draft_node.core.ahead import Ahead
+from draft_node.core.ahead import Ahead, accepted_of
+from draft_node.core.ahead_rate import AheadRate
 from draft_node.core.local import RETRY_S, Local, Terms
-from draft_node.core.odds import Odds
-from draft_node.core.retransmission import Repeats
-from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, TextDigest, Verdict
+from draft_node.core.refusals import Reaction, Refusals
+from draft_node.core.retransmission import RetransmissionTimer
+from goodspeed.wire.messages import Ack, Close, Draft, Refusal, TextDigest, Verdict
 
 LATER_S = 1.0
 """How long a session waits that was told to try later."""
 
-MODEL_TIMEOUT_S = 5.0
+DRAFTING_TIMEOUT_S = 5.0
 """A draft model that takes longer is not waited for: an empty draft goes up, and the verify node goes on alone."""
 
-MAX_REFUSALS = 20
-"""Refusals in a row, without a token in between, after which the session is given up; on a bad line a few are no
-one's fault."""
-
 TARGET_CHANGED = "the verify node has another target model now, and a text is not continued by another; ask again"
-
-FATAL = frozenset({"prompt", "vocabulary", "unsupported", "not_owner", "malformed", "too_large", "failed"})
-IGNORED = frozenset({"stale_round", "stale_epoch", "proposal"})
-LATER = frozenset({"too_many_sessions", "draining"})
 
 
 class State(Enum):
@@ -56,7 +49,7 @@ class Session:
 
     request: Request
     draft_ahead: bool = False
-    odds: Odds = field(default_factory=Odds)  # that a draft made ahead is of use
+    ahead_rate: AheadRate = field(default_factory=AheadRate)  # at which drafts made ahead come true
     state: State = State.OFFLINE
     epoch: int = 0
     round: int = -1  # of the last proposal asked for
@@ -67,8 +60,8 @@ class Session:
     _draft: Draft | None = None  # in flight; repeated byte for byte
     _ahead: Ahead = field(init=False)  # what is in flight beside it, on the hope that all of it is accepted
     _local: Local | None = None  # what is written without the verify node
-    _repeats: Repeats = field(default_factory=Repeats)
-    _refused_in_a_row: int = 0
+    _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
+    _refusals: Refusals = field(default_factory=Refusals)
     _lacking_at: int = -1  # length of the text at which it was said that something is missing
     _length: int = 0  # of the draft asked for
     _digest: TextDigest = field(default_factory=TextDigest)
@@ -76,7 +69,7 @@ class Session:
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
         self.target = self.request.target
-        self._ahead = Ahead(self.request, self.statistics, self.odds, self.draft_ahead)
+        self._ahead = Ahead(self.request, self.statistics, self.ahead_rate, self.draft_ahead)
 
     @property
     def committed(self) -> tuple[int, ...]:
@@ -121,24 +114,10 @@ class Session:
         self.round += 1
         self._draft = self._ahead.draft = None
         self._lacking_at = -1
-        self._repeats.begin()
+        self._timer.begin()
         self._enter(State.OPENING, now)
-        request = self.request
-        opened = OpenSession(
-            session_id=request.session_id,
-            epoch=self.epoch,
-            prompt=request.prompt,
-            committed=self.committed,
-            sampling=request.sampling,
-            max_tokens=request.max_tokens,
-            stop_ids=request.stop_ids,
-            verification=request.verification,
-            max_draft=request.max_draft,
-            num_logprobs=request.num_logprobs,
-            min_tokens=request.min_tokens,
-        )
-        warm = [self._propose(0)] if request.max_draft else []
-        return [Send(opened), *warm]
+        warm = [self._propose(0)] if self.request.max_draft else []
+        return [Send(self.request.open(self.epoch, self.committed)), *warm]
 
     def disconnect(self) -> None:
         """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
@@ -187,7 +166,7 @@ class Session:
             return self._open(now)
         if self.state is State.LOCAL and self._local is not None:
             return self._ask_again(self._local, now)
-        self.resend_at = now + self._repeats.again()
+        self.resend_at = now + self._timer.again()
         self.statistics.num_resends += 1
         in_flight = [Send(draft) for draft in (self._draft, self._ahead.draft) if draft is not None]
         return [*in_flight] or [Send(self._acknowledgement())]
@@ -209,8 +188,9 @@ class Session:
         if not new and verdict.finish_reason is None:
             return []
         self.tokens += new
-        self._count(verdict, len(new))
-        actions: list[Action] = [Deliver(new, logprobs, self._accepted(verdict, len(new)))] if new else []
+        self.statistics.count(verdict, len(new))
+        accepted = accepted_of(verdict, (self._draft, self._ahead.draft), len(self.tokens) - len(new), len(self.tokens))
+        actions: list[Action] = [Deliver(new, logprobs, accepted)] if new else []
         return actions + self._go_on(verdict, now)
 
     def _ask_for_what_is_missing(self) -> list[Action]:
@@ -226,8 +206,8 @@ class Session:
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
         ahead = self._ahead.look_back(verdict, self.tokens, self._digest)
         self._draft = self._ahead.draft = None
-        self._refused_in_a_row = 0
-        self._repeats.answered(now)
+        self._refusals.answered()
+        self._timer.answered(now)
         if verdict.finish_reason is not None:
             self.state = State.DONE
             return [Send(Close(self.request.session_id, self.epoch)), Finish(verdict.finish_reason)]
@@ -240,26 +220,8 @@ class Session:
             return self._send(ahead, self._ahead.draft_odds, Send(self._acknowledgement()))
         self.round += 1
         self.state = State.PROPOSING
-        self.resend_at = now + MODEL_TIMEOUT_S
+        self.resend_at = now + DRAFTING_TIMEOUT_S
         return [self._propose(verdict.next_length)]
-
-    def _count(self, verdict: Verdict, num_new: int) -> None:
-        self.statistics.num_rounds += 1
-        self.statistics.num_tokens += num_new
-        self.statistics.num_drafts += verdict.num_verified > 0
-        self.statistics.num_drafted += verdict.num_verified
-        self.statistics.num_accepted += verdict.num_accepted
-
-    def _accepted(self, verdict: Verdict, num_new: int) -> tuple[bool, ...]:
-        """Which of the last tokens of the text are accepted ones of the draft that the verdict answers.
-
-        A verdict that is sent again may begin before that draft; what another draft brought is not told any more.
-        """
-        for draft in (self._draft, self._ahead.draft):
-            if draft is not None and draft.round == verdict.round and verdict.num_accepted:
-                accepted = range(draft.base_len, draft.base_len + verdict.num_accepted)
-                return tuple(position in accepted for position in range(len(self.tokens) - num_new, len(self.tokens)))
-        return ()
 
     # -- ahead of a verdict ----------------------------------------------------------------------------------------
 
@@ -288,7 +250,7 @@ class Session:
         return [self._propose_locally(now)]
 
     def _propose_locally(self, now: float) -> Propose:
-        self.resend_at = now + MODEL_TIMEOUT_S
+        self.resend_at = now + DRAFTING_TIMEOUT_S
         return Propose(self.request, self.epoch, self.round, tuple(self.tokens), 1, local=True)
 
     def _write(self, local: Local, proposal: Proposed, now: float) -> list[Action]:
@@ -318,19 +280,17 @@ class Session:
 
     def _refused(self, refusal: Refusal, now: float) -> list[Action]:
         self.statistics.num_refusals += 1
-        if refusal.code in IGNORED:
-            return []
-        if refusal.code in LATER:
-            self.state = State.POSTPONED
-            self._refused_in_a_row = 0
-            self.resend_at = now + LATER_S
-            return []
-        self._refused_in_a_row += 1
-        if refusal.code in FATAL or self._refused_in_a_row > MAX_REFUSALS:
-            self.state = State.DONE
-            closed = Close(self.request.session_id, self.epoch)
-            return [Send(closed), Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}")]
-        return self._open(now)
+        match self._refusals.refused(refusal.code):
+            case Reaction.WAIT:
+                self.state = State.POSTPONED
+                self.resend_at = now + LATER_S
+            case Reaction.REOPEN:
+                return self._open(now)
+            case Reaction.FAIL:
+                self.state = State.DONE
+                closed = Close(self.request.session_id, self.epoch)
+                return [Send(closed), Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}")]
+        return []
 
     # -- small things ----------------------------------------------------------------------------------------------
 
@@ -362,4 +322,4 @@ class Session:
 
     def _enter(self, state: State, now: float, *, is_timed: bool = False) -> None:
         self.state = state
-        self.resend_at = now + self._repeats.said(now, is_timed=is_timed)
+        self.resend_at = now + self._timer.said(now, is_timed=is_timed)

@@ -6,14 +6,14 @@ row it rests for longer, and then one proposal at a time tells whether it works 
 
 from dataclasses import dataclass
 
-from draft_node.core.session import MODEL_TIMEOUT_S
+from draft_node.core.session import DRAFTING_TIMEOUT_S
 
-REST_S = 5.0
-MAX_REST_S = 30.0
+OPEN_S = 5.0
+MAX_OPEN_S = 30.0
 
 
 @dataclass(slots=True)
-class Rests:
+class CircuitBreaker:
     """Told of the model's steps on its thread, and asked in the event loop: each field is written by one of them."""
 
     num_failures: int = 0
@@ -21,7 +21,7 @@ class Rests:
     _until: float = 0.0
     _began: float | None = None  # the step that runs
 
-    def is_resting(self, now: float) -> bool:
+    def is_open(self, now: float) -> bool:
         """Whether it is not to be asked now; so it is, too, while a step takes too long."""
         return now < self._until or self._is_late(now)
 
@@ -42,10 +42,10 @@ class Rests:
     def failed(self, now: float) -> None:
         """A step raised, or took too long."""
         self._began = None
-        self._until = now + min(REST_S * 2**self.num_in_a_row, MAX_REST_S)
+        self._until = now + min(OPEN_S * 2**self.num_in_a_row, MAX_OPEN_S)
         self.num_failures += 1
         self.num_in_a_row += 1
 
     def _is_late(self, now: float) -> bool:
         began = self._began
-        return began is not None and now - began > MODEL_TIMEOUT_S
+        return began is not None and now - began > DRAFTING_TIMEOUT_S

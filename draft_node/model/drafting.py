@@ -10,8 +10,8 @@ import time
 from collections import OrderedDict
 
 from draft_node.core.actions import Propose, Proposed
-from draft_node.core.session import MODEL_TIMEOUT_S
-from draft_node.model.circuit_breaker import Rests
+from draft_node.core.session import DRAFTING_TIMEOUT_S
+from draft_node.model.circuit_breaker import CircuitBreaker
 from draft_node.model.drafter import Drafter
 from goodspeed.node.model_thread import ModelThread
 
@@ -23,7 +23,7 @@ class Drafting:
 
     def __init__(self, drafter: Drafter) -> None:
         self.drafter = drafter
-        self.rests = Rests()
+        self.breaker = CircuitBreaker()
         self._wanted: OrderedDict[bytes, Propose | None] = OrderedDict()  # the newest of each session; None: forget it
         self._known: set[bytes] = set()  # sessions that the drafter knows, or will
         self._work = asyncio.Event()
@@ -32,8 +32,8 @@ class Drafting:
     def want(self, propose: Propose, now: float) -> Proposed | None:
         """Has a proposal made; gives an empty one at once while the model is left alone."""
         session_id = propose.request.session_id
-        on_trial = self.rests.num_in_a_row > 0 and (self.drafter.busy or bool(self._wanted))
-        if self.rests.is_resting(now) or on_trial:
+        on_trial = self.breaker.num_in_a_row > 0 and (self.drafter.busy or bool(self._wanted))
+        if self.breaker.is_open(now) or on_trial:
             return Proposed(session_id, propose.epoch, propose.round, ())
         self._known.add(session_id)
         self._add(session_id, propose)
@@ -56,7 +56,7 @@ class Drafting:
 
     def close(self) -> None:
         """Waits for the step that runs, but no longer than sessions do. Blocks the event loop: call it last."""
-        if not self._thread.close(MODEL_TIMEOUT_S):
+        if not self._thread.close(DRAFTING_TIMEOUT_S):
             logger.warning("the draft model hangs; this node ends without it")
 
     def _add(self, session_id: bytes, wanted: Propose | None) -> None:
@@ -73,18 +73,18 @@ class Drafting:
                 self._take_wanted()
                 if not self.drafter.busy:
                     return []
-                self.rests.begin(time.monotonic())
+                self.breaker.begin(time.monotonic())
                 proposed = self.drafter.step()
-                if not self.rests.end(time.monotonic()):
+                if not self.breaker.end(time.monotonic()):
                     logger.warning("the draft model took too long; its sessions go on without drafts")
-                    self.rests.failed(time.monotonic())
+                    self.breaker.failed(time.monotonic())
                     return proposed + self.drafter.give_up()
                 if proposed:
-                    self.rests.worked()
+                    self.breaker.worked()
                     return proposed
         except Exception:  # out of memory, say
             logger.exception("the draft model failed; its sessions go on without drafts")
-            self.rests.failed(time.monotonic())
+            self.breaker.failed(time.monotonic())
             return self.drafter.abandon()
 
     def _take_wanted(self) -> None:

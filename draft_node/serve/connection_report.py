@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 
 from draft_node.config import DraftConfig
-from draft_node.core.connection_status import Standing
+from draft_node.core.connection_status import ConnectionStatus
 from draft_node.daemon import DraftDaemon
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import Reporter
@@ -21,14 +21,16 @@ async def tell(
     if config.fallback == "local":
         what = "the draft model writes on alone, which is another distribution"
         reporter.say(f"--fallback local: while the verify node is away, {what}")
-    standing = Standing(config.verify)
+    status_lines = ConnectionStatus(config.verify)
     has_connected = is_ready = False
     while True:
         connected = daemon.connected.is_set()
         away_s, trouble = daemon.link.away_s(time.monotonic()), daemon.link.trouble
         welcome = daemon.link.welcome
         target = (welcome.target, welcome.target_fingerprint) if welcome is not None else ("", "")
-        said = standing.look(connected=connected, away_s=away_s, trouble=trouble, local=daemon.is_local, target=target)
+        said = status_lines.look(
+            connected=connected, away_s=away_s, trouble=trouble, local=daemon.is_local, target=target
+        )
         reporter.say_all(said)
         if connected and not has_connected:
             has_connected = True

@@ -200,7 +200,7 @@ class DraftNode:
             settings.draft_ahead,
             stays=not settings.falls_back,
             falls_back=settings.falls_back,
-            least_odds=settings.least_odds,
+            least_ahead_rate=settings.least_ahead_rate,
         )
         self._num_drafting = 0
         self._start_some()

@@ -6,9 +6,9 @@ What is different for each client is a tuple: client i takes entry i modulo its 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from draft_node.core.odds import LEAST_ODDS
+from draft_node.core.ahead_rate import LEAST_RATE
 from experiments.simulation.acceptance import Acceptances
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
@@ -106,7 +106,7 @@ class Settings:
     falls_back: bool = False  # or has the draft model write alone
     draft_context_len: int = 1 << 30  # of the draft model
     tick_s: float = 0.1  # how often they look at their timers
-    least_odds: float = LEAST_ODDS
+    least_ahead_rate: float = LEAST_RATE
     # the network
     latency_s: tuple[float, ...] = (0.01,)  # one way
     jitter_s: tuple[float, ...] = (0.0,)  # of each line; delays are spread so far, or as far as `faults` has it

@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from draft_node.core.odds import LEAST_ODDS
+from draft_node.core.ahead_rate import LEAST_RATE
 from experiments.simulation.phases import Phases
 from experiments.simulation.settings import Faults, Settings, with_faults
 from goodspeed.fair.latency import Linear
@@ -41,7 +41,7 @@ def some_settings(seed: int, *, absences: bool = True) -> Settings:
         alpha=tuple(rng.random() for _ in range(4)),
         draft_cost=tuple(rng.choice(DRAFT_COSTS) for _ in range(3)),
         draft_ahead=rng.random() < 0.7,
-        least_odds=rng.choice([0.0, LEAST_ODDS]),
+        least_ahead_rate=rng.choice([0.0, LEAST_RATE]),
         latency_s=tuple(rng.choice([0.001, 0.02, 0.3]) for _ in range(3)),
         tick_s=rng.choice([0.1, 0.3]),
         through_codec=rng.random() < 0.2,

@@ -26,12 +26,12 @@ _step = Drafter.step
 
 def main() -> int:
     file, share = Path(sys.argv.pop(1)), float(sys.argv.pop(1))
-    timeout_s = share * session.MODEL_TIMEOUT_S
+    timeout_s = share * session.DRAFTING_TIMEOUT_S
     for module in (session, drafting, circuit_breaker):  # the last two have the name from the first
-        vars(module)["MODEL_TIMEOUT_S"] = timeout_s
-    circuit_breaker.REST_S, circuit_breaker.MAX_REST_S = (
-        share * circuit_breaker.REST_S,
-        share * circuit_breaker.MAX_REST_S,
+        vars(module)["DRAFTING_TIMEOUT_S"] = timeout_s
+    circuit_breaker.OPEN_S, circuit_breaker.MAX_OPEN_S = (
+        share * circuit_breaker.OPEN_S,
+        share * circuit_breaker.MAX_OPEN_S,
     )
 
     def spoiled(drafter: Drafter) -> list[Proposed]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from draft_node.core.session import MODEL_TIMEOUT_S
+from draft_node.core.session import DRAFTING_TIMEOUT_S
 from tests.faults.texts import Stream, Wanted, ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
@@ -134,5 +134,5 @@ def test_every_step_takes_ten_seconds(file: Path) -> None:
         streams.append(ask(draft.url, wanted[1]))
         finish(streams)
         for stream in streams:
-            assert max(after - before for before, after in pairwise(stream.times)) < MODEL_TIMEOUT_S + 2.0
+            assert max(after - before for before, after in pairwise(stream.times)) < DRAFTING_TIMEOUT_S + 2.0
         assert draft.metrics()["draft_failures_total"] >= 1

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from draft_node.core.actions import Deliver, Finish, Propose, Request, Send
-from draft_node.core.odds import Odds
+from draft_node.core.ahead_rate import AheadRate
 from draft_node.core.session import Session
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
@@ -55,7 +55,7 @@ class User:
     """A session, and what it was given."""
 
     def __init__(self, request, draft_ahead):
-        self.session = Session(request, draft_ahead, Odds(least=0.0))
+        self.session = Session(request, draft_ahead, AheadRate(least=0.0))
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprobs] = []
         self.reason = None

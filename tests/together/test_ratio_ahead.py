@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from draft_node.core.actions import Action, Deliver, Finish, Propose, Proposed, Request, Send
-from draft_node.core.odds import Odds
+from draft_node.core.ahead_rate import AheadRate
 from draft_node.core.session import Session
 from draft_node.model.drafter import Drafter
 from goodspeed.engine.pages import PagePool
@@ -77,7 +77,7 @@ class Crowd:
             )
             for seed in range(first, first + AT_ONCE)
         ]
-        self.sessions = {each.session_id: Session(each, True, Odds(least=0.0)) for each in requests}
+        self.sessions = {each.session_id: Session(each, True, AheadRate(least=0.0)) for each in requests}
         pool: PagePool = self.target.runner.pool
         self.core = make_core(
             policy="fixed",

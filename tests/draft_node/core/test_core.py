@@ -21,7 +21,7 @@ from draft_node.core.actions import (
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import LATER_S, State
-from goodspeed.errors import RefusedError
+from goodspeed.errors import PeerRefused
 from goodspeed.wire.messages import (
     VERSION,
     Close,
@@ -69,7 +69,7 @@ def verdict(number=1, tokens=(7,), next_length=2, base_len=3, **changes):
 
 
 def refusal(code, about=None):
-    return Refusal(code, "what", "what to do", about, 1 if about else None, None)
+    return Refusal(code, "what", "what to do", about, 1 if about else 0, None)
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_a_text_that_is_told_to_come_later_comes_later(core):
 
 
 def test_a_refusal_that_nothing_mends_is_raised(core):
-    with pytest.raises(RefusedError):
+    with pytest.raises(PeerRefused):
         core.receive(refusal("tokenizer"), 1.0)
 
 

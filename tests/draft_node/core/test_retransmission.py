@@ -4,56 +4,56 @@ from dataclasses import replace
 
 import pytest
 
-from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S, Repeats
+from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S, RetransmissionTimer
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 
 
 def test_silences_double():
-    repeats = Repeats()
-    assert repeats.said(0.0, is_timed=True) == RESEND_S
-    assert [repeats.again() for _ in range(5)] == [2.0, 4.0, 8.0, MAX_RESEND_S, MAX_RESEND_S]
+    timer = RetransmissionTimer()
+    assert timer.said(0.0, is_timed=True) == RESEND_S
+    assert [timer.again() for _ in range(5)] == [2.0, 4.0, 8.0, MAX_RESEND_S, MAX_RESEND_S]
 
 
 def test_a_long_way_is_waited_for_twice_as_long():
-    repeats = Repeats()
+    timer = RetransmissionTimer()
     for start in (0.0, 10.0, 20.0):
-        repeats.said(start, is_timed=True)
-        repeats.answered(start + 3.0)
-        assert repeats.silence_s == pytest.approx(6.0)
+        timer.said(start, is_timed=True)
+        timer.answered(start + 3.0)
+        assert timer.silence_s == pytest.approx(6.0)
     for start in range(100, 150):
-        repeats.said(float(start), is_timed=True)
-        repeats.answered(start + 0.1)
-    assert repeats.silence_s == RESEND_S
+        timer.said(float(start), is_timed=True)
+        timer.answered(start + 0.1)
+    assert timer.silence_s == RESEND_S
 
 
 def test_the_answer_to_a_word_that_was_repeated_tells_nothing_and_the_silence_stays():
-    repeats = Repeats()
-    repeats.said(0.0, is_timed=True)
-    repeats.again()
-    repeats.again()
-    repeats.answered(5.0)
-    assert repeats.answer_s == 0.0
-    assert repeats.said(5.0, is_timed=True) == 4.0
-    repeats.answered(5.5)
-    assert repeats.said(6.0, is_timed=True) == RESEND_S
+    timer = RetransmissionTimer()
+    timer.said(0.0, is_timed=True)
+    timer.again()
+    timer.again()
+    timer.answered(5.0)
+    assert timer.answer_s == 0.0
+    assert timer.said(5.0, is_timed=True) == 4.0
+    timer.answered(5.5)
+    assert timer.said(6.0, is_timed=True) == RESEND_S
 
 
 def test_what_is_on_its_way_already_tells_nothing():
-    repeats = Repeats()
-    repeats.said(0.0, is_timed=False)
-    repeats.answered(3.0)
-    assert repeats.answer_s == 0.0
+    timer = RetransmissionTimer()
+    timer.said(0.0, is_timed=False)
+    timer.answered(3.0)
+    assert timer.answer_s == 0.0
 
 
 def test_after_a_new_beginning_only_what_was_measured_counts():
-    repeats = Repeats()
-    repeats.said(0.0, is_timed=True)
-    repeats.answered(1.5)
-    repeats.said(2.0, is_timed=True)
-    repeats.again()
-    repeats.begin()
-    assert repeats.silence_s == pytest.approx(3.0)
+    timer = RetransmissionTimer()
+    timer.said(0.0, is_timed=True)
+    timer.answered(1.5)
+    timer.said(2.0, is_timed=True)
+    timer.again()
+    timer.begin()
+    assert timer.silence_s == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("draft_ahead", [False, True])

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.core.refusals import MAX_REFUSALS
 from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S
-from draft_node.core.session import LATER_S, MAX_REFUSALS, MODEL_TIMEOUT_S, Session, State
+from draft_node.core.session import DRAFTING_TIMEOUT_S, LATER_S, Session, State
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
 
 ID = b"0123456789abcdef"
@@ -187,8 +188,8 @@ def test_what_is_applied_is_repeated_while_nothing_comes(session, length_0):
 
 def test_a_draft_model_that_takes_too_long_is_not_waited_for(session):
     session.receive(verdict(3, [7], next_length=2), 1.0)
-    assert session.tick(1.0 + 0.9 * MODEL_TIMEOUT_S) == []
-    draft = sent(session.tick(1.0 + MODEL_TIMEOUT_S))
+    assert session.tick(1.0 + 0.9 * DRAFTING_TIMEOUT_S) == []
+    draft = sent(session.tick(1.0 + DRAFTING_TIMEOUT_S))
     assert (draft.round, draft.tokens, draft.base_len) == (1, (), 4)
     assert session.proposed(proposed(session, [8, 9]), 9.0) == []  # too late: this round's draft is made
 

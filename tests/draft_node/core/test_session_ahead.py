@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Finish, Propose, Proposed, Request, Send
-from draft_node.core.odds import LEAST_ODDS, Odds
+from draft_node.core.ahead_rate import LEAST_RATE, AheadRate
 from draft_node.core.retransmission import RESEND_S
 from draft_node.core.session import Session, State
 from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Sampling, Verdict, digest
@@ -211,25 +211,25 @@ def test_where_it_seldom_comes_true_it_is_left_alone_until_it_would():
 
 
 def test_odds():
-    odds = Odds(value=0.5)
-    assert odds.are_good
+    odds = AheadRate(value=0.5)
+    assert odds.is_worthwhile
     for _ in range(20):
         odds.observe(0.0)
-    assert odds.value < LEAST_ODDS
-    assert not odds.are_good
+    assert odds.value < LEAST_RATE
+    assert not odds.is_worthwhile
     for _ in range(20):
         odds.observe(1.0)
-    assert odds.are_good
+    assert odds.is_worthwhile
 
 
 def test_nothing_is_made_ahead_of_a_draft_in_doubt():
     session = Session(REQUEST, draft_ahead=True)
     session.connect(0.0)
     session.receive(verdict(3, [7], verified=0, accepted=0), 1.0)
-    assert len(session.proposed(proposed(1, [8, 9], odds=LEAST_ODDS - 0.01), 2.0)) == 1  # the draft alone
+    assert len(session.proposed(proposed(1, [8, 9], odds=LEAST_RATE - 0.01), 2.0)) == 1  # the draft alone
 
 
 def test_nothing_is_made_ahead_of_what_came_true_and_is_in_doubt(session):
-    session.proposed(proposed(2, [5, 6], guess=4, odds=LEAST_ODDS - 0.01), 2.1)
+    session.proposed(proposed(2, [5, 6], guess=4, odds=LEAST_RATE - 0.01), 2.1)
     actions = session.receive(verdict(4, [8, 9, 4], round=1), 3.0)
     assert actions == [Deliver((8, 9, 4), (), (True, True, False)), Send(Ack(ID, 1, 7))]

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.core.retransmission import MAX_RESEND_S
-from draft_node.core.session import MODEL_TIMEOUT_S, Session, State
+from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
 from goodspeed.wire.messages import (
     Ack,
     Close,
@@ -198,7 +198,7 @@ class SessionLaws(RuleBasedStateMachine):
     def there_is_always_something_to_wait_for(self) -> None:
         if self.session.state in (State.OFFLINE, State.DONE):
             return
-        assert self.session.resend_at <= self.now + max(MODEL_TIMEOUT_S, MAX_RESEND_S)
+        assert self.session.resend_at <= self.now + max(DRAFTING_TIMEOUT_S, MAX_RESEND_S)
         if self.session.state is State.PROPOSING:
             newest = self.proposals[-1]
             assert (newest.epoch, newest.round) == (self.session.epoch, self.session.round)

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.core.local import GIVE_UP_S, RETRY_S, Terms
-from draft_node.core.session import MODEL_TIMEOUT_S, Session, State
+from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
 from goodspeed.wire.messages import OpenSession, Refusal, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"
@@ -172,7 +172,7 @@ def test_a_draft_model_that_could_not_is_asked_again():
 
 def test_of_two_answers_to_one_question_the_first_counts():
     session = local()
-    [asked] = session.tick(10.0 + MODEL_TIMEOUT_S)
+    [asked] = session.tick(10.0 + DRAFTING_TIMEOUT_S)
     first = drawn(session, 8)
     assert (asked.epoch, asked.round) == (first.epoch, first.round)
     assert session.proposed(first, 16.0)[0] == Deliver((8,), local=True)

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.core.local import GIVE_UP_S, Terms
 from draft_node.core.retransmission import MAX_RESEND_S
-from draft_node.core.session import MODEL_TIMEOUT_S, Session, State
+from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
 from goodspeed.wire.messages import Ack, Close, Draft, FinishReason, OpenSession, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"
@@ -182,7 +182,7 @@ class LocalLaws(RuleBasedStateMachine):
     def there_is_always_something_to_wait_for(self) -> None:
         if self.session.state in (State.OFFLINE, State.DONE):
             return
-        assert self.session.resend_at <= self.now + max(MODEL_TIMEOUT_S, MAX_RESEND_S)
+        assert self.session.resend_at <= self.now + max(DRAFTING_TIMEOUT_S, MAX_RESEND_S)
         if self.session.state is State.LOCAL:
             newest = self.proposals[-1]
             assert (newest.local, newest.round, newest.tokens) == (True, self.session.round, self.text)

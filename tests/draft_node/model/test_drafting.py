@@ -8,7 +8,7 @@ import pytest
 
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model import drafting as module
-from draft_node.model.circuit_breaker import REST_S
+from draft_node.model.circuit_breaker import OPEN_S
 from draft_node.model.drafting import Drafting
 from goodspeed.wire.messages import Sampling
 
@@ -79,20 +79,20 @@ def test_a_model_that_raises_is_left_alone_and_tried_one_proposal_at_a_time() ->
         now = asyncio.get_running_loop().time()
         assert drafting.want(wanted(1, 1), now) == answer(wanted(1, 1))  # at once, and not asked
         fake.failure = None
-        later = now + REST_S + 1.0
+        later = now + OPEN_S + 1.0
         assert drafting.want(wanted(1, 2), later) is None
         assert drafting.want(wanted(2, 2), later) == answer(wanted(2, 2))
         assert await drafting.take() == [answer(wanted(1, 2), 7)]
         assert drafting.want(wanted(1, 3), later) is drafting.want(wanted(2, 3), later) is None
         assert await drafting.take() == [answer(wanted(1, 3), 7), answer(wanted(2, 3), 7)]
-        assert drafting.rests.num_failures == 1
+        assert drafting.breaker.num_failures == 1
         drafting.close()
 
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draft_node.model.circuit_breaker.MODEL_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("draft_node.model.circuit_breaker.DRAFTING_TIMEOUT_S", 0.05)
 
     async def story() -> None:
         drafting, fake = make()
@@ -112,7 +112,7 @@ def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.MonkeyPatch)
         await asyncio.sleep(0.1)
         fake.go_on.set()
         assert await taking == [answer(wanted(1), 7)]  # late; its session has gone on
-        assert drafting.rests.num_failures == 1
+        assert drafting.breaker.num_failures == 1
         assert await drafting.take() == [answer(wanted(2, 49), 7)]
         assert fake.known == {wanted(2).request.session_id}
         drafting.close()
@@ -121,7 +121,7 @@ def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_model_that_hangs_holds_no_end_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(module, "MODEL_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(module, "DRAFTING_TIMEOUT_S", 0.05)
 
     async def story() -> None:
         drafting, fake = make()

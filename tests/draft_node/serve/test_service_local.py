@@ -239,7 +239,7 @@ def test_a_ratio_text_goes_on_too() -> None:
 
 
 def test_a_draft_model_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draft_node.model.circuit_breaker.REST_S", 0.05)
+    monkeypatch.setattr("draft_node.model.circuit_breaker.OPEN_S", 0.05)
     what = wanted(ignore_eos=True)
 
     async def work() -> None:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from experiments.simulation import recordings
 from experiments.simulation.recordings import Agreement, merge
 from experiments.simulation.replay import Replay, Replayed, survival
+from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
-from experiments.simulation.verify import Finished
 from experiments.simulation.world import World
 from goodspeed.app.training import domains
 from goodspeed.errors import ConfigError

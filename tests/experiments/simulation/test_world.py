@@ -8,8 +8,8 @@ import pytest
 
 from experiments.simulation.acceptance import Independent, Survival, Switching
 from experiments.simulation.clock import Clock, Watch
+from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
-from experiments.simulation.verify import Finished
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear

@@ -210,7 +210,7 @@ class Pair:
     async def _go_on_alone(self) -> None:
         """The draft model writes a text without the verify node, which then comes back."""
         fate, self.network.fate = self.network.fate, lambda packet: ()
-        self.draft.connect_timeout_s = 0.0
+        self.draft.core.connect_timeout_s = 0.0
         self._seem_to_restart()
         await until(lambda: self.draft.is_local)
         assert (await self.write(1, SHORT)).num_local == SHORT

@@ -29,7 +29,7 @@ class Nodes(Cluster):
     async def serving(self) -> AsyncIterator[tuple[str, int]]:
         self._start()
         draft = self.drafts["draft"]
-        draft.stays = True
+        draft.core.stays = True
         config = DraftConfig(model="tiny-draft-s", http="127.0.0.1:0", max_sessions=2, http_max_waiting=2)
         service = Service(draft, load("tiny-draft-s"), max_waiting=2)
         listener = web.listen(web.parse_address("127.0.0.1:0"), None)

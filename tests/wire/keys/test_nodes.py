@@ -226,7 +226,7 @@ async def test_who_never_gets_in_is_told_why_in_the_end(tmp_path: Path) -> None:
         node = here.draft("never", verify.channel.endpoint)
         serving = asyncio.create_task(node.serve())
         await until(lambda: node.link.trouble)
-        node.connect_timeout_s = 0.0  # it is over
+        node.core.connect_timeout_s = 0.0  # it is over
         with pytest.raises(
             TransportError, match=r"because it refuses this node: it turned this draft node's key away.*never\.pub"
         ):
