@@ -151,7 +151,11 @@ class DraftNode:
             self.world.clock.after(DRAINED_S, self._drained, self.num_boots)
 
     def _drained(self, num_boots: int) -> None:
-        if num_boots == self.num_boots:
+        if num_boots != self.num_boots:
+            return
+        if self.world.clock.now < self.frozen_until:
+            self.world.clock.at(self.frozen_until, self._drained, num_boots)
+        else:
             self.leave()
 
     @property
