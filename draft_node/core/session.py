@@ -148,7 +148,8 @@ class Session:
             return self._send_draft(proposal, now)
         if self.state is State.LOCAL and self._local is not None:
             return self._write(self._local, proposal, now)
-        if self.state is State.WAITING and self._draft is not None and self.round > self._draft.round:
+        is_first = self._ahead.draft is None  # the verify node takes one draft for a round
+        if self.state is State.WAITING and is_first and self._draft is not None and self.round > self._draft.round:
             return self._send_ahead(self._draft, proposal)
         return []
 

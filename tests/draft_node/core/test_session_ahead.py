@@ -233,3 +233,10 @@ def test_nothing_is_made_ahead_of_what_came_true_and_is_in_doubt(session):
     session.proposed(proposed(2, [5, 6], guess=4, odds=LEAST_RATE - 0.01), 2.1)
     actions = session.receive(verdict(4, [8, 9, 4], round=1), 3.0)
     assert actions == [Deliver((8, 9, 4), (), (True, True, False)), Send(Ack(ID, 1, 7))]
+
+
+def test_a_second_answer_to_the_same_question_is_not_sent(hoping):
+    """The verify node takes one draft for a round; another one would be refused, or verified in its place."""
+    assert hoping.proposed(proposed(2, [5, 7], guess=6), 2.2) == []
+    [_, again] = hoping.tick(100.0)
+    assert again == Send(ahead_of(2, (1, 2, 3, 7, 8, 9, 4), (5, 6)))
