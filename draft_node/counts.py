@@ -27,7 +27,7 @@ def known(code: str) -> str:
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of the node's standing with the verify node, and of sessions that are over."""
+    """Counts of connections and refusals, and of sessions that are over."""
 
     num_connected: int = 0  # handshakes; every one but the first was a reconnection
     refusals: Counter[str] = field(default_factory=Counter)  # by reason

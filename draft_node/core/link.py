@@ -1,6 +1,6 @@
-"""The draft node's standing with the verify node: handshake, signs of life, reconnection. No I/O, no clock.
+"""The draft node's connection to the verify node: handshake, signs of life, reconnection. No I/O, no clock.
 
-Events in (a message, the time, a failed send), commands out; `daemon.py` carries them out. Knows nothing about
+Events in (a message, the time, a failed send), commands out; `core.py` turns them into actions. Knows nothing about
 sessions, but that all of them are opened anew after every Welcome.
 """
 
@@ -25,7 +25,7 @@ KEPT_OUT = frozenset({"not_enrolled", "wrong_name", "barred"})
 
 
 class Command(Enum):
-    """What the daemon has to do."""
+    """What the core has to do about the connection."""
 
     SAY_HELLO = "say_hello"
     OPEN_SESSIONS = "open_sessions"  # the handshake is done
@@ -42,7 +42,7 @@ class VerifyLink:
     timeout_s: float  # silence after which it counts as away
     welcome: Welcome | None = None
     away_since: float | None = None  # None while it is there
-    trouble: str | None = None  # why it lets us not in, and what to do, as far as it is known
+    trouble: str | None = None  # why the verify node refuses this node, and what to do, if it said so
     _heard_at: float = 0.0
     _hello_at: float = 0.0
     _backoff_s: float = HELLO_S
@@ -117,7 +117,7 @@ class VerifyLink:
         return [Command.SAY_HELLO]
 
     def turned_away(self, why: str, now: float) -> list[Command]:
-        """The connection was not taken. The next Hello goes out on another one, when it is time."""
+        """The verify node refused the connection. The next Hello goes out on another one, when it is due."""
         self.trouble, self._must_rebuild = self._barred or why, True
         if not self.connected:
             return []

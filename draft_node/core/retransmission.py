@@ -1,9 +1,9 @@
-"""After how long a silence a session says its last word again. No I/O, no clock; knows nothing about messages.
+"""The retransmission timer of a session: when its last message is sent again. No I/O, no clock.
 
-A way there and back is measured on words that were said once: of one that was repeated nobody knows which copy was
-answered (Karn's rule; RFC 6298 has the rest). The silence is at least twice as long as that. After a word that had to
-be repeated it stays as long as it has become, until one is answered that was not. Else, on a narrow line, copies would
-queue up in front of what comes after them, and make everything late, and so make more copies.
+The round trip is measured on messages that were sent once: after a repetition nobody knows which copy was answered
+(Karn's rule; RFC 6298). The timeout is at least twice the round trip. A repetition doubles it, and it stays doubled
+until a message that was sent once is answered. Otherwise copies would queue up on a narrow line, delay what follows
+them, and so cause more copies. Knows nothing about what a message means.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SMOOTHING = 0.25
 
 @dataclass(slots=True)
 class RetransmissionTimer:
-    """How patient one session has become."""
+    """The timeout of one session."""
 
     silence_s: float = RESEND_S
     answer_s: float = 0.0  # from word to answer, smoothed; 0 until the first
@@ -50,5 +50,5 @@ class RetransmissionTimer:
         self.begin()
 
     def begin(self) -> None:
-        """Repeats so far tell nothing of what comes: the other side was away, or there were none."""
+        """Forgets the repetitions so far: the verify node was away, or there were none."""
         self.silence_s = min(max(RESEND_S, 2 * self.answer_s), MAX_RESEND_S)

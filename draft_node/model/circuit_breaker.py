@@ -1,7 +1,7 @@
-"""When the draft model is left alone: after it failed or took too long, and while it hangs. No I/O, no clock.
+"""A circuit breaker around the draft model: it opens when the model fails, takes too long or hangs. No I/O, no clock.
 
-The sessions then go on without drafts, at no cost: nobody waits for a model that does not work. After each failure in a
-row it rests for longer, and then one proposal at a time tells whether it works again.
+While it is open, sessions go on without drafts and wait for nothing. After each failure in a row it stays open for
+longer, and then one proposal at a time tells whether the model works again.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class CircuitBreaker:
     _began: float | None = None  # the step that runs
 
     def is_open(self, now: float) -> bool:
-        """Whether it is not to be asked now; so it is, too, while a step takes too long."""
+        """Whether the model is not to be asked now. A step that takes too long opens it, too."""
         return now < self._until or self._is_late(now)
 
     def begin(self, now: float) -> None:
