@@ -16,11 +16,11 @@ from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
 from draft_node.model.drafter import Drafter
 from draft_node.model.drafting import Drafting
+from draft_node.outgoing import Outgoing
 from draft_node.serve.outboxes import Outboxes
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Leave, OpenSession, Refusal, UpMessage, Welcome
-from goodspeed.wire.outgoing import Outgoing
 from goodspeed.wire.zmq.transport import DraftChannel
 
 logger = logging.getLogger("goodspeed.draft")
@@ -51,7 +51,7 @@ class DraftDaemon:
         """
         async with self._outboxes.one(request.session_id) as outbox:
             try:
-                await self._carry_out(self.core.begin(request, time.monotonic()))
+                self._carry_out(self.core.begin(request, time.monotonic()))
                 while True:
                     item = await outbox.get()
                     yield item
@@ -59,11 +59,11 @@ class DraftDaemon:
                         return
             finally:
                 self.drafting.forget(request.session_id)
-                await self._carry_out(self.core.forget(request.session_id))
+                self._carry_out(self.core.forget(request.session_id))
 
     async def end_generations(self, fail: Fail) -> None:
         """Closes what is running at both nodes; its users, and all that come later, are told why."""
-        await self._carry_out(self.core.drain(fail))
+        self._carry_out(self.core.drain(fail))
 
     @property
     def num_running(self) -> int:
@@ -112,12 +112,14 @@ class DraftDaemon:
                 tasks.create_task(self._collect())
                 tasks.create_task(self._draft())
                 tasks.create_task(self._watch())
+                tasks.create_task(self._outgoing.run())
         except* (PeerRefused, TransportError) as group:
             why = Fail("verify_away", self.link.absence(time.monotonic()))
             raise group.exceptions[0] from None
         finally:
             self._outgoing.clear()  # the verify node ends all our sessions when we leave
-            await self._carry_out(self.core.leave(why))
+            self._carry_out(self.core.leave(why))
+            await self._outgoing.flush()
             self.drafting.close()
             self.channel.close()
 
@@ -128,13 +130,13 @@ class DraftDaemon:
             except ProtocolError as error:
                 messages = [error]
             for message in messages + self.channel.receive_ready():
-                await self._handle(message)
+                self._handle(message)
 
-    async def _handle(self, message: DownMessage | ProtocolError) -> None:
+    def _handle(self, message: DownMessage | ProtocolError) -> None:
         if isinstance(message, ProtocolError):
             logger.warning("the verify node sent something unacceptable", extra={"why": message})
             return
-        await self._carry_out(self.core.receive(message, time.monotonic()))
+        self._carry_out(self.core.receive(message, time.monotonic()))
         if isinstance(message, Refusal) and message.session_id is None:
             extra = {"code": message.code, "what": message.what, "what_to_do": message.what_to_do}
             logger.info("the verify node refused", extra=extra)
@@ -146,31 +148,23 @@ class DraftDaemon:
             if why := self.channel.failure():
                 extra = {"why": why, "at": self.channel.endpoint}
                 logger.info("the verify node does not let us in, and is asked again", extra=extra)
-                await self._carry_out(self.core.turned_away(why, now))
+                self._carry_out(self.core.turned_away(why, now))
             if self.channel.broke():
                 for message in self.channel.receive_ready():  # the last words on it
-                    await self._handle(message)
-                await self._carry_out(self.core.broke(now))
-            await self._carry_out(self.core.tick(now))
+                    self._handle(message)
+                self._carry_out(self.core.broke(now))
+            self._carry_out(self.core.tick(now))
             await asyncio.sleep(TICK_S)
 
     async def _draft(self) -> None:
         """Whatever the draft model proposes goes to its session."""
         while True:
             for proposed in await self.drafting.take():
-                await self._carry_out(self.core.proposed(proposed, time.monotonic()))
+                self._carry_out(self.core.proposed(proposed, time.monotonic()))
 
     # -- actions ---------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, actions: Iterable[NodeAction]) -> None:
-        """What concerns users and the model is done at once; what goes over the line keeps the order of the events.
-
-        Else a Close could overtake its OpenSession while the line is busy, and the verify node would keep the session.
-        """
-        self._do(actions)
-        await self._outgoing.flush()
-
-    def _do(self, actions: Iterable[NodeAction]) -> None:
+    def _carry_out(self, actions: Iterable[NodeAction]) -> None:
         for action in actions:
             match action:
                 case act.Send():
@@ -199,7 +193,7 @@ class DraftDaemon:
     def _propose(self, wanted: act.Propose) -> None:
         now = time.monotonic()
         if (given_up := self.drafting.want(wanted, now)) is not None:
-            self._do(self.core.proposed(given_up, now))
+            self._carry_out(self.core.proposed(given_up, now))
 
     def _connected(self, welcome: Welcome, *, was_local: bool) -> None:
         self.channel.max_send_bytes = welcome.max_message_bytes
@@ -218,8 +212,8 @@ class DraftDaemon:
         if isinstance(error, MessageTooLarge):
             if not isinstance(message, OpenSession | Draft | Ack | Close):
                 raise error
-            self._do(self.core.too_large(message.session_id, str(error)))
+            self._carry_out(self.core.too_large(message.session_id, str(error)))
             return
         if not isinstance(message, Leave):
             logger.info("a message could not be sent", extra={"why": error})
-        self._do(self.core.send_failed(time.monotonic()))
+        self._carry_out(self.core.send_failed(time.monotonic()))

@@ -27,10 +27,10 @@ from goodspeed.wire.messages import (
     UpMessage,
     digest,
 )
-from verify_node.core import assembly
-from verify_node.core.assembly import CoreSettings, PolicySettings
+from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
+from verify_node.core.settings import CoreSettings, PolicySettings
 from verify_node.rounds.outcomes import Outcome
 from verify_node.rounds.planner import Entry, Round
 
@@ -79,13 +79,13 @@ def make_core(
     max_client_sessions: int = 100,
     boot_id: bytes = b"verify-0",
     lease_s: float = 6.0,
-    eta: float = assembly.DEFAULTS.eta,
-    beta: float = assembly.DEFAULTS.beta,
+    eta: float = core_settings.DEFAULTS.eta,
+    beta: float = core_settings.DEFAULTS.beta,
     validates: bool = True,
 ) -> VerifyCore:
     """Creates a verify node's state machine around the fake target; by default every event validates it."""
     kind = CheckedCore if validates else VerifyCore
-    name = policy if isinstance(policy, str) else assembly.DEFAULTS.policy.name
+    name = policy if isinstance(policy, str) else core_settings.DEFAULTS.policy.name
     settings = CoreSettings(
         policy=PolicySettings(name=name, weigh_time=False),
         rounds=rounds,
@@ -98,7 +98,7 @@ def make_core(
         max_client_sessions=max_client_sessions,
         lease_s=lease_s,
     )
-    welcome = assembly.make_welcome(
+    welcome = core_settings.make_welcome(
         settings,
         boot_id=boot_id,
         tokenizer="fake",
@@ -107,7 +107,7 @@ def make_core(
         max_message_bytes=MAX_BYTES,
     )
     own = None if isinstance(policy, str) else policy
-    return assembly.make_core(settings, welcome, pool or PagePool(num_pages, page_size), policy=own, kind=kind)
+    return core_settings.make_core(settings, welcome, pool or PagePool(num_pages, page_size), policy=own, kind=kind)
 
 
 def make_hello(name: str = "a", **changes: Any) -> Hello:

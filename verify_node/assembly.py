@@ -17,8 +17,8 @@ from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.messages import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
 from verify_node.config import VerifyConfig
-from verify_node.core import assembly as core_assembly
-from verify_node.core.assembly import longest_draft, make_core
+from verify_node.core import settings as core_assembly
+from verify_node.core.settings import longest_draft, make_core
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment

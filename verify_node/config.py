@@ -7,7 +7,7 @@ from goodspeed.command import model_options
 from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.node import options
-from verify_node.core.assembly import DEFAULTS, CoreSettings, PolicySettings, check_round_tokens
+from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, check_round_tokens
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,10 +35,10 @@ from draft_node.core.actions import (
     WriteLocally,
 )
 from draft_node.core.ahead_rate import LEAST_RATE, AheadRate
+from draft_node.core.counts import Counts, total
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.local import Terms
 from draft_node.core.session import Session
-from draft_node.counts import Counts, total
 from goodspeed.wire.messages import DownMessage, Heartbeat, Leave, Refusal, Verdict
 
 
@@ -148,6 +148,8 @@ class DraftCore:
         """Closes what is running at both nodes; its users, and all that come later, are told why."""
         actions = self._tell_all(fail)
         self._last_word = fail
+        if self._has_left:
+            return actions
         for session in self.sessions.values():
             actions += _of(session, session.cancel())
         return actions

@@ -5,8 +5,8 @@ import time
 from contextlib import suppress
 
 from draft_node.config import DraftConfig
-from draft_node.core.connection_status import ConnectionStatus
 from draft_node.daemon import DraftDaemon
+from draft_node.serve.connection_status import ConnectionStatus
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import Reporter
 

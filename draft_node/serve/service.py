@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 
 from draft_node.core.actions import Fail
-from draft_node.counts import Text, Texts
+from draft_node.core.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
 from draft_node.serve.writing import Writer, begins_anew
 from draft_node.text.answer import Alternative, Piece, Token

@@ -13,7 +13,7 @@ from experiments.simulation.acceptance import Acceptances
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import MAX_DRAFT
-from verify_node.core.assembly import DEFAULTS, CoreSettings, PolicySettings
+from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings
 
 T = TypeVar("T")
 

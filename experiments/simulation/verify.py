@@ -13,7 +13,7 @@ from experiments.simulation.text import VOCAB
 from goodspeed.engine.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
-from verify_node.core import assembly
+from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
 from verify_node.rounds.outcomes import Outcome, Send
@@ -23,7 +23,7 @@ from verify_node.rounds.planner import Round
 def make_core(settings: Settings, boot_id: bytes = b"verify-0", target: int = 0) -> VerifyCore:
     """The state machine as the daemon builds it, for the target of this number."""
     core = settings.core
-    welcome = assembly.make_welcome(
+    welcome = core_settings.make_welcome(
         core,
         boot_id=boot_id,
         tokenizer="simulated",
@@ -36,7 +36,7 @@ def make_core(settings: Settings, boot_id: bytes = b"verify-0", target: int = 0)
     policy = None if isinstance(settings.policy, str) else settings.policy()
     cost = Refined(settings.round_cost if settings.known_cost else None)
     kind = CheckedCore if settings.validate else VerifyCore
-    return assembly.make_core(core, welcome, pool, policy=policy, cost=cost, kind=kind)
+    return core_settings.make_core(core, welcome, pool, policy=policy, cost=cost, kind=kind)
 
 
 class VerifyNode:

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from draft_node.core.ahead_rate import LEAST_RATE
-from experiments.simulation.phases import Phases
+from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.settings import Faults, Settings, with_faults
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import Policy

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from draft_node.core.session import Session
-from experiments.simulation.phases import Phases
+from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.settings import Faults, Settings
 from experiments.simulation.text import alone
 from experiments.simulation.world import World

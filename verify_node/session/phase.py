@@ -1,7 +1,5 @@
 """The phases of a session on the verify node. Knows nothing about what a session holds.
 
-       +------------------------------ commit ------------------------------+
-       |                                                                     |
     OPENED        +--- assign(n > 0) ---> AWAITING --- take_draft ---> DRAFTED
        |          |                          |         take_ahead            |
      commit       |                      go_without                        commit

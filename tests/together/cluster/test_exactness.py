@@ -199,7 +199,7 @@ def test_a_reconnection_in_mid_stream_loses_and_repeats_nothing() -> None:
                 node = self.drafts.get("small")
                 sessions = [] if node is None else list(node.core.sessions.values())
                 if node and sum(len(session.committed) for session in sessions) > 12 * (done + 1):
-                    await node._carry_out(node.core.send_failed(asyncio.get_running_loop().time()))
+                    node._carry_out(node.core.send_failed(asyncio.get_running_loop().time()))
                     done += 1
             assert done == 4
             return await work

@@ -10,7 +10,7 @@ from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.messages import MAX_DRAFT
 from verify_node.config import VerifyConfig
-from verify_node.core.assembly import DEFAULTS, CoreSettings, PolicySettings, make_core, make_welcome
+from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, make_core, make_welcome
 
 
 def build(settings: CoreSettings, *, context_len=100, num_pages=8):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from experiments.simulation.phases import Phases
+from experiments.simulation.erratic_policy import Phases
 from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Heartbeat, Refusal, UpMessage, Verdict, digest
 from tests.fakes import VOCAB, Desk, make_hello, make_open, next_token, session_id, told
 from verify_node.rounds.outcomes import Outcome, Send

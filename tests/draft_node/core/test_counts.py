@@ -3,7 +3,7 @@
 import pytest
 
 from draft_node.core.actions import Statistics
-from draft_node.counts import OTHER, Counts, Texts, total
+from draft_node.core.counts import OTHER, Counts, Texts, total
 
 
 def test_a_text_from_its_wish_to_its_end():

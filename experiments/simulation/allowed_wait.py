@@ -22,8 +22,8 @@ from draft_node.core.session import DRAFTING_TIMEOUT_S
 from experiments.simulation.draft import TIMEOUT_S
 from experiments.simulation.network import HEADER_BYTES, TOKEN_BYTES
 from experiments.simulation.settings import Settings
-from verify_node.core.assembly import DEFAULTS
 from verify_node.core.register import FORGOTTEN_S
+from verify_node.core.settings import DEFAULTS
 
 NUM_WAYS = 4  # there and back: Hello and Welcome, OpenSession and Verdict, Draft and Verdict, and one that was refused
 SURE = 1e-9

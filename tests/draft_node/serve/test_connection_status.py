@@ -3,7 +3,7 @@
 import re
 from itertools import pairwise
 
-from draft_node.core.connection_status import MOST_S, ConnectionStatus
+from draft_node.serve.connection_status import MOST_S, ConnectionStatus
 from goodspeed.command.reporter import Sentence
 
 ENDPOINT = "tcp://127.0.0.1:5555"

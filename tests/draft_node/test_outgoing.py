@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from draft_node.outgoing import Outgoing
 from goodspeed.errors import MessageTooLarge, TransportError
 from goodspeed.wire.messages import Heartbeat, Leave, UpMessage
-from goodspeed.wire.outgoing import Outgoing
 
 FIRST, SECOND, THIRD = (Heartbeat(name.rjust(8).encode()) for name in ("first", "second", "third"))
 
@@ -44,37 +44,80 @@ def make() -> tuple[Channel, Any, list[tuple[UpMessage, Exception]]]:
     return channel, Outgoing(channel, lambda message, error: failed.append((message, error))), failed
 
 
-def test_messages_of_several_tasks_leave_in_the_order_in_which_they_were_put() -> None:
+async def turns(number: int = 20) -> None:
+    """Lets every task that can go on do so."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+def test_messages_leave_in_the_order_in_which_they_were_put_and_nobody_waits_for_a_busy_line() -> None:
     async def story() -> None:
         channel, outgoing, _ = make()
         channel.room.clear()
-        tasks = []
+        running = asyncio.create_task(outgoing.run())
         for message in (FIRST, SECOND, THIRD):
             outgoing.put(message)
-            tasks.append(asyncio.create_task(outgoing.flush()))
-            await asyncio.sleep(0)
+            await turns()
         assert channel.taken == []
         channel.room.set()
-        await asyncio.gather(*tasks)
+        await turns()
         assert channel.taken == [FIRST, SECOND, THIRD]
+        running.cancel()
 
     play(story())
 
 
-def test_what_a_cancelled_task_was_about_to_send_is_sent_by_the_next_and_once() -> None:
+def test_a_reconnection_does_not_wait_for_a_message_that_the_old_connection_does_not_take() -> None:
+    async def story() -> None:
+        channel, outgoing, failed = make()
+        channel.room.clear()
+        running = asyncio.create_task(outgoing.run())
+        outgoing.put(FIRST)
+        await turns()
+        outgoing.reconnect()
+        outgoing.put(SECOND)
+        await turns()
+        assert channel.taken == ["reconnected"]
+        channel.room.set()
+        await turns()
+        assert channel.taken == ["reconnected", SECOND]
+        assert failed == []
+        running.cancel()
+
+    play(story())
+
+
+def test_what_is_cleared_is_not_sent_later() -> None:
     async def story() -> None:
         channel, outgoing, _ = make()
         channel.room.clear()
+        running = asyncio.create_task(outgoing.run())
         outgoing.put(FIRST)
-        cancelled = asyncio.create_task(outgoing.flush())
-        await asyncio.sleep(0)
         outgoing.put(SECOND)
-        cancelled.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
+        await turns()
+        outgoing.clear()
+        await turns()
         channel.room.set()
-        await outgoing.flush()
-        assert channel.taken == [FIRST, SECOND]
+        outgoing.put(THIRD)
+        await turns()
+        assert channel.taken == [THIRD]
+        running.cancel()
+
+    play(story())
+
+
+def test_an_error_that_cannot_be_handled_ends_the_task() -> None:
+    async def story() -> None:
+        channel: Any = Channel()
+        channel.error = MessageTooLarge("too large")
+
+        def failed(message: UpMessage, error: Exception) -> None:
+            raise error
+
+        outgoing = Outgoing(channel, failed)
+        outgoing.put(FIRST)
+        with pytest.raises(MessageTooLarge):
+            await outgoing.run()
 
     play(story())
 
