@@ -68,7 +68,7 @@ notebooks: $(READY)
 screenshots: $(READY)
 	$(BIN)/python -m tests.verify_node.watch.window.screenshots $(ARGS)
 
-# 2,000 to 3,000 rounds a second: 5,000 worlds, about a million rounds, take 7 minutes or so on one quiet core.
+# About 1,000 rounds a second, since the verify node is validated after every event: 1,000 worlds take about 3 minutes.
 simulate-faults: $(READY)
 	$(BIN)/python -m experiments.simulation.faults $(or $(ARGS),--seeds 1000)
 

@@ -193,8 +193,8 @@ class VerifyDaemon:
             if delivery is not Delivery.SENT:
                 extra = {"peer": send.peer_id.hex(), "kind": type(send.message).__name__, "why": delivery.value}
                 logger.info("a message was not delivered", extra=extra)
-            elif peer := self.core.view.peers.get(send.peer_id):
-                peer.client.count_bytes(downlink=traffic.bytes_sent - num_before)
+            else:
+                self.core.count_bytes(send.peer_id, downlink=traffic.bytes_sent - num_before)
         self.wall.send += time.perf_counter() - started
 
     async def _collect(self) -> None:
@@ -225,13 +225,13 @@ class VerifyDaemon:
                 await self._between.wait()
 
     def _handle(self, received: Received) -> list[Send]:
-        if peer := self.core.view.peers.get(received.peer):
-            peer.client.count_bytes(uplink=received.num_bytes)
+        self.core.count_bytes(received.peer, uplink=received.num_bytes)
         if isinstance(received.message, ProtocolError):
             extra = {"peer": received.peer.hex(), "why": received.message, "num_bytes": received.num_bytes}
             logger.warning("refused a message", extra=extra)
             return self.core.reject(received.peer, received.message, time.monotonic(), received.principal)
-        if isinstance(received.message, Leave) and peer:
+        peer = self.core.view.peers.get(received.peer)
+        if isinstance(received.message, Leave) and peer is not None:
             logger.info("a draft node left", extra={"client": peer.client.name})
         if isinstance(received.message, Draft):
             self.uplink_bytes += received.num_bytes

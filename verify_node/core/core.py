@@ -143,6 +143,11 @@ class VerifyCore:
         """A key that is not enrolled got no connection: that is counted, and there is nobody to tell."""
         self.replies.turned_away()
 
+    def count_bytes(self, peer_id: bytes, *, uplink: int = 0, downlink: int = 0) -> None:
+        """Adds the bytes of a message to what its client has sent and was sent; unknown peers have no client."""
+        if peer := self.peers.get(peer_id):
+            peer.client.count_bytes(uplink=uplink, downlink=downlink)
+
     def tick(self, now: float) -> list[Send]:
         """Drops peers whose lease ran out, sessions that nobody wants any more, and sends heartbeats when due."""
         self.rate_limiter.expire(now)

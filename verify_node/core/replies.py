@@ -108,7 +108,7 @@ class Replies:
         """Whose proposals of a round could not be used; and, once for a client, whose were not what it drew from."""
         sends = []
         for move in moved:
-            if move.session.client.disproves(move.outcome.evidence):  # see `Session.verification`
+            if move.session.client.observe_evidence(move.outcome.evidence):  # see `Session.verification`
                 sends += self.refuse(move.session.peer_id, NOT_DRAWN, now, about=move.answered)
             if move.outcome.invalid:
                 refused = Rejection("proposal", move.outcome.invalid, "send exactly what was sampled from")

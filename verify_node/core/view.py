@@ -1,4 +1,4 @@
-"""What those who watch a verify node may read of it: the metrics, the window, the daemon's log. Changes nothing."""
+"""Read access to a verify core for the metrics, the window and the daemon's log. Changes nothing."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """The one name by which a verify core's state is watched; always as it is now."""
+    """A verify core's state, as it is at the time of reading."""
 
     def __init__(self, core: "VerifyCore") -> None:
         self._core = core
@@ -47,24 +47,20 @@ class View:
 
     @property
     def num_unanswered(self) -> int:
-        """Refusals that were counted and not told."""
+        """Refusals that were counted and not sent."""
         return self._core.replies.num_unanswered
 
     @property
     def num_ignored(self) -> int:
-        """Messages of barred senders that nobody heard."""
+        """Messages of barred senders, which are dropped unread."""
         return self._core.replies.num_ignored
 
     @property
     def num_unheeded(self) -> int:
-        """Grows with a message that is refused or not heard, and with none that is taken."""
+        """Increases with every message that is refused or dropped unread, and with no other."""
         return self._core.replies.num_unheeded
 
     @property
     def num_barred(self) -> int:
-        """Senders that are not heard now."""
+        """Senders whose messages are dropped unread now."""
         return len(self._core.rate_limiter.barred)
-
-    def client(self, name: str) -> Client:
-        """The client of that name, as new if it is not known any more."""
-        return self._core.scheduler.client(name)

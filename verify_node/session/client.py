@@ -94,8 +94,8 @@ class Client:
         self.goodput.observe(num_tokens, rounds=max(1, number - self.observed_round))
         self.observed_round = number
 
-    def disproves(self, evidence: tuple[float, ...]) -> bool:
-        """Whether this evidence, just now, proves that its drafts are not drawn from what it sends."""
+    def observe_evidence(self, evidence: tuple[float, ...]) -> bool:
+        """Learns from drafted tokens; returns whether they just proved that drafts are not drawn from what is sent."""
         return self.suspicion.observe(evidence)
 
     # -- late drafts and probes ------------------------------------------------------------------------------------

@@ -139,9 +139,9 @@ class Watch:
         """Yields rows of lost clients that have not come back, the newest last."""
         connected = {one.client.name for one in present if one.peers}
         for loss in self._core.diary.losses_since(now - LOST_SHOWN_S):
-            if loss.client not in connected:
-                client = Present(self._core.client(loss.client))
-                yield self._row(client, "lost", loss.at, now, (loss.what,))
+            client = self._core.clients.get(loss.client)
+            if loss.client not in connected and client is not None:
+                yield self._row(Present(client), "lost", loss.at, now, (loss.what,))
 
     def _row(self, one: Present, state: State, since: float, now: float, draft_models: Iterable[str] = ()) -> ClientRow:
         models = draft_models or dict.fromkeys(peer.draft_model for peer in one.peers)
