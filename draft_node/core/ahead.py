@@ -24,10 +24,10 @@ class Ahead:
     draft_odds: float = 1.0  # that all of it is accepted
 
     def next_length(self, drafted: Sequence[int], length: int, text_len: int, odds: float) -> int:
-        """How long the draft after `drafted` may be, which are in flight now, and a guess of the token that follows.
+        """Length of the next draft ahead, which follows `drafted` and one guessed token; 0: none.
 
-        As long as the last one (`length`): the next is not known yet. 0 where a text would end before, or where what is
-        in flight is in doubt (`odds`) already.
+        It is that of the draft in flight (`length`), since the next length is not known yet. It is 0 if the text would
+        end before, or if the draft in flight is too unlikely (`odds`) to be accepted whole.
         """
         room = len(self.request.prompt) + self.request.max_tokens - text_len - len(drafted) - 2
         ends = any(token in self.request.stop_ids for token in drafted)
@@ -55,7 +55,7 @@ class Ahead:
         return self.draft
 
     def look_back(self, verdict: Verdict, tokens: Sequence[int], text: TextDigest) -> Draft | None:
-        """What is in flight, if it is the next draft now: its base is the text, and no verdict answered it."""
+        """Returns the draft ahead if it is the next draft now: its base is the text, and no verdict answered it."""
         ahead = self.draft
         if ahead is None:
             if verdict.num_verified:
@@ -70,9 +70,9 @@ class Ahead:
 
 
 def accepted_of(verdict: Verdict, in_flight: Sequence[Draft | None], first: int, last: int) -> tuple[bool, ...]:
-    """Which tokens at the positions from `first` to before `last` are accepted ones of the draft that was verified.
+    """Tells for each position in [first, last) whether its token is an accepted one of the draft that was verified.
 
-    A verdict that is sent again may begin before that draft; what another draft brought is not told any more.
+    A repeated verdict may begin before that draft; accepted tokens of earlier drafts are not told apart any more.
     """
     for draft in in_flight:
         if draft is not None and draft.round == verdict.round and verdict.num_accepted:

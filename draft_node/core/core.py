@@ -122,7 +122,7 @@ class DraftCore:
         return self._obey(self.link.broke(now), now)
 
     def send_failed(self, now: float) -> list[NodeAction]:
-        """A message could not be sent. One that fails before the next Welcome tells nothing new."""
+        """A message could not be sent. Ignored while disconnected: the link is being rebuilt already."""
         if self._has_left or not self.link.connected:
             return []
         return self._obey(self.link.failed(now), now)
@@ -155,7 +155,7 @@ class DraftCore:
         return actions
 
     def leave(self, fail: Fail) -> list[NodeAction]:
-        """The last word to the verify node, which then need not find out by itself, and to every user."""
+        """Says Leave, so that the verify node frees the sessions at once; and tells every user."""
         self._has_left, self._last_word = True, fail
         farewell: list[NodeAction] = [Send(Leave())] if self.link.connected else []
         return farewell + self._tell_all(fail)

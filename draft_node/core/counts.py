@@ -92,7 +92,7 @@ class Text:
         self._last_at = now
 
     def begin_anew(self) -> None:
-        """What was delivered is void."""
+        """Discards the tokens delivered so far: the text is delivered again from its beginning."""
         self.num_tokens = 0
 
     def finished(self, reason: FinishReason, now: float) -> None:

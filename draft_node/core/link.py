@@ -15,8 +15,8 @@ HELLO_S = 1.0
 
 MAX_BACKOFF_S = 5.0
 REBUILD_S = 10.0
-"""A socket of which nothing was heard for so long is made anew. An encrypted handshake and a Hello are five ways there
-and back, and the socket itself begins again where a handshake takes longer than this."""
+"""A socket that received nothing for this long is replaced. An encrypted handshake and a Hello take five round trips,
+and the socket itself begins a handshake again that takes longer than this."""
 
 MISSED_BEATS = 3
 FATAL = frozenset({"version", "tokenizer"})
@@ -49,7 +49,7 @@ class VerifyLink:
     _beat_at: float = 0.0
     _built_at: float = 0.0  # the socket
     _must_rebuild: bool = False  # this socket will not connect
-    _barred: str | None = None  # why, as long as that is the newest that it said; then it takes no connection, either
+    _barred: str | None = None  # reason of the last `barred` refusal; None after another of KEPT_OUT, or a Welcome
 
     @classmethod
     def begin(cls, hello: Hello, timeout_s: float, now: float) -> "VerifyLink":
@@ -69,11 +69,11 @@ class VerifyLink:
         return 0.0 if self.away_since is None else now - self.away_since
 
     def absence(self, now: float) -> str:
-        """What users are told of an absent verify node: neither where it is, nor why it lets nobody in."""
+        """Describes the absence to users; says neither where the verify node is, nor why it refuses this node."""
         return f"the verify node has been away for {max(1, round(self.away_s(now)))} s"
 
     def absence_at(self, endpoint: str, timeout_s: float) -> str:
-        """What the operator of this node is told after an absence of `timeout_s`: where, why, and what to do."""
+        """Describes an absence of `timeout_s` to this node's operator: where, why, and what to do."""
         what = f"the verify node at {endpoint} has been away for {timeout_s:g} s"
         if self.trouble:
             return f"{what}, because it refuses this node: {self.trouble}"
@@ -125,9 +125,9 @@ class VerifyLink:
         return [Command.DROP_SESSIONS]
 
     def broke(self, now: float) -> list[Command]:
-        """The connection ended. Another socket, so that nothing that still waited goes before the Hello.
+        """The connection ended. It is made anew, so that no message that was still queued goes before the Hello.
 
-        One that was half made ends by itself, and the next Hello is due as ever.
+        A connection that ends during the handshake changes nothing: the next Hello is due as before.
         """
         return self._rebuilt(self._lost(now), now) if self.connected else []
 
@@ -136,7 +136,7 @@ class VerifyLink:
         return self._rebuilt(self._lost(now), now)
 
     def _rebuilt(self, commands: list[Command], now: float) -> list[Command]:
-        """On another socket."""
+        """Puts a reconnection before `commands`, so that they are carried out on another socket."""
         self._built_at, self._must_rebuild = now, False
         return [Command.RECONNECT, *commands]
 

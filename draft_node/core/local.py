@@ -11,10 +11,10 @@ from typing import NamedTuple
 from draft_node.core.actions import Fail, Finish, Request
 
 RETRY_S = 0.5
-"""After how long a draft model is asked again that had no room for a token, or failed."""
+"""A draft model that failed, or had no room for a token, is asked again after this time."""
 
 GIVE_UP_S = 60.0
-"""Without a token for so long, a text is given up: the draft model cannot go on either."""
+"""A text that got no token for this long is given up: the draft model cannot go on either."""
 
 
 class Terms(NamedTuple):
@@ -31,7 +31,7 @@ class Local:
 
     request: Request
     terms: Terms
-    wrote_at: float  # a token, or began
+    wrote_at: float  # when it wrote its last token, or else began
 
     def end(self, num_tokens: int) -> Finish | Fail | None:
         """Why a text of so many tokens, its prompt included, does not go on; None: it does."""
@@ -46,7 +46,7 @@ class Local:
         return None
 
     def give_up(self, now: float) -> Fail | None:
-        """Whether nothing has come for too long."""
+        """The failure if no token was written for GIVE_UP_S; None as long as the text may go on."""
         if now - self.wrote_at <= GIVE_UP_S:
             return None
         return self._fail(f"it has written nothing for {GIVE_UP_S:g} s; its log says why")

@@ -9,7 +9,7 @@ them, and so cause more copies. Knows nothing about what a message means.
 from dataclasses import dataclass
 
 RESEND_S = 1.0
-"""The shortest silence after which the last word is repeated; doubles up to MAX_RESEND_S."""
+"""The shortest silence after which the last message is repeated; doubles up to MAX_RESEND_S."""
 
 MAX_RESEND_S = 8.0
 SMOOTHING = 0.25
@@ -20,22 +20,22 @@ class RetransmissionTimer:
     """The timeout of one session."""
 
     silence_s: float = RESEND_S
-    answer_s: float = 0.0  # from word to answer, smoothed; 0 until the first
+    answer_s: float = 0.0  # from message to answer, smoothed; 0 until the first
     _said_at: float | None = None  # None where the answer does not tell how long the way is
     _repeated: bool = False
 
     def said(self, now: float, *, is_timed: bool) -> float:
-        """A new word; gives the silence after it. `is_timed`: its answer tells how long the way is.
+        """A new message was sent; returns the seconds to wait for its answer.
 
-        So it is with a draft that was made afresh. An opened session may wait for memory, and what follows an Ack, or a
-        draft made ahead, is on its way before those arrive.
+        is_timed: the answer tells the round trip. Only a draft that was made afresh is timed: an opened session may
+        wait for memory, and the answer to an Ack or to a draft made ahead may be sent before those arrive.
         """
         self._said_at = now if is_timed else None
         self._repeated = False
         return self.silence_s
 
     def again(self) -> float:
-        """The word is repeated; gives the silence after that."""
+        """The last message is sent again; returns the seconds to wait for an answer to that."""
         self._repeated = True
         self.silence_s = min(2 * self.silence_s, MAX_RESEND_S)
         return self.silence_s

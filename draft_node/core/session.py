@@ -133,7 +133,7 @@ class Session:
         return self._go_on_locally(self._local, now)
 
     def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
-        """A verdict or a refusal; one of another epoch, or that comes while the verify node is away, is of the past."""
+        """A verdict or a refusal. One of another epoch, or that comes while the verify node is away, is ignored."""
         if message.epoch != self.epoch or self.state in (State.DONE, State.OFFLINE, State.LOCAL):
             return []
         if isinstance(message, Verdict):
@@ -154,10 +154,10 @@ class Session:
         return []
 
     def tick(self, now: float) -> list[Action]:
-        """Repeats the last word after a silence: what is in flight byte for byte, or what is applied so far.
+        """Repeats the last message after a silence: the drafts in flight, byte for byte, or else an Ack.
 
-        A draft model that is not done by then is not waited for. Its time counts as round trip, so it is asked again
-        the more rarely.
+        A draft model that is not done by then is not waited for: an empty draft is sent. The verify node counts its
+        time as round trip, and so asks for drafts more rarely.
         """
         if now < self.resend_at or self.state in (State.DONE, State.OFFLINE):
             return []
@@ -195,9 +195,9 @@ class Session:
         return actions + self._go_on(verdict, now)
 
     def _ask_for_what_is_missing(self) -> list[Action]:
-        """Once, and then after a silence: of a far line's verdicts hundreds may be behind the one that was lost.
+        """Asks once per gap, and again after a silence: on a slow line hundreds of verdicts may follow the lost one.
 
-        Each Ack would be answered by all that is not acknowledged, and the verify node would take that for a flood.
+        The verify node answers each Ack with everything unacknowledged, and would take one Ack per verdict for a flood.
         """
         if self._lacking_at == len(self.tokens):
             return []
@@ -270,7 +270,7 @@ class Session:
         return [Deliver((token,), local=True), *self._go_on_locally(local, now)]
 
     def _ask_again(self, local: Local, now: float) -> list[Action]:
-        """In the same round: whichever answer comes first counts, and both are the same."""
+        """Asks again in the same round: the first answer counts, and a second one would be the same."""
         failure = local.give_up(now)
         if failure is None:
             return [self._propose_locally(now)]

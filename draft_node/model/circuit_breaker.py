@@ -30,7 +30,7 @@ class CircuitBreaker:
         self._began = now
 
     def end(self, now: float) -> bool:
-        """It is over, and gave what it should; whether that was in time."""
+        """The step is over and raised nothing. Returns whether it was in time."""
         in_time = not self._is_late(now)
         self._began = None
         return in_time

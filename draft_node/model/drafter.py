@@ -51,12 +51,12 @@ class _Job:
 
     @property
     def by_match(self) -> bool:
-        """Whether it is drawn with the target's noise: what nobody verifies is, under the ratio rule too."""
+        """Whether it is drawn with the target's noise; a local text always is, also under the ratio rule."""
         return self.propose.local or self.propose.request.verification == "match"
 
     @property
     def odds(self) -> float:
-        """That all of it is accepted, as far as the draft model's own confidence tells; 1 where that is not asked."""
+        """Probability that all of it is accepted, by the draft model's own confidence; 1 if that is not computed."""
         return prod(self.chances)
 
     @property
@@ -265,9 +265,10 @@ class Drafter:
 
 
 def _noise_seed(request: Request) -> int:
-    """From the session's id, too: sessions of one seed must not draw alike, or all together would look like a choice.
+    """Seed of the session's own draws, from its seed and its id: sessions of one seed must not draw alike.
 
-    The verify node tests whether a client's tokens, over all of its sessions, are drawn from what it sends.
+    The verify node tests whether a client's tokens, over all of its sessions, are drawn from the distributions it
+    sends; equal draws in many sessions would look like a choice.
     """
     data = request.session_id + request.sampling.seed.to_bytes(8, "little")
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") >> 1
@@ -276,7 +277,7 @@ def _noise_seed(request: Request) -> int:
 def _take_over(job: _Job, unfinished: _Job) -> None:
     """Goes on where a proposal made ahead stands, if what it assumed came true; one token at least is left to draw.
 
-    Under the ratio rule, too: its tokens were drawn with the noise of a round that will never be sent.
+    This is exact under the ratio rule too: its tokens were drawn with the noise of a round that will never be sent.
     """
     first = len(job.tokens) - len(unfinished.propose.tokens)
     if first < 0 or unfinished.tokens[: len(job.tokens)] != job.tokens:

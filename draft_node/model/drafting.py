@@ -1,7 +1,7 @@
-"""The draft model at work on a thread of its own: what is wanted of it, and what comes of that.
+"""Runs the draft model on a thread of its own: queues requests for proposals, and returns the proposals.
 
-A model that fails, hangs or is much too slow costs its sessions their drafts and nothing else: what is wanted of it
-then is answered with an empty proposal. Knows nothing about sessions' states or messages.
+A model that fails, hangs or is much too slow costs its sessions their drafts and nothing else: each request is then
+answered with an empty proposal. Knows nothing about sessions' states or messages.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Drafting:
         self._thread = ModelThread()
 
     def want(self, propose: Propose, now: float) -> Proposed | None:
-        """Has a proposal made; gives an empty one at once while the model is left alone."""
+        """Has a proposal made; returns an empty one at once while the circuit breaker is open, or tries another one."""
         session_id = propose.request.session_id
         on_trial = self.breaker.num_in_a_row > 0 and (self.drafter.busy or bool(self._wanted))
         if self.breaker.is_open(now) or on_trial:
@@ -46,7 +46,7 @@ class Drafting:
             self._add(session_id, None)
 
     async def take(self) -> list[Proposed]:
-        """The next that are complete, or given up. Keeps the model busy while anything is wanted of it."""
+        """Waits for the next proposals that are complete or given up. Keeps the model busy while there are requests."""
         await self._work.wait()
         self._work.clear()
         proposed = await self._thread.run(self._steps)

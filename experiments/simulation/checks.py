@@ -1,6 +1,6 @@
 """What must hold in any world, however bad: looked at while it runs (`Silence`) and when it is over (`look_back`).
 
-A finding is a line for whoever mends it; the counts are for the report. Knows nothing about seeds or command lines.
+A finding is a line for the developer; the counts are for the report. Knows nothing about seeds or command lines.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ class Silence:
                 self.silent.append(draft.index)
 
     def _is_owed(self, draft: DraftNode) -> bool:
-        """One whose sessions are all told to come later is owed nothing, but that the world comes to its end."""
+        """Whether a client is owed something new: not if all its sessions were told to come later."""
         return any(generation.session.state is not State.POSTPONED for generation in draft.generations.values())
 
     def _since(self, draft: DraftNode) -> float:
@@ -86,7 +86,7 @@ class Silence:
 
 
 def look_back(world: World, silence: Silence) -> Findings:
-    """The findings in a world that is over; lets so much time pass that whatever was forgotten is given up."""
+    """Returns the findings in a world that is over, after enough time for forgotten sessions to be given up."""
     found = Findings(longest_silence=silence.longest, num_silent=len(silence.silent))
     found.what += [f"client {index} got nothing for too long" for index in silence.silent]
     for generation in _generations(world):

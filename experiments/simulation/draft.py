@@ -210,7 +210,7 @@ class DraftNode:
         self._start_some()
 
     def _start_some(self, *, one_more: bool = False) -> None:
-        """As many users ask as ask at once. A node that stops, or whose texts would only wait, lets nobody in."""
+        """Starts requests up to the number served at once. A node that stops, or whose texts would wait, takes none."""
         settings = self.world.settings
         while (
             self.joined
@@ -277,7 +277,7 @@ class DraftNode:
     # actions
 
     def _carry_out(self, actions: Iterable[NodeAction]) -> None:
-        """Users who have had enough leave when all of it is done, as they would of a process."""
+        """Carries out actions in order; only then do users leave who cancel, as they would with a real process."""
         weary: list[bytes] = []
         connection, is_back = self._num_connections, False
         for action in actions:

@@ -46,7 +46,7 @@ class _Writers:
         self._length = len(request.prompt)
 
     def next(self, *, is_local: bool) -> int:
-        """What the draft model, or else the target, writes now."""
+        """Returns the next token, by the draft model if `is_local`, else by the target."""
         if is_local:
             return drawn(self._draft, self._acceptance.rate(self._length, 0, True))[0]
         return draw(self._target)[0]
@@ -57,7 +57,7 @@ class _Writers:
 
 
 def _may_end(generation: Generation, writers: _Writers, context_len: int) -> bool:
-    """Whether a text that is said to be complete is: full, or ended by whoever wrote last."""
+    """Whether a text that was reported complete may end here: it is full, or its last writer ended it."""
     request, ended = generation.session.request, generation.ended
     if ended is None or generation.finish is None:
         return False

@@ -91,7 +91,7 @@ def _verify(entry: Entry, states: list[int]) -> Outcome:
 
 
 def drawn(state: int, rate: float) -> tuple[int, bool]:
-    """What the draft model says in this state, if it agrees with the target at this rate; and whether it does here."""
+    """The draft model's token in this state, and whether it is the target's; `rate`: how often it is."""
     token, chance = draw(state)
     return (token, True) if chance < rate else ((token + 1) % VOCAB, False)
 

@@ -111,7 +111,7 @@ class Line:
         return tuple(self.latency_s + random.random() * self._jitter_s for _ in range(copies))
 
     def num_bytes(self, message: UpMessage | DownMessage) -> float:
-        """About so many; encoding each message would take longer than all the rest."""
+        """Estimates the message's size; to encode each message would take longer than all the rest."""
         match message:
             case Draft():
                 return HEADER_BYTES + self._drafted_bytes * len(message.tokens)

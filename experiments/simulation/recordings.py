@@ -30,7 +30,7 @@ UNKNOWN = "?"
 OF_RUN = ("verification", "temperature", "top_k", "top_p")
 OF_SESSION = ("draft_model", "domain", "seed", "prompt_digest", "prompt_len")
 KEY = ("target", *OF_RUN, *OF_SESSION)
-"""What makes a text."""
+"""The fields that identify a text."""
 
 Known: TypeAlias = Annotated[str, Meta(pattern="^[01]*$")]
 
@@ -106,7 +106,7 @@ def of_run(run: Recording, known: Iterable[Agreement] | None = None) -> list[Agr
 
 
 def _read(run: Recording, texts: "_Texts") -> "list[_Text]":
-    """Adds a run to the texts, and gives those of its sessions."""
+    """Adds a run to `texts`, and returns those of its sessions."""
     own: list[_Text] = []
     for opened in run.sessions:
         shared = _of_text(run.header, opened)
@@ -133,7 +133,7 @@ class _Text:
         self._branches: dict[int, str] = {}
 
     def add(self, drafted: Drafted) -> None:
-        """Of two recorded branches the longer one is kept: where they differ, rounding decided a near tie."""
+        """Adds a draft. The longer of two recorded branches is kept: they differ where rounding decided a near tie."""
         base = drafted.base_len - self._prompt_len
         right = drafted.agreed.find("0")
         num_on_path = right + 1 if right >= 0 else len(drafted.agreed)

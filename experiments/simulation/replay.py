@@ -12,7 +12,7 @@ from goodspeed.errors import ConfigError
 
 @dataclass(slots=True)
 class Counts:
-    """How much of what was asked for had been recorded."""
+    """Counts of the positions that were asked for, and of those that had not been recorded."""
 
     num_asked: int = 0
     num_unrecorded: int = 0
@@ -46,14 +46,14 @@ class Replayed:
         return self._rate if on_path else self._rate_off_path
 
     def _off_path(self, at: int, base: int) -> str:
-        """What was recorded at `at` of a draft that begins at `base` and has disagreed since."""
+        """Returns what was recorded at `at` of a draft that begins at `base` and has disagreed since."""
         left = base + self._right[base % len(self._right)]
         branch = self.agreement.branches.get(left % len(self._right), "")
         return branch[at - left - 1] if 0 < at - left <= len(branch) else UNKNOWN
 
 
 def _distances(path: str) -> list[int]:
-    """From each position to the first, itself included, that does not surely agree; over the end to the beginning."""
+    """Distance from each position to the next that does not surely agree (0: itself); the path is a circle."""
     length = len(path)
     found = [0] * length
     distance = length
@@ -111,7 +111,7 @@ def survival(agreements: Iterable[Agreement], longest: int) -> tuple[float, ...]
 
 
 def _runs(path: str) -> Iterator[tuple[int, bool]]:
-    """For each position: how many from there on agree, and whether a disagreement ended that."""
+    """Yields for each position how many from there on agree, and whether a disagreement ended them."""
     run, ended = 0, False
     for agreed in reversed(path):
         run, ended = (run + 1, ended) if agreed == "1" else (0, agreed == "0")

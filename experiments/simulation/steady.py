@@ -14,12 +14,12 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 
 PAGE_SIZE = 64
-SPARE = 2  # texts are so much longer than what is measured: unequal clients are not equally quick
+SPARE = 2  # how many times longer texts are than all that is measured, since some clients are faster than others
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What of the texts is measured, in tokens per client on average."""
+    """The measured part of the texts, in tokens per client on average."""
 
     warm: int
     measured: int

@@ -57,5 +57,5 @@ class Surroundings(Protocol):
         ...
 
     def join_next(self, num_rounds: int) -> None:
-        """The next client that comes after so many rounds does."""
+        """Lets the next client join if it is to come after at most `num_rounds` rounds."""
         ...

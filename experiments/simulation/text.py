@@ -31,7 +31,7 @@ def start(seed: int, target: int = 0) -> int:
 
 
 def draw(state: int) -> tuple[int, float]:
-    """What the target says in this state, and a number in [0, 1) that has nothing to do with it.
+    """The target's token in this state, and a number in [0, 1) that is independent of it.
 
     The upper 53 bits of a 64-bit hash are the number, what is left of the lower ones the token.
     """
@@ -47,7 +47,7 @@ def next_token(seed: int, tokens: Iterable[int]) -> int:
 
 
 def alone(request: Request, context_len: int = 1 << 30, target: int = 0) -> tuple[int, ...]:
-    """What this target writes by itself."""
+    """The text that this target writes by itself, without drafts."""
     length = len(request.prompt)
     state = feed_all(start(request.sampling.seed, target), request.prompt)
     tokens: list[int] = []

@@ -51,7 +51,7 @@ class World:
 
     @property
     def num_faults_in_all(self) -> int:
-        """On the lines and in the models, too."""
+        """Faults of the world, of the lines and of the models together."""
         num_drafts = sum(draft.num_faults + draft.line.num_faults for draft in self.drafts)
         return self.num_faults + num_drafts + self.verify.failures.num_faults
 
@@ -135,7 +135,7 @@ class World:
             draft.line.down(message, self._arrive_down, self.verify.num_targets, draft, peer_id)
 
     def join_next(self, num_rounds: int) -> None:
-        """The next client that comes after so many rounds does: each one when the one before has."""
+        """Lets the next client join if it is to come after at most `num_rounds` rounds; one client per call."""
         for draft, joins in zip(self.drafts, self.settings.joins, strict=False):
             if joins <= num_rounds and not draft.joined:
                 draft.join()

@@ -1,6 +1,6 @@
 """A verify core that looks at itself after every event: for tests and simulated worlds, where nothing may be wrong.
 
-Costs a look at every session and page with each message. Adds no rule.
+Slow: every event checks every session and page. Adds no rule.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,8 @@
 
 Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (whose keys may take part), `tick`
 (time passes), `plan` (may a round start?), `finish` (a round is done) and `drain` (the node stops). Each is given the
-time and gives back what to send. The daemon feeds it from sockets and the real clock; a simulation may feed the same
-class from a virtual one.
+time and returns the messages to send. The daemon feeds it from sockets and the real clock; a simulation may feed the
+same class from a virtual one.
 
 Who is connected and which sessions are open is in `register.py`; what a draft or an Ack does to its session, in
 `incoming.py`; what a finished round does to it, in `settlement.py`; what is said, and who is put out, in `replies.py`.
@@ -95,7 +95,7 @@ class VerifyCore:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Send]:
-        """Whose keys may take part from now on; the sessions of a key that is gone or was changed end at once."""
+        """Replaces the enrolment. The sessions of a key that was removed or changed end at once."""
         return self.replies.revoke(self.register.enrol(enrolled, now), now)
 
     def receive(self, peer_id: bytes, message: UpMessage, now: float, principal: str | None = None) -> list[Send]:
@@ -180,7 +180,7 @@ class VerifyCore:
         return self._start(sessions, ready)
 
     def _is_held(self, now: float) -> bool:
-        """Whether `plan` would say what it said last time: it is asked after every message, and looks at everybody."""
+        """Whether the last `plan` still waits for the same draft, so that it need not look at all sessions again."""
         if self._held is None:
             return False
         awaited, ready_at = self._held
@@ -248,7 +248,7 @@ class VerifyCore:
         return []
 
     def validate(self) -> None:
-        """BrokenInvariant with what is wrong about which session, client, round or bound; nothing if all is right."""
+        """Raises BrokenInvariant, naming the first thing that is wrong and where."""
         register, clients = self.register, self.scheduler.clients
         invariants.check_register(register, clients)
         invariants.check_sessions(self.sessions, self.limits)
@@ -266,7 +266,7 @@ class VerifyCore:
         self.draining = True
 
     def farewell(self) -> list[Send]:
-        """The last word to everybody who is connected, after the last verdicts; it is no fault of theirs."""
+        """Makes the last message to every peer, after the last verdicts: the node stops. It counts as no offence."""
         return [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
 
     def _give_up(self, session: Session, why: str, now: float) -> list[Send]:

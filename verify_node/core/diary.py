@@ -45,7 +45,7 @@ class Diary:
         self._visit(Entry(now, "lost", client, draft_model))
 
     def barred(self, client: str, why: str, now: float) -> None:
-        """Put out for what it sent; nothing of it is heard for a while."""
+        """The client was barred for what it sent: its messages are ignored for a while."""
         self._visit(Entry(now, "barred", client, why))
 
     def _visit(self, entry: Entry) -> None:
@@ -72,6 +72,6 @@ class Diary:
         return sorted([*self._visits, *self._refusals.values()], key=lambda entry: entry.at, reverse=True)
 
     def losses_since(self, since: float) -> list[Entry]:
-        """Of each client that was lost from that time on, and was not seen to come or go since."""
+        """The last visit of each client that was lost at or after `since` and has not joined or left after that."""
         last = {entry.client: entry for entry in self._visits if entry.at >= since}
         return [entry for entry in last.values() if entry.kind == "lost"]

@@ -57,7 +57,7 @@ def _take_ahead(session: Session, draft: Draft, welcome: Welcome, now: float) ->
 
 
 def take_ack(session: Session, ack: Ack, round_s: float, now: float) -> Answer:
-    """What the draft node has; whatever it lacks is sent again when it says so twice."""
+    """Takes the draft node's position. An Ack that repeats the last one asks for everything after it again."""
     if refused := check_ack(ack, session):
         return refused
     if ack.base_len > session.acked:

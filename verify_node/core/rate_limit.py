@@ -1,11 +1,12 @@
-"""Who misbehaves is limited, and in the end put out. No I/O, no clock of its own, no torch.
+"""Limits senders that misbehave, and bars them in the end. No I/O, no clock of its own, no torch.
 
-What cannot be taken is refused by name (`checks.py`), and whoever says such things too often passes three stages:
-answered one by one, then only counted, then barred: nothing that it says is heard for a while. Two leaky buckets for
-each sender tell how far it has gone: one of offences, one of messages of any kind.
+An unacceptable message is refused with a code (`checks.py`). A sender is told each of its first refusals; after too
+many they are only counted; after more the sender is barred, and all its messages are ignored for a while. Each sender
+has two leaky buckets: one of offences, one of messages of any kind.
 
-Honest draft nodes never come near. On a bad line they say old things again and again, so what is said too late or on a
-wrong guess weighs nothing. It still is a message, and of messages a sender has more than its sessions can call for.
+Honest draft nodes never come near these limits. On a bad line they repeat old messages, so a message that comes too
+late or rests on a wrong guess weighs nothing. It still costs a message, but a sender may send more than its sessions
+can need.
 
 Senders are told apart by their key, or where there are no keys by the name of their connection, which they may change
 at will. Memory is bounded whatever names come. Knows nothing about messages, sessions, or how a connection is cut.
@@ -30,11 +31,11 @@ OFFENCES: Final[dict[str, float]] = dict.fromkeys(
     ),
     1.0,
 )
-"""What a refusal weighs. All other codes weigh nothing: a bad line, a restart, a full verify node, a user's prompt or a
-failing target model bring them about without anybody's fault."""
+"""Offences that a refusal counts as, by code. All other codes count as none: a bad line, a restart, a full verify node,
+a user's prompt or a failing target model cause them without anybody's fault."""
 
 OFFENCES_PER_S: Final = 1.0
-"""So many are forgotten. A draft node that was set up wrongly asks once in five seconds at most, and stays at zero."""
+"""Offences forgotten per second. A wrongly configured draft node asks once in five seconds at most, so has none."""
 
 ANSWERED: Final = 20.0
 """Offences that are answered one by one: enough for whoever tries a new implementation to learn what is wrong."""
@@ -105,17 +106,17 @@ class RateLimiter:
         return Stage.BARRED if record.messages > self.max_messages else Stage.ANSWERED
 
     def earned(self, sender: bytes, num_verdicts: int = 1) -> None:
-        """A round answered it: what it says to that is no flood."""
+        """A round answered the sender with verdicts: subtracts the messages that these earn."""
         if record := self._records.get(sender):
             record.messages = max(0.0, record.messages - VERDICT_MESSAGES * num_verdicts)
 
     def charge(self, sender: bytes, num_messages: float) -> None:
-        """What it asked for costs as much as so many messages."""
+        """Adds the cost, in messages, of an answer that the sender asked for."""
         if record := self._records.get(sender):
             record.messages += num_messages
 
     def refused(self, sender: bytes, code: str, now: float) -> Stage:
-        """What it said, already heard, was refused for this reason."""
+        """A message of the sender, which `heard` has counted already, was refused with this code."""
         record = self._record(sender, now)
         record.offences += OFFENCES.get(code, 0.0)
         if record.offences > BARRED:
@@ -124,7 +125,7 @@ class RateLimiter:
         return Stage.COUNTED if limited else Stage.ANSWERED
 
     def bar(self, sender: bytes, now: float) -> float:
-        """It is heard no more for so many seconds; then it begins anew, but that the next bar is a longer one."""
+        """Ignores the sender from now on; returns for how many seconds. A bar soon after it is twice as long."""
         record = self._record(sender, now)
         again = record.num_bars and now - record.barred_until < MAX_BAR_S
         record.num_bars = record.num_bars + 1 if again else 1

@@ -32,11 +32,11 @@ repeat themselves at least every 8 s; one that comes back later is told to reope
 
 
 STUCK_S = 300.0
-"""A session that its draft node mentions and does not move for so long gives its memory back. On the worst of lines
-with something to be served a word gets through sooner: it is repeated every 8 s."""
+"""A session that its draft node mentions but does not move for this long is dropped. Even a very bad line delivers one
+message in that time: it is repeated every 8 s."""
 
 MAX_CLIENTS = 4096
-"""Clients remembered, where anybody may say a name; of more, only those that are there."""
+"""Client names remembered, since anybody may invent names; beyond that only present clients are kept."""
 
 
 class Register:
@@ -61,7 +61,7 @@ class Register:
     # -- peers -----------------------------------------------------------------------------------------------------
 
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Peer]:
-        """Who may take part from now on; gives the peers whose key is gone or was changed, and ends their sessions."""
+        """Replaces the enrolment. Ends and returns the peers whose key was removed or changed."""
         before, self.enrolled = self.enrolled or {}, enrolled
         ended = []
         for peer in self.peers.values():
@@ -73,7 +73,7 @@ class Register:
         return ended
 
     def check(self, peer_id: bytes, message: UpMessage, principal: str | None, now: float) -> Rejection | None:
-        """Whether the key that a message came with may say it."""
+        """The refusal of a message that its key does not allow; None if it is allowed."""
         if self.enrolled is None:
             return None
         peer = self.peers.get(peer_id)
@@ -105,7 +105,7 @@ class Register:
         return None
 
     def _make_room(self, name: str) -> None:
-        """What is known of clients outlives their connections, but not whatever names come."""
+        """A client's estimates outlive its connections. Forgets absent clients once MAX_CLIENTS names are known."""
         clients = self._scheduler.clients
         if name not in clients and len(clients) >= MAX_CLIENTS:
             there = {peer.client.name for peer in self.peers.values()}
@@ -127,7 +127,7 @@ class Register:
                         session.move_to(peer_id)
 
     def expire(self, now: float) -> list[Session]:
-        """Drops peers whose lease ran out, and sessions that nobody wants any more; gives those that did not move."""
+        """Drops peers whose lease ran out, and forgotten and stuck sessions; returns the stuck ones."""
         for peer in [peer for peer in self.peers.values() if now - peer.last_seen > self.welcome.lease_s]:
             self._remove(peer, now)
         forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
@@ -141,7 +141,7 @@ class Register:
         return stuck
 
     def put_out(self, sender: bytes) -> list[bytes]:
-        """Ends a sender's connections and sessions, all of its key's where there are keys; gives the names."""
+        """Ends a sender's connections and sessions, with keys all those of its key; returns the ended peers' ids."""
         ended = [
             peer
             for peer in self.peers.values()
@@ -153,7 +153,7 @@ class Register:
         return [peer.peer_id for peer in ended]
 
     def leave(self, peer: Peer, now: float) -> None:
-        """It ends in good order: what it had is free at once."""
+        """The peer said Leave: it is removed, and its sessions are dropped at once."""
         del self.peers[peer.peer_id]
         self._drop_sessions_of(peer)
         self.diary.left(peer.client.name, peer.draft_model, now)
@@ -211,7 +211,7 @@ class Register:
         return None
 
     def drop(self, session: Session) -> None:
-        """It is open no more; its memory is freed when no round is in flight."""
+        """Closes the session; its memory is freed when no round is in flight."""
         del self.sessions[session.session_id]
         self._released.add(session.session_id)
 

@@ -1,7 +1,7 @@
-"""What a peer is told: no by name, noted by reason; verdicts; a last word for whoever is put out. No I/O, no clock.
+"""Makes the messages to peers: refusals with their code, verdicts, and the last message to a barred sender.
 
-Events in (a message came, it was refused), messages out. How far somebody may go is in `rate_limit.py`. Knows nothing
-about why something is refused, and of sessions only that whoever is put out has none any more.
+Events in (a message came, it was refused), messages out. No I/O, no clock. The limits on senders are in
+`rate_limit.py`. Knows nothing about why something is refused, and of sessions only that a barred sender has none.
 """
 
 from collections import Counter
@@ -17,13 +17,13 @@ from verify_node.session.checks import CHANGED, NOT_DRAWN, NOT_ENROLLED, AboutSe
 from verify_node.session.client import Peer
 
 REPEATED_TOKENS = 16
-"""A verdict that is sent again costs its receiver, who asked for it, one message more for so many tokens."""
+"""A repeated verdict costs its receiver, who asked for it, one message more per this many tokens."""
 
 FLOOD = "more messages than its sessions call for"
 
 
 class Replies:
-    """What was refused, to whom, and what came of it."""
+    """Sends refusals and verdicts, and counts the refusals by code."""
 
     def __init__(self, register: Register, rate_limiter: RateLimiter, counts: Counts) -> None:
         self.rate_limiter = rate_limiter
@@ -35,13 +35,13 @@ class Replies:
 
     @property
     def num_unheeded(self) -> int:
-        """Grows, perhaps by two, with a message that is refused or not heard, and with none that is taken."""
+        """Increases by 1 or 2 for each message that is refused or ignored, never for one that is accepted."""
         return self.refusals.total() + self.num_ignored
 
     def listen(
         self, peer_id: bytes, now: float, principal: str | None = None, num_tokens: int = 0
     ) -> list[Send] | None:
-        """Whether a message of that many tokens is heard at all: None if it is, else what is sent instead."""
+        """Counts a message of that many tokens. Returns None if it may be handled, else the messages sent instead."""
         sender = _sender(peer_id, principal)
         if sender in self.rate_limiter.barred:
             self.num_ignored += 1
@@ -59,7 +59,7 @@ class Replies:
         principal: str | None = None,
         about: AboutSession | None = None,
     ) -> list[Send]:
-        """No, by name, unless it was said so often by now that it is only counted."""
+        """Sends a refusal; after too many of them it only counts, and in the end it bars the sender."""
         refusal = refused.to_message(about) if isinstance(refused, Rejection) else refused
         self._note(self._name(peer_id), refusal.code, now)
         sender = _sender(peer_id, principal or self._principal(peer_id))
@@ -77,7 +77,7 @@ class Replies:
         self.refusals["not_enrolled"] += 1
 
     def revoke(self, peers: Iterable[Peer], now: float) -> list[Send]:
-        """Whose key is gone or was changed; that is no offence of theirs."""
+        """Tells peers whose key was removed or changed; it does not count as an offence."""
         sends = []
         for peer in peers:
             refused = CHANGED if peer.principal in (self._register.enrolled or {}) else NOT_ENROLLED
@@ -86,7 +86,7 @@ class Replies:
         return sends
 
     def answer(self, peer_id: bytes, answer: Answer, about: AboutSession, now: float) -> list[Send]:
-        """To a message about a session: nothing, no, or a verdict again, which costs whoever makes us send it."""
+        """Carries out an `Answer`: nothing, a refusal, dropping the session, or the verdict again."""
         match answer:
             case None:
                 return []
@@ -105,7 +105,7 @@ class Replies:
         return [Send(peer_id, verdict)]
 
     def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:
-        """Whose proposals of a round could not be used; and, once for a client, whose were not what it drew from."""
+        """Refuses proposals that a round could not use; tells a client, once, that it drew from other distributions."""
         sends = []
         for move in moved:
             if move.session.client.observe_evidence(move.outcome.evidence):  # see `Session.verification`
@@ -116,7 +116,7 @@ class Replies:
         return sends
 
     def tell(self, peer_id: bytes, verdict: Verdict) -> Send:
-        """A round's verdict; what its receiver says to that is no flood."""
+        """Makes the message with a round's verdict; it earns its receiver the messages that answer it."""
         self.rate_limiter.earned(_sender(peer_id, self._principal(peer_id)))
         return Send(peer_id, verdict)
 
@@ -125,7 +125,7 @@ class Replies:
         self._register.diary.refused(client, code, now)
 
     def _put_out(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
-        """Its sessions end, and it gets one last word, on all its connections."""
+        """Bars the sender: its sessions end, and each of its connections gets one last message."""
         seconds = self.rate_limiter.bar(sender, now)
         code: RefusalCode = "barred"
         what_to_do = f"mend that and come back after {seconds:.0f} s; nothing is heard before"
@@ -145,5 +145,5 @@ class Replies:
 
 
 def _sender(peer_id: bytes, principal: str | None) -> bytes:
-    """By what a sender is told from others: its key, or else the name of its connection."""
+    """The id that a sender is limited by: its key, or else the name of its connection."""
     return principal.encode() if principal else peer_id

@@ -14,7 +14,7 @@ LEAST_S = 3.0
 """Time for a message that got lost to be repeated."""
 
 TIMES = 8.0
-"""A draft may take so many times what it should, where the one before has just arrived."""
+"""A draft is late after this many times its expected time, if the one before it arrived."""
 
 
 def late_at(session: Session, now: float, *, is_warm: bool) -> float:

@@ -59,7 +59,7 @@ class Moved(Struct, frozen=True):
         return Observation(self.session, self.outcome.agreement, self.entry.num_drafted, num_tokens, num_accepted)
 
     def hope(self, round_s: float) -> float:
-        """How likely the next draft was made ahead of this verdict, if its draft node does such things."""
+        """Probability that the next draft was made ahead of this verdict, if the draft node drafts ahead at all."""
         session, num_drafted = self.session, self.entry.num_drafted
         if self.answered is None or not (session.is_drafting and 0 < num_drafted == self.outcome.num_accepted):
             return 0.0

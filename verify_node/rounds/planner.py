@@ -21,7 +21,7 @@ from goodspeed.wire.messages import Sampling, Verification
 from verify_node.session.session import Session
 
 LATE = 0.25
-"""Of the linger: a draft may come so much later than expected."""
+"""Share of the linger by which a draft may come later than expected."""
 
 _due_at = attrgetter("due_at")
 
@@ -95,7 +95,7 @@ class Start(NamedTuple):
     """When the next round may start, and for whom it waits till then."""
 
     at: float  # seconds, the core's clock; infinity while somebody has to be waited for
-    whom: Session | None = None  # while this draft is on its way, nobody else's coming makes the start earlier
+    whom: Session | None = None  # until its draft arrives, no other arrival can start the round earlier
 
 
 class Planner(Protocol):
@@ -113,7 +113,7 @@ create = _registry.create
 
 @_registry.register("continuous")
 class Continuous:
-    """Whoever is ready takes part; drafts on their way are waited for where that pays, and never beyond the linger."""
+    """Starts with the sessions that are ready; waits for drafts on their way if that pays, at most for the linger."""
 
     def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: RoundLimits, round_s: float) -> Start:
         if not ready:
@@ -128,9 +128,9 @@ class Continuous:
 
 
 def _worth_waiting_for(soon: Sequence[Session], num_ready: int, first: float, round_s: float) -> Session | None:
-    """The last of those that are due soon, the earliest first, for whom a round had better wait; None for nobody.
+    """The last session of `soon` (sorted by due time) for which waiting pays; None if it pays for none.
 
-    A draft that just misses a round loses the time of one; a wait costs everybody who is there already that wait.
+    A draft that just misses a round loses that round's time; a wait costs every session that is ready already as much.
     """
     best, whom, gained, waited_until = 0.0, None, 0.0, first
     for num_waiting, session in enumerate(soon, num_ready):

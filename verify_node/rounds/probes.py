@@ -10,9 +10,13 @@ from verify_node.session.session import Session
 
 LENGTH = 4
 WELL = 0.75
-MOST_IN_A_ROW, MOST_COUNTED = 12, 3
-"""A probe of which at least so much agrees is followed by the next at once, up to so many, of which so many at most
-count for the time until the next: where drafts have become good again they do well, and where not, rarely."""
+"""A probe of which at least this share agrees is followed by the next one at once."""
+
+MOST_IN_A_ROW = 12
+"""Probes that may follow each other at once; where drafts have not become good again, few do."""
+
+MOST_COUNTED = 3
+"""The wait after a row of probes is proportional to their number, up to this many."""
 
 HOPED = 0.95
 """Nothing is tried that would not pay even with this acceptance rate."""
@@ -30,13 +34,13 @@ STALE_ROUNDS, STALE_WORTH = 50, 8.0
 """After so many rounds without drafts the estimate counts for so many tokens at most: then a few probes tell."""
 
 WAITING_ROUNDS = 20
-"""In barrier rounds, and where nothing is known of time, so many lie before each probe, of one token; more if..."""
+"""Fewest rounds before a probe of one token: in barrier rounds, and under policies that do not know time."""
 
 ROUND_TRIPS = 100
-"""... so many round trips take longer, ..."""
+"""Under policies that do not know time, a probe of one token also waits for this many round trips of its session."""
 
 SHARE_OF_ALL = 0.02
-"""... or where every round waits for them, as far as time counts: of all time, for all probes together."""
+"""In barrier rounds everybody waits for a probe: a policy that knows time spends at most this share of it on probes."""
 
 
 def is_due_short(session: Session, number: int, round_s: float, num_waiting: int) -> bool:

@@ -28,7 +28,7 @@ INITIAL_GOODPUT = 1.0
 """What plain decoding gives."""
 
 FIRST_LENGTH = 4
-"""Of a client's first draft where time counts: nobody knows yet how long it takes, and others may wait for it."""
+"""Longest first draft of a client if the policy knows time: nobody knows how long it takes, and others may wait."""
 
 PROBE_ROUNDS = probes.WAITING_ROUNDS
 
@@ -54,7 +54,7 @@ class Mode(Enum):
     """What a round costs those who are in it: whether they wait for each other, and whether the policy knows time.
 
     In continuous rounds the budget is steered, because not everybody takes part. A policy that knows time may give
-    length 0 for long: there probes are as long as they tell something, or as rare as all who wait for them can bear.
+    length 0 for long. There probes are long in continuous rounds and rare in barrier rounds.
     """
 
     BARRIER = "barrier"
@@ -131,8 +131,8 @@ class Scheduler:
     def observe_shares(self, drafting: Iterable[Session], present: Container[bytes]) -> None:
         """Smooths in how many rounds each drafting session takes part.
 
-        `present`: whose draft was there, also where the budget did not reach; else more would be handed out because
-        too much was.
+        present: sessions whose draft had arrived, also those that did not fit the budget. Without those, a round that
+        was handed too much would lower the shares, and the next would be handed even more.
         """
         for session in drafting:
             session.observe_share(session.session_id in present)
@@ -194,7 +194,7 @@ class Scheduler:
     def handed_out(self, sessions: Sequence[Session]) -> int:
         """The budget for lengths such that the sum of share x length over drafting sessions comes to C.
 
-        What was asked of clients that let others wait in vain is not counted on: it would be handed out twice.
+        Lengths of clients with late drafts are left out: they may never arrive.
         """
         if not self.mode.is_continuous:
             return self.budget

@@ -28,7 +28,7 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
 def observe(
     done: Round, moved: Sequence[Moved], sessions: Mapping[bytes, Session], scheduler: Scheduler, pool: PagePool
 ) -> None:
-    """Acceptance and goodput (Eq. 3, 4), and who had a part in the budget."""
+    """Observes acceptance and goodput (Eq. 3, 4), and which drafting sessions had a draft ready for the round."""
     drafting = [session for session in sessions.values() if session.is_drafting]
     over_budget = [key for key in done.deferred if pool.length(key)]
     scheduler.observe_shares(drafting, {*done.verified, *over_budget})

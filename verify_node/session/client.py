@@ -39,8 +39,8 @@ class Client:
     num_late: int = 0  # drafts that never came, less those that did since
     retry_round: int = 0  # verify round before which no session that went without is asked for a draft
     num_probes: int = 0  # in a row, the last time; 0 since it drafts as the policy says
-    ahead_share: float = INITIAL_AHEAD  # as its sessions have it; new ones begin with it
-    round_trip_s: float = 0.0  # as its last session to answer has it; new ones begin with it
+    ahead_share: float = INITIAL_AHEAD  # smoothed over all its sessions; start value of new ones
+    round_trip_s: float = 0.0  # smoothed, of the session that answered last; start value of new ones
     draft_fingerprint: str | None = None  # of the draft model that its estimates are of
     num_tokens: int = 0  # delivered since this node started, as all that follows
     num_drafted: int = 0  # and verified
@@ -110,7 +110,7 @@ class Client:
             self.retry_round = number + (waiting_rounds << self.num_late)
 
     def draft_arrived(self) -> None:
-        """A draft came while it was waited for: halves the wait after the next one that does not."""
+        """A draft arrived in time: one miss is forgotten, so the next miss waits half as long."""
         self.num_late = max(0, self.num_late - 1)
 
     def begin_probe(self, number: int, max_worth: float | None) -> None:
@@ -123,7 +123,7 @@ class Client:
         self.zero_since, self.num_probes = None, 0
 
     def note_probe(self, in_a_row: bool) -> None:
-        """One of its sessions was given a probe, which follows a successful one directly or not."""
+        """A session got a probe. in_a_row: its last probe did well."""
         self.zero_since, self.num_probes = None, self.num_probes + 1 if in_a_row else 1
 
     def note_zero(self, number: int) -> int:
@@ -168,7 +168,7 @@ class Peer:
 
 
 def moved_share(share: float, came_true: bool, hope: float, step: float) -> float:
-    """The share of drafts made ahead, after one that was (or was not), and was expected with `hope` times the share."""
+    """The smoothed share after one more draft; `hope`: how likely it could have been made ahead."""
     return min(share + step * (came_true - hope * share), 1.0)
 
 

@@ -32,7 +32,7 @@ class Session(SessionState):
     # -- its draft node speaks -------------------------------------------------------------------------------------
 
     def continue_from(self, old: "Session") -> None:
-        """Takes over the place of the session that it replaces, and what was learned about that."""
+        """Takes over the old session's age and estimates."""
         self.admitted = old.admitted
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
         self.share, self.round_trip_s, self.ahead_share = old.share, old.round_trip_s, old.ahead_share
@@ -59,7 +59,7 @@ class Session(SessionState):
     def take_ahead(self, ahead: Draft, now: float) -> None:
         """A draft made ahead arrived: it is used at once if its verdict is made already, or kept if it may come true.
 
-        The newest is kept, and none that cannot come true any more.
+        Only the newest is kept, and only if the text may still grow to its base.
         """
         if ahead.round <= self.last_round or not ahead.tokens:
             return
@@ -89,7 +89,7 @@ class Session(SessionState):
             self.client.observe_round_trip(self.round_trip_s)
 
     def acknowledge_only(self, base_len: int, window: int, now: float) -> None:
-        """An Ack of more than was known: a session that waited for it can be moved from now on."""
+        """An Ack acknowledges more than was known; if the session's window was full, it is ready from now on."""
         if not self.is_ready(window):
             self.ready_since = now
         self.acknowledge(base_len, now)
@@ -117,9 +117,9 @@ class Session(SessionState):
         self.ready_since = self.moved_at = now
 
     def commit(self, tokens: tuple[int, ...], logprobs: tuple[TokenLogprobs, ...] = ()) -> tuple[int, ...]:
-        """A round decided on its draft, or on its next token: commits what of `tokens` it still takes, and gives that.
+        """Appends the decided tokens up to the text's end, and returns those appended.
 
-        Its text ends at a stop id, which is not taken, or at its limit.
+        The text ends before a stop id, or at its limit.
         """
         self._leave("commit", (Phase.OPENED, Phase.DRAFTED, Phase.ADVANCING), Phase.COMMITTED)
         if self.draft is not None:
@@ -192,7 +192,7 @@ class Session(SessionState):
     def expect(self, hope: float) -> int | None:
         """Its next draft was made ahead with probability `hope`: the one that is kept becomes the next, if it may.
 
-        Gives the round of one that cannot be used; then it is dropped.
+        Returns the round of a draft that had to be dropped, else None.
         """
         self.hope = hope
         ahead, self.ahead = self.ahead, None
@@ -239,7 +239,7 @@ class Session(SessionState):
 
 
 def _cut(draft: Draft, length: int) -> Draft:
-    """Under the ratio rule, too: how much is cut does not depend on what was drawn."""
+    """Cuts a draft to `length`; exact under ratio too, since the length does not depend on the tokens."""
     if len(draft.tokens) <= length:
         return draft
     proposal = cut(draft.proposal, length) if draft.proposal is not None else None

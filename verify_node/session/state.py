@@ -50,7 +50,7 @@ class SessionState:
     share: float = 1.0  # smoothed share of rounds that it takes part in while drafting
     round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
     ahead_share: float = 0.0  # of the drafts that might have been made ahead: how many were, smoothed
-    hope: float = 0.0  # that the draft after its last verdict was made ahead of that; 0 as well once it is there
+    hope: float = 0.0  # probability that the next draft could be made before the last verdict; 0 once it arrived
     due_at: float = 0.0  # when its next draft should be there
     late_at: float = 0.0  # when it is waited for no more
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
@@ -69,7 +69,7 @@ class SessionState:
     def verification(self) -> Verification:
         """The rule of its next round; match, which needs no claims, once its client was found to lie.
 
-        The change is exact: it hangs on drafts that are verified, never on the next one, and match has its own noise.
+        Switching keeps texts exact: it depends only on drafts already verified, and match has noise of its own.
         """
         return "match" if self.client.suspicion.proven else self.opened.verification
 
