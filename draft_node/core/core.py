@@ -122,7 +122,7 @@ class DraftCore:
         return self._obey(self.link.broke(now), now)
 
     def send_failed(self, now: float) -> list[NodeAction]:
-        """A message could not be sent. Ignored while disconnected: the link is being rebuilt already."""
+        """A message could not be sent. Does nothing while the verify node is away: that is known already."""
         if self._has_left or not self.link.connected:
             return []
         return self._obey(self.link.failed(now), now)

@@ -35,7 +35,7 @@ class Replies:
 
     @property
     def num_unheeded(self) -> int:
-        """Increases by 1 or 2 for each message that is refused or ignored, never for one that is accepted."""
+        """Increases with every message that is refused or dropped unread; a message that is accepted leaves it as it is."""
         return self.refusals.total() + self.num_ignored
 
     def listen(
