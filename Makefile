@@ -29,12 +29,14 @@ demo: $(READY)
 
 # What starts no nodes runs side by side, and then one of each kind of what does, one by one; `test-all` runs all of these.
 # ARGS may leave nothing for one of the two (5 is pytest's word for that).
+BESIDE = not alone and not thorough
 ALONE = alone and essential
 
+test-all: BESIDE = not alone
 test-all: ALONE = alone
 
 test test-all: $(READY)
-	@set -x; $(BIN)/python -m pytest -m "$(EVERYWHERE) and not alone" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS); \
+	@set -x; $(BIN)/python -m pytest -m "$(EVERYWHERE) and $(BESIDE)" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS); \
 	beside=$$?; $(BIN)/python -m pytest -m "$(EVERYWHERE) and $(ALONE)" $(ARGS); alone=$$?; \
 	case "$$beside $$alone" in "0 0" | "0 5" | "5 0") ;; *) exit 1 ;; esac
 

@@ -135,6 +135,7 @@ def run_scripts(tmp_path, monkeypatch, *arguments):
     return run_all("some", "About.", list(SCRIPTS))
 
 
+@pytest.mark.thorough
 def test_several_scripts_run_in_turn_and_those_that_fail_are_named(tmp_path, capsys, monkeypatch):
     assert run_scripts(tmp_path, monkeypatch, "--quick", "--json", "--limit-s=8") == 1
     printed = capsys.readouterr()

@@ -45,6 +45,7 @@ def drawn(name):
     return module.draw(load(HERE / "configs" / f"{name}.toml", "full", module.Config), stored(HERE / "results" / name))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MODULES)
 def test_the_picture_can_be_drawn_from_what_is_committed(name, tmp_path, monkeypatch, capsys):
     shutil.copytree(HERE / "results" / name, tmp_path / name)

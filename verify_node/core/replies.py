@@ -35,7 +35,7 @@ class Replies:
 
     @property
     def num_unheeded(self) -> int:
-        """Increases with every message that is refused or dropped unread; a message that is accepted leaves it as it is."""
+        """Increases with every message that is refused or dropped unread, and with no message that is accepted."""
         return self.refusals.total() + self.num_ignored
 
     def listen(

@@ -15,11 +15,13 @@ def training_text() -> str:
     return held_out.training_text()
 
 
+@pytest.mark.thorough
 def test_no_shipped_prompt_occurs_in_the_training_text(training_text: str) -> None:
     assert len(training_text) > 30_000_000
     assert [p.seed for p in prompts.load() if p.prompt in training_text] == []
 
 
+@pytest.mark.thorough
 def test_training_text_is_what_would_be_searched(training_text: str) -> None:
     """The control: the opening of a document that was trained on is found."""
     assert all(domains.take(name, 1, held_out=False)[0].text in training_text for name in domains.NAMES)

@@ -36,7 +36,7 @@ from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 
-pytestmark = [pytest.mark.alone, pytest.mark.essential]
+pytestmark = pytest.mark.alone
 
 T = TypeVar("T")
 AWAY = r"the verify node has been away for \d+ s; ask again later"
@@ -207,6 +207,7 @@ def test_logprobs_stand_beside_their_tokens() -> None:
         assert len({other.id for other in token.top}) == 3
 
 
+@pytest.mark.essential
 def test_who_leaves_frees_both_nodes() -> None:
     async def work() -> Edge:
         async with edge(max_sessions=1) as here:
@@ -333,6 +334,7 @@ def test_without_a_verify_node() -> None:
     run(work())
 
 
+@pytest.mark.essential
 def test_the_verify_node_goes_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
     """Texts fail that wait for it, running ones and those in the queue; the daemon serves on when it is there.
 

@@ -38,6 +38,7 @@ def test_all_are_known():
     assert {path.stem for path in pairing.FOLDER.glob("*.ipynb")} == set(NAMES)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_runs_from_its_source(name):
     executed = pairing.execute(name, quick=True)

@@ -48,7 +48,6 @@ def ask(endpoint: str, *words: str, redirected: str = "") -> tuple[int, str, str
     return process.returncode, out, err
 
 
-@pytest.mark.essential
 def test_both_daemons_tell_a_person_what_they_do() -> None:
     words = ("--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--http", "127.0.0.1:0", "--cost", "none")
     with start("verify_node", *words) as verify:
