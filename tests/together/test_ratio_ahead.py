@@ -22,6 +22,8 @@ from tests.fakes import make_core, make_hello, session_id
 from tests.micro import make_checkpoint, make_runner
 from verify_node.target.target import Target
 
+pytestmark = pytest.mark.thorough
+
 NUM_TOKENS = 8  # of the vocabulary
 NUM_SESSIONS = 1000
 AT_ONCE = 500

@@ -88,7 +88,7 @@ DRAFTS: dict[str, dict[str, Any]] = {
     [
         pytest.param({}, id="continuous"),
         pytest.param({"rounds": "barrier", "policy": "fixed", "budget": 9}, id="barrier-fixed"),
-        pytest.param({"policy": "random", "budget": 40, "seed": 3}, id="random"),
+        pytest.param({"policy": "random", "budget": 40, "seed": 3}, id="random", marks=pytest.mark.thorough),
         pytest.param({"budget": 1, "max_round_tokens": 16}, id="starved"),
         pytest.param({"kv_pages": 44}, id="preempted"),
         pytest.param({"cost": "auto"}, id="weighs-time"),

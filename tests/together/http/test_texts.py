@@ -88,7 +88,6 @@ def test_seeded_text_is_that_of_goodspeed_generate(client: openai.OpenAI, sampli
     assert joined(client.chat.completions.create(messages=user(prompt(2)), stream=True, **options)) == expected
 
 
-@pytest.mark.essential
 def test_an_answer_ends_before_the_users_next_turn_and_begins_without_a_blank(client: openai.OpenAI) -> None:
     """README's example; without its makers' stop string the model goes on and makes up a turn of the user."""
     question = "How do I make soup?"
