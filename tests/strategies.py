@@ -30,8 +30,8 @@ def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
             return st.text(min_size=shortest or 0, max_size=min(longest or 50, 50))
         case inspect.BytesType(min_length=shortest, max_length=longest):
             return st.binary(min_size=shortest or 0, max_size=longest or 100)
-        case inspect.VarTupleType(item_type=item, max_length=longest):
-            return st.lists(values_of(item), max_size=min(longest or 20, 20)).map(tuple)
+        case inspect.VarTupleType(item_type=item, min_length=shortest, max_length=longest):
+            return st.lists(values_of(item), min_size=shortest or 0, max_size=min(longest or 20, 20)).map(tuple)
         case inspect.LiteralType(values=values):
             return st.sampled_from(values)
         case inspect.BoolType():
@@ -53,6 +53,9 @@ def aligned(values: dict[str, Any]) -> dict[str, Any]:
         if all(values.get(name) is not None for name in pair):
             shorter = min(len(values[name]) for name in pair)
             values |= {name: values[name][:shorter] for name in pair}
+    if values.get("odds") is not None:
+        num_tokens = len(values["tokens"])
+        values["odds"] = (values["odds"] + bytes(num_tokens))[:num_tokens]
     return values
 
 

@@ -62,8 +62,16 @@ def max_message_bytes(context_len: int, max_length: int, vocab_size: int) -> int
 
 
 def encode(message: UpMessage | DownMessage, max_bytes: int) -> bytes:
-    """Encodes a message; MessageTooLarge for one that the peer would refuse."""
-    data = _encoder.encode(message)
+    """Encodes a message without its trailing fields at their defaults; MessageTooLarge for one over the limit.
+
+    A release that does not know these fields yet can therefore read the message.
+    """
+    fields = msgspec.structs.astuple(message)
+    defaults = message.__struct_defaults__
+    num_fields, num_required = len(fields), len(fields) - len(defaults)
+    while num_fields > num_required and fields[num_fields - 1] == defaults[num_fields - 1 - num_required]:
+        num_fields -= 1
+    data = _encoder.encode((message.__struct_config__.tag, *fields[:num_fields]))
     _check_size(len(data), max_bytes)
     return data
 

@@ -4,8 +4,12 @@ Knows nothing about bytes (`codec.py`) or sockets (`transport.py`). Fields are p
 ever appended, with defaults. Lengths and ranges stated here are checked while decoding, before anything is allocated
 for the content.
 
-Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Verdict`, `Refusal`,
-`Heartbeat`.
+Up: `Hello`, `OpenSession`, `Draft`, `Offer`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Verdict`,
+`Refusal`, `Heartbeat`.
+
+A field or a message that an older release of this version does not know is sent only to peers whose `capabilities`
+name it; `codec.encode` leaves out trailing fields at their defaults, so all other messages are as that release wrote
+them.
 """
 
 import sys
@@ -26,6 +30,9 @@ MAX_CONTEXT = 1 << 20
 MAX_DRAFT = 1024
 """Most tokens in one draft, whatever the budget."""
 
+MAX_OFFER = 64
+"""Most tokens in one offer: a verify node would cut what reaches farther than a few rounds."""
+
 MAX_LOGPROBS = 20
 """Most alternatives in the logprobs of a position."""
 
@@ -45,6 +52,10 @@ Text: TypeAlias = Annotated[str, Meta(max_length=2048)]
 Capabilities: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=64)]
 StopString: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 Verification: TypeAlias = Literal["match", "ratio"]
+Drafter: TypeAlias = Literal["auto", "model", "ngram", "none"]
+DraftSource: TypeAlias = Literal["model", "ngram", "self"]
+Capability: TypeAlias = Literal["odds", "offers", "no_model"]
+OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
 FinishReason: TypeAlias = Literal["stop", "length"]
 NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
 Logprob: TypeAlias = Annotated[float, Meta(ge=MIN_LOGPROB, le=0.0)]
@@ -84,6 +95,12 @@ def _check_aligned(tokens: Sequence[int], logprobs: Sequence[object]) -> None:
         raise ValueError(f"{len(logprobs)} logprobs for {len(tokens)} tokens")
 
 
+def _check_odds(tokens: Sequence[int], odds: bytes | None) -> None:
+    """Raises ValueError unless there is an odds code for every token, or for none."""
+    if odds is not None and len(odds) != len(tokens):
+        raise ValueError(f"{len(odds)} odds for {len(tokens)} tokens")
+
+
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Base of all messages."""
 
@@ -109,7 +126,7 @@ class Hello(Message, frozen=True, tag="hello"):
     tokenizer: Label  # fingerprint
     draft_model: Label = ""
     draft_fingerprint: Label = ""  # of the draft model's weights and precision
-    capabilities: Capabilities = ()  # reserved: what a peer understands beyond this version; sent empty, and ignored
+    capabilities: Capabilities = ()  # of `Capability`, or of a later release: what it understands beyond this version
 
 
 class Defaults(Message, frozen=True):
@@ -142,7 +159,7 @@ class Welcome(Message, frozen=True, tag="welcome"):
     target_fingerprint: Label = ""  # of its weights, precision and revision: a text is continued by this target only
     defaults: Defaults = Defaults()  # of plain completions
     chat_defaults: Defaults = Defaults()
-    capabilities: Capabilities = ()  # reserved, as in Hello
+    capabilities: Capabilities = ()  # as in Hello
 
 
 class OpenSession(Message, frozen=True, tag="open"):
@@ -166,6 +183,7 @@ class OpenSession(Message, frozen=True, tag="open"):
     constraint: None = None
     num_logprobs: NumLogprobs | None = None
     min_tokens: Annotated[int, Meta(ge=0, le=MAX_CONTEXT)] = 0
+    drafter: Drafter = "auto"  # what may draft for it; only to verify nodes that take offers
 
 
 class Draft(Message, frozen=True, tag="draft"):
@@ -181,6 +199,29 @@ class Draft(Message, frozen=True, tag="draft"):
     drafting_s: Seconds = 0.0  # time the draft model took, for the accounting of rounds
     parents: None = None  # room left: token trees
     assumes: bool = False  # made ahead of a verdict: base_len and base_digest are what it hopes to be committed by then
+    odds: Annotated[bytes, Meta(max_length=MAX_DRAFT)] | None = None  # `odds.encode` of each token; None: not known
+    num_ngram: Counter = 0  # leading tokens that an n-gram index drafted; the model drafted the others
+
+    def __post_init__(self) -> None:
+        _check_odds(self.tokens, self.odds)
+
+
+class Offer(Message, frozen=True, tag="offer"):
+    """Tokens that an n-gram index expects after a text at length 0, which goes on without waiting for them.
+
+    The verify node verifies those that still continue the text when a round is packed, and forgets the rest; nothing
+    answers an offer. It acknowledges all tokens below base_len, as an Ack does. A newer offer replaces an older one.
+    Only sessions of the match rule have offers.
+    """
+
+    session_id: SessionId
+    epoch: Counter
+    base_len: Counter  # prompt + committed tokens that it was made on; with the epoch they name the text
+    tokens: Annotated[tuple[TokenId, ...], Meta(min_length=1, max_length=MAX_OFFER)]
+    odds: Annotated[bytes, Meta(max_length=MAX_OFFER)]  # `odds.encode` of each token
+
+    def __post_init__(self) -> None:
+        _check_odds(self.tokens, self.odds)
 
 
 class TokenLogprobs(Message, frozen=True):
@@ -211,6 +252,8 @@ class Verdict(Message, frozen=True, tag="verdict"):
     finish_reason: FinishReason | None = None
     logprobs: Annotated[tuple[TokenLogprobs, ...], Meta(max_length=MAX_CONTEXT)] | None = None  # one for each token
     dropped: Counter | None = None  # round of a draft made ahead that is dropped unverified: it assumed another text
+    least_odds: OddsCode = 255  # code of the path odds below which a drafted token would not be verified; 255: none
+    source: DraftSource | None = None  # what drafted the verified tokens, where they were no Draft
 
     def __post_init__(self) -> None:
         if self.logprobs is not None:
@@ -283,5 +326,5 @@ class Refusal(Message, frozen=True, tag="refusal"):
     round: Counter | None = None
 
 
-UpMessage: TypeAlias = Hello | OpenSession | Draft | Ack | Close | Heartbeat | Leave
+UpMessage: TypeAlias = Hello | OpenSession | Draft | Offer | Ack | Close | Heartbeat | Leave
 DownMessage: TypeAlias = Welcome | Verdict | Refusal | Heartbeat

@@ -97,7 +97,7 @@ def in_every_field(hostile: bytes) -> list[bytes]:
     opened = OpenSession(SESSION, 1, (1,), (2,), Sampling(), 9)
     found = [hostile]
     for message in (DRAFT, HELLO, opened):
-        values = msgspec.msgpack.decode(encode(message, LIMIT))
+        values = msgspec.msgpack.decode(msgspec.msgpack.encode(message))  # with trailing defaults, too
         for place in range(len(values)):
             head = bytes([0x90 | len(values)]) if len(values) < 16 else b"\xdc\x00" + bytes([len(values)])
             found.append(head + b"".join(msgspec.msgpack.encode(value) for value in values[:place]) + hostile)

@@ -12,6 +12,7 @@ from goodspeed.wire.messages import (
     Heartbeat,
     Hello,
     Leave,
+    Offer,
     OpenSession,
     Refusal,
     Sampling,
@@ -31,6 +32,7 @@ SAMPLES: list[UpMessage | DownMessage] = [
         session_id=SESSION, epoch=1, prompt=(1, 2), committed=(3,), sampling=Sampling(temperature=0.7), max_tokens=9
     ),
     Draft(session_id=SESSION, epoch=1, round=2, base_len=3, base_digest=BASE, tokens=(4, 5)),
+    Offer(session_id=SESSION, epoch=1, base_len=3, tokens=(4, 5), odds=b"\x00\x10"),
     Ack(session_id=SESSION, epoch=1, base_len=3),
     Close(session_id=SESSION, epoch=1),
     Heartbeat(boot_id=BOOT),
@@ -57,6 +59,7 @@ PINNED = {  # the first fields of version 1, in their order: never to be moved, 
     "open": "session_id epoch prompt committed sampling max_tokens stop_ids verification max_draft slo priority "
     "constraint num_logprobs min_tokens",
     "draft": "session_id epoch round base_len base_digest tokens proposal drafting_s parents assumes",
+    "offer": "session_id epoch base_len tokens odds",
     "ack": "session_id epoch base_len",
     "close": "session_id epoch",
     "heartbeat": "boot_id",

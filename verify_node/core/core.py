@@ -20,11 +20,11 @@ from goodspeed.fair.latency import Refined
 from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, OpenSession, UpMessage, Welcome
+from goodspeed.wire.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, Offer, OpenSession, UpMessage, Welcome
 from verify_node.core import invariants
 from verify_node.core.counts import Counts
 from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS
-from verify_node.core.incoming import Answer, repeat, take_ack, take_draft
+from verify_node.core.incoming import Answer, repeat, take_ack, take_draft, take_offer
 from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
@@ -123,7 +123,7 @@ class VerifyCore:
         match message:
             case OpenSession():
                 return self.replies.answer(peer_id, self._open(peer, message, now), message, now)
-            case Draft() | Ack():
+            case Draft() | Offer() | Ack():
                 return self.replies.answer(peer_id, self._hear(peer, message, now), message, now)
             case Close():
                 return self.replies.answer(peer_id, self.register.close(peer, message), message, now)
@@ -282,12 +282,14 @@ class VerifyCore:
             return opened
         return repeat(opened, len(message.prompt) + len(message.committed))
 
-    def _hear(self, peer: Peer, message: Draft | Ack, now: float) -> Answer:
+    def _hear(self, peer: Peer, message: Draft | Offer | Ack, now: float) -> Answer:
         session = self.register.find(peer, message, now)
         if isinstance(session, Rejection):
             return session
         if isinstance(message, Draft):
             return take_draft(session, message, self.welcome, now)
+        if isinstance(message, Offer):
+            return take_offer(session, message, self.welcome, self.round_s, now)
         return take_ack(session, message, self.round_s, now)
 
     # -- rounds ----------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ about peers, other sessions or rounds.
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from goodspeed.wire.messages import Ack, Draft, Verdict, Welcome
-from verify_node.session.checks import NOT_ACKNOWLEDGED, Rejection, check_ack, check_ahead, check_draft
+from goodspeed.wire.messages import Ack, Draft, Offer, Verdict, Welcome
+from verify_node.session.checks import NOT_ACKNOWLEDGED, Rejection, check_ack, check_ahead, check_draft, check_offer
 from verify_node.session.session import Session
 
 
@@ -65,6 +65,16 @@ def take_ack(session: Session, ack: Ack, round_s: float, now: float) -> Answer:
         return repeat(session, ack.base_len) if session.finished else None
     lacking = ack.base_len < len(session.tokens) or session.finished
     return repeat(session, ack.base_len) if lacking else None
+
+
+def take_offer(session: Session, offer: Offer, welcome: Welcome, round_s: float, now: float) -> Answer:
+    """Takes the draft node's position, and what its index expects to follow. Nothing answers it."""
+    if refused := check_offer(offer, session, welcome.vocab_size):
+        return refused
+    if offer.base_len > session.acked:
+        session.acknowledge_only(offer.base_len, session.window(round_s), now)
+    session.take_offer(offer)
+    return repeat(session, offer.base_len) if session.finished else None
 
 
 def repeat(session: Session, base_len: int) -> Answer:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from goodspeed.engine.pages import PagePool
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import Ack, Close, Draft, Hello, OpenSession, UpMessage, Welcome
+from goodspeed.wire.messages import Ack, Close, Draft, Hello, Offer, OpenSession, UpMessage, Welcome
 from verify_node.core.diary import Diary
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.session.checks import (
@@ -89,6 +89,7 @@ class Register:
         client = self._scheduler.client(hello.name)
         if all(peer.client is not client for peer in self.peers.values()):
             self._scheduler.set_draft_model(client, hello.draft_fingerprint)
+        client.understand(hello.capabilities)
         if principal is not None and self.enrolled is not None:
             client.grant(self.enrolled[principal])
         self._follow(peer_id, hello.boot_id, client, principal)
@@ -191,7 +192,7 @@ class Register:
         self.sessions[message.session_id] = session
         return session
 
-    def find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Rejection:
+    def find(self, peer: Peer, message: Draft | Offer | Ack, now: float) -> Session | Rejection:
         """The session that a message is about, or why not."""
         session = self.sessions.get(message.session_id)
         if session is None:

@@ -14,6 +14,7 @@ from goodspeed.wire.messages import (
     Close,
     Draft,
     Hello,
+    Offer,
     OpenSession,
     Refusal,
     RefusalCode,
@@ -23,7 +24,7 @@ from goodspeed.wire.messages import (
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 
-AboutSession: TypeAlias = OpenSession | Draft | Ack | Close
+AboutSession: TypeAlias = OpenSession | Draft | Offer | Ack | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +174,25 @@ def check_ahead(draft: Draft, welcome: Welcome) -> Rejection | None:
     return _check_vocabulary(draft, welcome.vocab_size)
 
 
+def check_offer(offer: Offer, session: Session, vocab_size: int) -> Rejection | None:
+    """Whether an offer could be of use; one that the text has left behind is not its sender's fault."""
+    if session.verification != "match":
+        return Rejection("unsupported", "only sessions of the match rule have offers", "send drafts when assigned")
+    return _check_base(offer, session) or _check_vocabulary(offer, vocab_size)
+
+
 def check_ack(ack: Ack, session: Session) -> Rejection | None:
-    if ack.base_len > len(session.tokens):
-        what = f"{ack.base_len} tokens are more than the {len(session.tokens)} committed here"
+    return _check_base(ack, session)
+
+
+def _check_base(message: Ack | Offer, session: Session) -> Rejection | None:
+    if message.base_len > len(session.tokens):
+        what = f"{message.base_len} tokens are more than the {len(session.tokens)} committed here"
         return Rejection("wrong_base", what, "reopen the session")
     return None
 
 
-def _check_vocabulary(draft: Draft, vocab_size: int) -> Rejection | None:
+def _check_vocabulary(draft: Draft | Offer, vocab_size: int) -> Rejection | None:
     if max(draft.tokens, default=0) >= vocab_size:
         what = f"a drafted id is outside the vocabulary of {vocab_size}"
         return Rejection("vocabulary", what, "mask ids beyond the tokenizer")

@@ -3,6 +3,7 @@
 Nobody else writes these fields (`tests/house/test_one_writer.py`). Knows nothing about sessions, rounds or messages.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
@@ -42,6 +43,7 @@ class Client:
     ahead_share: float = INITIAL_AHEAD  # smoothed over all its sessions; start value of new ones
     round_trip_s: float = 0.0  # smoothed, of the session that answered last; start value of new ones
     draft_fingerprint: str | None = None  # of the draft model that its estimates are of
+    capabilities: frozenset[str] = frozenset()  # of the draft node that said Hello last
     num_tokens: int = 0  # delivered since this node started, as all that follows
     num_drafted: int = 0  # and verified
     num_accepted: int = 0
@@ -54,6 +56,10 @@ class Client:
         """Sets what its key's enrolment says: weight and limits."""
         self.weight, self.max_sessions = record.weight, record.max_sessions
         self.max_round_tokens = record.max_round_tokens
+
+    def understand(self, capabilities: Iterable[str]) -> None:
+        """Sets what its draft node understands beyond this version of the protocol."""
+        self.capabilities = frozenset(capabilities)
 
     def set_draft_model(self, draft_fingerprint: str, unknown: AcceptanceEstimator) -> None:
         """Sets its draft model. If that changed, resets the acceptance rate to `unknown`, and the drafting time.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from goodspeed.exact.positions import cut
 from goodspeed.fair.smoothing import smoothed
-from goodspeed.wire.messages import Draft, FinishReason, TokenLogprobs, Verdict
+from goodspeed.wire.messages import Draft, FinishReason, Offer, TokenLogprobs, Verdict
 from verify_node.session.client import limit_worth, moved_share
 from verify_node.session.phase import Phase, WrongPhase
 from verify_node.session.probe import Probe
@@ -75,6 +75,12 @@ class Session(SessionState):
         ):
             self.ahead = ahead
 
+    def take_offer(self, offer: Offer) -> None:
+        """Tokens that may follow the text arrived; an offer on more of the text replaces one on less."""
+        if self.offer is None or offer.base_len >= self.offer.base_len:
+            self.offer = offer
+            self._drop_refuted_offer()
+
     def acknowledge(self, base_len: int, at: float) -> None:
         """Everything below base_len is applied; the newest verdict that ends there tells the round trip."""
         if base_len > self.acked:
@@ -135,6 +141,7 @@ class Session(SessionState):
                 break
         self.tokens += taken
         self.logprobs += logprobs[: len(taken)]
+        self._drop_refuted_offer()
         return tuple(taken)
 
     def observe_share(self, took_part: bool) -> None:
@@ -219,6 +226,14 @@ class Session(SessionState):
 
     def _finish(self, reason: FinishReason) -> None:
         self.finish_reason, self.phase = reason, Phase.FINISHED
+
+    def _drop_refuted_offer(self) -> None:
+        """Forgets an offer that the text has left, or has reached the end of."""
+        if self.offer is None:
+            return
+        known = tuple(self.tokens[self.offer.base_len :])
+        if self.finished or len(known) >= len(self.offer.tokens) or known != self.offer.tokens[: len(known)]:
+            self.offer = None
 
     def _is_made_on_text(self, draft: Draft) -> bool:
         return draft.base_len == len(self.tokens) and draft.base_digest == self.base_digest()

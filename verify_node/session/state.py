@@ -7,7 +7,16 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from goodspeed.fair.estimators import AcceptanceEstimator
-from goodspeed.wire.messages import Draft, FinishReason, OpenSession, TextDigest, TokenLogprobs, Verdict, Verification
+from goodspeed.wire.messages import (
+    Draft,
+    FinishReason,
+    Offer,
+    OpenSession,
+    TextDigest,
+    TokenLogprobs,
+    Verdict,
+    Verification,
+)
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.client import Client
 from verify_node.session.phase import Phase
@@ -37,6 +46,7 @@ class SessionState:
     assigned: int | None = None  # next draft length; None until the first verdict
     draft: Draft | None = None  # arrived, waiting for a round
     ahead: Draft | None = None  # arrived ahead of the verdict that it hopes for
+    offer: Offer | None = None  # the newest; its tokens may continue the text
     last_round: int = -1  # of the last draft answered or dropped
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
@@ -94,6 +104,11 @@ class SessionState:
     def is_held_up(self) -> bool:
         """Whether only its draft node can move it: by a draft, an Ack or a Close."""
         return self.finished or self.awaits_draft or self.num_unacknowledged >= WINDOW
+
+    @property
+    def num_offered_before(self) -> int:
+        """Tokens of the offer that the text has by now; those after them continue it."""
+        return len(self.tokens) - self.offer.base_len if self.offer is not None else 0
 
     @property
     def may_stop_at(self) -> int:

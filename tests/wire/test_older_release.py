@@ -1,0 +1,112 @@
+"""Messages of this release as the release before reads them: it knows no offers, no odds, and no `Verdict.source`.
+
+The structs here are those of that release, field by field; they are not derived from today's.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+from msgspec import Meta
+
+from goodspeed.wire.codec import decode_down, decode_up, encode
+from goodspeed.wire.messages import VERSION, Draft, Hello, OpenSession, Sampling, Verdict
+
+LIMIT = 1 << 20
+SESSION = bytes(range(16))
+
+
+class Older(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Base of that release's messages."""
+
+
+class OlderSampling(Older, frozen=True):
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+
+class OlderHello(Older, frozen=True, tag="hello"):
+    version: int
+    name: str
+    boot_id: bytes
+    tokenizer: str
+    draft_model: str = ""
+    draft_fingerprint: str = ""
+    capabilities: Annotated[tuple[str, ...], Meta(max_length=64)] = ()
+
+
+class OlderOpenSession(Older, frozen=True, tag="open"):
+    session_id: bytes
+    epoch: int
+    prompt: tuple[int, ...]
+    committed: tuple[int, ...]
+    sampling: OlderSampling
+    max_tokens: int
+    stop_ids: tuple[int, ...] = ()
+    verification: str = "match"
+    max_draft: int = 1024
+    slo: None = None
+    priority: None = None
+    constraint: None = None
+    num_logprobs: int | None = None
+    min_tokens: int = 0
+
+
+class OlderDraft(Older, frozen=True, tag="draft"):
+    session_id: bytes
+    epoch: int
+    round: int
+    base_len: int
+    base_digest: bytes
+    tokens: tuple[int, ...]
+    proposal: bytes | None = None
+    drafting_s: float = 0.0
+    parents: None = None
+    assumes: bool = False
+
+
+class OlderVerdict(Older, frozen=True, tag="verdict"):
+    session_id: bytes
+    epoch: int
+    round: int | None
+    base_len: int
+    tokens: tuple[int, ...]
+    num_verified: int
+    num_accepted: int
+    next_length: int
+    finish_reason: str | None = None
+    logprobs: tuple[Any, ...] | None = None
+    dropped: int | None = None
+
+
+PAIRS = [
+    (Hello(VERSION, "ana", b"bootboot", "t", "m", "f", ("odds", "offers")), OlderHello),
+    (OpenSession(SESSION, 1, (1, 2), (3,), Sampling(0.5, 3, 0.9, 7), 10, (2,), min_tokens=4), OlderOpenSession),
+    (Draft(SESSION, 1, 2, 3, bytes(8), (4, 5), b"p", 0.25, assumes=True), OlderDraft),
+    (Verdict(SESSION, 1, 2, 3, (4,), 1, 1, 5, "stop", dropped=3), OlderVerdict),
+]
+
+
+@pytest.mark.parametrize(("message", "older"), PAIRS, ids=lambda one: getattr(one, "__name__", ""))
+def test_the_release_before_reads_messages_without_what_it_does_not_know(message: Any, older: type[Older]) -> None:
+    read = msgspec.msgpack.decode(encode(message, LIMIT), type=older)
+    for name in older.__struct_fields__:
+        value = getattr(message, name)
+        assert msgspec.to_builtins(getattr(read, name)) == msgspec.to_builtins(value)
+
+
+@pytest.mark.parametrize(("message", "older"), PAIRS, ids=lambda one: getattr(one, "__name__", ""))
+def test_messages_of_the_release_before_are_read(message: Any, older: type[Older]) -> None:
+    values = {name: getattr(message, name) for name in older.__struct_fields__}
+    data = msgspec.msgpack.encode(older(**values))
+    decode = decode_down if isinstance(message, Verdict) else decode_up
+    assert decode(data, LIMIT) == message
+
+
+def test_the_release_before_refuses_what_it_does_not_know() -> None:
+    """Shows that capabilities are needed: what is new must not go to a peer that did not announce it."""
+    draft = Draft(SESSION, 1, 2, 3, bytes(8), (4, 5), odds=b"\x00\x10", num_ngram=1)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(encode(draft, LIMIT), type=OlderDraft)
