@@ -145,7 +145,7 @@ def test_length_0_brings_the_cache_up_to_date_and_proposes_nothing():
 
 
 def test_a_long_prompt_is_fed_in_chunks_beside_the_others(monkeypatch):
-    monkeypatch.setattr("draft_node.model.drafter.PREFILL_CHUNK", 8)
+    monkeypatch.setattr("draft_node.model.caches.PREFILL_CHUNK", 8)
     drafter = make_drafter()
     long, short = make_request(1, prompt=tuple(range(40))), make_request(2)
     drafter.add(wanted(long, long.prompt, 3))
@@ -160,7 +160,7 @@ def test_a_long_prompt_is_fed_in_chunks_beside_the_others(monkeypatch):
 
 
 def test_prefill_and_drafting_share_forward_passes(monkeypatch):
-    monkeypatch.setattr("draft_node.model.drafter.PREFILL_CHUNK", 8)
+    monkeypatch.setattr("draft_node.model.caches.PREFILL_CHUNK", 8)
     drafter = make_drafter()
     fed = record_passes(drafter, monkeypatch)
     long, short = make_request(1, prompt=tuple(range(20))), make_request(2)
