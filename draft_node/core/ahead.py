@@ -54,6 +54,10 @@ class Ahead:
         self.statistics.num_ahead += 1
         return self.draft
 
+    def clear(self) -> None:
+        """None is in flight any more."""
+        self.draft = None
+
     def look_back(self, verdict: Verdict, tokens: Sequence[int], text: TextDigest) -> Draft | None:
         """Returns the draft ahead if it is the next draft now: its base is the text, and no verdict answered it."""
         ahead = self.draft
@@ -67,15 +71,3 @@ class Ahead:
         self.rate.observe(float(came_true))
         self.statistics.num_ahead_true += came_true
         return ahead if is_next and verdict.dropped != ahead.round else None
-
-
-def accepted_of(verdict: Verdict, in_flight: Sequence[Draft | None], first: int, last: int) -> tuple[bool, ...]:
-    """Tells for each position in [first, last) whether its token is an accepted one of the draft that was verified.
-
-    A repeated verdict may begin before that draft; accepted tokens of earlier drafts are not told apart any more.
-    """
-    for draft in in_flight:
-        if draft is not None and draft.round == verdict.round and verdict.num_accepted:
-            accepted = range(draft.base_len, draft.base_len + verdict.num_accepted)
-            return tuple(position in accepted for position in range(first, last))
-    return ()

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
-from draft_node.core.ahead import Ahead, accepted_of
+from draft_node.core.ahead import Ahead
 from draft_node.core.ahead_rate import AheadRate
+from draft_node.core.in_flight import InFlight
 from draft_node.core.local import RETRY_S, Local, Terms
 from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
-from goodspeed.wire.messages import Ack, Close, Draft, Refusal, TextDigest, Verdict
+from draft_node.core.target import text_end
+from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Verdict
 
 LATER_S = 1.0
 """How long a session waits that was told to try later."""
 
 DRAFTING_TIMEOUT_S = 5.0
 """A draft model that takes longer is not waited for: an empty draft goes up, and the verify node goes on alone."""
-
-TARGET_CHANGED = "the verify node has another target model now, and a text is not continued by another; ask again"
 
 
 class State(Enum):
@@ -57,19 +57,17 @@ class Session:
     target: str | None = None  # fingerprint of the target that its text is of; None until there was one
     statistics: Statistics = field(default_factory=Statistics)
     resend_at: float = 0.0  # when `tick` has something to do
-    _draft: Draft | None = None  # in flight; repeated byte for byte
-    _ahead: Ahead = field(init=False)  # what is in flight beside it, on the hope that all of it is accepted
+    _in_flight: InFlight = field(init=False)
     _local: Local | None = None  # what is written without the verify node
     _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
     _refusals: Refusals = field(default_factory=Refusals)
     _lacking_at: int = -1  # length of the text at which it was said that something is missing
     _length: int = 0  # of the draft asked for
-    _digest: TextDigest = field(default_factory=TextDigest)
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
         self.target = self.request.target
-        self._ahead = Ahead(self.request, self.statistics, self.ahead_rate, self.draft_ahead)
+        self._in_flight = InFlight(Ahead(self.request, self.statistics, self.ahead_rate, self.draft_ahead))
 
     @property
     def committed(self) -> tuple[int, ...]:
@@ -82,37 +80,21 @@ class Session:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def connect(self, now: float, target: str = "", context_len: int | None = None) -> list[Action]:
-        """The verify node is there (again), with the target model of this fingerprint and context.
-
-        A session is one target's: it fails when another one is there, since what that one would write, and what would
-        end its text, is not known here. Whoever asked may begin another session.
-        """
+        """The verify node is there (again), with the target model of this fingerprint and context."""
         if self.done:
             return []
-        if self.target not in (None, target):
-            return self._end(Fail("target_changed", TARGET_CHANGED))
-        self.target = target
-        if context_len is not None and len(self.tokens) >= context_len:
-            return self._end(self._beyond(context_len))
-        return self._open(now)
-
-    def _beyond(self, context_len: int) -> Finish | Fail:
-        """Why a text that fills the context does not go on; the draft model may have written some of it alone."""
-        if self.committed:
-            return Finish("length")
-        what = f"{len(self.tokens)} tokens leave no room in the target's context of {context_len}; shorten the prompt"
-        return Fail("prompt", what)
-
-    def _end(self, last: Finish | Fail) -> list[Action]:
-        """Ends a session that the verify node does not know: nothing has to be closed there."""
-        self.state = State.DONE
-        return [last]
+        end = text_end(len(self.request.prompt), len(self.tokens), context_len, before=self.target, now=target)
+        self.target = target if self.target is None else self.target
+        if end is None:
+            return self._open(now)
+        self.state = State.DONE  # the verify node does not know the session: nothing has to be closed there
+        return [end]
 
     def _open(self, now: float) -> list[Action]:
         """Opens the session with what is committed, and warms the draft model's cache."""
         self.epoch += 1
         self.round += 1
-        self._draft = self._ahead.draft = None
+        self._in_flight.clear()
         self._lacking_at = -1
         self._timer.begin()
         self._enter(State.OPENING, now)
@@ -123,7 +105,7 @@ class Session:
         """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
         if self.state not in (State.DONE, State.LOCAL):
             self.state = State.OFFLINE
-            self._draft = self._ahead.draft = None
+            self._in_flight.clear()
 
     def fall_back(self, terms: Terms, now: float) -> list[Action]:
         """The verify node has been away for too long: the draft model goes on alone, until `connect`."""
@@ -148,10 +130,8 @@ class Session:
             return self._send_draft(proposal, now)
         if self.state is State.LOCAL and self._local is not None:
             return self._write(self._local, proposal, now)
-        is_first = self._ahead.draft is None  # the verify node takes one draft for a round
-        if self.state is State.WAITING and is_first and self._draft is not None and self.round > self._draft.round:
-            return self._send_ahead(self._draft, proposal)
-        return []
+        made = self._in_flight.make_ahead(proposal, len(self.tokens)) if self.state is State.WAITING else None
+        return [Send(made)] if made is not None else []
 
     def tick(self, now: float) -> list[Action]:
         """Repeats the last message after a silence: the drafts in flight, byte for byte, or else an Ack.
@@ -169,8 +149,8 @@ class Session:
             return self._ask_again(self._local, now)
         self.resend_at = now + self._timer.again()
         self.statistics.num_resends += 1
-        in_flight = [Send(draft) for draft in (self._draft, self._ahead.draft) if draft is not None]
-        return [*in_flight] or [Send(self._acknowledgement())]
+        in_flight: list[Action] = [Send(draft) for draft in self._in_flight]
+        return in_flight or [Send(self._acknowledgement())]
 
     def cancel(self) -> list[Action]:
         """The user went away."""
@@ -190,7 +170,7 @@ class Session:
             return []
         self.tokens += new
         self.statistics.count(verdict, len(new))
-        accepted = accepted_of(verdict, (self._draft, self._ahead.draft), len(self.tokens) - len(new), len(self.tokens))
+        accepted = self._in_flight.accepted(verdict, len(self.tokens) - len(new), len(self.tokens))
         actions: list[Action] = [Deliver(new, logprobs, accepted)] if new else []
         return actions + self._go_on(verdict, now)
 
@@ -205,8 +185,7 @@ class Session:
         return [Send(self._acknowledgement())]
 
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
-        ahead = self._ahead.look_back(verdict, self.tokens, self._digest)
-        self._draft = self._ahead.draft = None
+        ahead = self._in_flight.answered(verdict, self.tokens)
         self._refusals.answered()
         self._timer.answered(now)
         if verdict.finish_reason is not None:
@@ -218,26 +197,11 @@ class Session:
         self._length = verdict.next_length
         if ahead is not None:
             self._enter(State.WAITING, now)
-            return self._send(ahead, self._ahead.draft_odds, Send(self._acknowledgement()))
+            return self._send(*ahead, Send(self._acknowledgement()))
         self.round += 1
         self.state = State.PROPOSING
         self.resend_at = now + DRAFTING_TIMEOUT_S
         return [self._propose(verdict.next_length)]
-
-    # -- ahead of a verdict ----------------------------------------------------------------------------------------
-
-    def _propose_ahead(self, draft: Draft, odds: float) -> list[Action]:
-        """Asks for the next draft, after the one that is now in flight and a guess of the token that follows it."""
-        drafted = draft.tokens[: self._length]
-        length = self._ahead.next_length(drafted, self._length, len(self.tokens), odds)
-        if not length:
-            return []
-        self.round += 1
-        return [Propose(self.request, self.epoch, self.round, (*self.tokens, *drafted), length + 1, ahead=True)]
-
-    def _send_ahead(self, draft: Draft, proposal: Proposed) -> list[Action]:
-        made = self._ahead.make(proposal, draft.tokens[: self._length], len(self.tokens), self._digest)
-        return [Send(made)] if made is not None else []
 
     # -- without the verify node -----------------------------------------------------------------------------------
 
@@ -300,23 +264,23 @@ class Session:
         return Propose(self.request, self.epoch, self.round, tuple(self.tokens), length)
 
     def _send_draft(self, proposal: Proposed, now: float) -> list[Action]:
-        draft = Draft(
-            session_id=self.request.session_id,
-            epoch=self.epoch,
-            round=self.round,
-            base_len=len(self.tokens),
-            base_digest=self._digest.of(self.tokens),
-            tokens=proposal.tokens[: self._length],
-            proposal=proposal.proposal,
-            drafting_s=proposal.drafting_s,
-        )
+        draft = self._in_flight.make(proposal, self.tokens, self._length)
         self._enter(State.WAITING, now, is_timed=True)
         return self._send(draft, proposal.odds, Send(draft))
 
     def _send(self, draft: Draft, odds: float, word: Send) -> list[Action]:
         """This draft is in flight from now on; meanwhile the draft model may go on."""
-        self._draft = draft
-        return [word, *self._propose_ahead(draft, odds)]
+        self._in_flight.put(draft, odds, self._length)
+        return [word, *self._propose_ahead()]
+
+    def _propose_ahead(self) -> list[Action]:
+        """Asks for the next draft, after the one that is now in flight and a guess of the token that follows it."""
+        length = self._in_flight.length_ahead(len(self.tokens))
+        if not length:
+            return []
+        self.round += 1
+        base = (*self.tokens, *self._in_flight.drafted)
+        return [Propose(self.request, self.epoch, self.round, base, length + 1, ahead=True)]
 
     def _acknowledgement(self) -> Ack:
         return Ack(self.request.session_id, self.epoch, len(self.tokens))

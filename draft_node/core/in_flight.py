@@ -1,0 +1,83 @@
+"""The drafts of a session that no verdict has answered yet: one, and beside it one made ahead of its verdict. No I/O.
+
+Makes both, and tells what a verdict says about them. Knows nothing about a session's states, or about what is sent
+when.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from draft_node.core.actions import Proposed
+from draft_node.core.ahead import Ahead
+from goodspeed.wire.messages import Draft, TextDigest, Verdict
+
+
+@dataclass(slots=True)
+class InFlight:
+    """The drafts in flight of one session; they are repeated byte for byte."""
+
+    ahead: Ahead  # what is in flight beside the draft, on the hope that all of it is accepted
+    draft: Draft | None = None
+    _odds: float = 1.0  # that all of the draft is accepted
+    _length: int = 0  # to which the draft counts
+    _digest: TextDigest = field(default_factory=TextDigest)
+
+    def __iter__(self) -> Iterator[Draft]:
+        return (draft for draft in (self.draft, self.ahead.draft) if draft is not None)
+
+    def clear(self) -> None:
+        """They are answered, or nobody waits for an answer any more."""
+        self.draft = None
+        self.ahead.clear()
+
+    def make(self, proposal: Proposed, tokens: Sequence[int], length: int) -> Draft:
+        """The draft of at most `length` tokens that continues the text `tokens`."""
+        return Draft(
+            session_id=proposal.session_id,
+            epoch=proposal.epoch,
+            round=proposal.round,
+            base_len=len(tokens),
+            base_digest=self._digest.of(tokens),
+            tokens=proposal.tokens[:length],
+            proposal=proposal.proposal,
+            drafting_s=proposal.drafting_s,
+        )
+
+    def put(self, draft: Draft, odds: float, length: int) -> None:
+        """This draft, of which `length` tokens count, is in flight from now on."""
+        self.draft = draft
+        self._odds = odds
+        self._length = length
+
+    @property
+    def drafted(self) -> tuple[int, ...]:
+        """The draft's tokens that count."""
+        return self.draft.tokens[: self._length] if self.draft is not None else ()
+
+    def length_ahead(self, text_len: int) -> int:
+        """Length of the next draft ahead, which follows `drafted` and one guessed token; 0: none."""
+        return self.ahead.next_length(self.drafted, self._length, text_len, self._odds)
+
+    def make_ahead(self, proposal: Proposed, text_len: int) -> Draft | None:
+        """The draft ahead, in flight from now on; None: there is one, or nothing that it follows, or no use in it."""
+        is_first = self.ahead.draft is None  # the verify node takes one draft for a round
+        if not is_first or self.draft is None or proposal.round <= self.draft.round:
+            return None
+        return self.ahead.make(proposal, self.drafted, text_len, self._digest)
+
+    def answered(self, verdict: Verdict, tokens: Sequence[int]) -> tuple[Draft, float] | None:
+        """Clears what is in flight; returns the draft ahead, and its odds, if it is the next draft now."""
+        ahead = self.ahead.look_back(verdict, tokens, self._digest)
+        self.clear()
+        return (ahead, self.ahead.draft_odds) if ahead is not None else None
+
+    def accepted(self, verdict: Verdict, first: int, last: int) -> tuple[bool, ...]:
+        """Tells for each position in [first, last) whether its token is an accepted one of the draft that was verified.
+
+        A repeated verdict may begin before that draft; accepted tokens of earlier drafts are not told apart any more.
+        """
+        for draft in self:
+            if draft.round == verdict.round and verdict.num_accepted:
+                accepted = range(draft.base_len, draft.base_len + verdict.num_accepted)
+                return tuple(position in accepted for position in range(first, last))
+        return ()
