@@ -30,7 +30,7 @@ class Registry(Generic[T]):
         return add
 
     def names(self) -> list[str]:
-        """In alphabetical order."""
+        """Returns the names in alphabetical order."""
         return sorted(self._factories)
 
     def create(self, name: str, *args: Any, **options: Any) -> T:

@@ -22,5 +22,5 @@ def load(path: Path = PATH) -> list[Prompt]:
 
 
 def demo() -> list[Prompt]:
-    """One prompt of each domain, in the order of the file."""
+    """Returns one prompt of each domain, in the order of the file."""
     return load()[:NUM_DOMAINS]

@@ -55,7 +55,7 @@ class SamplingBatch:
     def of(
         cls, samplings: Sequence[Sampling], repeats: Sequence[int] | None = None, device: Device = "cpu"
     ) -> "SamplingBatch":
-        """One row per sampling, or repeats[i] rows for samplings[i]."""
+        """Returns a batch with one row per sampling, or with repeats[i] rows for samplings[i]."""
         if repeats is None:
             return cls(tuple(samplings), device)
         return cls(tuple(s for s, n in zip(samplings, repeats, strict=True) for s in repeat(s, n)), device)

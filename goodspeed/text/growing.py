@@ -36,7 +36,7 @@ class GrowingText:
         return self._stops.found
 
     def push(self, token_id: int, *, counts: bool = True) -> Growth:
-        """With counts=False a stop string that this token completes is text like any other."""
+        """Adds a token; with counts=False, a stop string that it completes is text like any other."""
         decoded = self._stream.push([token_id])
         return self._grow(len(decoded), self._stops.push(decoded, counts=counts))
 

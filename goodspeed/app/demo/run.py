@@ -1,4 +1,4 @@
-"""One run: starts the nodes, waits until all are ready, gives all prompts at once, reads events to the end."""
+"""Starts the nodes, waits until all are ready, gives all prompts at once, and reads events to the end."""
 
 import asyncio
 import signal

@@ -30,7 +30,7 @@ BLOCK = 2048  # tokens a step
 
 
 def train_tokenizer() -> Tokenizer:
-    """From an equal amount of every domain's training text."""
+    """Trains the family's tokenizer on an equal amount of every domain's training text."""
     return tokenizer.train(doc.text for name in domains.NAMES for doc in domains.take(name, 1_500_000, held_out=False))
 
 

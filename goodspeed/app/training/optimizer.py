@@ -25,7 +25,7 @@ class Optimizer:
         self.adam = torch.optim.AdamW(rest, lr=ADAM_LR, betas=(0.9, 0.98), weight_decay=0.0)
 
     def step(self, scale: float) -> None:
-        """One update with the learning rates times `scale`; clears the gradients."""
+        """Updates the weights once, with the learning rates times `scale`, and clears the gradients."""
         for optimizer, rate in ((self.muon, MUON_LR), (self.adam, ADAM_LR)):
             for group in optimizer.param_groups:
                 group["lr"] = rate * scale
@@ -50,7 +50,7 @@ class Optimizer:
 
 @dataclass
 class Schedule:
-    """Where a run is between warm-up and decay; `stop` is the first step that is not taken any more."""
+    """The learning rate's course, from warm-up to decay; `stop` is the first step that is not taken any more."""
 
     begin: int = 0
     warmup: int = 50

@@ -54,7 +54,7 @@ def make_corpus(args: argparse.Namespace) -> None:
 
 
 def resume(name: str, args: argparse.Namespace) -> Run:
-    """From the saved state, else from the weights, else from nothing."""
+    """Continues from the saved state, else from the weights, else begins with fresh weights."""
     weights = args.weights / name
     has_weights = (weights / "model.safetensors").exists()
     run = Run(family.load(name, weights) if has_weights else family.create(name), args.state / name)

@@ -38,9 +38,9 @@ MAX_WIDTH = 1 << 10
 
 SMALL = 1e-12  # keeps logarithms of 0 and divisions by 0 away
 MARGIN = 0.05
-"""Where sessions share rounds, drafts that are waited for must promise so much more than plain decoding: what is known
-of both may err by as much, and drafting has costs that no model here knows (processes that share caches and cores).
-More protects these; less is better where every draft node has a machine of its own: see the log."""
+"""Where sessions share rounds, a draft that is waited for must promise this fraction more than plain decoding: what is
+known of both may err by as much, and drafting has costs that no model here knows (processes that share caches and
+cores). More protects these; less is better where every draft node has a machine of its own: see the log."""
 
 MAX_PASSES = 4
 MAX_BRIDGES = 4  # of a hull; what rises again beyond them is left out

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 C = TypeVar("C", bound=Hashable)
 
 RESERVED = 8
-"""One host may hold all places but one in this many."""
+"""One place in this many is closed to a host that holds all the others."""
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ connection is not closed to make room."""
 
 
 USER = "goodspeed.user"
-"""In a request's state: who sent it, by the key."""
+"""The entry of a request's state that tells who sent it, by the key."""
 
 
 def user_of(scope: Scope) -> str:

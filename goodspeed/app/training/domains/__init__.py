@@ -38,7 +38,7 @@ def is_held_out(name: str) -> bool:
 
 
 def documents(domain: str, held_out: bool) -> Iterator[Document]:
-    """One side of the split: endless for generated domains, a few million characters of the others."""
+    """Returns one side of the split: endless for generated domains, a few million characters of the others."""
     if domain in SOURCES:
         named = (Document(f"{domain}/{module}", text) for module, text in sources.library()[domain])
         # The same module is held out of every domain: its docstrings stand in its code.

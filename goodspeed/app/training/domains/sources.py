@@ -69,7 +69,7 @@ def functions(source: str, tree: ast.Module) -> Iterator[str]:
 
 
 def docstrings(node: ast.Module | Definition) -> Iterator[str]:
-    """Of a module or definition and of the definitions directly within each other, under their names."""
+    """Yields the docstrings of a module or definition, and of the definitions directly within each other."""
     text = ast.get_docstring(node)
     if text and len(text) >= 80:
         yield f"{getattr(node, 'name', 'Introduction')}\n\n{text}\n\n"

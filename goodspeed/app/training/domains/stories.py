@@ -20,7 +20,7 @@ ENDINGS = (
 
 
 class Cast:
-    """Who and what the sentences of one story are about."""
+    """The characters, places and things of one story."""
 
     def __init__(self, rng: Random) -> None:
         self.hero, self.friend = rng.sample(NAMES, 2)
