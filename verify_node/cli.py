@@ -36,7 +36,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def serve(namespace: argparse.Namespace) -> int:
-    """Until SIGINT or SIGTERM; draft nodes keep their committed tokens and come back to a restarted verify node."""
+    """Serves until SIGINT or SIGTERM; draft nodes keep their committed tokens and come back to a restarted verify
+    node."""
     config = from_namespace(VerifyConfig, namespace)
     if config.record and not namespace.json:
         raise ConfigError("--record adds to the events that --json prints; give both, or neither")

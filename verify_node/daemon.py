@@ -44,7 +44,7 @@ MAX_FAILURES = 100
 
 @dataclass
 class WallTime:
-    """Where the verify node's time went, as in the paper's Fig. 3 but finer; seconds."""
+    """The parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer."""
 
     receive: float = 0.0  # waiting for drafts until a round starts
     forward: float = 0.0
@@ -153,7 +153,7 @@ class VerifyDaemon:
         return None
 
     async def _wait(self, timeout_s: float) -> None:
-        """Until a message arrives, or the core's next moment comes."""
+        """Waits until a message arrives, or the core's next moment comes."""
         self._woken.clear()
         try:
             async with asyncio.timeout(max(timeout_s, 0.0005)):
@@ -171,7 +171,7 @@ class VerifyDaemon:
         return verdicts
 
     def _report(self, done: Round, result: RoundResult, sends: Iterable[Send], started: float, finished: float) -> None:
-        """To those who watch (`--json`), and to the recording."""
+        """Reports a finished round to those who watch (`--json`), and to the recording."""
         verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
         if self.events.enabled:
             fields = round_event(done, verdicts, self.core.view.sessions)
@@ -216,7 +216,7 @@ class VerifyDaemon:
         return changed or len(self.core.view.sessions) != num_sessions
 
     async def _ignore(self) -> None:
-        """After what was refused, while a round is in flight, nothing is read for a moment, or until it is done.
+        """Reads nothing for a moment, or until the round is done, after a refusal while a round is in flight.
 
         Nothing that comes is of use before that, and each look takes time from the forward pass.
         """
@@ -242,7 +242,7 @@ class VerifyDaemon:
         return sends
 
     def _record(self, recorder: RoundRecorder, received: Received, now: float) -> None:
-        """Only what was taken: of what is refused there may be any amount, and from anybody."""
+        """Records a message only if it was taken: of what is refused there may be any amount, and from anybody."""
         peer, message = self.core.view.peers.get(received.peer), received.message
         if peer is None or not isinstance(message, Draft | OpenSession):
             return

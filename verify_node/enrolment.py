@@ -85,7 +85,7 @@ class Enrolment:
             self.on_change()
 
     def _states(self) -> dict[str, State]:
-        """By file name; hidden files are left out: editors and mounts of secrets make them."""
+        """Returns the files' states by name, without hidden files: editors and mounts of secrets make them."""
         self._looked_at = time.monotonic()
         states: dict[str, State] = {}
         with os.scandir(self.folder) as entries:

@@ -226,7 +226,7 @@ class Register:
         return self.sessions.get(session.session_id) is session
 
     def free_released(self) -> None:
-        """Only while no round is in flight."""
+        """Frees the memory of closed sessions; to be called only while no round is in flight."""
         for session_id in self._released:
             self._pool.free(session_id)
         self._released.clear()

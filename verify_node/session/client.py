@@ -125,7 +125,7 @@ class Client:
         self.zero_since = number
 
     def note_length(self) -> None:
-        """One of its sessions was given a length by the policy."""
+        """Notes that the policy gave a length to one of its sessions."""
         self.zero_since, self.num_probes = None, 0
 
     def note_probe(self, in_a_row: bool) -> None:
@@ -133,7 +133,7 @@ class Client:
         self.zero_since, self.num_probes = None, self.num_probes + 1 if in_a_row else 1
 
     def note_zero(self, number: int) -> int:
-        """One of its sessions was given nothing in verify round `number`; the round since which that is so."""
+        """Notes that a session was given nothing in verify round `number`; returns the round since which that is so."""
         if self.zero_since is None:
             self.zero_since = number
         return self.zero_since

@@ -21,7 +21,7 @@ from enum import Enum
 
 
 class Phase(Enum):
-    """Where a session stands between two verdicts."""
+    """The states of a session between two verdicts."""
 
     OPENED = "opened"  # no verdict yet: its prompt is being fed, and nothing is assigned
     AWAITING = "awaiting"  # tokens are assigned, and their draft has not arrived

@@ -142,7 +142,8 @@ class SessionState:
         return self._digest.of(self.tokens)
 
     def logprobs_from(self, base_len: int) -> tuple[TokenLogprobs, ...] | None:
-        """Those of the tokens from base_len on, which is not acknowledged; None where they are not wanted."""
+        """Returns the logprobs of the tokens from base_len on, which is not acknowledged; None where they are not
+        wanted."""
         if self.opened.num_logprobs is None:
             return None
         return tuple(self.logprobs[len(self.logprobs) - (len(self.tokens) - base_len) :])

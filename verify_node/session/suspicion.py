@@ -16,10 +16,10 @@ import math
 from collections.abc import Sequence
 
 CHANCE = 1e-6
-"""That an honest client is ever taken for a liar, over all that it will ever draft."""
+"""The probability that an honest client is ever taken for a liar, over all that it will ever draft."""
 
 MAX_FACTOR = math.exp(300.0)
-"""Of one draft; more than is needed, and no overflow."""
+"""The largest factor of one draft; more than is needed, and no overflow."""
 
 
 class Suspicion:

@@ -76,7 +76,8 @@ class Target:
         self.records = records
 
     def run(self, planned: Round) -> RoundResult:
-        """One forward pass over all entries, then verification by rule; one transfer from the device for each rule."""
+        """Runs one forward pass over all entries, then verifies by rule; each rule makes one transfer from the
+        device."""
         started = time.perf_counter()
         logits = self.forward(planned)
         forwarded = time.perf_counter()
