@@ -26,7 +26,7 @@ class DraftCollector(Collector):
         self._answered = answered
 
     def collect(self) -> Iterator[Metric]:
-        """One family after another."""
+        """Yields one family after another."""
         yield metrics.build_info("draft", self._daemon.link.hello.draft_model)
         yield metrics.target_info(self._daemon.link.welcome)
         yield from self._requests()

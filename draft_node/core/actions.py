@@ -171,7 +171,7 @@ class Away(Struct, frozen=True):
 
 
 class WriteLocally(Struct, frozen=True):
-    """From now on the draft model writes alone, since the verify node has been away for too long."""
+    """The draft model writes alone from now on, since the verify node has been away for too long."""
 
 
 class EndTexts(Struct, frozen=True):

@@ -65,7 +65,7 @@ class VerifyLink:
         return self.away_since is None
 
     def away_s(self, now: float) -> float:
-        """For how long the verify node has been away; 0 while it is there."""
+        """Returns for how long the verify node has been away; 0 while it is there."""
         return 0.0 if self.away_since is None else now - self.away_since
 
     def absence(self, now: float) -> str:

@@ -31,7 +31,7 @@ DRAFTING_TIMEOUT_S = 5.0
 
 
 class State(Enum):
-    """Where a session stands; see the module's picture."""
+    """The states of a session; see the module's picture."""
 
     OFFLINE = "offline"
     OPENING = "opening"

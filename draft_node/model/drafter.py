@@ -84,7 +84,7 @@ class Drafter:
 
     @torch.inference_mode()
     def step(self) -> list[Proposed]:
-        """One forward pass for every proposal in the making; gives back those that are complete.
+        """Runs one forward pass for every proposal in the making; returns those that are complete.
 
         Those made ahead of a verdict take part while there are no others.
         """

@@ -19,7 +19,7 @@ class AdmissionQueue:
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[None, None]:
-        """One of them, for as long as the context lasts."""
+        """Waits for a place, and holds it for as long as the context lasts."""
         self.num_waiting += 1
         try:
             await self._free.acquire()

@@ -91,7 +91,7 @@ class Console:
         self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
 
     async def run(self) -> None:
-        """As many prompts at once as the node serves together."""
+        """Serves all prompts, as many at once as the node serves together."""
         if self.prompts is None:
             if sys.stdin is not None and sys.stdin.isatty():
                 self.reporter.say("type a prompt and press Enter; Ctrl-D ends")
@@ -173,7 +173,7 @@ class Console:
         self.unfinished.clear()
 
     async def _serve(self, index: int, prompt: Prompt, *, live: bool) -> None:
-        """One prompt from beginning to end; a failed one is reported, and the others go on."""
+        """Serves one prompt from beginning to end; a failed one is reported, and the others go on."""
         try:
             wanted = await self.wanted(prompt)
         except PromptError as error:

@@ -15,8 +15,8 @@ LONG = 1 << 14
 """A text of at least this many characters, or token ids, is long; encoding that many takes about 10 ms."""
 
 MAX_CHARS = 1 << 24
-"""Of one user's texts that wait or are being encoded, for each of the two tokenizers: four bodies of 4 MiB.
-Where token ids become a text, they are counted instead."""
+"""The most characters of one user's texts that wait or are being encoded, for each of the two tokenizers: four bodies
+of 4 MiB. Where token ids become a text, they are counted instead."""
 
 TOO_MUCH = "your earlier texts still wait for the tokenizer; wait for their answers, then ask again"
 

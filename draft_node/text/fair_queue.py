@@ -46,7 +46,7 @@ class FairQueue:
 
     @property
     def num_users(self) -> int:
-        """Who has something waiting or running."""
+        """The number of users who have something waiting or running."""
         return len(self._users)
 
     async def run(self, user: str, size: int, work: Callable[[], T]) -> T:
@@ -72,7 +72,7 @@ class FairQueue:
                 self._settle(user, piece)
 
     def close(self) -> None:
-        """Who still waits is cancelled; a piece that runs goes on to its end, and its thread ends with it."""
+        """Cancels the pieces that wait; a piece that runs goes on to its end, and its thread ends with it."""
         self._is_closed = True
         for account in self._users.values():
             for piece in account.waiting:

@@ -1,4 +1,4 @@
-"""Where the parts of a text came from: accepted drafts, the target itself (recovered and bonus tokens), or, while the
+"""The origins of the parts of a text: accepted drafts, the target itself (recovered and bonus tokens), or, while the
 verify node was away, the draft model alone.
 
 Knows nothing about tokens: what is told are characters, each of which came with the token that completed it.
@@ -17,7 +17,7 @@ class Span(NamedTuple):
 
 
 class _Origin(NamedTuple):
-    """Of so many characters."""
+    """The origin of so many characters."""
 
     num_chars: int
     accepted: bool

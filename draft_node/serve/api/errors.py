@@ -168,7 +168,7 @@ REASONS = {
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For the OpenAPI document."""
+    """Returns the error answers as the OpenAPI document declares them."""
     return {
         status: {"model": ErrorBody, "description": REASONS[status]}
         | ({"headers": {"Retry-After": {"schema": {"type": "string"}}}} if status in RETRY_AFTER_S else {})

@@ -23,7 +23,7 @@ UNKNOWN, EMPTY, ROLE, PART = "unknown_parameter", "null", "role", "part"
 
 
 def _only(value: bool) -> AfterValidator:
-    """Not `Literal[value]`, which takes 0 and 1 as well."""
+    """Refuses every other value; `Literal[value]` would take 0 and 1 as well."""
 
     def check(given: bool) -> bool:
         if given is not value:
@@ -53,7 +53,7 @@ NOT_NULL = _NotNull()
 
 
 def one_of(kind: str, *known: str) -> tuple[AfterValidator, WithJsonSchema]:
-    """Not `Literal`, whose error does not tell what was given instead."""
+    """Refuses names that are not known; the error of `Literal` would not tell what was given instead."""
 
     def check(given: str) -> str:
         if given not in known:

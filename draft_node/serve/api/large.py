@@ -14,7 +14,7 @@ MAX_BYTES = 1 << 26
 TOO_MUCH = "your earlier requests still wait to be read; wait for their answers, then ask again"
 
 NO_BOUND = sys.maxsize
-"""Of one user's answers that wait to be written: their texts were let in and are complete, so none is refused now."""
+"""No bound on one user's answers that wait: their texts were let in and are complete, so none is refused now."""
 
 
 class LargeWork:

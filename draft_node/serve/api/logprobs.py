@@ -8,7 +8,7 @@ from draft_node.text.answer import Alternative, Token
 
 
 class Offsets:
-    """Where tokens begin in their text, in characters; one that continues a character begins where that does."""
+    """Finds where tokens begin in their text, in characters; a token that continues a character begins with it."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -27,7 +27,7 @@ async def encode_chat(messages: Sequence[Message], service: Service, user: str) 
 
 
 def _turn(message: Message) -> dict[str, str]:
-    """As chat templates know it: one text, and `system` for what OpenAI has renamed `developer`."""
+    """Returns a message for a chat template: one text, and `system` for what OpenAI has renamed `developer`."""
     role = "system" if message.role == "developer" else message.role
     return {"role": role, "content": _content(message), **({"name": message.name} if message.name else {})}
 
@@ -57,20 +57,20 @@ async def decoded(prompt: str | list[int], service: Service, user: str) -> str:
 
 
 def _check_chars(num_chars: int, param: str, service: Service) -> None:
-    """Before the work: a tokenizer takes seconds and a gigabyte for some million characters."""
+    """Refuses a long text before the work: a tokenizer takes seconds and a gigabyte for some million characters."""
     if num_chars > service.max_chars:
         what = f"{param}: {num_chars} characters do not fit into the context; at most {service.max_chars} can"
         raise ApiError(400, what, param=param, code="context_length_exceeded")
 
 
 def check_within_reach(service: Service) -> None:
-    """Before the work, too."""
+    """Refuses a request before the work while no context length is known, since the verify node is away."""
     if not service.context_len:
         raise VerifyAway("verify_away", service.absence)
 
 
 def max_tokens_of(request: Generation, default: int, ids: Sequence[tuple[int, ...]], service: Service) -> list[int]:
-    """For each prompt. What is asked for must fit into the context; the default is cut to it."""
+    """Returns max_tokens for each prompt: what is asked for must fit into the context, the default is cut to it."""
     check_within_reach(service)  # it may have gone while prompts were encoded
     asked = _one_of(request)
     left = [service.context_len - len(prompt) for prompt in ids]

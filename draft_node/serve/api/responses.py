@@ -42,7 +42,7 @@ class MarkedSpan(BaseModel):
 
 
 class Marked(BaseModel):
-    """Where a text came from, as far as it is asked for, or is not the target's own.
+    """The origin of a text, as far as it is asked for, or is not the target's own.
 
     `spans`, of a chunk: accepted drafts, the target itself, or the draft model alone; joined, they are the text.
     `local`, of a chunk: some of it was written by the draft model alone. `local_tokens`, of a text that is complete.

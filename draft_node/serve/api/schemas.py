@@ -39,7 +39,7 @@ Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 
 
 class Neutral(Strict):
-    """Only at the value that changes nothing."""
+    """These fields are taken only at the value that changes nothing."""
 
     frequency_penalty: Zero = None
     presence_penalty: Zero = None
@@ -95,7 +95,7 @@ class Generation(Neutral):
 
 
 class NeutralCompletion(Strict):
-    """Only at the value that changes nothing."""
+    """These fields are taken only at the value that changes nothing."""
 
     best_of: Annotated[int, Field(ge=1, le=1)] | None = None
     suffix: None = None
@@ -114,7 +114,7 @@ class CompletionRequest(Generation, NeutralCompletion):
 
 
 def _few(given: object) -> object:
-    """Before each is looked at: very many wrong ones would be very many errors."""
+    """Counts members before each is looked at: very many wrong ones would be very many errors."""
     if isinstance(given, dict) and len(given) > MAX_METADATA:
         raise ValueError(f"must have at most {MAX_METADATA} members")
     return given
@@ -146,7 +146,7 @@ class TextFormat(Strict):
 
 
 class NeutralChat(Strict):
-    """Only at the value that changes nothing."""
+    """These fields are taken only at the value that changes nothing."""
 
     response_format: TextFormat | None = None
     tools: NoList = None

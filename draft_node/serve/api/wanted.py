@@ -24,7 +24,7 @@ from draft_node.serve.service import Service, Wanted
 from goodspeed.node.defaults import SamplingRequest
 
 DEFAULT_MAX_TOKENS = 16
-"""Of a completion that does not say; OpenAI's."""
+"""The max_tokens of a completion that does not say; OpenAI's."""
 
 MAX_SEED = (1 << 63) - 1
 
@@ -102,7 +102,7 @@ def _wanted(
     *,
     is_chat: bool = False,
 ) -> list[Wanted]:
-    """One for each prompt and choice."""
+    """Returns what is wanted of each prompt and choice."""
     if any((request.min_tokens or 0) > most for most in max_tokens):
         raise ApiError(400, f"min_tokens must not be more than {name_of_max_tokens(request)}", param="min_tokens")
     says, target = service.defaults(chat=is_chat), service.target_fingerprint
