@@ -21,7 +21,7 @@ from goodspeed.fair.latency import CostModel, Linear, saved
 
 H100_BYTES = 80e9
 MEMORY_SHARE = 0.9
-"""Of the GPU's memory, for weights and caches; the rest is for activations. An assumption."""
+"""The share of the GPU's memory for weights and caches; the rest is for activations. An assumption."""
 
 BUDGET_EACH = 16
 """More than ever pays here: the gradient itself decides how much of the budget it spends."""
@@ -70,7 +70,7 @@ def _family(name: str) -> Family:
 
 
 def bytes_held(model: Model) -> float:
-    """Of weights, in the GPU's memory."""
+    """Returns the bytes of the weights in the GPU's memory."""
     return model.layer_weights * model.layer_bits / 8 + 2 * model.table_weights * (1 if model.tied else 2)
 
 

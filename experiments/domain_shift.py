@@ -191,7 +191,7 @@ def fallen_under_time(config: Config, seed: int) -> int:
 
 
 def _drafts_again(drafts: list[int]) -> bool:
-    """One draft after the other: more than probes come in a row."""
+    """Returns whether one draft follows the other: more than probes come in a row."""
     return len(drafts) >= STAYS and drafts[-1] - drafts[-STAYS] <= 10 * STAYS
 
 

@@ -39,7 +39,7 @@ EARLY, WITHIN, EARLY_WITHIN = 50, 1.0, 2.0
 
 @dataclass(frozen=True)
 class Setting:
-    """Who takes part."""
+    """The clients that take part, their budget and their acceptance."""
 
     num_clients: int
     budget: int
@@ -215,7 +215,7 @@ def draw(config: Config, results: Results) -> Figure:
 
 
 def _draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
-    """One setting: a curve with its interval for each variant, and the lines that they are compared with."""
+    """Draws one setting: a curve with its interval for each variant, and the lines that they are compared with."""
     for name, number in styles.numbers(row["variant"] for row in rows).items():
         own = [row for row in rows if row["variant"] == name]
         numbers = [row["round"] for row in own]

@@ -109,7 +109,7 @@ def parse(name: str, about: str, arguments: Sequence[str] | None) -> argparse.Na
 
 
 def load(path: Path, section: str, config: type[Config]) -> Config:
-    """One section of a settings file. SystemExit says what is wrong with it."""
+    """Loads one section of a settings file. SystemExit says what is wrong with it."""
     try:
         return msgspec.convert(tomllib.loads(path.read_text())[section], config)
     except (OSError, tomllib.TOMLDecodeError, KeyError, msgspec.ValidationError) as error:
@@ -135,7 +135,7 @@ def stored(out: Path) -> Results:
 
 
 def write_figure(figure: Figure, out: Path) -> None:
-    """Without the version of what drew it, so that the same picture is the same file."""
+    """Writes the figure without the version of what drew it, so that the same picture is the same file."""
     figure.savefig(out / FIGURE, dpi=120, bbox_inches="tight", metadata={"Software": None})
 
 

@@ -18,7 +18,7 @@ from experiments.progress import minutes
 from goodspeed.command.parser import CommandLine
 
 GRACE_S = 10.0
-"""From Ctrl-C to the end by force."""
+"""The seconds from Ctrl-C to the end by force."""
 
 
 def run_all(program: str, about: str, modules: Sequence[str]) -> int:

@@ -78,7 +78,7 @@ def worlds(config: Config, num_clients: int, policy: RowPolicy) -> Worlds:
 
 
 def fairness(config: Config, num_clients: int, num_rounds: int, name: str) -> dict[str, Any]:
-    """One policy at one size."""
+    """Runs one policy at one size, and returns its row of the table."""
     policy = Timed(rows.create(name, 1))
     world = worlds(config, num_clients, policy)
     world.run(num_rounds)

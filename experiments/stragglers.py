@@ -76,7 +76,7 @@ def _runs(setup: Setup, policy: str, rounds: str, case: str, config: Config) -> 
 
 
 def noticed(run: Run) -> dict[str, float]:
-    """By the users of the other clients, in milliseconds."""
+    """Returns the gaps that the users of the other clients notice, in milliseconds."""
     gaps = [gap for client in range(NUM_OTHERS) for gap in run.gaps(client)]
     seconds, tokens = np.array([gap[0] for gap in gaps]), np.array([gap[1] for gap in gaps])
     per_token = np.repeat(seconds / tokens, tokens)

@@ -37,7 +37,7 @@ def numbers(names: Iterable[str]) -> dict[str, int]:
 
 
 def curve(number: int, num_points: int = 0) -> dict[str, Any]:
-    """Of `Axes.plot`, for curve `number` of a picture."""
+    """Returns options of `Axes.plot` for curve `number` of a picture."""
     step = -(-num_points // MAX_MARKS)
     return {
         "color": COLOURS[number % len(COLOURS)],
@@ -50,13 +50,13 @@ def curve(number: int, num_points: int = 0) -> dict[str, Any]:
 
 
 def breadth(place: int, of: int) -> dict[str, Any]:
-    """For the curve drawn at `place` among so many that may lie over each other: narrower than those below it."""
+    """Returns the widths of curve `place` among some that may lie over each other: narrower than those below it."""
     width = WIDEST - (WIDEST - NARROWEST) * place / max(1, of - 1)
     return {"linewidth": width, "markersize": 2.0 + 2.0 * width}
 
 
 def bar(number: int) -> dict[str, Any]:
-    """Of `Axes.bar`; a hatch beside the colour."""
+    """Returns options of `Axes.bar`; a hatch beside the colour."""
     return {
         "color": COLOURS[number % len(COLOURS)],
         "hatch": HATCHES[number % len(HATCHES)],

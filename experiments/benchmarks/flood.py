@@ -40,7 +40,7 @@ class Flood:
         self._messages = cycle(refused_messages())
 
     async def send(self) -> None:
-        """For ever."""
+        """Sends messages at the present rate, for ever."""
         last, due = time.monotonic(), 0.0
         while True:
             await asyncio.sleep(TURN_S)
@@ -73,7 +73,7 @@ class Flood:
             self._is_stranger = False
 
     async def hear(self) -> None:
-        """For ever."""
+        """Receives answers and counts the refusals, for ever."""
         while True:
             try:
                 message = await self._channel.receive()

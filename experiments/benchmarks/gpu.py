@@ -309,7 +309,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Without a GPU: status 0 when none was asked for (as with all benchmarks in turn), 1 when one was."""
+    """Returns 1 without a GPU if one was asked for, and 0 if none was (as with all benchmarks in turn)."""
     options = parse(argv)
     has_cuda = torch.cuda.is_available()
     if not has_cuda and (options.device or "cuda").startswith("cuda"):

@@ -1,4 +1,4 @@
-"""Where a run's time went, and what it brought: counted from its rounds, as the verify node saw them.
+"""Counts where a run's time went and what it brought, from its rounds as the verify node saw them.
 
 Wall time is split as the paper splits it. *Receiving* is the verify node's wait for drafts to be made and to arrive,
 *verifying* the rounds themselves, *sending* the time that verdicts and next lengths take on the verify node's line.
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 
 @dataclass
 class Accounts:
-    """Of one run; feed it every finished round."""
+    """The counts of one run, which is fed every finished round."""
 
     num_rounds: int = 0
     receive_s: float = 0.0
@@ -84,7 +84,7 @@ class Run:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of all, until the last one had everything."""
+        """The rate of all clients together, until the last one had everything."""
         return self.num_tokens / max(self.done_s)
 
     @property

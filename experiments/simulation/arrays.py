@@ -65,7 +65,7 @@ class Worlds:
         self._agreement = agreement
 
     def step(self) -> None:
-        """One round: verify, observe, allocate."""
+        """Runs one round: verify, observe, allocate."""
         self.num_rounds += 1
         num_agreed = self.num_agreed = self._verify()
         joined = np.s_[:, : self.num_joined]

@@ -52,7 +52,7 @@ class Chances:
         return agrees
 
     def chances(self, owner: Ints, offset: Ints, base: Ints) -> Floats:
-        """Of every drafted token, as in a call."""
+        """Returns the acceptance rate of every drafted token, with a call's parameters and shapes."""
         num_clients, num_offsets = self.rates.shape
         chances: Floats = self.rates[owner % num_clients, np.minimum(offset, num_offsets - 1)]
         return chances

@@ -31,7 +31,7 @@ class Clock:
         event(*arguments)
 
     def run(self) -> None:
-        """One event after the other until `stop` is called; IndexError when none is left."""
+        """Runs one event after the other until `stop` is called; IndexError when none is left."""
         self._stopped = False
         while not self._stopped:
             self.step()

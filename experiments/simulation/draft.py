@@ -36,7 +36,7 @@ MENDING_S = 5.0
 """A node whose texts would end lets users in for so long after its verify node was there."""
 
 DRAINED_S = 1.0
-"""From the end of its texts to the end of the process."""
+"""The seconds from the end of its texts to the end of the process."""
 
 
 @dataclass(slots=True)

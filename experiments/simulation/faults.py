@@ -23,7 +23,7 @@ from experiments.simulation.world import Unfinished, World
 from experiments.simulation.worlds import some_settings
 
 LIMIT_S = 20_000.0
-"""Of virtual time; the worst of worlds need some thousands."""
+"""The limit of virtual time; the worst of worlds need some thousands."""
 
 PROGRESS_S = 10.0
 COMMAND = "python -m experiments.simulation.faults --first {seed} --seeds 1"
@@ -61,7 +61,7 @@ class Report:
 
 
 def play(seed: int, settings: Settings | None = None, limit_s: float = LIMIT_S) -> tuple[World, Findings]:
-    """One world from beginning to end."""
+    """Plays one world from beginning to end."""
     world = World(seed, replace(settings or some_settings(seed), validate=True))
     silence = Silence(world)
     try:

@@ -25,7 +25,7 @@ never gives more than C/N, whoever has finished. `plain` is decoding without dra
 
 @dataclass(frozen=True)
 class Row:
-    """One of Table I: how many draft nodes with which of the family's draft models in turn, budget, and tokens."""
+    """One row of Table I: how many draft nodes with which of the family's draft models in turn, budget, and tokens."""
 
     family: str
     num_clients: int

@@ -17,17 +17,17 @@ from goodspeed.exact.positions import HEADER, LAYOUTS
 from goodspeed.fair.latency import Linear, Roofline
 
 BANDWIDTH_SHARE = 0.8
-"""Of the datasheet's bandwidth; what large copies and matrix-vector products reach in practice. An assumption."""
+"""The share of the datasheet's bandwidth that large copies and matrix-vector products reach. An assumption."""
 
 COMPUTE_SHARE = 0.6
-"""Of the datasheet's dense 16-bit throughput; what large matrix products reach in practice. An assumption."""
+"""The share of the datasheet's dense 16-bit throughput that large matrix products reach. An assumption."""
 
 LAUNCHES_PER_LAYER = 12
 """Two norms, four projections (q, k, v in one), rotation, writing keys and values, attention, activation, two sums."""
 
 LAUNCH_S = 2e-6
-"""From the end of one small kernel to the beginning of the next inside a CUDA graph. An assumption: launched one by one
-from Python it is about ten times more (8.2 ms for 40 layers were measured on a CPU, without any GPU)."""
+"""The time from the end of one small kernel to the beginning of the next inside a CUDA graph. An assumption: launched
+one by one from Python it is about ten times more (8.2 ms for 40 layers were measured on a CPU, without any GPU)."""
 
 PASS_S = 5e-4
 """Once a pass: to assemble it, start the graph, and bring its tokens back. An assumption."""
@@ -38,7 +38,7 @@ RULES = ("match", *DENSE)
 
 @dataclass(frozen=True)
 class Device:
-    """From its datasheet."""
+    """A device by its datasheet."""
 
     bytes_per_s: float
     flops: float  # 16-bit, dense; datasheets print twice that, "with sparsity"
@@ -46,7 +46,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Model:
-    """From its published config.json."""
+    """A model's shape by its published config.json."""
 
     num_layers: int
     hidden: int
@@ -75,7 +75,7 @@ class Model:
 
     @property
     def bytes_read(self) -> float:
-        """By one pass. Of an embedding table that is not tied only some rows are read."""
+        """The bytes of weights that one pass reads; of an embedding table that is not tied it reads only some rows."""
         return self.layer_weights * self.layer_bits / 8 + 2 * self.table_weights
 
     @property
@@ -85,7 +85,7 @@ class Model:
 
     @property
     def kv_bytes(self) -> int:
-        """Of one cached token, in 16 bits."""
+        """The bytes of one cached token, in 16 bits."""
         return 2 * 2 * self.num_layers * self.num_kv_heads * self.head_dim
 
 
@@ -135,7 +135,8 @@ class Family:
         return tuple(roofline(model, L4) for model in self.drafts)
 
     def drafted_bytes(self, kind: str) -> float:
-        """On the wire for each drafted token: its id, and its distribution unless the rule is match (one of RULES)."""
+        """The bytes of a drafted token on the wire: its id, and unless the rule (one of RULES) is match its
+        distribution."""
         if kind == "match":
             return TOKEN_BYTES
         return TOKEN_BYTES + HEADER.size + LAYOUTS[DENSE[kind]].entry_bytes * self.target.vocab_size

@@ -42,7 +42,7 @@ class Title(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="text"):
-    """Where one draft model agrees with the target on one text. Positions count from the prompt's end."""
+    """A draft model's agreement with the target on one text. Positions count from the prompt's end."""
 
     target: str
     draft_model: str

@@ -43,7 +43,7 @@ class Steady:
 
 
 def steady(settings: Settings, stretch: Stretch, seed: int) -> Steady:
-    """One session per client, which does not end."""
+    """Measures a world with one session per client, which does not end."""
     length = SPARE * settings.num_clients * (stretch.warm + stretch.measured)
     world_settings = replace(
         settings,

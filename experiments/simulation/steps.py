@@ -17,7 +17,7 @@ MEMORY = 0.1  # how soon means of errors and of their squares forget
 
 
 class Rule(Protocol):
-    """One for all clients of all worlds; arrays [worlds, clients]."""
+    """A rule for the step sizes of all clients of all worlds; arrays [worlds, clients]."""
 
     def eta(self, errors: Floats, drafted: Ints) -> Floats:
         """errors: mean agreement of each draft less the estimate before it; of no meaning where nothing was drafted."""

@@ -33,7 +33,7 @@ class Surroundings(Protocol):
         ...
 
     def connect(self, peer_id: bytes, receiver: Receiver) -> None:
-        """From now on messages for this name go to the receiver."""
+        """Sends messages for this name to the receiver from now on."""
         ...
 
     def disconnect(self, peer_id: bytes) -> None:
@@ -41,7 +41,7 @@ class Surroundings(Protocol):
         ...
 
     def end_connections(self) -> None:
-        """Those of all draft nodes end, since the verify node does."""
+        """Ends the connections of all draft nodes, since the verify node ends."""
         ...
 
     def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:

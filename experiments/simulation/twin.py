@@ -77,13 +77,13 @@ def round_cost(run: Recording) -> Linear:
 
 
 def step_s(drafts: Iterable[Drafted]) -> float:
-    """Of the draft model: each draft takes one step to catch up, and one for each token."""
+    """Returns the seconds of the draft model's step: each draft takes one to catch up, and one for each token."""
     made = [one for one in drafts if one.drafting_s > 0]
     num_steps = sum(len(one.agreed) + 1 for one in made)
     return sum(one.drafting_s for one in made) / num_steps if num_steps else 0.0
 
 
 def latency_s(drafts: Iterable[Drafted]) -> float:
-    """One way: half of what an answer takes beyond the drafting; only drafts made after their verdict tell."""
+    """Returns one way's seconds: half of an answer less its drafting; only drafts made after their verdict tell."""
     ways = [one.answer_s - one.drafting_s for one in drafts if one.answer_s > one.drafting_s > 0]
     return mean(ways) / 2 if ways else 0.0

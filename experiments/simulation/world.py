@@ -71,14 +71,14 @@ class World:
     # what happens
 
     def run(self, limit_s: float) -> None:
-        """Until every generation is over; Unfinished tells who is not after `limit_s` of virtual time."""
+        """Runs until every generation is over; Unfinished tells who is not after `limit_s` of virtual time."""
         while self.num_left:
             self.clock.step()
             if self.now > limit_s:
                 raise Unfinished(f"seed {self.seed}: not finished after {limit_s} s: {self._unfinished()}")
 
     def run_rounds(self, number: int) -> None:
-        """Until the verify node begins its round of that number; users must have enough to ask for."""
+        """Runs until the verify node begins its round of that number; users must have enough to ask for."""
         core = self.verify.core
         if core is None or core.num_rounds < number:
             self.verify.last_round = number
@@ -98,7 +98,7 @@ class World:
         ]
 
     def connect(self, peer_id: bytes, receiver: Receiver) -> None:
-        """From now on messages for this name go to the receiver."""
+        """Sends messages for this name to the receiver from now on."""
         self.peers[peer_id] = receiver
 
     def disconnect(self, peer_id: bytes) -> None:
