@@ -27,7 +27,7 @@ PARSERS = {
 
 
 def all_parsers() -> Iterator[argparse.ArgumentParser]:
-    """Those of all commands and their subcommands."""
+    """Yields the parsers of all commands and their subcommands."""
     waiting = list(PARSERS.values())
     while waiting:
         parser = waiting.pop()

@@ -150,7 +150,7 @@ def test_a_second_signal_does_not_wait_for_the_model(number: signal.Signals) -> 
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """As in a terminal: a shell may start what runs in the background with SIGINT ignored."""
+    """Handles SIGINT as in a terminal: a shell may start what runs in the background with SIGINT ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

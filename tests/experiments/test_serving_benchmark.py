@@ -32,7 +32,7 @@ WHOLE = (event("à "), event("b c"), event("", "length"), event(num_tokens=3), D
 
 
 def arrived(data, times=(1.0,)):
-    """In as many parts as there are times, of equal length."""
+    """The data in as many parts as there are times, of equal length."""
     size = -(-len(data) // len(times))
     return [(at, data[size * i : size * (i + 1)]) for i, at in enumerate(times)]
 

@@ -22,17 +22,17 @@ from tests.nodes import DraftNode, VerifyNode
 NAMES = ("frail", "stopped", "cut", "reset", "far")
 CONNECT_TIMEOUTS_S = {"frail": 1.0}
 LONG_CONNECT_TIMEOUT_S = 600.0
-"""For so long nodes wait for an absent verify node; a restart takes half a minute where the machine is busy."""
+"""Nodes wait so long for an absent verify node; a restart takes half a minute where the machine is busy."""
 
 NUM_TEXTS = 3  # at once, of each draft node
 NUM_TOKENS = {"frail": 1500, "far": 40}
-"""Of a text, where it is not the test's own: one that is to break must not be over, and a round trip of a second brings
-but a few."""
+"""The tokens of a text, where it has no number of its own: one that is to break must not be over, and a round trip of a
+second brings but a few."""
 
 
 @dataclass
 class Site:
-    """Who takes part."""
+    """The nodes that take part, and the lines between them."""
 
     verify: VerifyNode
     has_keys: bool
@@ -88,7 +88,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def make_keys(folder: Path) -> Path:
-    """Of the verify node, and of every draft node, enrolled."""
+    """Makes the keys of the verify node and of every draft node, and enrols these."""
     pair = new_pair()
     keys.write_secret(folder / "verify.key", pair)
     keys.write_verify_key(folder / "verify.pub", pair.public_key)

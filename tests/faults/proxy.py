@@ -88,7 +88,7 @@ class Proxy:
         self._do(self._silence)
 
     def half_open(self, dead: Direction = "up") -> None:
-        """One direction of every connection that stands goes dead; the other stays, and new connections are whole."""
+        """Lets one direction of every open connection go dead; the other stays, and new connections are whole."""
         self._do(lambda: self._kill_direction(dead))
 
     def heal(self) -> None:
@@ -125,7 +125,7 @@ class Proxy:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _do(self, what: Callable[[], None]) -> None:
-        """In the loop; done when this returns."""
+        """Calls `what` in the loop, and returns when it is done."""
 
         async def do() -> None:
             what()
@@ -190,7 +190,7 @@ class Proxy:
             self._connections.discard(connection)
 
     async def _carry_both_ways(self, connection: "_Connection", up: "_Ends", down: "_Ends") -> None:
-        """Until one of the directions has come to its end, or the connection is reset."""
+        """Carries data until one of the directions has come to its end, or the connection is reset."""
         carrying = [
             asyncio.create_task(self._read(up[0], connection.lanes["up"])),
             asyncio.create_task(self._read(down[0], connection.lanes["down"])),
@@ -222,7 +222,7 @@ class Proxy:
             await lane.has_room.wait()
 
     async def _deliver(self, connection: "_Connection", lane: "_Lane", writer: asyncio.StreamWriter) -> None:
-        """Until the end; an end that hung up is told to the other as if the line had been read to its end."""
+        """Delivers until the end; tells the other end of a hang-up as if the line had been read to its end."""
         while True:
             due, data = await lane.get()
             await asyncio.sleep(max(0.0, due - self._loop.time()))

@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def say(file: Path, what: str) -> None:
-    """At once and whole: the file is read at any moment."""
+    """Writes the file at once and whole, since it is read at any moment."""
     new = file.with_suffix(".new")
     new.write_text(what)
     new.replace(file)

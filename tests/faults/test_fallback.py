@@ -87,7 +87,7 @@ def told(node: Process, index: int) -> list[dict[str, Any]]:
 
 
 def wait_for_tokens(node: Process, num_tokens: int, *, local: bool, after: int = 0) -> None:
-    """Of some text so many more, written by this model."""
+    """Waits until this model has written so many more tokens of some text."""
 
     def found() -> bool:
         events = [event for event in node.events[after:] if event["event"] == "tokens" and event["local"] is local]

@@ -76,7 +76,7 @@ def is_served(peer: socket.socket) -> bool:
 
 
 def is_turned_away(proxy: Proxy) -> bool:
-    """At once, or with the first word."""
+    """Whether the connection ends at once, or with the first word."""
     try:
         with connect(proxy) as peer:
             return not is_served(peer)

@@ -41,7 +41,7 @@ class Ready:
         self._thread.join()
 
     def wait_for(self, status: int, *, after: int) -> int:
-        """Until it says so in answer number `after` or a later one, which that is."""
+        """Waits until it says so in answer number `after` or a later one; returns that answer's number."""
         deadline = time.monotonic() + DEADLINE_S
         with self._told:
             while status not in self.said[after:]:

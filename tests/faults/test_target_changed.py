@@ -23,7 +23,7 @@ NUM_TOKENS = 300
 
 
 def fingerprint(draft: DraftNode, client: Client) -> str:
-    """Of the target, as the draft node names it to its users."""
+    """The target's fingerprint, as the draft node names it to its users."""
     return str(client.get(f"{draft.url}/v1/models").json()["data"][0]["goodspeed"]["target_fingerprint"])
 
 

@@ -21,7 +21,7 @@ NUM_TOKENS = 150
 
 
 def notices(node: Process, line: str, since: float, after: int) -> None:
-    """In time, by the node's own log; `since` is of `time.time`."""
+    """Checks by the node's own log that it notices in time; `since` is of `time.time`."""
     seconds = node.wait_for_line(line, after=after).at - since
     print(f"{line}: {seconds:.2f} s")
     assert seconds <= PROMISE_S
@@ -33,7 +33,7 @@ def all_exact(streams: Iterable[Stream]) -> None:
 
 
 def breaks_by_name(stream: Stream, code: str) -> None:
-    """With an error event, after a beginning that is exact."""
+    """Checks that the stream ends with an error event, after a beginning that is exact."""
     error = stream.breaks()
     assert isinstance(error, openai.APIError)
     assert error.code == code, error

@@ -80,7 +80,7 @@ class Stream:
         return not self._thread.is_alive()
 
     def wait_for(self, num_tokens: int, timeout_s: float = DEADLINE_S) -> None:
-        """Until so many tokens are there; AssertionError when the stream ends before."""
+        """Waits until so many tokens are there; AssertionError when the stream ends before."""
         deadline = time.monotonic() + timeout_s
         with self._told:
             while len(self.tokens) < num_tokens:

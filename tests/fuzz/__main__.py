@@ -15,7 +15,7 @@ from tests.fuzz import live
 
 PART = 20_000
 WANTED = 1.10
-"""Of the p95 of honest gaps beside hostile messages, as a multiple of that without them."""
+"""The most that the p95 of honest gaps beside hostile messages may be, as a multiple of that without them."""
 
 
 def main() -> int:

@@ -43,7 +43,7 @@ def write_seeds(folder: Path) -> None:
 
 
 def at_random(seconds: float) -> None:
-    """Without atheris."""
+    """Tries inputs at random, without atheris."""
     random, ends_at, number = Random(time.time_ns()), time.monotonic() + seconds, 0
     while time.monotonic() < ends_at:
         seed = random.getrandbits(64)

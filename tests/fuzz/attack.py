@@ -34,7 +34,7 @@ RAW_EVERY = 400
 
 BURST = 25
 ANSWER_TIMEOUT_MS = 500
-"""For the answer to a question."""
+"""The time that an answer to a question may take."""
 
 MANY = 60
 """Messages without an answer, after which none is asked for: of so many something is always refused, and told to

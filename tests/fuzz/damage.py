@@ -19,7 +19,7 @@ HEADERS = {  # MessagePack headers that promise 2^32 - 1 bytes, items or pairs
 }
 
 OPENINGS = (b"\x91", b"\x81\xa1a", b"\xdd\x00\x00\x00\x01", b"[", b'{"a":', b"(")
-"""Of something that nests: MessagePack, JSON, TOML."""
+"""The openings of something that nests: MessagePack, JSON, TOML."""
 
 TEXTS = (b"\xff", b"\xed\xa0\x80", b"\x00", b"\x1b[31m", b"\n", b"'", b'"', b"\\ud800", b"\xe2\x80\xa8", b"=", b"#")
 

@@ -162,7 +162,7 @@ def _wrong_proposal(random: Random) -> bytes:
 
 @cache
 def _folder() -> Path:
-    """In memory where there is such a place: each input is a file."""
+    """Makes a folder in memory where there is such a place, since each input is a file."""
     return Path(mkdtemp(prefix="goodspeed-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
 
 
@@ -304,7 +304,7 @@ def _wrong_body(random: Random) -> bytes:
 
 
 def _line(data: bytes) -> object:
-    """As they come on standard input."""
+    """Reads prompts as they come on standard input."""
     return prompts.parse(data.decode("utf-8", "replace"), "line 1")
 
 

@@ -50,7 +50,7 @@ class Own:
 
 @dataclass
 class Me:
-    """One connection: by which name, and what came back on it."""
+    """One connection: its name, and what came back on it."""
 
     name: str
     boot_id: bytes
@@ -290,6 +290,6 @@ class Hostile:
         return Close(session_id, epoch)
 
     def _session_id(self) -> bytes:
-        """Of an honest session, where one is known."""
+        """The id of an honest session, where one is known."""
         known = [message.session_id for message, _ in self.overheard if not isinstance(message, Hello | Heartbeat)]
         return self.random.choice(known) if known else self.random.randbytes(16)

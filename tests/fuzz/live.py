@@ -44,8 +44,8 @@ WARM_UP = 0.2
 """Share of the messages after which memory has to stay flat: by then each kind came many times."""
 
 MAX_GROWTH_MIB = 24
-"""After that. Room for pages of the pool that are used for the first time, what is open, and records that are bounded
-and fill by and by. What hides in it in a short run, a long one finds."""
+"""The most that memory may grow after the warm-up: by pages of the pool that are used for the first time, by what is
+open, and by records that are bounded and fill by and by. A long run finds a leak that hides in it in a short one."""
 
 KV_PAGES = 72
 """A pool that is small, 27 MiB: resident memory grows with each page that is used for the first time."""
@@ -182,7 +182,7 @@ def p95(values: list[float]) -> float:
 
 @dataclass
 class Site:
-    """Where everybody finds each other; with keys in a folder, or without."""
+    """The addresses where everybody finds each other; with keys in a folder, or without."""
 
     words: list[str]  # of the verify node
     honest: list[dict[str, str]]  # options of each honest draft node

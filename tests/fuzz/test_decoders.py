@@ -17,7 +17,7 @@ BASE_BYTES = 4 << 20
 """A decoder may take so much whatever it is given: a proposal of 4 positions has 70,000 probabilities at each."""
 
 BYTES_PER_BYTE = 100
-"""And so much for each byte: an empty list in JSON is 3 bytes, and 64 as a list of Python's."""
+"""A decoder may take so much more for each byte: an empty list in JSON is 3 bytes, and 64 as a list of Python's."""
 
 CPU_S = 2.0
 """Nothing here takes a hundredth of that; what is quadratic in a few 10,000 bytes would take longer."""

@@ -52,14 +52,14 @@ def probabilities_equal_those_of_the_cpu(vocab: int, device: torch.device) -> st
 
 
 def draws_equal_those_of_the_cpu(vocab: int, device: torch.device) -> None:
-    """From the same probabilities: the noise is the same everywhere, only its logarithm may be rounded otherwise."""
+    """Checks draws from the same probabilities: the noise is the same, only its logarithm may be rounded otherwise."""
     probs = to_probs(make_logits(vocab), batch_on("cpu"))
     expected = sample(probs, batch_on("cpu").seeds, POSITIONS)
     assert torch.equal(sample(probs.to(device), batch_on(device).seeds, POSITIONS.to(device)).cpu(), expected)
 
 
 def choices_equal_those_of_the_cpu(vocab: int, device: torch.device) -> str:
-    """From the same logits. Where the two best are nearer than rounding another may win: at most one row does."""
+    """Checks choices from the same logits: rounding may decide between the two best, and does in one row at most."""
     expected = choose(make_logits(vocab), batch_on("cpu"), POSITIONS)
     found = choose(make_logits(vocab).to(device), batch_on(device), POSITIONS.to(device)).cpu()
     num_others = int((found != expected).sum())

@@ -35,7 +35,7 @@ IN_SCRIPTS = re.compile(
     r"|trust_remote_code(?!\s*=\s*False)|allow_pickle(?!\s*=\s*False)|(?<![\w.-])(eval(?=[\s(])|exec\()"
     r"|\b(curl|wget)\b[^\n]*\|\s*(ba|da)?sh\b"
 )
-"""In shell scripts and Dockerfiles, and in the programs that stand in them."""
+"""The calls that are banned in shell scripts and Dockerfiles, and in the programs that stand in them."""
 
 
 def found_in(tree: ast.Module) -> list[tuple[int, str]]:

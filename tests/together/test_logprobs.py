@@ -34,13 +34,13 @@ STOPS = tuple(range(0, VOCAB, 3))  # a third of all: without min_tokens every te
 
 
 def raw_logprobs(text):
-    """Of every token of a text at every position after its first [len(text) - 1, vocab], by plain transformers."""
+    """The logprobs of every token at every position after the first [len(text) - 1, vocab], by plain transformers."""
     with torch.inference_mode():
         return PLAIN(torch.tensor([text])).logits[0, :-1].float().log_softmax(-1)
 
 
 def check_logprobs(prompt, tokens, logprobs, num_top):
-    """One for each token: its own, and the likeliest with their ids."""
+    """Checks that each token has one entry: its own logprob, and the likeliest tokens with their ids."""
     assert len(logprobs) == len(tokens)
     rows = raw_logprobs([*prompt, *tokens])[len(prompt) - 1 :]
     for row, token, told in zip(rows, tokens, logprobs, strict=True):

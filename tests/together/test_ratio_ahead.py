@@ -64,7 +64,7 @@ class Crowd:
         self.used: list[tuple[bytes, Base]] = []  # session, and the text that a draft made ahead was used on
 
     def p_value(self) -> float:
-        """Of the two tokens after every text on which a draft made ahead was used."""
+        """The p-value of the two tokens after every text on which a draft made ahead was used."""
         texts: dict[bytes, Base] = {}
         for first in range(0, NUM_SESSIONS, AT_ONCE):
             texts |= self._some(first)

@@ -26,7 +26,7 @@ async def connect(loop: Loop) -> tuple[DraftChannel, DraftChannel]:
 
 
 async def hold_a_round(loop: Loop, honest: DraftChannel) -> None:
-    """Of session 1; it is in flight until it is let go."""
+    """Starts a round of session 1; it is in flight until it is let go."""
     loop.target.hold()
     await honest.send(make_open(1))
     await loop.target.entered()

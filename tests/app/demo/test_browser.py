@@ -34,7 +34,7 @@ def test_only_somebody_with_a_screen_gets_a_browser(
 
 
 class Graphical(webbrowser.BaseBrowser):
-    """One that remembers what it opened."""
+    """A browser that remembers what it opened."""
 
     def __init__(self) -> None:
         super().__init__("graphical")

@@ -52,7 +52,7 @@ def command(*words: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """One run of two clients serves all tests that look at a result."""
+    """Runs the demo once with two clients, for all tests that look at a result."""
     folder = tmp_path_factory.mktemp("demo")
     png, file = folder / "demo.png", folder / "run.jsonl"
     words = ["--clients", "2", "--max-tokens", "24", "--temperature", "0.9", "--top-p", "0.95", "--png", str(png)]

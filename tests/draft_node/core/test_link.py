@@ -15,7 +15,7 @@ ALIVE = Heartbeat(b"verify-1")
 
 @pytest.fixture
 def link():
-    """Not connected yet."""
+    """A link that is not connected yet."""
     return VerifyLink.begin(make_hello(), timeout_s=3.0, now=0.0)
 
 

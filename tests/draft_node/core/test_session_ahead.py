@@ -41,7 +41,7 @@ def session():
 
 @pytest.fixture
 def hoping(session):
-    """And the draft of round 2, on the hope that the token after them is a 4."""
+    """The same session with the draft of round 2 in flight, too, on the hope that the token after them is a 4."""
     session.proposed(proposed(2, [5, 6], guess=4), 2.1)
     return session
 
@@ -194,7 +194,8 @@ def test_where_it_seldom_comes_true_it_is_left_alone_until_it_would():
     session, _ = begin(max_tokens=1000)
 
     def step(tokens, accepted):
-        """One ordinary draft of 5 and 5, and its verdict; whether anything was asked for ahead."""
+        """Sends an ordinary draft of 5 and 5, receives its verdict, and returns whether anything was asked for
+        ahead."""
         draft, *more = session.proposed(proposed(session.round, [5, 5]), 1.0)
         base_len = draft.message.base_len
         session.receive(verdict(base_len, tokens, round=draft.message.round, verified=2, accepted=accepted), 1.0)

@@ -78,7 +78,8 @@ class SessionLaws(RuleBasedStateMachine):
         return actions
 
     def _look_at(self, draft: Draft) -> None:
-        """One draft for an (epoch, round), repeated as it is; rounds rise; each is made on the text, or on hope."""
+        """Checks that an (epoch, round) has one draft, that rounds rise, and that each draft is on the text or on
+        hope."""
         known = {(known.epoch, known.round): known for known in self.drafts}
         assert known.get((draft.epoch, draft.round), draft) == draft
         if draft not in self.drafts:

@@ -27,7 +27,7 @@ def draft(
 
 
 def chances_of(tokens: tuple[int, ...]) -> list[float]:
-    """By one pass of the draft model over all of it."""
+    """Computes the chances by one pass of the draft model over all of the text."""
     model = make_checkpoint(1).model  # that no runner has made its own
     with torch.inference_mode():
         logits = model(torch.tensor([[*PROMPT, *tokens]])).logits[0, len(PROMPT) - 1 : -1]

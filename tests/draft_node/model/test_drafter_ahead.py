@@ -21,7 +21,7 @@ from tests.micro import VOCAB
 
 
 def ahead(request, tokens, length, round=2):
-    """One guess and `length` tokens after it."""
+    """Asks for one guess and `length` tokens after it."""
     return Propose(request, 1, round, tuple(tokens), length + 1, ahead=True)
 
 

@@ -29,7 +29,7 @@ def alone(request, num_tokens, **options):
 
 
 def step(drafter, texts):
-    """One token more for each text that has room; those that got one."""
+    """Adds one token to each text that has room; returns those that got one."""
     for round_, (request, tokens) in enumerate(texts):
         if request.session_id not in drafter._jobs:
             drafter.add(Propose(request, 1, round_, tuple(tokens), 1, local=True))

@@ -54,7 +54,7 @@ class Edge:
     verify: VerifyDaemon
 
     async def until_free(self) -> None:
-        """Until no session and no page of memory is left in use at either node."""
+        """Waits until no session and no page of memory is left in use at either node."""
         pools = (self.verify.core.pool, self.daemon.drafter.runner.pool)
         await until(lambda: not self.verify.core.sessions and not self.daemon.num_running)
         await until(lambda: all(pool.num_free == pool.num_pages for pool in pools))

@@ -99,7 +99,7 @@ async def away_and_back(here: Edge, reader: Reader, num_local: int) -> None:
 
 
 def parts(reader: Reader) -> list[tuple[int, int, bool]]:
-    """From where to where, and whether the draft model wrote it."""
+    """The text's parts: where each begins and ends, and whether the draft model wrote it."""
     local = [token.local for token in reader.tokens]
     borders = [0, *(n for n in range(1, len(local)) if local[n] != local[n - 1]), len(local)]
     return [(first, last, local[first]) for first, last in pairwise(borders)]

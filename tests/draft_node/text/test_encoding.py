@@ -22,7 +22,7 @@ class Progress:
     may_end: threading.Event = field(default_factory=threading.Event)
 
     def __deepcopy__(self, _: dict[int, Any]) -> "Progress":
-        """One for all copies of a tokenizer."""
+        """Returns itself, so that all copies of a tokenizer share one."""
         return self
 
 

@@ -41,7 +41,7 @@ def sentence_piece(decoder: Any) -> Any:
 
 
 def byte_level() -> Any:
-    """As Llama 3 and Qwen have it: a sequence with a byte-level decoder in it."""
+    """A tokenizer like Llama 3's and Qwen's: a sequence with a byte-level decoder in it."""
     vocab = {char: i for i, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     backend = Tokenizer(models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -50,7 +50,7 @@ OPENED = Opened(
 
 
 def run_of(*drafts, **changes):
-    """One session's run: (position after the prompt, what agreed, tokens delivered)."""
+    """A run of one session from drafts: (position after the prompt, what agreed, tokens delivered)."""
     rounds = tuple(round_of(number, *draft) for number, draft in enumerate(drafts, 1))
     return Recording(HEADER, (replace(OPENED, **changes),), rounds)
 
@@ -205,7 +205,7 @@ def test_a_recording_survives_its_file(tmp_path):
 
 
 def spoilt(lines, number, **changes):
-    """With line `number` changed, or taken away."""
+    """The lines with line `number` changed, or taken away."""
     if not changes:
         return lines[: number - 1] + lines[number:]
     changed = json.dumps(json.loads(lines[number - 1]) | changes)

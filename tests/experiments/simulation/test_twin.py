@@ -167,6 +167,6 @@ def wrongly_foretold(real: Seen, twins: Seen) -> dict[str, tuple[float, float]]:
 
 
 def distance(left: list[int], right: list[int]) -> float:
-    """Of two distributions, in total variation: the share of the one that would have to be elsewhere."""
+    """The distance of two distributions in total variation: the share of the one that would have to be elsewhere."""
     ours, theirs = Counter(left), Counter(right)
     return sum(abs(ours[key] / len(left) - theirs[key] / len(right)) for key in {*ours, *theirs}) / 2

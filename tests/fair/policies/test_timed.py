@@ -47,7 +47,7 @@ def rate(clients: list[ClientState], lengths: tuple[int, ...] | list[int], cost:
 
 
 def best(clients: list[ClientState], budget: int, cost: CostModel) -> float:
-    """By trying every allocation."""
+    """Returns the best rate by trying every allocation."""
     every = itertools.product(*(range(min(client.max_length, budget) + 1) for client in clients))
     return max(rate(clients, lengths, cost) for lengths in every if sum(lengths) <= budget)
 

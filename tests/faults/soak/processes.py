@@ -16,7 +16,7 @@ CHATTY = '{"event":"round"'  # the verify node's, many a second
 
 
 class SoakedNode(Process):
-    """Of either kind. `generation` counts its lives; `on_event` is called in a thread, with all that is not kept."""
+    """A node of either kind. `generation` counts its lives; a thread calls `on_event` with all that is not kept."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class SoakedNode(Process):
         super().__init__(module, *words, ports=ports)
 
     def start_again(self) -> None:
-        """After a kill, on the same ports."""
+        """Starts the node on the same ports, after a kill."""
         self.generation += 1
         self.started_at = time.monotonic()
         self.process = self._start()
@@ -52,7 +52,7 @@ class SoakedNode(Process):
                 stdin.flush()
 
     def _start(self) -> "subprocess.Popen[str]":
-        """As the harness does, with a standard input of its own."""
+        """Starts the process as the harness does, with a standard input of its own."""
         command = [sys.executable, "-m", self.module, *self.words, "--json"]
         self._was_ended = False
         pipe = subprocess.PIPE

@@ -10,7 +10,7 @@ from tests.faults.soak.run import Outcome
 from tests.faults.soak.slopes import Slope, slope
 
 WARM_UP_S = 120.0
-"""Of each life: the first texts of every kind make libraries allocate what they keep."""
+"""The warm-up of each life: the first texts of every kind make libraries allocate what they keep."""
 
 JUDGED_S = 600.0
 """A life that is shorter after that is told, and not judged: a line through minutes says nothing of an hour."""
@@ -44,7 +44,7 @@ class Promise:
 
 
 def rows(outcome: Outcome) -> list[Row]:
-    """Of each life the figures that are long enough to have a slope, then those of the verify node's /metrics.
+    """The rows of each life's figures that are long enough to have a slope, then those of the verify node's metrics.
 
     The memory of nodes with prompts on standard input is told and not judged: under --json they keep every result for
     their last line, which is some kilobytes a text.
@@ -133,7 +133,7 @@ def faults(outcome: Outcome) -> Counter[str]:
 
 
 def to_markdown(outcome: Outcome) -> str:
-    """For documents."""
+    """Writes the report for documents."""
     plan, tally, told = outcome.plan, outcome.tally, rows(outcome)
     http = sum(role.takes == "http" for role in plan.cast)
     ratio = sum(role.rule == "ratio" for role in plan.cast)
@@ -203,7 +203,7 @@ def _cell(text: str) -> str:
 
 
 def to_text(outcome: Outcome) -> str:
-    """For a terminal."""
+    """Writes the report for a terminal."""
     told = rows(outcome)
     lines = [f"{'kept' if one.is_kept else 'BROKEN':<7} {one.what}: {one.said}" for one in promises(outcome, told)]
     lines += ["", "texts   " + ", ".join(f"{num} {name}" for name, num in sorted(outcome.tally.verdicts.items()))]

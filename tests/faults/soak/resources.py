@@ -36,7 +36,7 @@ class Series:
         self.values.append(value)
 
     def after(self, time_s: float) -> "Series":
-        """From then on."""
+        """Returns the part of the series from then on."""
         kept = [(t, v) for t, v in zip(self.times_s, self.values, strict=True) if t >= time_s]
         return Series([t for t, _ in kept], [v for _, v in kept])
 
@@ -46,7 +46,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Life:
-    """Of a process between a start and its end."""
+    """The life of a process between a start and its end."""
 
     name: str
     generation: int

@@ -1,4 +1,4 @@
-"""One soak from its beginning to its end: who asks, what strikes, what is watched, and what is kept for the report."""
+"""Runs one soak from its beginning to its end: users ask, faults strike, and the report gets what was seen."""
 
 import asyncio
 import sys
@@ -27,7 +27,7 @@ SAMPLE_S = 5.0
 WATCH_S = 1.0
 PROGRESS_S = 60.0
 SETTLE_S = 30.0
-"""After the last text: until sessions and pages are given back; a peer that was lost has them for its lease."""
+"""The time for sessions and pages to be given back after the last text; a lost peer has them for its lease."""
 
 SCRAPE_TIMEOUT_S = 3.0
 
@@ -105,7 +105,7 @@ class _Running:
         self.outcome.tracebacks += [f"{node.name}: {line}" for node in site.nodes.values() for line in node.tracebacks]
 
     def _users(self, site: Site) -> list[Coroutine[Any, Any, None]]:
-        """As many as texts are to run, dealt out to the nodes."""
+        """Returns as many users as texts are to run, dealt out to the nodes."""
         wanted = pool(self.plan.seed)
         places = Counter(self.plan.cast[n % self.plan.num_nodes].name for n in range(self.plan.num_texts))
         asking: list[Coroutine[Any, Any, None]] = []
@@ -181,7 +181,7 @@ class _Running:
                 print(f"{len(self._judging)} texts are still to be compared", file=sys.stderr, flush=True)
 
     async def _settle(self) -> None:
-        """Until nothing is held, or for so long; what is held then is left over."""
+        """Waits until nothing is held, or for so long; what is held then is left over."""
         deadline = time.monotonic() + SETTLE_S
         async with httpx2.AsyncClient(timeout=SCRAPE_TIMEOUT_S, trust_env=False) as client:
             while True:
@@ -233,7 +233,7 @@ class _Running:
             self._not_judged.append(error)
 
     async def _judge(self, text: Text) -> None:
-        """In a thread: what the target alone writes may still have to be computed."""
+        """Judges in a thread: what the target alone writes may still have to be computed."""
         loop = asyncio.get_running_loop()
         tally, weather = self.outcome.tally, self.outcome.weather
         verdict = await loop.run_in_executor(self._judges, tally.take, text, weather, _compare)

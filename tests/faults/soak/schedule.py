@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 VERIFY = "verify"
-"""Whom a fault of the verify node strikes."""
+"""The name under which a fault strikes the verify node."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ OF_THE_VERIFY_NODE = {
 }
 
 VERIFY_SHARE = 0.12
-"""Of faults that strike the verify node, and so everybody."""
+"""The share of faults that strike the verify node, and so everybody."""
 
 REST_S = 12.0
 """Peace for one node after its fault, in which texts come to their end."""

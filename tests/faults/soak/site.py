@@ -24,14 +24,15 @@ STRANGER = "stranger"
 """Enrolled, and says nothing but nonsense."""
 
 VERIFY_PAGES = 72
-"""Of key/value memory. Untouched memory is not resident, so that with plenty of it a node grows for as long as more
-texts come together than ever before (by huge pages of 2 MB: 4 MB in a life of ten minutes, measured). So few are all
-used within a minute; what grows after that is something else. Twelve texts want up to a hundred: some wait."""
+"""The verify node's pages of key/value memory. Untouched memory is not resident, so that with plenty of it a node grows
+for as long as more texts come together than ever before (by huge pages of 2 MB: 4 MB in a life of ten minutes,
+measured). So few are all used within a minute; what grows after that is something else. Twelve texts want up to a
+hundred: some wait."""
 
 STDIN_TOKENS = 48
 STDIN_TEMPERATURE = 1.0
 GRACE_S = 45.0
-"""For a node to end in good order: a draining draft node lets its texts end for 30 s."""
+"""The time for a node to end in good order: a draining draft node lets its texts end for 30 s."""
 
 EventSink = Callable[[str, Event], None]
 
@@ -120,7 +121,7 @@ class Site:
             self.failures.append(error)
 
     async def rest(self) -> None:
-        """Until every fault is over."""
+        """Waits until every fault is over."""
         if self._busy:
             await asyncio.wait(self._busy)
 

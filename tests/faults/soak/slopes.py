@@ -28,7 +28,7 @@ class Slope:
     num_samples: int
 
     def is_flat(self, per_hour: float) -> bool:
-        """Not above so much per hour, or not to be told from zero (two standard errors), or over in the second half.
+        """Whether the slope is at most `per_hour`, or within two standard errors of zero, or over in the second half.
 
         A step (a pool of threads that grows by one, a cache that is full) is no leak: what leaks goes on.
         """

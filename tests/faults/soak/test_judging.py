@@ -16,7 +16,7 @@ WANTED = Wanted("prompt", len(OWN), Sampling(temperature=0.0))
 
 
 def compare(wanted: Wanted, got: Sequence[str], is_complete: bool) -> Comparison:
-    """As `texts.compare`, with a target that always writes OWN; a question mark is a near-tie."""
+    """Compares as `texts.compare`, with a target that always writes OWN; a question mark is a near-tie."""
     if is_complete and len(got) != wanted.max_tokens:
         return Comparison("wrong", what="another length")
     wrong = [n for n, pair in enumerate(zip(got, OWN, strict=False)) if pair[0] not in (pair[1], "?")]

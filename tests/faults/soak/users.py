@@ -1,4 +1,5 @@
-"""Those who want texts, one after another, from one draft node each: over HTTP as streams, or as lines of its input.
+"""The users who want texts, one after another, from one draft node each: over HTTP as streams, or as lines of its
+input.
 
 They ask until told to stop, think a moment between two texts, and some go away in mid-stream. What they get is put down
 in `Text`s; what that is worth is judged elsewhere. Knows nothing about faults.
@@ -51,7 +52,7 @@ def pool(seed: int) -> list[Wanted]:
 
 @dataclass
 class Desk:
-    """Where texts are put down while they are written, and handed over when they have ended."""
+    """A record of the texts while they are written; it hands them over when they have ended."""
 
     clock: Callable[[], float]
     on_end: Callable[[Text], None]
@@ -81,7 +82,7 @@ class NotLetInError(Exception):
 
 
 class HttpUser:
-    """One at a time, over and over."""
+    """A user who asks for one text at a time, over and over."""
 
     def __init__(self, role: Role, url: str, wanted: list[Wanted], desk: Desk, seed: str) -> None:
         self._role, self._url, self._wanted, self._desk = role, url, wanted, desk
@@ -97,7 +98,7 @@ class HttpUser:
                     await asyncio.sleep(RETRY_S)
 
     async def _ask(self, client: httpx2.AsyncClient) -> bool:
-        """One text to its end; False when it was not let in."""
+        """Asks for one text, and reads it to its end; False when it was not let in."""
         wanted = replace(self._rng.choice(self._wanted), max_tokens=self._rng.randint(*LENGTHS))
         leaves_after = self._rng.randrange(wanted.max_tokens) if self._rng.random() < LEAVING_SHARE else None
         number, text = self._desk.begin(self._role, wanted)
@@ -182,7 +183,7 @@ class InputUser:
         self._index = 0
 
     def ask(self) -> None:
-        """As many as there is room for."""
+        """Asks for as many texts as there is room for."""
         while self._desk.is_open and len(self._numbers) < self._num:
             prompt = self._rng.choice(self._wanted).prompt
             seed = self._rng.randrange(4)
@@ -192,7 +193,7 @@ class InputUser:
             self._write(json.dumps({"prompt": prompt, "seed": seed}))
 
     def hear(self, event: Event) -> None:
-        """Of a text that ends at the end of a sequence, that is a token too: the target has to draw it there."""
+        """Takes an event; the end of a sequence that ends a text is a token, too: the target has to draw it there."""
         number = self._numbers.get(event.get("index", -1), -1)
         text = self._desk.running.get(number)
         if text is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.faults.soak.schedule import VERIFY
 
 RECOVERY_S = 15.0
-"""After a fault: 6 s until a dead line is noticed (twice the timeout), a Hello's backoff of 5 s, and the replay."""
+"""The recovery after a fault: 6 s to notice a dead line (twice the timeout), a Hello's backoff of 5 s, and a replay."""
 
 AWAY_LIMIT_S = 60.0
 """`--connect-timeout-s`: texts wait so long for an absent verify node."""
@@ -37,7 +37,7 @@ class Weather:
         return episode
 
     def present(self) -> list[Episode]:
-        """Those that are not over."""
+        """The faults that are not over."""
         return [one for one in self.episodes if one.ended_at == float("inf")]
 
     def calm_s(self, name: str, since: float, until: float) -> float:

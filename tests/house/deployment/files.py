@@ -31,7 +31,7 @@ def settings(node: str, arguments: list[str]) -> DraftConfig | VerifyConfig:
 
 
 def port(node: str, arguments: list[str]) -> int:
-    """Where its HTTP face is."""
+    """The port of the node's HTTP face."""
     return int((settings(node, arguments).http or "").rpartition(":")[2])
 
 
@@ -57,7 +57,7 @@ def pods() -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
 
 
 def commands() -> list[tuple[str, str, list[str]]]:
-    """Where it stands, which node, and the arguments; of every node that is started anywhere."""
+    """The place, the node and the arguments of every node that is started anywhere."""
     found = []
     for path in (DOCKER / "compose.yaml", DOCKER / "compose.gpu.yaml"):
         found += [(f"{path.name} {name}", _node(name), words) for name, words in compose_nodes(path).items()]

@@ -15,7 +15,7 @@ NAMES = sorted(str(path.relative_to(ROOT)) for path in DOCUMENTS)
 
 MOST_LINES = {"README.md": 120, "docs/ARCHITECTURE.md": 250}
 MOST_CHARACTERS = 140
-"""Of a line of prose; tables and pictures of text may be wider."""
+"""The most characters of a line of prose; tables and pictures of text may be wider."""
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)

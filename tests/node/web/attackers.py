@@ -33,7 +33,7 @@ AGAIN_S = 0.05
 
 @contextmanager
 def attacking(kind: str, port: int, number: int) -> Iterator[None]:
-    """From when all connections were tried."""
+    """Attacks from when all connections were tried until the context ends."""
     command = [sys.executable, "-m", "tests.node.web.attackers", kind, str(port), str(number)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:

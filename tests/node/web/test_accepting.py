@@ -29,7 +29,7 @@ class Greeting(asyncio.Protocol):
 
 
 def highest() -> int:
-    """One more than the highest descriptor in use: a limit so low leaves none."""
+    """The descriptor after the highest in use: a limit so low leaves none."""
     with Path(os.devnull).open() as file:
         return file.fileno()
 

@@ -35,7 +35,7 @@ def ask(app: ASGIApp, path: str = "/", credential: str = "") -> Response:
 
 
 def ask_a_server(app: ASGIApp) -> tuple[int, bytes]:
-    """One request over a real socket, to a server that is stopped afterwards."""
+    """Sends one request over a real socket, to a server that is stopped afterwards."""
 
     async def talk() -> bytes:
         listener = listen(parse_address("127.0.0.1:0"), None)

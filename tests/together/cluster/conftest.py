@@ -12,7 +12,7 @@ from tests.nodes import VerifyNode
 
 @pytest.fixture(scope="session")
 def verify() -> Iterator[VerifyNode]:
-    """One `goodspeed-verify` for all tests that need real processes."""
+    """Runs one `goodspeed-verify` for all tests that need real processes."""
     with VerifyNode("--lease-s", "60") as node:
         node.wait_for("ready")
         yield node

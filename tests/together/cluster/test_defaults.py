@@ -36,7 +36,7 @@ MAX_TOKENS = 48
 
 
 def target() -> Checkpoint:
-    """With defaults of its own for all texts, and the embedded stop string for chats."""
+    """A target with defaults of its own for all texts, and the embedded stop string for chats."""
     own, found = load("tiny-target"), TextDefaults(temperature=0.7, top_k=20, stop=(" the", "e\n"))
     return replace(own, settings=GenerationSettings(found, replace(found, stop=own.settings.chats.stop)))
 

@@ -13,7 +13,7 @@ LYING, HONEST, MATCHING = "lying", "honest", "matching"
 
 
 class WithLiar(Cluster):
-    """One draft node says that all tokens of its lattice were equally likely, and always sends the likeliest."""
+    """A cluster with a liar: it claims that its lattice was equally likely, and always sends the likeliest token."""
 
     def _start(self) -> None:
         super()._start()

@@ -18,7 +18,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 NUM_TOP = (0, 5, 20)
 ROUNDING = 3e-4
-"""Of logprobs in float32, whose rows were computed in batches of another shape: 1.06e-4 was seen, at -4.08."""
+"""The tolerance for float32 logprobs from batches of another shape: 1.06e-4 was seen, at -4.08."""
 
 
 def requests_of(kind: str, first: int) -> list[Request]:

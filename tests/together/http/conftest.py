@@ -11,7 +11,7 @@ from tests.nodes import DraftNode, VerifyNode
 
 @contextmanager
 def draft_node(endpoint: str, *options: str) -> Iterator[tuple[DraftNode, str]]:
-    """With the base URL of its OpenAI API."""
+    """Yields a draft node with the base URL of its OpenAI API."""
     with DraftNode(endpoint, *options) as node:
         node.wait_for("connected")
         yield node, f"{node.url}/v1"
@@ -19,7 +19,7 @@ def draft_node(endpoint: str, *options: str) -> Iterator[tuple[DraftNode, str]]:
 
 @pytest.fixture(scope="session")
 def endpoint() -> Iterator[str]:
-    """Of a verify node that has drafts made however fast this machine is."""
+    """Yields the address of a verify node that has drafts made however fast this machine is."""
     with VerifyNode() as node:
         yield node.endpoint
 

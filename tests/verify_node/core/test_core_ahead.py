@@ -292,7 +292,7 @@ def long(desk):
 
 
 def shares(desk, *, ahead):
-    """Of drafts made ahead that are of use, after each of six verdicts that accept a whole draft."""
+    """The shares of drafts made ahead that are of use, after each of six verdicts that accept a whole draft."""
     draft, found = desk.honest_draft(), []
     for _ in range(6):
         desk.up("a", draft)

@@ -23,7 +23,7 @@ class KeyedDesk(Desk):
         return [send.message for send in self.core.receive(peer.encode(), message, self.now, principal)]
 
     def enrol(self, *names: str, **limits: Any) -> list[tuple[str, Refusal]]:
-        """Only these, with these limits; what is said to whom."""
+        """Enrols only these, with these limits; returns what is said to whom."""
         records = {KEYS[name]: Enrolled(name, KEYS[name], **limits) for name in names}
         return [(send.peer_id.decode(), send.message) for send in self.core.enrol(records, self.now)]  # type: ignore[misc]
 

@@ -85,7 +85,7 @@ class CoreLaws(RuleBasedStateMachine):
 
     @rule(number=numbers, kept=st.floats(0, 1))
     def open_again(self, number: int, kept: float) -> None:
-        """As a draft node does that has applied some of it."""
+        """Opens a session again as a draft node does that has applied some of it."""
         if session := self.desk.core.sessions.get(session_id(number)):
             opened = session.opened
             committed = tuple(session.tokens[len(opened.prompt) :])
@@ -111,7 +111,7 @@ class CoreLaws(RuleBasedStateMachine):
 
     @rule(number=numbers, guess=st.integers(0, VOCAB - 1), right=st.booleans())
     def draft_ahead(self, number: int, guess: int, right: bool) -> None:
-        """On the hope that all of the draft that is there is accepted."""
+        """Drafts on the hope that all of the draft that is there is accepted."""
         session = self.desk.core.sessions.get(session_id(number))
         if session is None or session.draft is None:
             return
@@ -221,7 +221,7 @@ class CoreLaws(RuleBasedStateMachine):
         self._take(self.desk.core.abort("it fails", self.desk.now))
 
     def _run(self) -> list[Outcome]:
-        """Only now, so that memory which was changed while the round was in flight shows: the target would raise."""
+        """Runs the round only now: the target would raise if its memory was changed while the round was in flight."""
         assert self.in_flight is not None
         planned, self.in_flight = self.in_flight, None
         return self.desk.target.run(planned)
@@ -281,7 +281,7 @@ class CoreLaws(RuleBasedStateMachine):
         assert all(core.pool.length(key) < len(session.tokens) for key, session in core.sessions.items())
 
     def teardown(self) -> None:
-        """From now on all are honest: every text comes to its end; and when nobody is left, nothing is."""
+        """Makes all honest from now on: every text comes to its end; and when nobody is left, nothing is."""
         if not hasattr(self, "desk"):
             return
         if self.in_flight is not None:

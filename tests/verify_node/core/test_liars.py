@@ -50,7 +50,7 @@ class Evident(Desk):
         return self.core.sessions[key].client.name == "a"
 
     def rules(self) -> dict[int, str]:
-        """By which each session of the last round was verified."""
+        """The rule by which each session of the last round was verified."""
         return {int.from_bytes(entry.session_id, "big"): entry.verification for entry in self.rounds[-1].entries}
 
 

@@ -24,7 +24,7 @@ def padded(num_bytes: int) -> bytes:
 
 
 def in_pieces(body: bytes) -> Iterator[bytes]:
-    """Without Content-Length."""
+    """Yields a body in pieces, so that it is sent without Content-Length."""
     for start in range(0, len(body), 100):
         yield body[start : start + 100]
 

@@ -12,7 +12,7 @@ ASK = pytest.mark.parametrize("ask", [Api.complete, Api.chat])
 
 @pytest.fixture
 def api() -> Api:
-    """Of five tokens the last three."""
+    """A service whose texts have five tokens, the last three of them written by the draft model alone."""
     api = Api()
     api.service.local_from = 2
     return api

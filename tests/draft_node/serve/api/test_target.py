@@ -12,7 +12,7 @@ RESTART = {"goodspeed": {"on_target_change": "restart"}}
 
 
 def fingerprints(answer: Any) -> set[str | None]:
-    """Of every chunk of a stream."""
+    """The fingerprints in all chunks of a stream."""
     return {json.loads(event)["system_fingerprint"] for event in events_of(answer)[:-1]}
 
 

@@ -16,7 +16,7 @@ HTTP = ("--http", "127.0.0.1:0")
 
 @dataclass
 class Run:
-    """Who takes part."""
+    """The nodes that take part."""
 
     verify: VerifyNode
     drafts: dict[str, Process]

@@ -54,7 +54,7 @@ class Page:
         WebDriverWait(self.driver, TIMEOUT_S, 0.05).until(lambda _: until())
 
     def errors(self) -> list[str]:
-        """Of scripts, of what could not be loaded, and of what the page's own policy forbids."""
+        """The errors of scripts, of what could not be loaded, and of what the page's own policy forbids."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
 
 
