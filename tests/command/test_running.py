@@ -176,7 +176,7 @@ def test_what_ends_by_itself_was_not_interrupted() -> None:
 
 
 def test_few_compiled_kernels_are_kept_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before torch is loaded, which is what the body does."""
+    """The variables are set before torch is loaded, which is what the body does."""
     kept, own = running.KERNELS
     monkeypatch.setattr(sys, "argv", ["name"])
     monkeypatch.delenv(kept, raising=False)

@@ -38,7 +38,7 @@ def test_listing_keeps_what_masking_keeps(rows, dtype):
 
 @pytest.mark.parametrize("rows", [logits(1.0), logits(5.0), logits(3.0, grid=0.5)])
 def test_a_draw_from_the_few_is_the_draw_from_all(rows):
-    """In any mix with rows that nothing is cut from, and alone."""
+    """This holds in any mix with rows that nothing is cut from, and alone."""
     options = [Sampling(s.temperature, s.top_k, s.top_p, seed) for seed, s in enumerate(OPTIONS)]
     options[3] = Sampling(temperature=0.8, seed=3)
     options[5] = Sampling(temperature=0.0)

@@ -124,7 +124,7 @@ def test_no_memory_then_a_hanging_step_and_it_works_again(file: Path) -> None:
 
 @pytest.mark.slow_faults
 def test_every_step_takes_ten_seconds(file: Path) -> None:
-    """With the product's own patience: nobody waits for longer than that, and those who come later do not wait."""
+    """The patience is the product's own: nobody waits for longer than that, and those who come later do not wait."""
     wanted = mixed(300)[:2]
     with VerifyNode() as verify, start(verify, file) as draft:
         draft.wait_until_ready()

@@ -40,7 +40,7 @@ def is_taken(name: str, data: bytes) -> bool:
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_what_is_right_is_taken(name: str) -> None:
-    """Else what is spoilt would be refused for the wrong reason."""
+    """What is spoilt would otherwise be refused for the wrong reason."""
     assert all(is_taken(name, DECODERS[name].right(Random(seed))) for seed in range(20))
 
 

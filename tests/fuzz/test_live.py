@@ -27,7 +27,7 @@ def test_honest_texts_are_the_targets_own(report) -> None:
 
 
 def test_each_message_is_accounted_for(report) -> None:
-    """By counters of both sides: no more was received than sent, nor more refused and ignored than received."""
+    """The counters of both sides agree: no more was received than sent, nor more refused and ignored than received."""
     assert report["num_sent"] >= NUM_MESSAGES
     assert sum(report["kinds"].values()) == report["num_sent"]
     assert min(report[name] for name in ("num_refused", "num_taken", "num_ignored", "num_lost")) >= 0

@@ -122,7 +122,7 @@ def test_the_first_two_tokens_have_the_targets_law(kind, temperature):
 
 
 def test_going_on_under_match_keeps_the_targets_law():
-    """Also where it hangs on drafts that were verified before: the next draft and the noise of match know nothing."""
+    """This holds where the rule hangs on drafts verified before, too: the next draft and match's noise know nothing."""
     sampling = Sampling(temperature=1.0)
     world = Pairs(sampling, "lattice", rule=lambda before, draft: "match" if before and before[0] % 2 else "ratio")
     pairs = world.run()

@@ -163,7 +163,7 @@ async def test_what_is_sent_is_received_or_refused_downwards() -> None:
 
 @run_async
 async def test_whoever_has_read_all_a_moment_ago_is_idle() -> None:
-    """Else a few messages, left unread for a moment whenever it is looked at, would let endless ones grow."""
+    """A few messages, left unread whenever it is looked at, would otherwise let endless ones grow."""
     async with network("sockets") as net:
         link: Any = net.verify._link
         link._guard.open()
@@ -182,7 +182,7 @@ async def test_whoever_has_read_all_a_moment_ago_is_idle() -> None:
 
 @run_async
 async def test_what_is_sent_is_received_upwards() -> None:
-    """By a verify node that does not read for a while: it has no bound of its own, but for those who are barred."""
+    """The verify node does not read for a while: it has no bound of its own, but for those who are barred."""
     async with network("sockets") as net:
         draft = net.draft(b"talks")
         large = Draft(SESSION, 1, 1, 3, b"12345678", (1,), b"\0" * (LIMIT - 100))
@@ -196,7 +196,7 @@ async def test_what_is_sent_is_received_upwards() -> None:
 
 @run_async
 async def test_what_is_sent_is_received_or_told_upwards() -> None:
-    """To a verify node that is not there yet: what was taken arrives, in order, when it is; the rest was an error."""
+    """The verify node is not there yet: what was taken arrives, in order, when it is; the rest was an error."""
     taken = []
     with unused_endpoint() as endpoint:
         draft = connect_draft(endpoint, send_queue=4, send_timeout_s=0.05)
@@ -253,7 +253,7 @@ async def test_who_was_given_the_descriptor_of_one_that_is_barred_is_not_cut() -
 
 
 def test_connections_are_found_when_no_descriptor_is_left() -> None:
-    """Else whoever takes them all would not be looked at any more."""
+    """Whoever takes them all would otherwise not be looked at any more."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

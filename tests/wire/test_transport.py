@@ -167,7 +167,7 @@ async def test_a_peer_that_left_is_gone(kind: str) -> None:
 @both_kinds
 @run_async
 async def test_a_draft_node_that_connects_again_is_heard_and_answered(kind: str) -> None:
-    """On sockets by a new name: a name is of one connection."""
+    """On sockets it has a new name: a name is of one connection."""
     async with network(kind) as net:
         draft = net.draft(b"a")
         await draft.send(hello("a"))

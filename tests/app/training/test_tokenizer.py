@@ -69,7 +69,7 @@ def test_a_blank_line_ends_a_turn_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("name", models.NAMES)
 def test_the_models_say_what_ends_a_turn_to_chats_alone(name: str) -> None:
-    """In generation_config.json it would keep transformers' `generate` from running without a tokenizer."""
+    """That string in generation_config.json would keep transformers' `generate` from running without a tokenizer."""
     found = read(name, models.path(name))
     assert found.chats.stop == (tokenizer.TURN_END,)
     assert found.completions == TextDefaults()

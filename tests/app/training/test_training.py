@@ -83,7 +83,7 @@ def test_schedule_rises_stays_and_falls() -> None:
 
 
 def test_time_budget_leaves_time_for_the_decay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock that gives every look one second."""
+    """The clock gives every look one second."""
     clock = iter(range(10_000))
     look = SimpleNamespace(monotonic=lambda: float(next(clock)))
     monkeypatch.setattr(run_module, "time", look)  # not the module itself, at whose clock other threads look, too

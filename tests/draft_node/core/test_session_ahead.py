@@ -173,7 +173,7 @@ def test_nothing_is_drafted_beyond_the_end(session):
 
 @pytest.mark.parametrize(("max_tokens", "length"), [(7, 2), (6, 1), (5, 0)])
 def test_nothing_is_drafted_beyond_the_last_token(max_tokens, length):
-    """After 7 8 9 and the guess, and always one token more from the target."""
+    """The text has 7 8 9 and the guess, and always gets one token more from the target."""
     asked = [action.length for action in begin(max_tokens=max_tokens)[1] if isinstance(action, Propose)]
     assert asked == ([length + 1] if length else [])
 

@@ -179,7 +179,7 @@ def test_patience_grows_with_what_has_to_be_made_good():
 
 
 def test_a_watch_shows_the_time_that_it_was_set_to_whatever_its_drift():
-    """Else a node that sleeps until then wakes up too early, again and again."""
+    """A node that sleeps until then would otherwise wake up too early, again and again."""
     for step in range(1000):
         watch = Watch(Clock(), ahead_s=1e6 * (step % 2), drift=0.05 - step * 1e-4)
         time = 1e6 * (step % 2) + 0.1 * step

@@ -134,8 +134,8 @@ def test_exact_where_nobody_waits(seed):
 
 
 def test_near_where_drafts_take_time():
-    """Not exact: tokens are tried in one order, and shares of rounds lag a step behind. Over 3,000 such cases the worst
-    was 0.86 of the best, the mean 0.9989, and 93 % were the best."""
+    """The choice is not exact: tokens are tried in one order, and shares of rounds lag a step behind. Over 3,000 such
+    cases the worst was 0.86 of the best, the mean 0.9989, and 93 % were the best."""
     found = []
     for seed in range(120):
         clients, budget, cost = draw(random.Random(seed), waits=True)

@@ -37,7 +37,7 @@ def test_half_a_minute_of_faults_breaks_no_promise() -> None:
 
 
 def test_what_the_target_writes_alone_is_kept_for_every_text_of_a_soak() -> None:
-    """Or each comparison would write it anew, and end long after the soak."""
+    """Each comparison would otherwise write it anew, and end long after the soak."""
     readers = sum(role.takes == "stdin" for role in Plan(60).cast)
     assert users.NUM_WANTED + readers * users.NUM_OF_INPUT < MAX_WRITING
 

@@ -10,7 +10,7 @@ PACKAGES = ("draft_node", "goodspeed", "verify_node")
 
 
 def test_both_are_made_the_same_way_down_to_their_last_lines() -> None:
-    """Only so do they share their layers."""
+    """They share their layers only if these lines are equal."""
     draft, verify = ((DOCKER / f"{node}.Dockerfile").read_text() for node in NODES)
     shared = draft[draft.index("# BASE is") : draft.index("# Alive, where")]
     assert "COPY --from=sources" in shared

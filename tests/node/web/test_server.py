@@ -92,7 +92,7 @@ def test_a_taken_port_is_said() -> None:
 
 
 def test_what_is_written_is_sent_at_once() -> None:
-    """Else the second part of an answer waits for the client's word on the first: 40 ms."""
+    """The second part of an answer would otherwise wait for the client's word on the first: 40 ms."""
 
     async def accepted() -> int:
         connected: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -127,7 +127,7 @@ def test_a_draft_in_the_wrong_phase_is_not_taken(desk):
 
 
 def test_another_client_with_the_same_boot_id_takes_no_sessions_along(desk):
-    """By chance, or because it is told: the sessions stay with the connection that they came by."""
+    """The id is equal by chance, or because it was told: the sessions stay with the connection that they came by."""
     same = desk.core.peers[b"a"].boot_id
     desk.hello("b", boot_id=same)
     assert {session.peer_id for session in desk.core.sessions.values()} == {b"a"}

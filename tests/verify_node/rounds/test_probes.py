@@ -162,7 +162,7 @@ def test_a_client_whose_sessions_are_too_short_for_a_probe_gets_one_all_the_same
 
 @pytest.mark.parametrize(("num_accepted", "again"), [(probes.LENGTH, True), (1, False)])
 def test_a_clients_first_draft_is_a_probe(num_accepted, again):
-    """Whose first draft does well shows more of it at once, though by one draft it does not seem to pay."""
+    """A client whose first draft does well drafts again at once, though by one draft it does not seem to pay."""
     scheduler = make_scheduler(policy := Picky(least=0.5))
     session = make_session(scheduler)
     assert told(scheduler, [session], [1]) == [probes.LENGTH]

@@ -56,7 +56,7 @@ def test_no_body_is_read_for_those_who_need_no_key(api: Api) -> None:
 
 
 def test_who_sends_all_of_a_body_that_is_too_large_is_answered(api: Api) -> None:
-    """And may go on with the same connection."""
+    """The client may go on with the same connection."""
 
     async def talk() -> tuple[bytes, bytes]:
         listener = listen(parse_address("127.0.0.1:0"), None)

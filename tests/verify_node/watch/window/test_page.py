@@ -90,7 +90,7 @@ def test_clients_and_figures_move(page: Page) -> None:
 
 
 def test_charts_are_drawn(page: Page) -> None:
-    """In the colour of the theme, which nothing else in a canvas has."""
+    """They have the colour of the theme, which nothing else in a canvas has."""
     script = """
         const canvas = document.querySelector(arguments[0] + " canvas");
         const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;

@@ -75,7 +75,7 @@ def test_a_client_that_writes(scene: Scene) -> None:
 
 
 def test_what_clients_drafted_per_round_sums_to_the_whole(scene: Scene) -> None:
-    """And stays within the budget, also while what they may draft does not."""
+    """The sum stays within the budget, also while what they may draft does not."""
     scene.look()
     for number, name in enumerate("abc", 1):
         scene.write(name, number)
