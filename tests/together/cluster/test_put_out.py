@@ -16,7 +16,7 @@ from tests.nodes import VerifyNode
 from tests.together.cluster.cluster import Cluster, alone, make_request, prompt_ids
 from tests.together.cluster.test_bad_peers import peer
 from tests.waiting import until
-from tests.wire.keys.test_nodes import Site, expected, site, text
+from tests.wire.keys.test_nodes import expected, site, text
 from tests.wire.keys.wire import run_async
 from verify_node.core import rate_limit
 
@@ -87,34 +87,30 @@ def test_a_peer_that_goes_on_is_told_and_cut_off(verify: VerifyNode) -> None:
 async def test_a_key_that_is_put_out_is_told_why_and_comes_back(tmp_path: Path) -> None:
     """Its connection is cut and the next ones are not taken; others write on; when it is over its text goes on."""
     async with site(tmp_path) as here:
-        await put_out_and_come_back(here)
-
-
-async def put_out_and_come_back(here: Site) -> None:
-    for name in ("a", "b"):
-        here.key(name)
-        here.enrol(name)
-    verify = here.start_verify()
-    requests = {name: make_request(prompt_ids(n), 60, seed=n) for n, name in enumerate("ab")}
-    nodes = {name: here.start_draft(name, verify.channel.endpoint) for name in requests}
-    begun = asyncio.Event()
-    texts = {
-        name: asyncio.create_task(text(nodes[name], request, begun if name == "a" else None))
-        for name, request in requests.items()
-    }
-    await begun.wait()
-    for _ in range(int(rate_limit.BARRED) + 1):
-        nodes["a"].channel._link.put([b"\xc1"])
-    await until(lambda: nodes["a"].link.trouble)
-    assert "(barred)" in str(nodes["a"].link.trouble)
-    assert await texts["b"] == expected(requests["b"])
-    assert {one.client.name for one in verify.core.peers.values()} == {"b"}
-    await until(lambda: verify.channel.num_cut)
-    assert not texts["a"].done()
-    assert "(barred)" in str(nodes["a"].link.trouble), "and not that its key is not enrolled"
-    verify.core.rate_limiter.expire(float("inf"))
-    assert await texts["a"] == expected(requests["a"])
-    assert nodes["a"].link.trouble is None
+        for name in ("a", "b"):
+            here.key(name)
+            here.enrol(name)
+        verify = here.start_verify()
+        requests = {name: make_request(prompt_ids(n), 60, seed=n) for n, name in enumerate("ab")}
+        nodes = {name: here.start_draft(name, verify.channel.endpoint) for name in requests}
+        begun = asyncio.Event()
+        texts = {
+            name: asyncio.create_task(text(nodes[name], request, begun if name == "a" else None))
+            for name, request in requests.items()
+        }
+        await begun.wait()
+        for _ in range(int(rate_limit.BARRED) + 1):
+            nodes["a"].channel._link.put([b"\xc1"])
+        await until(lambda: nodes["a"].link.trouble)
+        assert "(barred)" in str(nodes["a"].link.trouble)
+        assert await texts["b"] == expected(requests["b"])
+        assert {one.client.name for one in verify.core.peers.values()} == {"b"}
+        await until(lambda: verify.channel.num_cut)
+        assert not texts["a"].done()
+        assert "(barred)" in str(nodes["a"].link.trouble), "and not that its key is not enrolled"
+        verify.core.rate_limiter.expire(float("inf"))
+        assert await texts["a"] == expected(requests["a"])
+        assert nodes["a"].link.trouble is None
 
 
 def test_verdicts_that_find_no_room_are_asked_for_again() -> None:

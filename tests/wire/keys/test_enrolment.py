@@ -54,10 +54,20 @@ def test_a_file_written_again_as_it_was_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_nothing_is_read_while_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    enrol(tmp_path, "a")
+    a = enrol(tmp_path, "a")
     found, _ = watched(tmp_path)
-    monkeypatch.setattr(enrolment, "read_enrolled", lambda path: pytest.fail(f"{path} is read again"))
+    read: list[Path] = []
+
+    def read_and_note(path: Path) -> Enrolled:
+        read.append(path)
+        return keys.read_enrolled(path)
+
+    monkeypatch.setattr(enrolment, "read_enrolled", read_and_note)
     found.look()
+    assert read == []
+    enrol(tmp_path, "a", key=a.public_key, weight=3.0)
+    found.look()
+    assert read == [tmp_path / "a.pub"]
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b'name = "c"', b"weight = 1"])

@@ -165,9 +165,13 @@ async def test_the_verify_node_looks_for_revoked_keys_by_itself(tmp_path: Path) 
         verify = here.start_verify()
         node = here.start_draft("a", verify.channel.endpoint)
         await until(lambda: verify.core.peers and node.link.connected)
+        assert node.link.trouble is None
         here.revoke("a")
         await until(lambda: not verify.core.peers)
-        await until(lambda: "(not_enrolled)" in str(node.link.trouble))
+        await until(lambda: node.link.trouble)
+        assert "(not_enrolled)" in str(node.link.trouble)
+        assert verify.enrolment is not None
+        assert verify.enrolment.enrolled == {}
 
 
 @run_async

@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 from selenium.webdriver import Chrome
@@ -150,5 +152,7 @@ def test_it_says_that_the_node_is_away_and_comes_back_by_itself(page: Page) -> N
 def test_the_browser_asks_for_the_key_once(page: Page) -> None:
     guarded = web.KeyCheck(make_app(), web.Keys(["first-key"]), "a node")
     with served(guarded) as url:
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(url)
         page.driver.get(url.replace("://", "://anybody:first-key@"))
         page.wait(lambda: page.text("#line") == "live")
