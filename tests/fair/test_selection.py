@@ -1,0 +1,202 @@
+"""Which drafted tokens are verified: small cases by hand, then everything against a search of all choices."""
+
+from itertools import product
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goodspeed.errors import ConfigError
+from goodspeed.selection import Candidate, select
+
+
+def path_odds(candidate: Candidate) -> list[float]:
+    found: list[float] = []
+    for node, odds in enumerate(candidate.odds):
+        parent = node - 1 if candidate.parents is None else candidate.parents[node]
+        found.append(odds * (found[parent] if parent >= 0 else 1.0))
+    return found
+
+
+def choices(candidate: Candidate) -> list[tuple[int, ...]]:
+    """All sets of nodes that hold every chosen node's parent."""
+    found = []
+    for marks in product([False, True], repeat=len(candidate.odds)):
+        chosen = [node for node, mark in enumerate(marks) if mark]
+        parents = [node - 1 if candidate.parents is None else candidate.parents[node] for node in chosen]
+        within = candidate.max_nodes is None or len(chosen) <= candidate.max_nodes
+        if within and all(parent < 0 or marks[parent] for parent in parents):
+            found.append(tuple(chosen))
+    return found
+
+
+def value(candidates: list[Candidate], chosen: list[list[int]]) -> float:
+    return sum(
+        one.worth * sum(path_odds(one)[node] for node in nodes) for one, nodes in zip(candidates, chosen, strict=True)
+    )
+
+
+def num_nodes(chosen: list[list[int]]) -> int:
+    return sum(map(len, chosen))
+
+
+def all_choices(candidates: list[Candidate], budget: int) -> list[list[list[int]]]:
+    every = product(*(choices(one) for one in candidates))
+    return [[list(nodes) for nodes in one] for one in every if sum(map(len, one)) <= budget]
+
+
+def linear(fixed: float, each: float):
+    return lambda number: fixed + each * number
+
+
+PAIR = [Candidate([0.9, 0.8, 0.5]), Candidate([0.6, 0.3, 0.2])]
+
+
+@pytest.mark.parametrize(
+    ("budget", "nodes"),
+    [(0, [[], []]), (1, [[0], []]), (3, [[0, 1], [0]]), (4, [[0, 1, 2], [0]]), (9, [[0, 1, 2], [0, 1, 2]])],
+)
+def test_the_likeliest_tokens_go_first(budget, nodes):
+    assert select(PAIR, budget) == (nodes, True)
+
+
+def test_worth_weighs_odds():
+    assert select([Candidate([0.9]), Candidate([0.6], worth=2.0)], 1).nodes == [[], [0]]
+
+
+def test_a_clients_need_comes_first_and_the_largest_need_before_others():
+    needy = Candidate([0.2, 0.5], need=0.3)
+    assert select([Candidate([0.9, 0.9]), needy], 2) == ([[], [0, 1]], True)
+    larger = Candidate([0.5], need=0.4)
+    assert select([needy, larger], 2) == ([[0], [0]], False)
+    assert select([needy], 5, max_round_s=inf).feasible
+    assert not select([Candidate([0.2], need=0.3)], 5).feasible
+
+
+def test_the_worked_example_of_adaspec():
+    """Of r1 .9 .8 and r2 .6 .3, after two steps of drafting: the token with path odds .18 costs more than it brings."""
+    drafted = [Candidate([0.9, 0.8]), Candidate([0.6, 0.3])]
+    chosen = select(drafted, 99, round_s=linear(2 + 10 + 2, 1.0))
+    assert chosen == ([[0, 1], [0]], True)
+    assert (2 + value(drafted, chosen.nodes)) / 17 == pytest.approx(0.2482, abs=1e-4)
+
+
+def test_a_price_ends_the_choice_where_a_token_costs_more_than_it_brings():
+    assert select(PAIR, 9, round_s=linear(1.0, 0.1), price=5.0).nodes == [[0, 1], [0]]
+    assert select(PAIR, 9, round_s=linear(1.0, 0.0), price=5.0).nodes == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_no_round_is_longer_than_it_may_be():
+    assert num_nodes(select(PAIR, 9, round_s=linear(1.0, 0.1), max_round_s=1.35).nodes) == 3
+    assert select([Candidate([0.9], need=0.5)], 9, round_s=linear(1.0, 0.1), max_round_s=1.05) == ([[]], False)
+
+
+def test_siblings_and_any_order_of_nodes():
+    tree = Candidate([0.5, 0.9, 0.4], parents=[1, -1, -1])  # 0 is a child of 1
+    assert select([tree], 2).nodes == [[0, 1]]
+    assert select([Candidate([1.0, 1.0, 1.0], parents=[2, 0, -1])], 1).nodes == [[2]]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "message"),
+    [
+        (Candidate([0.5, 1.1]), "within 0 and 1"),
+        (Candidate([float("nan")]), "within 0 and 1"),
+        (Candidate([0.5, 0.5], parents=[1, 0]), "no tree"),
+        (Candidate([0.5], parents=[3]), "no tree"),
+        (Candidate([0.5], parents=[-1, 0]), "each node has one"),
+    ],
+)
+def test_what_cannot_be_is_refused(candidate, message):
+    with pytest.raises(ConfigError, match=message):
+        select([candidate], 3)
+
+
+def test_a_negative_budget_and_a_price_without_time_are_refused():
+    with pytest.raises(ConfigError, match="0 or more"):
+        select([], -1)
+    with pytest.raises(ConfigError, match="round_s"):
+        select([], 1, price=1.0)
+
+
+def test_nobody_is_there():
+    assert select([], 5, round_s=linear(1.0, 1.0)) == ([], True)
+    assert select([Candidate([])], 5) == ([[]], True)
+
+
+odds = st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.8, 1.0]) | st.floats(0, 1)
+
+
+@st.composite
+def candidates(draw: st.DrawFn, most: int = 7, needs: bool = False) -> Candidate:
+    values = draw(st.lists(odds, max_size=most))
+    parents = None
+    if draw(st.booleans()):
+        parents = [draw(st.integers(-1, node - 1)) for node in range(len(values))]
+    need = draw(st.sampled_from([0.0, 0.3, 1.2])) if needs else 0.0
+    bound = draw(st.none() | st.integers(0, most))
+    return Candidate(values, parents, draw(st.sampled_from([0.5, 1.0, 3.0])), need, bound)
+
+
+few = st.lists(candidates(most=4), max_size=3)
+
+
+@given(few, st.integers(0, 8))
+def test_no_other_choice_within_the_budget_brings_more(given_, budget):
+    chosen = select(given_, budget).nodes
+    assert num_nodes(chosen) <= budget
+    assert all(tuple(nodes) in choices(one) for nodes, one in zip(chosen, given_, strict=True))
+    assert value(given_, chosen) >= max(value(given_, other) for other in all_choices(given_, budget)) - 1e-9
+
+
+@given(few, st.integers(0, 8), st.floats(0.0, 2.0), st.floats(0.01, 1.0))
+def test_no_other_choice_brings_more_beyond_its_price(given_, budget, price, each):
+    round_s = linear(1.0, each)
+
+    def gain(nodes: list[list[int]]) -> float:
+        return value(given_, nodes) - price * round_s(num_nodes(nodes))
+
+    best = max(gain(other) for other in all_choices(given_, budget))
+    assert gain(select(given_, budget, round_s=round_s, price=price).nodes) >= best - 1e-9
+
+
+@given(few, st.integers(0, 8), st.floats(0.01, 1.0))
+def test_no_other_choice_brings_more_per_second(given_, budget, each):
+    round_s = linear(1.0, each)
+
+    def rate(nodes: list[list[int]]) -> float:
+        return (sum(one.worth for one in given_) + value(given_, nodes)) / round_s(num_nodes(nodes))
+
+    best = max((rate(other) for other in all_choices(given_, budget)), default=0.0)
+    assert rate(select(given_, budget, round_s=round_s).nodes) >= best - 1e-9
+
+
+@given(candidates(needs=True), st.integers(0, 9))
+def test_a_need_is_met_exactly_where_some_choice_meets_it(candidate, budget):
+    paths = path_odds(candidate)
+    possible = any(
+        sum(paths[node] for node in nodes) >= candidate.need - 1e-9
+        for nodes in choices(candidate)
+        if len(nodes) <= budget
+    )
+    assert select([candidate], budget).feasible == possible
+
+
+@given(st.lists(candidates(), min_size=1, max_size=6), st.integers(0, 30))
+def test_nodes_are_ascending_and_hold_their_parents(given_, budget):
+    for one, nodes in zip(given_, select(given_, budget).nodes, strict=True):
+        assert nodes == sorted(set(nodes))
+        above = [node - 1 if one.parents is None else one.parents[node] for node in nodes]
+        assert set(above) - {-1} <= set(nodes)
+
+
+def test_many_clients_are_chosen_from_as_few_would_be():
+    rng = np.random.default_rng(1)
+    chains = [Candidate(rng.random(8).tolist()) for _ in range(200)]
+    chosen = select(chains, 300).nodes
+    least = min(path_odds(one)[nodes[-1]] for one, nodes in zip(chains, chosen, strict=True) if nodes)
+    left = [path_odds(one)[len(nodes)] for one, nodes in zip(chains, chosen, strict=True) if len(nodes) < 8]
+    assert num_nodes(chosen) == 300
+    assert least >= max(left)
