@@ -7,7 +7,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from experiments.benchmarks import gpu
+from experiments.benchmarks import gpu, gpu_rounds
 from goodspeed.engine.runner import Runner
 from goodspeed.wire.messages import Sampling
 from tests.gpu import __main__ as command
@@ -69,10 +69,10 @@ def test_the_benchmark_runs_on_a_cpu_at_a_micro_size(capsys):
 
 
 def test_what_the_benchmark_times_decides_as_the_verify_node_does():
-    checkpoint = gpu.build("micro", CPU, torch.float32)
-    case = gpu.Case(num_sessions=3, budget=7, context=20)
-    runner = Runner(checkpoint, num_pages=case.num_pages, page_size=gpu.PAGE_SIZE)
-    timed = gpu.Rounds(runner, case, gpu.Sampling())
+    checkpoint = gpu_rounds.build("micro", CPU, torch.float32)
+    case = gpu_rounds.Case(num_sessions=3, budget=7, context=20)
+    runner = Runner(checkpoint, num_pages=case.num_pages, page_size=gpu_rounds.PAGE_SIZE)
+    timed = gpu_rounds.Rounds(runner, case, gpu_rounds.Sampling())
     timed.fill()
     keys: list[Any] = [chunk.key for chunk in timed.chunks]  # numbers: the seeds, too
     entries = [
@@ -97,8 +97,8 @@ def test_the_benchmark_times_the_verify_nodes_own_function(monkeypatch):
     def fail(*_):
         raise RuntimeError("decided")
 
-    assert vars(gpu)["decide_match"] is vars(target)["decide_match"]
-    monkeypatch.setattr(gpu, "decide_match", fail)
+    assert vars(gpu_rounds)["decide_match"] is vars(target)["decide_match"]
+    monkeypatch.setattr(gpu_rounds, "decide_match", fail)
     with pytest.raises(RuntimeError, match="decided"):
         gpu.main(["--device", "cpu", "--shape", "micro"])
 
