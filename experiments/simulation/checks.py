@@ -11,10 +11,11 @@ from math import isfinite
 from draft_node.core.local import GIVE_UP_S
 from draft_node.core.session import State
 from experiments.simulation.allowed_wait import patience_s, shares_a_fate
-from experiments.simulation.draft import TIMEOUT_S, DraftNode, Generation
+from experiments.simulation.draft import TIMEOUT_S, DraftNode
 from experiments.simulation.local_texts import by_both
 from experiments.simulation.settings import Settings
 from experiments.simulation.text import alone
+from experiments.simulation.users import Generation
 from experiments.simulation.world import World
 from goodspeed.wire.messages import RefusalCode
 from verify_node.core.register import FORGOTTEN_S

@@ -1,7 +1,6 @@
 """A draft node of the simulated world: carries out, on the world's clock, what `DraftCore` decides."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
@@ -21,14 +20,14 @@ from draft_node.core.actions import (
 )
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
-from draft_node.core.session import Session
-from experiments.simulation.acceptance import Acceptance, Independent
+from experiments.simulation.acceptance import Acceptance
+from experiments.simulation.connection import Connection
 from experiments.simulation.models import DraftModel
 from experiments.simulation.network import Line
 from experiments.simulation.settings import of_client
 from experiments.simulation.surroundings import Surroundings
-from experiments.simulation.text import STOP, VOCAB
-from goodspeed.wire.messages import VERSION, DownMessage, Hello, Sampling, UpMessage
+from experiments.simulation.users import Circumstances, Generation, Users
+from goodspeed.wire.messages import VERSION, DownMessage, Hello, UpMessage
 
 TIMEOUT_S = 3.0
 
@@ -37,33 +36,6 @@ MENDING_S = 5.0
 
 DRAINED_S = 1.0
 """The seconds from the end of its texts to the end of the process."""
-
-
-@dataclass(slots=True)
-class Generation:
-    """One request and what its user got."""
-
-    session: Session
-    acceptance: Acceptance
-    moved_at: float  # it got something new, or began
-    cancel_after: int | None = None  # tokens
-    delivered: list[int] = field(default_factory=list)
-    local: list[bool] = field(default_factory=list)  # of each delivered token: whether the draft model wrote it alone
-    finish: Finish | None = None
-    fail: Fail | None = None
-    cancelled: bool = False
-    ended: "Circumstances | None" = None  # set with `finish` or `fail`
-
-
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """How things stood when a user was told the end of a text."""
-
-    was_local: bool  # the draft model wrote alone
-    context_len: int  # of the target, or of the draft model as long as no target was seen
-    was_stopping: bool  # the draft node stopped in good order
-    away_s: float  # for how long its verify node had been away
-    idle_s: float  # since the last token
 
 
 class DraftNode:
@@ -78,40 +50,23 @@ class DraftNode:
         self.booted_at = 0.0
         self.moved_at = 0.0  # a user of it got something new, or began to wait
         self.line = Line(world.clock, random, settings, index, world.trunk)
+        self.connection = Connection(world, self, index)
         self.frozen_until = 0.0
-        self.refused_until = 0.0  # no connection of it is taken
-        self.struck_at = 0.0  # its connection was lost
         self.generations: dict[bytes, Generation] = {}
         self.done: list[Generation] = []
         self.done_at = 0.0  # the last of them
         self._random = random
+        self._users = Users(world, index, random)
         self._watch = world.watch()
         self._cost = of_client(settings.draft_cost, index)
         self._acceptances: dict[bytes, Acceptance] = {}
         self._model = DraftModel(self._acceptances)
         self._num_drafting = 0
-        self._num_started = 0
-        self.peer_id = b""
-        self._num_connections = 0  # of this process
-        self._is_refused = self._is_broken = False  # its connection; it learns of that at the next tick
         self._is_stopping = False
         self._away_at = 0.0  # the verify node has been away since then, if it is
         self.joined = not settings.joins
         self._boot()
         self._tick()
-
-    def _next_request(self) -> Request:
-        settings, random = self.world.settings, self._random
-        sizes = settings.sizes(self.index, self._num_started) if settings.sizes is not None else None
-        self._num_started += 1
-        return Request(
-            session_id=random.randbytes(16),
-            prompt=tuple(random.choices(range(VOCAB), k=sizes[0] if sizes else random.randint(1, settings.prompt_len))),
-            sampling=Sampling(seed=random.getrandbits(40)),
-            max_tokens=sizes[1] if sizes else random.randint(settings.min_tokens, settings.max_tokens),
-            stop_ids=(STOP,) if random.random() < settings.stops else (),
-            max_draft=settings.max_draft,
-        )
 
     def join(self) -> None:
         """Its users come."""
@@ -161,41 +116,17 @@ class DraftNode:
     @property
     def struck_until(self) -> float:
         """The end of the last blow to this node."""
-        line = max(self.line.cut_until, self.refused_until, self.struck_at)
+        line = max(self.line.cut_until, self.connection.refused_until, self.connection.struck_at)
         return max(self.frozen_until, self.booted_at, line)
-
-    def lose_connection(self) -> None:
-        """What is on it is lost. The socket makes another by itself, of which the verify node knows nothing."""
-        self.struck_at = self.world.clock.now
-        self._connect()
-        self._is_broken = True
-
-    def turn_away(self, seconds: float) -> None:
-        """The connection is lost, and no other is taken for so long."""
-        self.refused_until = self.world.clock.now + seconds
-        self._connect()
-
-    def _connect(self) -> None:
-        """Makes another connection, with a name of its own."""
-        self.world.disconnect(self.peer_id)
-        self._num_connections += 1
-        self.peer_id = b"peer-%d-%d/%d" % (self.index, self.num_boots, self._num_connections)
-        self._is_refused = self.world.clock.now < self.refused_until
-        if not self._is_refused:
-            self.world.connect(self.peer_id, self)
 
     def _boot(self) -> None:
         settings = self.world.settings
         self.num_boots += 1
         self.booted_at = self._away_at = self.world.clock.now
-        self._num_connections = 0
-        self._is_broken = self._is_stopping = False
-        boot_id = f"{self.index}-{self.num_boots}".rjust(8).encode()
-        self.peer_id = b"peer-" + boot_id
-        self._is_refused = self.booted_at < self.refused_until
-        if not self._is_refused:
-            self.world.connect(self.peer_id, self)
-        hello = Hello(VERSION, f"client-{self.index}", boot_id[-8:], "simulated", "simulated")
+        self._is_stopping = False
+        self.connection.boot(self.num_boots)
+        boot_id = f"{self.index}-{self.num_boots}".rjust(8).encode()[-8:]
+        hello = Hello(VERSION, f"client-{self.index}", boot_id, "simulated", "simulated")
         link = VerifyLink.begin(hello, TIMEOUT_S, self._watch.now)
         self.core = DraftCore(
             link,
@@ -214,11 +145,11 @@ class DraftNode:
         settings = self.world.settings
         while (
             self.joined
-            and self._num_started < settings.num_sessions
+            and self._users.want_more
             and len(self.generations) < settings.num_at_once
             and (one_more or not self._is_closed)
         ):
-            self._start(self._next_request())
+            self._start(self._users.next_request())
             one_more = False
 
     @property
@@ -227,26 +158,18 @@ class DraftNode:
         return self._is_stopping or (ends and self.core.link.away_s(self._watch.now) > MENDING_S)
 
     def _start(self, request: Request) -> None:
-        random = self._random
         self.moved_at = self.world.clock.now
-        acceptance = self._acceptances[request.session_id] = self._acceptance(self._num_started - 1)
-        cancels = random.random() < self.world.settings.faults.cancel
-        cancel_after = random.randrange(request.max_tokens) if cancels else None
+        acceptance = self._acceptances[request.session_id] = self._users.acceptance()
+        cancel_after = self._users.cancel_after(request)
         actions = self.core.begin(request, self._watch.now)
         session = self.core.sessions[request.session_id]
         self.generations[request.session_id] = Generation(session, acceptance, self.moved_at, cancel_after)
         self._carry_out(actions)
 
-    def _acceptance(self, number: int) -> Acceptance:
-        settings = self.world.settings
-        if settings.acceptance is not None:
-            return settings.acceptance(self.index, number)
-        return Independent(of_client(settings.alpha, self.index))
-
     # events; a frozen process finds them waiting when it goes on
 
     def receive(self, peer_id: bytes, message: DownMessage) -> None:
-        if peer_id != self.peer_id:
+        if peer_id != self.connection.peer_id:
             return  # it was for the process before this one
         if self.world.clock.now < self.frozen_until:
             self.world.clock.at(self.frozen_until, self.receive, peer_id, message)
@@ -258,10 +181,9 @@ class DraftNode:
         world.clock.at(max(world.clock.now + world.settings.tick_s, self.frozen_until), self._tick)
         if world.clock.now < self.frozen_until:
             return
-        if self._is_refused:
+        if self.connection.is_refused:
             self._carry_out(self.core.turned_away("simulated", self._watch.now))
-        if self._is_broken:
-            self._is_broken = False
+        if self.connection.found_broken():
             self._carry_out(self.core.broke(self._watch.now))
         self._carry_out(self.core.tick(self._watch.now))
 
@@ -279,10 +201,10 @@ class DraftNode:
     def _carry_out(self, actions: Iterable[NodeAction]) -> None:
         """Carries out actions in order; only then do users leave who cancel, as they would with a real process."""
         weary: list[bytes] = []
-        connection, is_back = self._num_connections, False
+        connection, is_back = self.connection.number, False
         for action in actions:
             match action:
-                case Send() if connection == self._num_connections:  # else it was for one that is dropped
+                case Send() if connection == self.connection.number:  # else it was for one that is dropped
                     self._send(action.message)
                 case Propose():
                     self._propose(action)
@@ -290,8 +212,8 @@ class DraftNode:
                     if not self._tell(action.session_id, action.item):
                         weary.append(action.session_id)
                 case Reconnect() if self.world.settings.faults.connections:
-                    self._connect()
-                    connection = self._num_connections
+                    self.connection.renew()
+                    connection = self.connection.number
                 case Connected():
                     is_back = True
                 case Away():
@@ -305,10 +227,10 @@ class DraftNode:
         busy = self.world.settings.faults.busy
         if busy and self._random.random() < busy:
             self.num_faults += 1
-            self.struck_at = self.world.clock.now
+            self.connection.strike()
             self._carry_out(self.core.send_failed(self._watch.now))
         else:
-            self.world.send_up(self.line, self.peer_id, message)
+            self.world.send_up(self.line, self.connection.peer_id, message)
 
     def _tell(self, session_id: bytes, item: Deliver | Finish | Fail) -> bool:
         """Whether the user wants more of it, if there is more."""

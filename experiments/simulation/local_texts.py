@@ -4,9 +4,9 @@ Both are functions of the text before a token, so every token has one right valu
 nothing about nodes or time.
 """
 
-from experiments.simulation.draft import Generation
 from experiments.simulation.models import drawn
 from experiments.simulation.text import draw, feed, feed_all, start
+from experiments.simulation.users import Generation
 
 
 def by_both(generation: Generation, context_len: int, target: int) -> tuple[int, ...]:

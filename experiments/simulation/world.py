@@ -107,7 +107,7 @@ class World:
 
     def end_connections(self) -> None:
         for draft in self.drafts:
-            draft.lose_connection()
+            draft.connection.lose()
 
     def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:
         line.up(message, self._arrive_up, self.verify.num_targets, peer_id)
@@ -153,8 +153,8 @@ class World:
         self._every(faults.stop_every_s, lambda: self.verify.stop(self.random.random() * faults.down_s))
         self._every(faults.leave_every_s, lambda: self._some_draft().leave())
         self._every(faults.drain_every_s, lambda: self._some_draft().drain())
-        self._every(faults.break_every_s, lambda: self._some_draft().lose_connection())
-        self._every(faults.turn_away_every_s, lambda: self._some_draft().turn_away(self._pause()))
+        self._every(faults.break_every_s, lambda: self._some_draft().connection.lose())
+        self._every(faults.turn_away_every_s, lambda: self._some_draft().connection.turn_away(self._pause()))
 
     def _every(self, mean_s: float, fault: Callable[[], None]) -> None:
         if mean_s <= 0:

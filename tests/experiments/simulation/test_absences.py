@@ -14,9 +14,9 @@ from draft_node.core.actions import Deliver, Fail, Finish, Tell
 from draft_node.core.core import DraftCore
 from draft_node.core.session import Session
 from experiments.simulation.checks import Findings
-from experiments.simulation.draft import Generation
 from experiments.simulation.faults import play
 from experiments.simulation.settings import Settings, with_faults
+from experiments.simulation.users import Generation
 from experiments.simulation.world import World
 from experiments.simulation.worlds import some_settings
 from goodspeed.fair.latency import Linear
@@ -74,7 +74,7 @@ def test_a_draft_node_that_leaves_frees_what_it_had_at_once() -> None:
     core = world.verify.core
     assert core is not None
     assert len(core.sessions) == 6
-    peer_id = world.drafts[0].peer_id
+    peer_id = world.drafts[0].connection.peer_id
     world.drafts[0].leave()
     world.settle(0.011)
     assert peer_id not in core.peers
@@ -106,7 +106,7 @@ def test_connections_that_end_cost_time_only(fault: dict[str, float]) -> None:
     texts, worlds = played(with_faults(CALM, connections=True, **fault))
     assert all(text.finish for text in texts)
     assert all(world.num_faults_in_all for world in worlds)
-    assert any(b"/" in draft.peer_id for world in worlds for draft in world.drafts)
+    assert any(b"/" in draft.connection.peer_id for world in worlds for draft in world.drafts)
 
 
 def test_worlds_in_which_no_absence_strikes_are_the_same_as_ever() -> None:

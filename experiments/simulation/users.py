@@ -1,0 +1,81 @@
+"""The users of a simulated draft node: what they ask for, one request after the other, and what they get.
+
+Knows nothing about the node.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from draft_node.core.actions import Fail, Finish, Request
+from draft_node.core.session import Session
+from experiments.simulation.acceptance import Acceptance, Independent
+from experiments.simulation.settings import of_client
+from experiments.simulation.surroundings import Surroundings
+from experiments.simulation.text import STOP, VOCAB
+from goodspeed.wire.messages import Sampling
+
+
+@dataclass(slots=True)
+class Generation:
+    """One request and what its user got."""
+
+    session: Session
+    acceptance: Acceptance
+    moved_at: float  # it got something new, or began
+    cancel_after: int | None = None  # tokens
+    delivered: list[int] = field(default_factory=list)
+    local: list[bool] = field(default_factory=list)  # of each delivered token: whether the draft model wrote it alone
+    finish: Finish | None = None
+    fail: Fail | None = None
+    cancelled: bool = False
+    ended: "Circumstances | None" = None  # set with `finish` or `fail`
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """How things stood when a user was told the end of a text."""
+
+    was_local: bool  # the draft model wrote alone
+    context_len: int  # of the target, or of the draft model as long as no target was seen
+    was_stopping: bool  # the draft node stopped in good order
+    away_s: float  # for how long its verify node had been away
+    idle_s: float  # since the last token
+
+
+class Users:
+    """The users of one draft node."""
+
+    def __init__(self, world: Surroundings, index: int, random: Random) -> None:
+        self._world = world
+        self._index = index
+        self._random = random
+        self._num_started = 0
+
+    @property
+    def want_more(self) -> bool:
+        return self._num_started < self._world.settings.num_sessions
+
+    def next_request(self) -> Request:
+        settings, random = self._world.settings, self._random
+        sizes = settings.sizes(self._index, self._num_started) if settings.sizes is not None else None
+        self._num_started += 1
+        return Request(
+            session_id=random.randbytes(16),
+            prompt=tuple(random.choices(range(VOCAB), k=sizes[0] if sizes else random.randint(1, settings.prompt_len))),
+            sampling=Sampling(seed=random.getrandbits(40)),
+            max_tokens=sizes[1] if sizes else random.randint(settings.min_tokens, settings.max_tokens),
+            stop_ids=(STOP,) if random.random() < settings.stops else (),
+            max_draft=settings.max_draft,
+        )
+
+    def acceptance(self) -> Acceptance:
+        """How likely drafts of the newest request are accepted."""
+        settings = self._world.settings
+        if settings.acceptance is not None:
+            return settings.acceptance(self._index, self._num_started - 1)
+        return Independent(of_client(settings.alpha, self._index))
+
+    def cancel_after(self, request: Request) -> int | None:
+        """Tokens after which the user leaves; None: the user stays."""
+        cancels = self._random.random() < self._world.settings.faults.cancel
+        return self._random.randrange(request.max_tokens) if cancels else None
