@@ -13,7 +13,7 @@ from goodspeed.errors import UnknownPolicyError
 from goodspeed.fair.policies import fixed, gradient, random
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.fair.policies.tie_breaking import TieBreaker
-from goodspeed.registry import Registry
+from goodspeed.fair.registry import Registry
 
 FEW = 1 << 10  # possible tokens of a row, clients times budget, up to which all rows are sorted at once
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from goodspeed.engine.pages import PagePool
-from goodspeed.registry import Registry
+from goodspeed.fair.registry import Registry
 from goodspeed.wire.messages import Sampling, Verification
 from verify_node.session.session import Session
 

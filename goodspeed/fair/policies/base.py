@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goodspeed.errors import ConfigError, UnknownPolicyError
-from goodspeed.registry import Registry
+from goodspeed.fair.registry import Registry
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

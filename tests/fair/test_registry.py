@@ -3,7 +3,7 @@
 import pytest
 
 from goodspeed.errors import ConfigError, UnknownPolicyError
-from goodspeed.registry import Registry
+from goodspeed.fair.registry import Registry
 
 
 def shapes():
