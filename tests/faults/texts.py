@@ -19,7 +19,7 @@ from typing import Literal
 import openai
 import torch
 
-from draft_node.serve.api.logprobs import name
+from draft_node.serve.api.response.logprobs import name
 from draft_node.text.answer import Token
 from draft_node.text.token_text import TokenTexts
 from goodspeed.app.generation import generate

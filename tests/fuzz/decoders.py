@@ -19,11 +19,11 @@ import msgspec
 import torch
 from starlette.requests import Request
 
-from draft_node.serve.api import schemas
-from draft_node.serve.api.body import BodyLimit, reads
-from draft_node.serve.api.errors import ApiError
-from draft_node.serve.api.fields import Strict
 from draft_node.serve.api.large import LargeWork
+from draft_node.serve.api.request import schemas
+from draft_node.serve.api.request.body import BodyLimit, reads
+from draft_node.serve.api.request.errors import ApiError
+from draft_node.serve.api.request.fields import Strict
 from goodspeed.engine import generation_settings
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError

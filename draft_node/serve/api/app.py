@@ -5,9 +5,10 @@ from starlette.types import ASGIApp
 
 import goodspeed
 from draft_node.config import DraftConfig
-from draft_node.serve.api import chat, completions, document, errors, node, tokens
-from draft_node.serve.api.body import BodyLimit
+from draft_node.serve.api import chat, completions, document, node, tokens
 from draft_node.serve.api.large import LargeWork
+from draft_node.serve.api.request import errors
+from draft_node.serve.api.request.body import BodyLimit
 from draft_node.serve.service import Service
 from goodspeed.node.web import KeyCheck, Keys
 

@@ -8,15 +8,15 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from draft_node.config import DraftConfig
-from draft_node.serve.api.answering import Choice, answer, now
-from draft_node.serve.api.body import reads
 from draft_node.serve.api.document import WORK, takes
 from draft_node.serve.api.large import LargeWork
-from draft_node.serve.api.logprobs import Offsets, for_completion
-from draft_node.serve.api.responses import Completion, CompletionChoice, FinishReason, Logprobs, Usage
-from draft_node.serve.api.schemas import CompletionRequest
-from draft_node.serve.api.texts import unless_gone
-from draft_node.serve.api.wanted import Wish, of_completion
+from draft_node.serve.api.request.body import reads
+from draft_node.serve.api.request.schemas import CompletionRequest
+from draft_node.serve.api.request.wanted import Wish, of_completion
+from draft_node.serve.api.response.answering import Choice, answer, now
+from draft_node.serve.api.response.logprobs import Offsets, for_completion
+from draft_node.serve.api.response.responses import Completion, CompletionChoice, FinishReason, Logprobs, Usage
+from draft_node.serve.api.response.texts import unless_gone
 from draft_node.serve.service import Ended, Piece, Service, Token
 from goodspeed.node.web import user_of
 

@@ -6,8 +6,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from draft_node.serve.api import schemas
-from draft_node.serve.api.errors import declared
+from draft_node.serve.api.request import schemas
+from draft_node.serve.api.request.errors import declared
 from goodspeed.node.web import OPEN_PATHS
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]

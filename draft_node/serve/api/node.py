@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 import goodspeed
 from draft_node.config import DraftConfig
-from draft_node.serve.api.answering import now
 from draft_node.serve.api.document import READ
-from draft_node.serve.api.errors import ApiError, declared
-from draft_node.serve.api.responses import Model, ModelList, Models, Ready, Status, Version
-from draft_node.serve.api.wanted import check_model
+from draft_node.serve.api.request.errors import ApiError, declared
+from draft_node.serve.api.request.wanted import check_model
+from draft_node.serve.api.response.answering import now
+from draft_node.serve.api.response.responses import Model, ModelList, Models, Ready, Status, Version
 from draft_node.serve.service import Service
 
 LOCAL = "local: the verify node is away, and texts are the draft model's own"

@@ -8,15 +8,15 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from draft_node.config import DraftConfig
-from draft_node.serve.api.body import reads
 from draft_node.serve.api.document import TAKE, takes
-from draft_node.serve.api.errors import ApiError
 from draft_node.serve.api.large import LargeWork
-from draft_node.serve.api.prompts import encode_chat, encode_prompt
-from draft_node.serve.api.responses import Detokenized, Tokenized, json_with
-from draft_node.serve.api.schemas import DetokenizeRequest, TokenizeRequest
-from draft_node.serve.api.texts import unless_gone
-from draft_node.serve.api.wanted import check_model
+from draft_node.serve.api.request.body import reads
+from draft_node.serve.api.request.errors import ApiError
+from draft_node.serve.api.request.prompts import encode_chat, encode_prompt
+from draft_node.serve.api.request.schemas import DetokenizeRequest, TokenizeRequest
+from draft_node.serve.api.request.wanted import check_model
+from draft_node.serve.api.response.responses import Detokenized, Tokenized, json_with
+from draft_node.serve.api.response.texts import unless_gone
 from draft_node.serve.service import Service
 from goodspeed.node.web import user_of
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import httpx2
 
-from draft_node.serve.api.logprobs import name as token_name
+from draft_node.serve.api.response.logprobs import name as token_name
 from draft_node.text.answer import Token
 from draft_node.text.token_text import TokenTexts
 from goodspeed.embedded import prompts

@@ -11,8 +11,8 @@ import pytest
 
 from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
-from draft_node.serve.api.schemas import ChatRequest, CompletionRequest
-from draft_node.serve.api.wanted import of_chat, of_completion
+from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest
+from draft_node.serve.api.request.wanted import of_chat, of_completion
 from draft_node.serve.console import Console
 from draft_node.serve.service import Piece, Service, Wanted
 from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore

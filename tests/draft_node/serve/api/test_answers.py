@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from draft_node.core.actions import Statistics
-from draft_node.serve.api import answering
-from draft_node.serve.api.answering import Choice
 from draft_node.serve.api.completions import Shape
 from draft_node.serve.api.large import LargeWork
-from draft_node.serve.api.logprobs import Offsets, for_completion
-from draft_node.serve.api.responses import CompletionChoice
-from draft_node.serve.api.texts import write
-from draft_node.serve.api.wanted import Wish
+from draft_node.serve.api.request.wanted import Wish
+from draft_node.serve.api.response import answering
+from draft_node.serve.api.response.answering import Choice
+from draft_node.serve.api.response.logprobs import Offsets, for_completion
+from draft_node.serve.api.response.responses import CompletionChoice
+from draft_node.serve.api.response.texts import write
 from draft_node.serve.service import Ended, Wanted
 from draft_node.text.answer import Piece, Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fastapi import Request
 
-from draft_node.serve.api import body
 from draft_node.serve.api.large import LargeWork
-from draft_node.serve.api.schemas import CompletionRequest
+from draft_node.serve.api.request import body
+from draft_node.serve.api.request.schemas import CompletionRequest
 from tests.draft_node.serve.api.test_elements import HOLD_S
 
 pytestmark = [pytest.mark.alone, pytest.mark.essential]

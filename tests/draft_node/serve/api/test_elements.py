@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from pydantic import BaseModel
 
-from draft_node.serve.api import elements
-from draft_node.serve.api.body import _validated
-from draft_node.serve.api.elements import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES
-from draft_node.serve.api.errors import ApiError
-from draft_node.serve.api.schemas import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from draft_node.serve.api.request import elements
+from draft_node.serve.api.request.body import _validated
+from draft_node.serve.api.request.elements import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES
+from draft_node.serve.api.request.errors import ApiError
+from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
 from tests.draft_node.serve.api.fake import Api, error_of
 
 SIZE = 4 << 20

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.serve.api.schemas import MAX_DETOKENIZED, MAX_MESSAGES, MAX_METADATA, MAX_PARTS
+from draft_node.serve.api.request.schemas import MAX_DETOKENIZED, MAX_MESSAGES, MAX_METADATA, MAX_PARTS
 from goodspeed.node.web import OPEN_PATHS, Keys, listen, parse_address, serve
 from tests.draft_node.serve.api.fake import CONTEXT_LEN, Api, error_of
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.serve.api.wanted import choice_seed
+from draft_node.serve.api.request.wanted import choice_seed
 from goodspeed.errors import PromptError
 from goodspeed.wire.messages import Defaults
 from tests.draft_node.serve.api.fake import CONTEXT_LEN, Api, error_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from draft_node.serve.api.schemas import NEUTRAL
-from draft_node.serve.api.wording import UNSUPPORTED
+from draft_node.serve.api.request.schemas import NEUTRAL
+from draft_node.serve.api.request.wording import UNSUPPORTED
 from tests.draft_node.serve.api.fake import CONTEXT_LEN, Api, error_of
 from tests.draft_node.serve.api.test_parameters import REFUSED, REFUSED_CHAT, REFUSED_COMPLETION
 

@@ -3,7 +3,7 @@
 The latter is marked whether anybody asks or not: it is from another distribution.
 """
 
-from draft_node.serve.api.responses import ChatChoice, ChatChunkChoice, CompletionChoice, Marked, MarkedSpan
+from draft_node.serve.api.response.responses import ChatChoice, ChatChunkChoice, CompletionChoice, Marked, MarkedSpan
 from draft_node.serve.service import Ended, Piece
 from draft_node.text.spans import Span
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from draft_node.serve.api.errors import ApiError, ClientGone, of_service
-from draft_node.serve.api.texts import unless_gone
+from draft_node.serve.api.request.errors import ApiError, ClientGone, of_service
+from draft_node.serve.api.response.texts import unless_gone
 from goodspeed.errors import ServiceError
 
 logger = logging.getLogger("goodspeed.http")

@@ -13,9 +13,11 @@ from fastapi import Request
 from starlette.responses import Response
 
 from draft_node.config import DraftConfig
-from draft_node.serve.api import marks, texts
-from draft_node.serve.api.errors import ApiError
-from draft_node.serve.api.responses import (
+from draft_node.serve.api.request.errors import ApiError
+from draft_node.serve.api.request.schemas import Generation, StreamOptions
+from draft_node.serve.api.request.wanted import Wish
+from draft_node.serve.api.response import marks, texts
+from draft_node.serve.api.response.responses import (
     ChatChoice,
     ChatChunk,
     ChatCompletion,
@@ -25,9 +27,7 @@ from draft_node.serve.api.responses import (
     Usage,
     json_with,
 )
-from draft_node.serve.api.schemas import Generation, StreamOptions
-from draft_node.serve.api.stream import EventStream, begun
-from draft_node.serve.api.wanted import Wish
+from draft_node.serve.api.response.stream import EventStream, begun
 from draft_node.serve.service import Begun, Ended, Piece, Service, Token
 from draft_node.text.fair_queue import FairQueue
 from goodspeed.node.web import user_of

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from draft_node.serve.api import elements
-from draft_node.serve.api.errors import ApiError, ClientGone, of_validation
+from draft_node.serve.api.request import elements
+from draft_node.serve.api.request.errors import ApiError, ClientGone, of_validation
 from draft_node.text.fair_queue import FairQueue
 from goodspeed.node.web import OPEN_PATHS, user_of
 

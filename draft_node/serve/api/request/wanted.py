@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from draft_node.config import DraftConfig
-from draft_node.serve.api.errors import ApiError
-from draft_node.serve.api.prompts import (
+from draft_node.serve.api.request.errors import ApiError
+from draft_node.serve.api.request.prompts import (
     check_within_reach,
     decoded,
     encode_chat,
@@ -19,7 +19,7 @@ from draft_node.serve.api.prompts import (
     name_of_max_tokens,
     prompts_of,
 )
-from draft_node.serve.api.schemas import ChatRequest, CompletionRequest, Extension, Generation
+from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.serve.service import Service, Wanted
 from goodspeed.node.defaults import SamplingRequest
 

@@ -4,7 +4,7 @@ Whoever reads JSON in Python holds the interpreter until all is built, whatever 
 each list or object, less for a string, and a tenth of one for a number. Counting costs a few milliseconds for 4 MiB.
 """
 
-from draft_node.serve.api.errors import ApiError
+from draft_node.serve.api.request.errors import ApiError
 
 MAX_CONTAINERS = 1 << 12
 """Lists and objects. A conversation has one for each message and each part of one."""

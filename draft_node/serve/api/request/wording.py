@@ -6,7 +6,7 @@ Knows nothing about statuses, codes or routes. What a value may be is checked in
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from draft_node.serve.api.fields import EMPTY, PART, ROLE
+from draft_node.serve.api.request.fields import EMPTY, PART, ROLE
 
 ROLES = "system, developer, user or assistant"
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from draft_node.serve.api.fields import (
+from draft_node.serve.api.request.fields import (
     NOT_NULL,
     PART,
     ROLE,

@@ -13,8 +13,8 @@ from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from draft_node.serve.api.fields import PART, UNKNOWN
-from draft_node.serve.api.wording import ONLY_TEXT, is_unsupported, sentence
+from draft_node.serve.api.request.fields import PART, UNKNOWN
+from draft_node.serve.api.request.wording import ONLY_TEXT, is_unsupported, sentence
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import error_body
 

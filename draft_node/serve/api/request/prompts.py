@@ -5,8 +5,8 @@ What does not fit is refused before a tokenizer has the work. Knows nothing abou
 
 from collections.abc import Sequence
 
-from draft_node.serve.api.errors import ApiError
-from draft_node.serve.api.schemas import ChatRequest, CompletionRequest, Generation, Message
+from draft_node.serve.api.request.errors import ApiError
+from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Generation, Message
 from draft_node.serve.service import Service, VerifyAway
 from draft_node.text.encoding import num_chat_chars
 from goodspeed.errors import PromptError

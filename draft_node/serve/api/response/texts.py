@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from starlette.types import Receive
 
 from draft_node.config import DraftConfig
-from draft_node.serve.api.errors import ApiError, ClientGone
+from draft_node.serve.api.request.errors import ApiError, ClientGone
 from draft_node.serve.service import Begun, Ended, Piece, Service, Wanted
 from goodspeed.errors import Busy
 
