@@ -56,6 +56,7 @@ in the environment hardly any growth is left, but rounds are slow."""
 
 DEADLINE_S = 120.0
 LOOK_S = 0.25
+QUIET_LOOKS = 3
 
 
 @dataclass
@@ -275,14 +276,16 @@ async def _write_on(honest: Honest, gaps: list[float], attacking: "asyncio.Task[
 
 
 async def _settled(verify: VerifyNode) -> dict[str, float]:
-    """The counters, once nothing comes any more but the honest heartbeats."""
-    before = -1e9
-    while True:
-        metrics = await asyncio.to_thread(verify.metrics)
-        if metrics["messages_received_total"] - before < 20:
-            return metrics
-        before = metrics["messages_received_total"]
-        await asyncio.sleep(0.5)
+    """The counters, once nothing but the honest heartbeats has come at several looks in a row."""
+    before, num_quiet = -1e9, 0
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            metrics = await asyncio.to_thread(verify.metrics)
+            num_quiet = num_quiet + 1 if metrics["messages_received_total"] - before < 20 else 0
+            if num_quiet == QUIET_LOOKS:
+                return metrics
+            before = metrics["messages_received_total"]
+            await asyncio.sleep(LOOK_S)
 
 
 def _report(

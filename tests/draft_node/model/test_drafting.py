@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from draft_node.model import drafting as module
 from draft_node.model.circuit_breaker import OPEN_S
 from draft_node.model.drafting import Drafting
 from goodspeed.wire.messages import Sampling
+from tests.waiting import until
 
 
 class FakeDrafter:
@@ -109,7 +111,7 @@ def test_nothing_piles_up_while_the_model_hangs(monkeypatch: pytest.MonkeyPatch)
             drafting.forget(wanted(number).request.session_id)
         drafting.forget(wanted(1).request.session_id)
         assert len(drafting._wanted) == 2  # the newest of the second session, and that the first is over
-        await asyncio.sleep(0.1)
+        await until(lambda: drafting.breaker.is_open(time.monotonic()))
         fake.go_on.set()
         assert await taking == [answer(wanted(1), 7)]  # late; its session has gone on
         assert drafting.breaker.num_failures == 1
