@@ -119,8 +119,7 @@ def luminance(colour):
 
 def test_equal_curves_can_both_be_seen():
     picture = plots.lines("t", "x", "y", {name: ([1, 2], [3.0, 4.0]) for name in ("a", "b", "c")}, marks="o")
-    widths = [line.get_linewidth() for line in picture.figure.axes[0].lines]
-    sizes = [line.get_markersize() for line in picture.figure.axes[0].lines]
-    assert widths == sorted(widths, reverse=True)
-    assert sizes == sorted(sizes, reverse=True)
-    assert widths[0] > 2 * widths[-1]
+    lines = picture.figure.axes[0].lines
+    looks = [[line.get_linewidth() for line in lines], [line.get_markersize() for line in lines]]
+    assert looks == [sorted(look, reverse=True) for look in looks]
+    assert looks[0][0] > 2 * looks[0][-1]

@@ -145,9 +145,7 @@ async def test_large_messages_without_pause_are_no_endless_one() -> None:
 async def test_what_is_sent_is_received_or_refused_downwards() -> None:
     """A draft node that does not read: each verdict either arrives, in order, or was told to be BUSY."""
     async with network("sockets", send_queue=16) as net:
-        draft = net.draft(b"stuck")
-        await draft.send(hello("stuck"))
-        stuck = (await net.verify.receive()).peer
+        draft, stuck = await net.greeted("stuck")
         sent: list[tuple[int, Delivery]] = []
         while net.verify.traffic.num_busy < 5:
             sent.append((number := len(sent), net.verify.send(stuck, verdict(number, 10_000))))

@@ -79,6 +79,12 @@ class Net:
         self.channels.append(channel)
         return channel
 
+    async def greeted(self, name: str) -> tuple[DraftChannel, bytes]:
+        """A draft channel that has said hello, and its name at the verify node."""
+        draft = self.draft(name.encode())
+        await draft.send(hello(name))
+        return draft, (await self.verify.receive()).peer
+
 
 @asynccontextmanager
 async def network(kind: str, **options: Any) -> AsyncIterator[Net]:
@@ -154,9 +160,7 @@ async def test_an_unreachable_peer_is_told(kind: str) -> None:
 @run_async
 async def test_a_peer_that_left_is_gone(kind: str) -> None:
     async with network(kind) as net:
-        draft = net.draft(b"a")
-        await draft.send(hello("a"))
-        peer = (await net.verify.receive()).peer
+        draft, peer = await net.greeted("a")
         draft.close()
         await until(lambda: net.verify.send(peer, verdict(3)) is Delivery.GONE)
         num_sent = net.verify.traffic.num_sent
@@ -169,9 +173,7 @@ async def test_a_peer_that_left_is_gone(kind: str) -> None:
 async def test_a_draft_node_that_connects_again_is_heard_and_answered(kind: str) -> None:
     """On sockets it has a new name: a name is of one connection."""
     async with network(kind) as net:
-        draft = net.draft(b"a")
-        await draft.send(hello("a"))
-        peer = (await net.verify.receive()).peer
+        draft, peer = await net.greeted("a")
         waiting = asyncio.create_task(draft.receive())
         await asyncio.sleep(0)
         await draft.reconnect()
@@ -249,9 +251,8 @@ async def test_all_that_is_pending_comes_in_one_go(kind: str) -> None:
 async def test_messages_cross_without_a_lost_wakeup(kind: str) -> None:
     """Both ends send and wait at once, so that each swallows the other's readiness as often as can be."""
     async with network(kind) as net:
-        draft, count = net.draft(b"a"), 1500
-        await draft.send(hello("a"))
-        peer = (await net.verify.receive()).peer
+        count = 1500
+        draft, peer = await net.greeted("a")
 
         async def up() -> None:
             for number in range(count):
@@ -421,9 +422,7 @@ def wait_for_event(monitor: zmq.Socket[bytes], event: zmq.Event) -> None:
 @run_async
 async def test_an_oversized_frame_costs_only_its_sender() -> None:
     async with network("sockets") as net:
-        draft = net.draft(b"honest")
-        await draft.send(hello("honest"))
-        honest = (await net.verify.receive()).peer
+        draft, honest = await net.greeted("honest")
         with raw_socket(zmq.DEALER, net.verify.endpoint) as peer, monitored(peer) as monitor:
             peer.send(bytes(8 * LIMIT))  # far beyond the limit: cut off, and the message vanishes
             await draft.send(ack(2))
@@ -468,9 +467,7 @@ def test_a_draft_channel_survives_garbage() -> None:
 @run_async
 async def test_a_peer_that_does_not_read_is_busy_and_blocks_nobody() -> None:
     async with network("sockets", send_queue=4) as net:
-        draft = net.draft(b"reads")
-        await draft.send(hello("reads"))
-        reader = (await net.verify.receive()).peer
+        draft, reader = await net.greeted("reads")
         with raw_socket(zmq.DEALER, net.verify.endpoint, routing_id=b"stuck", rcvhwm=1, rcvbuf=4096) as peer:
             peer.send(msgspec.msgpack.encode(hello("stuck")))
             await net.verify.receive()
@@ -583,7 +580,7 @@ def test_a_wildcard_is_refused_without_trust() -> None:
 
 
 async def hello_arrives(verify: VerifyChannel, host: str) -> None:
-    """From a draft node that connects by this name of the host; closes both channels."""
+    """Sends a hello from a draft node that connects by this name of the host; closes both channels."""
     draft = connect_draft(f"tcp://{host}:{verify.endpoint.rpartition(':')[2]}")
     try:
         await draft.send(hello("a"))
@@ -633,7 +630,7 @@ def test_other_settings_that_cannot_work_are_refused() -> None:
 @run_async
 async def test_a_peer_of_an_older_zeromq_protocol_fails_nobody() -> None:
     """Such a peer has no metadata: neither its descriptor nor its key can be asked for."""
-    async with network("socket") as net:
+    async with network("sockets") as net:
         host, _, port = net.verify.endpoint.removeprefix("tcp://").rpartition(":")
         for words in (b"\x01\x00", b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x01\x05\x00\x00"):  # ZMTP 1, and 2
             with socket.create_connection((host, int(port))) as old:

@@ -1,6 +1,7 @@
 """How a `VerifyCore` is built from its settings, for the daemon, the simulation and the tests alike."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -25,39 +26,23 @@ def test_the_daemon_has_the_defaults_of_the_core():
 
 
 def test_every_setting_of_the_core_can_be_given_on_the_command_line():
-    own = VerifyConfig(
-        model="m",
-        policy="random",
-        cost="none",
-        fairness=2.0,
-        seed=3,
-        rounds="barrier",
-        budget=7,
-        max_round_tokens=99,
-        linger_ms=5.0,
-        eta=0.2,
-        weigh_evidence=False,
-        beta=0.3,
-        max_sessions=11,
-        max_client_sessions=12,
-        heartbeat_s=0.5,
-        lease_s=4.0,
-    ).core
+    same: dict[str, Any] = {
+        "rounds": "barrier",
+        "budget": 7,
+        "max_round_tokens": 99,
+        "eta": 0.2,
+        "weigh_evidence": False,
+        "beta": 0.3,
+        "max_sessions": 11,
+        "max_client_sessions": 12,
+        "heartbeat_s": 0.5,
+        "lease_s": 4.0,
+    }
+    own = VerifyConfig(model="m", policy="random", cost="none", fairness=2.0, seed=3, linger_ms=5.0, **same).core
     policy = PolicySettings(name="random", weigh_time=False, fairness=2.0, seed=3)
-    assert own == CoreSettings(
-        policy=policy,
-        rounds="barrier",
-        budget=7,
-        max_round_tokens=99,
-        linger_s=0.005,
-        eta=0.2,
-        weigh_evidence=False,
-        beta=0.3,
-        max_sessions=11,
-        max_client_sessions=12,
-        heartbeat_s=0.5,
-        lease_s=4.0,
-    )
+    assert own == CoreSettings(policy=policy, linger_s=0.005, **same)
+    for ours, default in ((own, DEFAULTS), (policy, DEFAULTS.policy)):
+        assert all(getattr(ours, one.name) != getattr(default, one.name) for one in fields(default))
 
 
 def test_the_simulation_says_otherwise_only_where_its_worlds_are_smaller():
