@@ -1,4 +1,4 @@
-"""Who is connected, which sessions are open, and whose memory is to be freed. No I/O, no clock of its own, no torch.
+"""A register of the peers that are connected, the open sessions, and the memory to be freed. No I/O, clock or torch.
 
 Peers come with a Hello and go with a Leave, or when their lease runs out. Sessions come with an OpenSession and go with
 a Close, with their peer, or when nobody mentions them any more. Where there are keys, a peer belongs to one, and goes
