@@ -1,0 +1,9 @@
+"""Drafts without a model: a text's end is looked up in earlier texts and in the text itself, and what followed is drafted.
+
+Plain Python on arrays: a draft is made of a handful of numbers, for which numpy's calls would cost more than they save.
+Knows nothing about models, sessions, messages or nodes.
+
+Loads nothing of: torch, zmq, transformers, numpy.
+Imports nothing of: asyncio, threading, time, goodspeed.app, goodspeed.command, goodspeed.engine, goodspeed.exact,
+goodspeed.fair, goodspeed.node, goodspeed.text, goodspeed.wire, draft_node, verify_node.
+"""

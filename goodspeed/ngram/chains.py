@@ -1,0 +1,85 @@
+"""Token arrays with a hash from two tokens to the places where they occurred. Knows nothing about drafts or users.
+
+A place is the position of the token that followed. As in LZ77 compressors, a table of buckets holds each bucket's
+newest place, and an array beside the tokens the place before each place: 8 bytes a token, 4 bytes a bucket, no object.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+BORDER = -1
+"""Stands before and after every text; no token id, so no match runs over it."""
+
+MIN_ORDER = 2
+"""Tokens that are looked up; a shorter match says too little."""
+
+MAX_ORDER = 16
+"""Tokens of a match that are compared; a longer match says nothing more."""
+
+MAX_PLACES = 32
+"""Newest places of a chain that are returned: further ones cost time and change the blend by little."""
+
+MAX_STEPS = 64
+"""Places of a chain that are looked at: places of other tokens in the same bucket cannot make a search long."""
+
+
+class Chains:
+    """One array of tokens, and for every two tokens in a row the chain of the places that they lead to."""
+
+    __slots__ = ("_before", "_mask", "_newest", "tokens")
+
+    def __init__(self, num_buckets: int) -> None:
+        """`num_buckets` is rounded up to a power of two; about one for each token that is expected."""
+        size = 1 << max(num_buckets - 1, 63).bit_length()
+        self._mask = size - 1
+        self._newest = array("i", bytes(4 * size))  # [bucket] place; 0 for none
+        self.tokens = array("i", (BORDER,))
+        self._before = array("i", (0,))  # [place] the place before it in its bucket; 0 for none
+
+    @property
+    def num_buckets(self) -> int:
+        return self._mask + 1
+
+    @property
+    def num_bytes(self) -> int:
+        return 4 * (len(self._newest) + len(self.tokens) + len(self._before))
+
+    def append(self, tokens: Sequence[int]) -> None:
+        """Appends tokens to the last text, in about 0.3 us each."""
+        first, second = self.tokens[-2] if len(self.tokens) > 1 else BORDER, self.tokens[-1]
+        place, mask = len(self.tokens), self._mask
+        newest, before = self._newest, self._before
+        self.tokens.extend(tokens)
+        for token in tokens:
+            if first >= 0 and second >= 0:
+                bucket = (first * 0x9E3779B1 ^ second * 0x85EBCA77) >> 8 & mask
+                before.append(newest[bucket])
+                newest[bucket] = place
+            else:
+                before.append(0)
+            first, second = second, token
+            place += 1
+
+    def end_text(self) -> None:
+        """Ends the last text: what is appended next belongs to another one."""
+        self.tokens.append(BORDER)
+        self._before.append(0)
+
+    def places(self, first: int, second: int, oldest: int = 0) -> list[int]:
+        """Returns the newest places from `oldest` on, newest first, that follow these two tokens."""
+        if first < 0 or second < 0:
+            return []
+        tokens, before = self.tokens, self._before
+        place = self._newest[(first * 0x9E3779B1 ^ second * 0x85EBCA77) >> 8 & self._mask]
+        found = []
+        for _ in range(MAX_STEPS):
+            if place <= oldest:
+                break
+            if tokens[place - 1] == second and tokens[place - 2] == first:
+                found.append(place)
+                if len(found) == MAX_PLACES:
+                    break
+            place = before[place]
+        return found

@@ -1,0 +1,158 @@
+"""Where drafts come from: an index of many whole texts, and one session's own growing text.
+
+Knows nothing about odds, users or files.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from goodspeed.errors import ConfigError
+from goodspeed.ngram.chains import MAX_ORDER, Chains
+
+MIN_SEGMENT, MAX_SEGMENT = 1 << 10, 1 << 16
+"""Tokens of a segment: as many as there are already, so that few texts take little memory, up to 0.8 MB."""
+
+COMPARED = 32
+"""Tokens before the new ones that `GrowingText.follow` compares."""
+
+FULL = 2
+"""Tokens a bucket of a growing text; with more it is hashed again with four times the buckets, so that chains stay short."""
+
+
+class _Segment:
+    """Whole texts in one array; `oldest` is where the oldest text begins that still counts."""
+
+    __slots__ = ("chains", "lengths", "oldest")
+
+    def __init__(self, num_tokens: int) -> None:
+        self.chains = Chains(num_tokens)
+        self.lengths: deque[int] = deque()
+        self.oldest = 1
+
+    @property
+    def num_free(self) -> int:
+        return self.chains.num_buckets - len(self.chains.tokens)
+
+
+class NgramIndex:
+    """Whole texts, of at most max_tokens together: the oldest ones are dropped whole.
+
+    The texts lie in segments of up to 64k tokens, each with its own hash. Dropping a text moves one number, and a
+    segment without texts is freed: nothing is ever copied or hashed again, so no call takes longer than the text it adds.
+    """
+
+    def __init__(self, max_tokens: int = 1_000_000) -> None:
+        if max_tokens < 1:
+            raise ConfigError(f"max_tokens {max_tokens} is too small; it must be at least 1")
+        self.max_tokens = max_tokens
+        self.num_tokens = 0
+        self._segments: deque[_Segment] = deque()
+
+    @property
+    def num_bytes(self) -> int:
+        """What the arrays take, those of dropped texts included as long as their segment has others."""
+        return sum(segment.chains.num_bytes for segment in self._segments)
+
+    @property
+    def num_texts(self) -> int:
+        return sum(len(segment.lengths) for segment in self._segments)
+
+    def add(self, tokens: Sequence[int]) -> None:
+        """Adds a whole text, in about 0.3 us a token; of one longer than max_tokens only its end."""
+        tokens = tokens[-self.max_tokens :]
+        if not tokens:
+            return
+        while self.num_tokens + len(tokens) > self.max_tokens:
+            self.drop_oldest()
+        segment = self._segment_for(len(tokens))
+        segment.chains.append(tokens)
+        segment.chains.end_text()
+        segment.lengths.append(len(tokens))
+        self.num_tokens += len(tokens)
+
+    def drop_oldest(self) -> int:
+        """Drops the oldest text; returns its length, 0 if there is none."""
+        if not self._segments:
+            return 0
+        segment = self._segments[0]
+        length = segment.lengths.popleft()
+        segment.oldest += length + 1
+        self.num_tokens -= length
+        if not segment.lengths:
+            self._segments.popleft()
+        return length
+
+    def texts(self) -> Iterator[array[int]]:
+        """Yields the texts, oldest first."""
+        for segment in self._segments:
+            start = segment.oldest
+            for length in segment.lengths:
+                yield segment.chains.tokens[start : start + length]
+                start += length + 1
+
+    def places(self, first: int, second: int, max_places: int) -> Iterator[tuple[array[int], list[int]]]:
+        """Yields token arrays and the places in them that follow these two tokens, the newest ones first."""
+        for segment in reversed(self._segments):
+            found = segment.chains.places(first, second, segment.oldest)
+            if found:
+                yield segment.chains.tokens, found[:max_places]
+                max_places -= len(found)
+                if max_places <= 0:
+                    return
+
+    def _segment_for(self, length: int) -> _Segment:
+        if not self._segments or self._segments[-1].num_free <= length:
+            size = min(max(self.num_tokens, MIN_SEGMENT), MAX_SEGMENT, self.max_tokens)
+            self._segments.append(_Segment(max(size, length + 2)))
+        return self._segments[-1]
+
+
+class GrowingText:
+    """A session's prompt and text, which grows at its end and is matched against its own earlier part."""
+
+    def __init__(self, tokens: Sequence[int] = ()) -> None:
+        self._begin(tokens)
+
+    def __len__(self) -> int:
+        return len(self._chains.tokens) - 1
+
+    @property
+    def num_bytes(self) -> int:
+        return self._chains.num_bytes
+
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Takes the session's whole text as it is now: appends what is new, in about 0.3 us a token.
+
+        A text that does not begin with what is there is begun anew. Of what is there only the last `COMPARED` tokens
+        are compared, so that a call takes no longer for a long text; to be wrong about it would cost a few drafts.
+        """
+        known = len(self)
+        if len(tokens) < known or array("i", tokens[max(known - COMPARED, 0) : known]) != self._end(COMPARED):
+            self._begin(tokens)
+        elif len(tokens) > FULL * self._chains.num_buckets:
+            self._begin(tokens)
+        else:
+            self._chains.append(tokens[known:])
+
+    def context(self) -> array[int]:
+        """Returns the text's last tokens, at most `MAX_ORDER`."""
+        return self._end(MAX_ORDER)
+
+    def places(self, first: int, second: int) -> list[int]:
+        """Returns the newest places in `tokens` that follow these two tokens."""
+        return self._chains.places(first, second)
+
+    @property
+    def tokens(self) -> array[int]:
+        """The text after one `BORDER`; a draft is appended to it while it is made, since a match may run into it."""
+        return self._chains.tokens
+
+    def _end(self, num_tokens: int) -> array[int]:
+        return self._chains.tokens[max(len(self) - num_tokens, 0) + 1 :]
+
+    def _begin(self, tokens: Sequence[int]) -> None:
+        self._chains = Chains(2 * len(tokens))
+        self._chains.append(tokens)

@@ -1,0 +1,90 @@
+"""Matches of a text's end in earlier texts, and the distribution of what follows them.
+
+Knows nothing about odds or sampling.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from goodspeed.ngram.chains import MAX_ORDER, MAX_PLACES, MIN_ORDER
+from goodspeed.ngram.index import GrowingText, NgramIndex
+
+
+class Matches(NamedTuple):
+    """Places whose matches are equally long, as pairs of a token array and the position of the token that followed."""
+
+    order: int  # tokens that match, MIN_ORDER to MAX_ORDER
+    places: list[tuple[array[int], int]]
+
+
+def find(text: GrowingText, histories: Sequence[NgramIndex]) -> list[Matches]:
+    """Returns the matches of the text's end, longest first: of each source those at its newest `MAX_PLACES` places."""
+    context = text.context()
+    if len(context) < MIN_ORDER:
+        return []
+    first, second = context[-2], context[-1]
+    by_order: dict[int, list[tuple[array[int], int]]] = {}
+    backwards = context[-3::-1]
+    for tokens, places in _sources(text, histories, first, second):
+        for place in places:
+            order, at = MIN_ORDER, place - 3
+            for token in backwards:
+                if tokens[at] != token:
+                    break
+                order += 1
+                at -= 1
+            by_order.setdefault(order, []).append((tokens, place))
+    return [Matches(order, by_order[order]) for order in sorted(by_order, reverse=True)]
+
+
+def _sources(
+    text: GrowingText, histories: Sequence[NgramIndex], first: int, second: int
+) -> list[tuple[array[int], list[int]]]:
+    found = [(text.tokens, text.places(first, second))]
+    for history in histories:
+        found.extend(history.places(first, second, MAX_PLACES))
+    return found
+
+
+def follow(matches: list[Matches], ahead: int) -> list[list[int]]:
+    """Returns the tokens that came `ahead` tokens after each place, at each order; `BORDER` where the text had ended."""
+    return [[tokens[place + ahead] for tokens, place in level.places] for level in matches]
+
+
+def survivors(matches: list[Matches], nexts: list[list[int]], token: int) -> list[Matches]:
+    """Returns the matches that went on with this token, which is one more token that matches."""
+    found = []
+    for level, followed in zip(matches, nexts, strict=True):
+        if token in followed:
+            places = [place for place, other in zip(level.places, followed, strict=True) if other == token]
+            found.append(Matches(min(level.order + 1, MAX_ORDER), places))
+    return found
+
+
+def blend(nexts: list[list[int]]) -> dict[int, float]:
+    """Returns a distribution of the next token from what followed matches, longest first; the rest to 1 is unknown.
+
+    At each order all matches of at least this length count, new ones like old ones: n of them, with some distinct next
+    tokens. The order weighs n / (n + distinct / 2); what is left is handed down to the next shorter order that is there
+    (Witten and Bell's estimate of what has not been seen yet, halved).
+    """
+    counts: dict[int, int] = {}
+    shares: dict[int, float] = {}
+    rest = 1.0
+    n = 0
+    for level in nexts:
+        for token in level:
+            if token >= 0:
+                counts[token] = counts.get(token, 0) + 1
+                n += 1
+        if not n:
+            continue
+        unseen = 0.5 * len(counts)
+        weight = rest / (n + unseen)
+        for token, count in counts.items():
+            shares[token] = shares.get(token, 0.0) + weight * count
+        rest *= unseen / (n + unseen)
+    return shares
