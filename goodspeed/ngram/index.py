@@ -19,7 +19,7 @@ COMPARED = 32
 """Tokens before the new ones that `GrowingText.follow` compares."""
 
 FULL = 2
-"""Tokens a bucket of a growing text; with more it is hashed again with four times the buckets, so that chains stay short."""
+"""Tokens a bucket of a growing text: with more it is hashed again into four times as many, so that chains stay short."""
 
 
 class _Segment:
@@ -41,7 +41,7 @@ class NgramIndex:
     """Whole texts, of at most max_tokens together: the oldest ones are dropped whole.
 
     The texts lie in segments of up to 64k tokens, each with its own hash. Dropping a text moves one number, and a
-    segment without texts is freed: nothing is ever copied or hashed again, so no call takes longer than the text it adds.
+    segment without texts is freed: nothing is ever copied or hashed again, so a call takes as long as the text it adds.
     """
 
     def __init__(self, max_tokens: int = 1_000_000) -> None:
@@ -49,16 +49,13 @@ class NgramIndex:
             raise ConfigError(f"max_tokens {max_tokens} is too small; it must be at least 1")
         self.max_tokens = max_tokens
         self.num_tokens = 0
+        self.num_texts = 0
         self._segments: deque[_Segment] = deque()
 
     @property
     def num_bytes(self) -> int:
         """What the arrays take, those of dropped texts included as long as their segment has others."""
         return sum(segment.chains.num_bytes for segment in self._segments)
-
-    @property
-    def num_texts(self) -> int:
-        return sum(len(segment.lengths) for segment in self._segments)
 
     def add(self, tokens: Sequence[int]) -> None:
         """Adds a whole text, in about 0.3 us a token; of one longer than max_tokens only its end."""
@@ -72,6 +69,7 @@ class NgramIndex:
         segment.chains.end_text()
         segment.lengths.append(len(tokens))
         self.num_tokens += len(tokens)
+        self.num_texts += 1
 
     def drop_oldest(self) -> int:
         """Drops the oldest text; returns its length, 0 if there is none."""
@@ -81,6 +79,7 @@ class NgramIndex:
         length = segment.lengths.popleft()
         segment.oldest += length + 1
         self.num_tokens -= length
+        self.num_texts -= 1
         if not segment.lengths:
             self._segments.popleft()
         return length
@@ -130,12 +129,11 @@ class GrowingText:
         are compared, so that a call takes no longer for a long text; to be wrong about it would cost a few drafts.
         """
         known = len(self)
-        if len(tokens) < known or array("i", tokens[max(known - COMPARED, 0) : known]) != self._end(COMPARED):
-            self._begin(tokens)
-        elif len(tokens) > FULL * self._chains.num_buckets:
-            self._begin(tokens)
-        else:
+        begins_alike = array("i", tokens[max(known - COMPARED, 0) : known]) == self._end(COMPARED)
+        if begins_alike and len(tokens) >= known and len(tokens) <= FULL * self._chains.num_buckets:
             self._chains.append(tokens[known:])
+        else:
+            self._begin(tokens)
 
     def context(self) -> array[int]:
         """Returns the text's last tokens, at most `MAX_ORDER`."""

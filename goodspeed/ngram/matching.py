@@ -50,7 +50,7 @@ def _sources(
 
 
 def follow(matches: list[Matches], ahead: int) -> list[list[int]]:
-    """Returns the tokens that came `ahead` tokens after each place, at each order; `BORDER` where the text had ended."""
+    """Returns the tokens that came `ahead` tokens after each place, by order; `BORDER` where the text had ended."""
     return [[tokens[place + ahead] for tokens, place in level.places] for level in matches]
 
 

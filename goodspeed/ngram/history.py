@@ -1,0 +1,116 @@
+"""Finished texts by user, and shared texts, for later sessions to draft from.
+
+With `per_user` one user's text never drafts for another, who could tell from the time that a text takes what others
+have been told. Knows nothing about sessions, or who a user is: the name is the caller's.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from goodspeed.errors import ConfigError
+from goodspeed.ngram import history_file
+from goodspeed.ngram.chains import MIN_ORDER
+from goodspeed.ngram.history_file import SavedHistory, SavedUser
+from goodspeed.ngram.index import NgramIndex
+
+MAX_USERS = 1_000
+"""Users with texts: each takes 4 KiB at least. The one who has been away longest is forgotten."""
+
+MAX_SHARE = 4
+"""A text counts with its last quarter of all tokens that are kept, so that one text leaves room for others."""
+
+EVERYBODY = ""
+
+
+class History:
+    """Texts of at most max_tokens over all users together, and as many tokens of shared texts.
+
+    Texts are dropped whole, the oldest first, of the user who has most tokens among those with two texts or more: so one
+    user cannot push out others, however much they write. Only where everybody has one text, the user who has been away
+    longest loses theirs to a new one.
+    """
+
+    def __init__(self, max_tokens: int, per_user: bool, *, tokenizer: str = "") -> None:
+        """`tokenizer` is the fingerprint of the tokenizer whose ids these are; needed for a file only."""
+        if max_tokens < 1:
+            raise ConfigError(f"max_tokens {max_tokens} is too small; it must be at least 1")
+        self.max_tokens = max_tokens
+        self.per_user = per_user
+        self.tokenizer = tokenizer
+        self.num_tokens = 0  # of users
+        self._shared = NgramIndex(max_tokens)
+        self._by_user: dict[str, NgramIndex] = {}  # who added last is last
+
+    @property
+    def num_bytes(self) -> int:
+        return self._shared.num_bytes + sum(index.num_bytes for index in self._by_user.values())
+
+    def add(self, user: str, tokens: Sequence[int]) -> None:
+        """Adds a finished text, prompt included, in about 0.3 us a token; what is too short to be matched is left out."""
+        tokens = tokens[-max(self.max_tokens // MAX_SHARE, 1) :]
+        if len(tokens) <= MIN_ORDER:
+            return
+        user = user if self.per_user else EVERYBODY
+        if user not in self._by_user and len(self._by_user) == MAX_USERS:
+            self._forget(next(iter(self._by_user)))
+        index = self._by_user.pop(user, None) or NgramIndex(self.max_tokens)
+        index.add(tokens)
+        self._by_user[user] = index
+        self.num_tokens += len(tokens)
+        while self.num_tokens > self.max_tokens:
+            self._drop_one()
+
+    def add_shared(self, tokens: Sequence[int]) -> None:
+        """Adds a text that drafts for everybody: of a folder of documents, never a user's."""
+        self._shared.add(tokens)
+
+    def indexes(self, user: str) -> list[NgramIndex]:
+        """Returns what may draft for this user: their own texts, and the shared ones."""
+        own = self._by_user.get(user if self.per_user else EVERYBODY)
+        return [index for index in (own, self._shared) if index is not None and index.num_tokens]
+
+    def save(self, path: str | Path) -> None:
+        """Writes users' texts to a file of mode 0600, whole or not at all. Raises ConfigError where it cannot.
+
+        It waits for the disk: from an event loop, call `encode` and hand its bytes to `history_file.write` in a thread.
+        """
+        history_file.write(path, self.encode())
+
+    def encode(self) -> bytes:
+        """Returns the contents of the file, in about 10 ms for a million tokens; shared texts are not in it."""
+        users = [SavedUser(name, [history_file.pack(text) for text in i.texts()]) for name, i in self._by_user.items()]
+        return history_file.encode(SavedHistory(self.tokenizer, self.per_user, users))
+
+    def load(self, path: str | Path) -> int:
+        """Adds the texts of a file, none if there is no such file; returns how many.
+
+        Raises ConfigError for a file that is damaged, of another tokenizer or version, or written with another
+        `per_user`: texts that were kept for one user are not handed to all.
+        """
+        saved = history_file.read(path, self.max_tokens)
+        if saved is None:
+            return 0
+        history_file.check(saved, path, self.tokenizer, self.per_user)
+        texts = list(_texts(saved))
+        for user, text in texts:
+            self.add(user, text)
+        return len(texts)
+
+    def _drop_one(self) -> None:
+        several = [index for index in self._by_user.values() if index.num_texts > 1]
+        if several:
+            self.num_tokens -= max(several, key=lambda index: index.num_tokens).drop_oldest()
+        else:
+            self._forget(next(iter(self._by_user)))
+
+    def _forget(self, user: str) -> None:
+        self.num_tokens -= self._by_user.pop(user).num_tokens
+
+
+def _texts(saved: SavedHistory) -> Iterator[tuple[str, array[int]]]:
+    for user in saved.users:
+        for packed in user.texts:
+            yield user.name, history_file.unpack(packed)

@@ -1,0 +1,137 @@
+"""The file that keeps a history over restarts: private, replaced whole, bounded when it is read.
+
+Knows nothing about indexes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from array import array
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from goodspeed.errors import ConfigError, reason
+from goodspeed.untrusted import read_bytes
+
+VERSION = 1
+MIN_FILE_BYTES = 64 << 20
+"""A file of this size is read whatever the bound of tokens is: one that was written with a higher bound may be read."""
+
+_Text = Annotated[bytes, Meta(max_length=1 << 30)]
+
+
+class SavedUser(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """A user's texts, oldest first, each as token ids of 4 bytes, little-endian."""
+
+    name: Annotated[str, Meta(max_length=1024)]
+    texts: list[_Text]
+
+
+class SavedHistory(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The texts of all users, with what they depend on."""
+
+    tokenizer: Annotated[str, Meta(max_length=1024)]  # fingerprint
+    per_user: bool
+    users: list[SavedUser]  # who added last is last
+
+
+class _File(msgspec.Struct, array_like=True, frozen=True, tag="goodspeed-history", forbid_unknown_fields=True):
+    version: int
+    digest: bytes  # of the contents
+    contents: bytes  # a SavedHistory
+
+
+def pack(text: array[int]) -> bytes:
+    return _little(text).tobytes()
+
+
+def unpack(packed: bytes) -> array[int]:
+    return _little(array("i", packed))
+
+
+def encode(saved: SavedHistory) -> bytes:
+    contents = msgspec.msgpack.encode(saved)
+    return msgspec.msgpack.encode(_File(VERSION, _digest(contents), contents))
+
+
+def write(path: str | Path, data: bytes) -> None:
+    """Replaces the file by one of mode 0600, whole or not at all, and waits for the disk. Raises ConfigError."""
+    path = Path(path)
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # of mode 0600
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise ConfigError(f"cannot write the history file {path}: {reason(error)}; give another path") from None
+
+
+def read(path: str | Path, max_tokens: int) -> SavedHistory | None:
+    """Returns what the file holds, None if there is none. Raises ConfigError for one that cannot be read."""
+    try:
+        data = read_bytes(path, max(MIN_FILE_BYTES, 8 * max_tokens))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot read the history file {path}: {reason(error)}; give another path") from None
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ConfigError(f"the history file {path} is damaged: {error}; delete it, or give another path") from None
+
+
+def check(saved: SavedHistory, path: str | Path, tokenizer: str, per_user: bool) -> None:
+    """Raises ConfigError for a file of another tokenizer, or one whose texts were kept for other eyes."""
+    if saved.tokenizer != tokenizer:
+        what = "was written with another tokenizer, whose token ids mean other texts"
+    elif saved.per_user != per_user:
+        what = f"keeps texts {'for each user alone' if saved.per_user else 'for all users together'}, unlike this node"
+    else:
+        return
+    raise ConfigError(f"the history file {path} {what}; delete it, or give another path")
+
+
+def _decode(data: bytes) -> SavedHistory:
+    file = msgspec.msgpack.decode(data, type=_File)
+    if file.version != VERSION:
+        raise ValueError(f"it has version {file.version}, and this GoodSpeed reads version {VERSION}")
+    if file.digest != _digest(file.contents):
+        raise ValueError("its checksum is wrong")
+    saved = msgspec.msgpack.decode(file.contents, type=SavedHistory)
+    for user in saved.users:
+        for text in user.texts:
+            if len(text) % 4 or min(unpack(text), default=0) < 0:
+                raise ValueError("a text has token ids that are none")
+    return saved
+
+
+def _digest(contents: bytes) -> bytes:
+    return blake2b(contents, digest_size=16).digest()
+
+
+def _little(text: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        text = text[:]
+        text.byteswap()
+    return text
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
