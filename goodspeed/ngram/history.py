@@ -28,9 +28,9 @@ EVERYBODY = ""
 class History:
     """Texts of at most max_tokens over all users together, and as many tokens of shared texts.
 
-    Texts are dropped whole, the oldest first, of the user who has most tokens among those with two texts or more: so one
-    user cannot push out others, however much they write. Only where everybody has one text, the user who has been away
-    longest loses theirs to a new one.
+    Texts are dropped whole, the oldest first, of the user who has most tokens among those with two texts or more: so
+    one user cannot push out others, however much they write. Only where everybody has one text, the user who has been
+    away longest loses theirs to a new one.
     """
 
     def __init__(self, max_tokens: int, per_user: bool, *, tokenizer: str = "") -> None:
@@ -49,7 +49,7 @@ class History:
         return self._shared.num_bytes + sum(index.num_bytes for index in self._by_user.values())
 
     def add(self, user: str, tokens: Sequence[int]) -> None:
-        """Adds a finished text, prompt included, in about 0.3 us a token; what is too short to be matched is left out."""
+        """Adds a finished text, prompt included, in about 0.3 us a token; leaves out what is too short to be matched."""
         tokens = tokens[-max(self.max_tokens // MAX_SHARE, 1) :]
         if len(tokens) <= MIN_ORDER:
             return
@@ -57,9 +57,10 @@ class History:
         if user not in self._by_user and len(self._by_user) == MAX_USERS:
             self._forget(next(iter(self._by_user)))
         index = self._by_user.pop(user, None) or NgramIndex(self.max_tokens)
-        index.add(tokens)
         self._by_user[user] = index
-        self.num_tokens += len(tokens)
+        self.num_tokens -= index.num_tokens
+        index.add(tokens)
+        self.num_tokens += index.num_tokens
         while self.num_tokens > self.max_tokens:
             self._drop_one()
 

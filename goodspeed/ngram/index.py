@@ -19,7 +19,7 @@ COMPARED = 32
 """Tokens before the new ones that `GrowingText.follow` compares."""
 
 FULL = 2
-"""Tokens a bucket of a growing text: with more it is hashed again into four times as many, so that chains stay short."""
+"""Tokens a bucket of a growing text: with more it is hashed again into four times as many, for short chains."""
 
 
 class _Segment:

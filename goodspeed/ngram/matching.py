@@ -6,7 +6,7 @@ Knows nothing about odds or sampling.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from goodspeed.ngram.chains import MAX_ORDER, MAX_PLACES, MIN_ORDER
@@ -64,8 +64,10 @@ def survivors(matches: list[Matches], nexts: list[list[int]], token: int) -> lis
     return found
 
 
-def blend(nexts: list[list[int]]) -> dict[int, float]:
-    """Returns a distribution of the next token from what followed matches, longest first; the rest to 1 is unknown.
+def blend(nexts: list[list[int]], banned: Collection[int] = ()) -> tuple[dict[int, float], int]:
+    """Returns a distribution of the next token from what followed matches, longest first, and how many of them count.
+
+    What the shares lack to 1 is unknown; tokens that are banned do not count.
 
     At each order all matches of at least this length count, new ones like old ones: n of them, with some distinct next
     tokens. The order weighs n / (n + distinct / 2); what is left is handed down to the next shorter order that is there
@@ -77,7 +79,7 @@ def blend(nexts: list[list[int]]) -> dict[int, float]:
     n = 0
     for level in nexts:
         for token in level:
-            if token >= 0:
+            if token >= 0 and token not in banned:
                 counts[token] = counts.get(token, 0) + 1
                 n += 1
         if not n:
@@ -87,4 +89,4 @@ def blend(nexts: list[list[int]]) -> dict[int, float]:
         for token, count in counts.items():
             shares[token] = shares.get(token, 0.0) + weight * count
         rest *= unseen / (n + unseen)
-    return shares
+    return shares, n
