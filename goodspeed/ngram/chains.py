@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from typing import TypeAlias
 
 BORDER = -1
 """Stands before and after every text; no token id, so no match runs over it."""
@@ -21,8 +22,14 @@ MAX_ORDER = 16
 MAX_PLACES = 32
 """Newest places of a chain that are returned: further ones cost time and change the blend by little."""
 
+LIKELY = 4
+"""Tokens after whose match all others are compared at once: a match of four is most often a long one."""
+
 MAX_STEPS = 64
 """Places of a chain that are looked at: places of other tokens in the same bucket cannot make a search long."""
+
+Found: TypeAlias = dict[int, list[tuple["array[int]", int]]]
+"""Places by the number of tokens that match before them: token arrays, and the position of the token that followed."""
 
 
 class Chains:
@@ -67,19 +74,34 @@ class Chains:
         self.tokens.append(BORDER)
         self._before.append(0)
 
-    def places(self, first: int, second: int, oldest: int = 0) -> list[int]:
-        """Returns the newest places from `oldest` on, newest first, that follow these two tokens."""
-        if first < 0 or second < 0:
-            return []
+    def match(self, end: array[int], oldest: int, max_places: int, found: Found) -> int:
+        """Adds the newest places that follow the last tokens of `end`, by how many of these match; returns how many.
+
+        `end` has MIN_ORDER to MAX_ORDER tokens of a text; places before `oldest` do not count.
+        """
         tokens, before = self.tokens, self._before
-        place = self._newest[(first * 0x9E3779B1 ^ second * 0x85EBCA77) >> 8 & self._mask]
-        found = []
+        backwards, length = end[::-1], len(end)
+        place = self._newest[(end[-2] * 0x9E3779B1 ^ end[-1] * 0x85EBCA77) >> 8 & self._mask]
+        num_left = max_places
         for _ in range(MAX_STEPS):
             if place <= oldest:
                 break
-            if tokens[place - 1] == second and tokens[place - 2] == first:
-                found.append(place)
-                if len(found) == MAX_PLACES:
+            order, at = 0, place - 1
+            for token in backwards:
+                if tokens[at] != token:
+                    break
+                order += 1
+                at -= 1
+                if order == LIKELY and tokens[place - length : place] == end:  # in one comparison
+                    order = length
+                    break
+            if order >= MIN_ORDER:
+                if order in found:
+                    found[order].append((tokens, place))
+                else:
+                    found[order] = [(tokens, place)]
+                num_left -= 1
+                if not num_left:
                     break
             place = before[place]
-        return found
+        return max_places - num_left

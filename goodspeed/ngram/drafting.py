@@ -104,7 +104,9 @@ def _choose(shares: dict[int, float], sampling: Sampling, position: int) -> tupl
     if sampling.temperature == 0:
         return max(shares, key=shares.__getitem__), 1.0
     noises = noise_at(match_key(sampling.seed, position), shares)
-    _, token, noise = max((share / noise, token, noise) for (token, share), noise in zip(shares.items(), noises))
+    _, token, noise = max(
+        (share / noise, token, noise) for (token, share), noise in zip(shares.items(), noises, strict=True)
+    )
     return token, noise
 
 

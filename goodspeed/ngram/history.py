@@ -49,7 +49,7 @@ class History:
         return self._shared.num_bytes + sum(index.num_bytes for index in self._by_user.values())
 
     def add(self, user: str, tokens: Sequence[int]) -> None:
-        """Adds a finished text, prompt included, in about 0.3 us a token; leaves out what is too short to be matched."""
+        """Adds a finished text, prompt included, in about 0.3 us a token; leaves out what is too short."""
         tokens = tokens[-max(self.max_tokens // MAX_SHARE, 1) :]
         if len(tokens) <= MIN_ORDER:
             return

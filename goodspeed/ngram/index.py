@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from goodspeed.errors import ConfigError
-from goodspeed.ngram.chains import MAX_ORDER, Chains
+from goodspeed.ngram.chains import MAX_ORDER, MAX_PLACES, Chains, Found
 
-MIN_SEGMENT, MAX_SEGMENT = 1 << 10, 1 << 16
-"""Tokens of a segment: as many as there are already, so that few texts take little memory, up to 0.8 MB."""
+MIN_SEGMENT, MAX_SEGMENT = 1 << 10, 1 << 18
+"""Tokens of a segment: twice as many as there are already, so that few texts take little memory, up to 3 MiB."""
 
 COMPARED = 32
 """Tokens before the new ones that `GrowingText.follow` compares."""
@@ -40,7 +40,7 @@ class _Segment:
 class NgramIndex:
     """Whole texts, of at most max_tokens together: the oldest ones are dropped whole.
 
-    The texts lie in segments of up to 64k tokens, each with its own hash. Dropping a text moves one number, and a
+    The texts lie in segments of up to 256k tokens, each with its own hash. Dropping a text moves one number, and a
     segment without texts is freed: nothing is ever copied or hashed again, so a call takes as long as the text it adds.
     """
 
@@ -92,19 +92,17 @@ class NgramIndex:
                 yield segment.chains.tokens[start : start + length]
                 start += length + 1
 
-    def places(self, first: int, second: int, max_places: int) -> Iterator[tuple[array[int], list[int]]]:
-        """Yields token arrays and the places in them that follow these two tokens, the newest ones first."""
+    def match(self, end: array[int], found: Found) -> None:
+        """Adds the newest `MAX_PLACES` places that follow the last tokens of `end`, by how many of these match."""
+        num_left = MAX_PLACES
         for segment in reversed(self._segments):
-            found = segment.chains.places(first, second, segment.oldest)
-            if found:
-                yield segment.chains.tokens, found[:max_places]
-                max_places -= len(found)
-                if max_places <= 0:
-                    return
+            num_left -= segment.chains.match(end, segment.oldest, num_left, found)
+            if not num_left:
+                return
 
     def _segment_for(self, length: int) -> _Segment:
         if not self._segments or self._segments[-1].num_free <= length:
-            size = min(max(self.num_tokens, MIN_SEGMENT), MAX_SEGMENT, self.max_tokens)
+            size = min(max(2 * self.num_tokens, MIN_SEGMENT), MAX_SEGMENT, self.max_tokens)
             self._segments.append(_Segment(max(size, length + 2)))
         return self._segments[-1]
 
@@ -139,9 +137,9 @@ class GrowingText:
         """Returns the text's last tokens, at most `MAX_ORDER`."""
         return self._end(MAX_ORDER)
 
-    def places(self, first: int, second: int) -> list[int]:
-        """Returns the newest places in `tokens` that follow these two tokens."""
-        return self._chains.places(first, second)
+    def match(self, end: array[int], found: Found) -> None:
+        """Adds the newest `MAX_PLACES` places in `tokens` that follow the last tokens of `end`."""
+        self._chains.match(end, 0, MAX_PLACES, found)
 
     @property
     def tokens(self) -> array[int]:

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from goodspeed.ngram.chains import MAX_ORDER, MAX_PLACES, MIN_ORDER
+from goodspeed.ngram.chains import MAX_ORDER, MIN_ORDER, Found
 from goodspeed.ngram.index import GrowingText, NgramIndex
 
 
@@ -22,31 +22,14 @@ class Matches(NamedTuple):
 
 def find(text: GrowingText, histories: Sequence[NgramIndex]) -> list[Matches]:
     """Returns the matches of the text's end, longest first: of each source those at its newest `MAX_PLACES` places."""
-    context = text.context()
-    if len(context) < MIN_ORDER:
+    end = text.context()
+    if len(end) < MIN_ORDER:
         return []
-    first, second = context[-2], context[-1]
-    by_order: dict[int, list[tuple[array[int], int]]] = {}
-    backwards = context[-3::-1]
-    for tokens, places in _sources(text, histories, first, second):
-        for place in places:
-            order, at = MIN_ORDER, place - 3
-            for token in backwards:
-                if tokens[at] != token:
-                    break
-                order += 1
-                at -= 1
-            by_order.setdefault(order, []).append((tokens, place))
-    return [Matches(order, by_order[order]) for order in sorted(by_order, reverse=True)]
-
-
-def _sources(
-    text: GrowingText, histories: Sequence[NgramIndex], first: int, second: int
-) -> list[tuple[array[int], list[int]]]:
-    found = [(text.tokens, text.places(first, second))]
+    found: Found = {}
+    text.match(end, found)
     for history in histories:
-        found.extend(history.places(first, second, MAX_PLACES))
-    return found
+        history.match(end, found)
+    return [Matches(order, found[order]) for order in sorted(found, reverse=True)]
 
 
 def follow(matches: list[Matches], ahead: int) -> list[list[int]]:
@@ -79,9 +62,11 @@ def blend(nexts: list[list[int]], banned: Collection[int] = ()) -> tuple[dict[in
     n = 0
     for level in nexts:
         for token in level:
-            if token >= 0 and token not in banned:
+            if token >= 0:
                 counts[token] = counts.get(token, 0) + 1
                 n += 1
+        for token in banned:
+            n -= counts.pop(token, 0)
         if not n:
             continue
         unseen = 0.5 * len(counts)

@@ -4,16 +4,14 @@ The integers are the same to the last bit; the logarithm is a double's, which di
 Knows nothing about probabilities.
 """
 
+from array import array
 from collections.abc import Iterable
 from math import log1p
-from struct import Struct
 
 _M32, _M64 = (1 << 32) - 1, (1 << 64) - 1
 _START = 0x9E3779B97F4A7C15  # (Role.MATCH + 1) times the golden ratio
 _GOLDEN_32 = 0x7F4A7C15
 _FACTOR = (1 - 2.0**-24) * 2.0**-31
-
-_float32 = Struct("f")
 
 
 def match_key(seed: int, position: int) -> int:
@@ -24,20 +22,18 @@ def match_key(seed: int, position: int) -> int:
 def noise_at(key: int, tokens: Iterable[int]) -> list[float]:
     """Returns the Exp(1) noise of a key at token ids, in 1 us each."""
     low, high = key & _M32, key >> 32 | 1
-    pack, unpack = _float32.pack, _float32.unpack
-    found = []
+    magnitudes: list[float] = []
     for token in tokens:
         x = ((token * _GOLDEN_32 ^ low) & _M32) * high & _M32
         x = (x ^ x >> 16) * 0x7FEB352D & _M32
         x = (x ^ x >> 16) * 0x846CA68B & _M32
-        # |x + 1/4| of the signed number, to 24 bits: float32 keeps the quarter of numbers below 2^22 only
-        y: float = x if x < 0x80000000 else 0x100000000 - x
-        if y < 0x400000:
-            y += 0.25 if x < 0x80000000 else -0.25
-        elif y > 0x1000000:
-            y = unpack(pack(y))[0]
-        found.append(-log1p(-unpack(pack(y * _FACTOR))[0]))
-    return found
+        # |x + 1/4| of the signed number; of numbers from 2^22 on float32 does not keep the quarter
+        if x < 0x80000000:
+            magnitudes.append(x if x >= 0x400000 else x + 0.25)
+        else:
+            magnitudes.append(0x100000000 - x if x <= 0xFFC00000 else 0xFFFFFFFF - x + 0.75)
+    rounded = array("f", magnitudes)
+    return [-log1p(-value) for value in array("f", [value * _FACTOR for value in rounded])]
 
 
 def _mix(x: int) -> int:
