@@ -13,6 +13,9 @@ from typing import TypeAlias
 BORDER = -1
 """Stands before and after every text; no token id, so no match runs over it."""
 
+UNKNOWN = -2
+"""Stands for what is before a text's first token; it is nowhere in a token array."""
+
 MIN_ORDER = 2
 """Tokens that are looked up; a shorter match says too little."""
 
@@ -21,9 +24,6 @@ MAX_ORDER = 16
 
 MAX_PLACES = 32
 """Newest places of a chain that are returned: further ones cost time and change the blend by little."""
-
-LIKELY = 4
-"""Tokens after whose match all others are compared at once: a match of four is most often a long one."""
 
 MAX_STEPS = 64
 """Places of a chain that are looked at: places of other tokens in the same bucket cannot make a search long."""
@@ -79,23 +79,22 @@ class Chains:
 
         `end` has MIN_ORDER to MAX_ORDER tokens of a text; places before `oldest` do not count.
         """
-        tokens, before = self.tokens, self._before
-        backwards, length = end[::-1], len(end)
-        place = self._newest[(end[-2] * 0x9E3779B1 ^ end[-1] * 0x85EBCA77) >> 8 & self._mask]
+        tokens, before, length = self.tokens, self._before, len(end)
+        fourth, third, second, last = (array("i", (UNKNOWN, UNKNOWN)) + end)[-4:]
+        place = self._newest[(second * 0x9E3779B1 ^ last * 0x85EBCA77) >> 8 & self._mask]
         num_left = max_places
         for _ in range(MAX_STEPS):
             if place <= oldest:
                 break
-            order, at = 0, place - 1
-            for token in backwards:
-                if tokens[at] != token:
-                    break
-                order += 1
-                at -= 1
-                if order == LIKELY and tokens[place - length : place] == end:  # in one comparison
+            if tokens[place - 1] == last and tokens[place - 2] == second:
+                if tokens[place - 3] != third:
+                    order = 2
+                elif tokens[place - 4] != fourth:
+                    order = 3
+                elif tokens[place - length : place] == end:  # a match of four is most often a long one
                     order = length
-                    break
-            if order >= MIN_ORDER:
+                else:
+                    order = _order(tokens, place, end)
                 if order in found:
                     found[order].append((tokens, place))
                 else:
@@ -105,3 +104,11 @@ class Chains:
                     break
             place = before[place]
         return max_places - num_left
+
+
+def _order(tokens: array[int], place: int, end: array[int]) -> int:
+    """Returns how many tokens before a place are those of `end`, of which the first is not the same."""
+    order = 4
+    while tokens[place - 1 - order] == end[-1 - order]:
+        order += 1
+    return order

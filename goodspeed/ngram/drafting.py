@@ -85,7 +85,7 @@ def draft(
             shares, num_places = blend(nexts, banned)
             if not shares:
                 break
-            token, noise = _choose(shares, sampling, len(text))
+            token, noise = _choose(shares, sampling, first - 1 + len(drafted))
             chance = _odds(sampling, matches[0].order, num_places, len(shares), shares[token], noise)
             path_odds *= chance
             if path_odds < least_odds:

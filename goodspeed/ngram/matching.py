@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from goodspeed.ngram.chains import MAX_ORDER, MIN_ORDER, Found
+from goodspeed.ngram.chains import BORDER, MAX_ORDER, MIN_ORDER, Found
 from goodspeed.ngram.index import GrowingText, NgramIndex
 
 
@@ -61,10 +61,13 @@ def blend(nexts: list[list[int]], banned: Collection[int] = ()) -> tuple[dict[in
     rest = 1.0
     n = 0
     for level in nexts:
-        for token in level:
-            if token >= 0:
+        n += len(level)
+        if level.count(level[0]) == len(level):
+            counts[level[0]] = counts.get(level[0], 0) + len(level)
+        else:
+            for token in level:
                 counts[token] = counts.get(token, 0) + 1
-                n += 1
+        n -= counts.pop(BORDER, 0)
         for token in banned:
             n -= counts.pop(token, 0)
         if not n:
