@@ -103,10 +103,11 @@ def _choose(shares: dict[int, float], sampling: Sampling, position: int) -> tupl
     """Returns a token of the blend for an absolute position, and its noise (1 at temperature 0)."""
     if sampling.temperature == 0:
         return max(shares, key=shares.__getitem__), 1.0
+    best, token, noise = -1.0, -1, 1.0
     noises = noise_at(match_key(sampling.seed, position), shares)
-    _, token, noise = max(
-        (share / noise, token, noise) for (token, share), noise in zip(shares.items(), noises, strict=True)
-    )
+    for (candidate, share), candidate_noise in zip(shares.items(), noises, strict=True):
+        if share > best * candidate_noise:
+            best, token, noise = share / candidate_noise, candidate, candidate_noise
     return token, noise
 
 
