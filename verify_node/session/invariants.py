@@ -60,8 +60,9 @@ def _draft(session: Session) -> Iterator[Claim]:
         num_known = session.num_offered_before
         is_ahead = 0 <= num_known < len(session.offer.tokens)
         yield is_ahead and not session.finished, "its offer ends before its text does"
-        yield session.offer.tokens[:num_known] == tuple(session.tokens[len(session.tokens) - num_known :]), (
-            "its offer is of another text"
+        yield (
+            session.offer.tokens[:num_known] == tuple(session.tokens[len(session.tokens) - num_known :]),
+            ("its offer is of another text"),
         )
     if ahead is not None:
         yield phase in (Phase.AWAITING, Phase.DRAFTED, Phase.ADVANCING), "a draft made ahead is kept for nothing"
