@@ -21,7 +21,8 @@ from typing import Protocol
 
 import numpy as np
 
-from verify_node.rounds.arms import Arm, Arms
+from verify_node.rounds.arms import Arms
+from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.stretches import Stretch
 
 ROUND_S, LAG_ROUNDS = 0.03, 4
@@ -47,10 +48,13 @@ class World:
 class Chooser(Protocol):
     """Whoever says which arm the next round has."""
 
-    arm: Arm
-    best: Arm
+    @property
+    def arm(self) -> Arm: ...
 
-    def observe(self, worth_tokens: float, seconds: float, num_sessions: int = 1) -> None: ...
+    @property
+    def best(self) -> Arm: ...
+
+    def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None: ...
 
 
 @dataclass
@@ -118,7 +122,7 @@ class Thompson:
         self.best = self.arm = Arm.MODEL
         self._stretch, self._credit_s = Stretch(), 0.0
 
-    def observe(self, worth_tokens: float, seconds: float, num_sessions: int = 1) -> None:
+    def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None:
         self._credit_s += (self.explore or 0.0) * seconds - seconds * (self.arm is not self.best)
         self._stretch.observe(worth_tokens, seconds, num_sessions)
         if not self._stretch.is_over:
@@ -163,7 +167,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    num_rounds, seeds = (20_000, range(2)) if quick else (100_000, range(8))
+    num_rounds, seeds = (20_000, range(2)) if quick else (60_000, range(6))
     for name, settings in WORLDS.items():
         for difference in (0.0, 0.03, 0.2, 0.5):
             world = World(rates(difference, Arm.NGRAM), **settings)

@@ -10,6 +10,9 @@ SETTLING_ROUNDS, SETTLING_S = 8, 0.2
 
 COUNTED_ROUNDS = 24
 
+MAX_WEIGHT = 20.0
+"""Of what is remembered of the load: about 40 changes by the factor 2."""
+
 
 @dataclass(frozen=True)
 class StretchRate:
@@ -50,9 +53,15 @@ class Stretch:
         return StretchRate(self.worth_tokens / self.counted_s, self.num_served / self.num_counted)
 
 
-def log_ratio(one: StretchRate, other: StretchRate, max_load_change: float) -> float | None:
-    """The logarithm of one rate over the other; None if their numbers of sessions differ by more than the factor."""
-    load = one.num_sessions / other.num_sessions
-    if not 1.0 / max_load_change <= load <= max_load_change:
-        return None
-    return math.log(one.tokens_per_s / other.tokens_per_s)
+@dataclass
+class Elasticity:
+    """How a rate goes with the number of sessions: the exponent, by least squares over pairs of stretches."""
+
+    value: float
+    weight: float  # sum of squared logarithms of load ratios
+
+    def observe(self, one: StretchRate, other: StretchRate) -> None:
+        load = math.log(one.num_sessions / other.num_sessions)
+        rate = math.log(one.tokens_per_s / other.tokens_per_s)
+        self.weight = min(self.weight + load * load, MAX_WEIGHT)
+        self.value += load * (rate - self.value * load) / self.weight
