@@ -1,0 +1,295 @@
+"""The verify node's experiments with its arms: by hand, and in toy worlds of noisy rounds."""
+
+import math
+from itertools import islice
+
+import pytest
+
+from experiments.simulation.switchback import WORLDS, World, play, rates
+from verify_node.rounds import arms as arms_module
+from verify_node.rounds.arms import FIRST_TRIALS, Arms
+from verify_node.rounds.comparisons import MIN_COMPARISONS, Arm
+from verify_node.rounds.stretches import COUNTED_ROUNDS, SETTLING_ROUNDS
+
+ROUND_S = 0.03
+STRETCH_ROUNDS = SETTLING_ROUNDS + COUNTED_ROUNDS
+STRETCH_S = STRETCH_ROUNDS * ROUND_S
+OTHERS = (Arm.NONE, Arm.NGRAM)
+
+
+def run(arms: Arms, num_rounds: int, speed: dict[Arm, float], *, num_sessions: int = 4, tokens: float = 4.0) -> None:
+    """Rounds without any noise; a round of an arm takes ROUND_S over its speed."""
+    for _ in range(num_rounds):
+        arms.observe(tokens, ROUND_S / speed[arms.arm], num_sessions)
+
+
+def stretch(arms: Arms, speed: dict[Arm, float], *, num_sessions: int = 4, tokens: float = 4.0) -> Arm:
+    """Runs to the end of one stretch; returns its arm."""
+    arm, current = arms.arm, arms._stretch
+    while arms._stretch is current:
+        run(arms, 1, speed, num_sessions=num_sessions, tokens=tokens)
+    return arm
+
+
+def best(arms: Arms) -> Arm:
+    return arms.report().best
+
+
+SAME = dict.fromkeys(Arm, 1.0)
+
+
+class Waved:
+    """A chooser on a machine whose speed goes up and down by a half every minute."""
+
+    def __init__(self, arms: Arms) -> None:
+        self.arms, self.now_s = arms, 0.0
+
+    @property
+    def arm(self) -> Arm:
+        return self.arms.arm
+
+    @property
+    def best(self) -> Arm:
+        return self.arms.best
+
+    def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None:
+        slow = 1.0 + 0.5 * math.sin(self.now_s * 2 * math.pi / 60.0)
+        self.now_s += seconds * slow
+        self.arms.observe(worth_tokens, seconds * slow, num_sessions)
+
+
+# -- by hand -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stretch_of_another_arm_lies_between_two_of_the_best_one():
+    arms = Arms()
+    order = [stretch(arms, SAME) for _ in range(8)]
+    best = Arm.MODEL
+    assert order == [best, Arm.NONE, best, Arm.NGRAM, best, Arm.NONE, best, Arm.NGRAM]
+
+
+def test_a_rate_is_that_of_the_counted_rounds():
+    """By hand: 4 tokens in 15 ms beside 4 in 30 ms; the 1,000 of the rounds that settle are not in it."""
+    arms, speed = Arms(available=[Arm.NONE, Arm.MODEL]), {Arm.NONE: 2.0, Arm.MODEL: 1.0}
+    stretch(arms, SAME)
+    for _ in range(SETTLING_ROUNDS):
+        arms.observe(1000.0, ROUND_S, 4)  # ordered by the arm before
+    stretch(arms, speed)
+    stretch(arms, speed)
+    [none, _] = arms.report().arms
+    assert none.num_stretches == 1
+    assert none.relative_rate == pytest.approx(2.0)
+
+
+def test_a_better_arm_becomes_the_best_after_a_few_comparisons():
+    arms, speed = Arms(), SAME | {Arm.NONE: 1.5}
+    for _ in range(4 * MIN_COMPARISONS + 1):  # every fourth stretch is one of its, up to the best arm's after the third
+        assert best(arms) is Arm.MODEL or arms.report().arms[0].num_stretches == MIN_COMPARISONS
+        stretch(arms, speed)
+    report = arms.report()
+    assert report.best is Arm.NONE
+    assert report.num_changes == 1
+    assert {one.arm: one.relative_rate for one in report.arms}[Arm.MODEL] == pytest.approx(1 / 1.5)
+
+
+def test_a_difference_that_noise_explains_changes_nothing():
+    """Stretches of one arm are a fifth apart, and so is the other one from their mean."""
+    arms = Arms(available=[Arm.NONE, Arm.MODEL])
+    for number in range(60):
+        is_other = arms.arm is not arms.best
+        stretch(arms, SAME, tokens=4.4 if is_other else (4.0, 4.8)[number // 2 % 2])
+    assert best(arms) is Arm.MODEL
+    assert arms.report().num_changes == 0
+
+
+def test_what_is_known_is_referred_to_the_new_best_arm():
+    """By hand: 1 to 2 and 1 to 1.5 is 0.5 and 0.75 of the new best one."""
+    arms, speed = Arms(), {Arm.NONE: 1.5, Arm.NGRAM: 2.0, Arm.MODEL: 1.0}
+    while best(arms) is not Arm.NGRAM:
+        stretch(arms, speed)
+    assert [one.relative_rate for one in arms.report().arms] == pytest.approx([0.75, 1.0, 0.5])
+
+
+def test_a_stretch_that_delivered_nothing_says_nothing():
+    arms, speed = Arms(), SAME | {Arm.NONE: 3.0, Arm.NGRAM: 3.0}
+    for _ in range(40):
+        stretch(arms, speed, tokens=0.0 if arms.arm is not arms.best else 4.0)
+    assert best(arms) is Arm.MODEL
+    assert [one.relative_rate for one in arms.report().arms] == [None, None, 1.0]
+
+
+def test_stretches_of_very_different_load_are_not_compared():
+    arms, speed = Arms(), SAME | {Arm.NONE: 3.0, Arm.NGRAM: 3.0}
+    for _ in range(40):
+        stretch(arms, speed, num_sessions=9 if arms.arm is not arms.best else 4)
+    assert [one.relative_rate for one in arms.report().arms] == [None, None, 1.0]
+
+
+def test_a_rate_is_compared_at_equal_load():
+    """The rate goes with the number of sessions; where 7 are there instead of 4 an arm is not better for that."""
+    arms = Arms(available=[Arm.NONE, Arm.MODEL])
+    loads = (4, 5, 7, 6, 4, 7, 5)
+    for number in range(200):
+        load = loads[number % 7]
+        stretch(arms, SAME, num_sessions=load, tokens=float(load))
+    [none, _] = arms.report().arms
+    assert none.relative_rate == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("explore", [-0.1, 1.0])
+def test_a_share_must_be_a_share(explore):
+    with pytest.raises(ValueError, match="share of the time"):
+        Arms(explore)
+
+
+# -- which arms there are ----------------------------------------------------------------------------------------------
+
+
+def test_without_exploring_the_arm_of_most_effort_is_taken():
+    arms, speed = Arms(explore=0.0), SAME | {Arm.NONE: 3.0}
+    assert {stretch(arms, speed) for _ in range(50)} == {Arm.MODEL}
+    arms.available = [Arm.NGRAM, Arm.NONE]
+    assert {arms.arm} == {Arm.NGRAM}
+    arms.available = [Arm.NONE, Arm.NGRAM, Arm.MODEL]
+    assert {arms.arm} == {Arm.MODEL}
+
+
+def test_an_arm_that_cannot_be_taken_is_never_taken():
+    arms = Arms(available=[Arm.NONE, Arm.NGRAM])
+    assert {stretch(arms, SAME) for _ in range(50)} == {Arm.NONE, Arm.NGRAM}
+    arms.available = []
+    assert arms.available == (Arm.NONE,)
+    assert {stretch(arms, SAME) for _ in range(50)} == {Arm.NONE}
+
+
+@pytest.mark.parametrize("is_trial", [False, True])
+def test_an_arm_that_goes_away_ends_its_stretch(is_trial):
+    arms = Arms()
+    for _ in range(3 if is_trial else 2):
+        stretch(arms, SAME)
+    run(arms, 5, SAME)
+    arms.available = [arm for arm in Arm if arm is not arms.arm]
+    left = arms.arm
+    assert left in arms.available
+    assert left is best(arms)
+    assert stretch(arms, SAME) is left
+
+
+def test_an_arm_that_was_the_best_one_is_so_again_when_it_is_back():
+    arms, speed = Arms(), {Arm.NONE: 1.0, Arm.NGRAM: 1.1, Arm.MODEL: 1.5}
+    for _ in range(20):
+        stretch(arms, speed)
+    arms.available = OTHERS
+    assert best(arms) is Arm.NGRAM
+    for _ in range(20):
+        stretch(arms, speed)
+    assert best(arms) is Arm.NGRAM
+    arms.available = tuple(Arm)
+    stretch(arms, speed)
+    assert best(arms) is Arm.MODEL
+
+
+def test_an_arm_that_appears_late_has_its_first_trials():
+    arms, speed = Arms(available=OTHERS), SAME | {Arm.MODEL: 1.5}
+    for _ in range(200):
+        stretch(arms, speed)
+    arms.available = tuple(Arm)
+    for _ in range(3 * MIN_COMPARISONS):
+        stretch(arms, speed)
+    assert best(arms) is Arm.MODEL
+
+
+# -- how much is tried -------------------------------------------------------------------------------------------------
+
+
+def explored_s(arms: Arms, before: float = 0.0) -> float:
+    report = arms.report()
+    return report.explored_share * arms._now_s - before
+
+
+def test_each_arms_first_trials_are_bounded():
+    arms = Arms(explore=1e-9)
+    run(arms, 20_000, SAME)
+    assert [one.num_stretches for one in arms.report().arms] == [FIRST_TRIALS, FIRST_TRIALS, 0]
+
+
+@pytest.mark.parametrize("difference", [0.0, 0.05, 0.5])
+@pytest.mark.parametrize("world", WORLDS)
+def test_exploration_is_a_small_share_of_the_time(world, difference):
+    arms, share = Arms(), 0.02
+    settings = World(rates(difference, Arm.NGRAM), **WORLDS[world])
+    outcome = play(settings, arms, 30_000, seed=1)
+    now_s = arms._now_s
+    first_s = 3 * FIRST_TRIALS * 2 * STRETCH_S / (1 - difference)  # half the speed, as on a busy machine
+    assert outcome.explored * now_s <= share * now_s + first_s
+    assert outcome.explored * now_s > 0.0
+
+
+def test_in_the_long_run_the_share_is_not_exceeded():
+    arms = Arms()
+    run(arms, 10_000, SAME)
+    before_s, from_s = explored_s(arms), arms._now_s
+    run(arms, 100_000, SAME)
+    later = explored_s(arms, before_s) / (arms._now_s - from_s)
+    assert 0.015 < later <= 0.02 + 2 * STRETCH_S / (arms._now_s - from_s)
+
+
+def test_an_arm_that_is_slow_is_not_tried_beyond_its_share_of_the_time():
+    """Shares are of time, not of rounds: a round of the other arm takes ten times as long."""
+    arms = Arms(available=[Arm.NONE, Arm.MODEL])
+    speed = {Arm.NONE: 0.1, Arm.MODEL: 1.0}
+    run(arms, 3_000, speed)
+    before_s, from_s = explored_s(arms), arms._now_s
+    run(arms, 100_000, speed)
+    assert explored_s(arms, before_s) <= 0.02 * (arms._now_s - from_s) + 10 * STRETCH_S  # the last one
+
+
+def test_an_arm_that_is_known_to_be_worse_is_tried_at_growing_intervals(monkeypatch):
+    arms, speed = Arms(), {Arm.NONE: 0.6, Arm.NGRAM: 0.6, Arm.MODEL: 1.0}
+    tried = []
+    for number in range(6_000):
+        tried += [number] if stretch(arms, speed) is Arm.NONE else []
+    gaps = [later - one for one, later in zip(tried, islice(tried, 1, None), strict=False)][MIN_COMPARISONS - 1 :]
+    assert gaps == sorted(gaps)
+    assert gaps[0] < gaps[-1] <= 1.2 * arms_module.MAX_GAP * len(OTHERS) / 0.02
+    assert arms.report().explored_share < 0.01
+
+
+# -- what it finds -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("best", list(Arm))
+def test_a_difference_of_a_twentieth_is_found_within_twenty_minutes(best):
+    """40,000 rounds of 30 ms whose tokens vary by a quarter; in nine of ten runs at least."""
+    world = World(rates(0.05, best))
+    found = [play(world, Arms(), 40_000, seed).ended_with is best for seed in range(10)]
+    assert sum(found) >= 9
+
+
+@pytest.mark.parametrize("world", [name for name in WORLDS if "turns" not in name])
+def test_an_arm_that_is_a_fifth_worse_is_left_within_three_minutes_and_for_good(world):
+    settings = World(rates(0.2, Arm.NGRAM), **WORLDS[world])
+    for seed in range(4):
+        outcome = play(settings, Arms(), 15_000, seed)
+        assert outcome.ended_with is Arm.NGRAM
+        assert outcome.found_s < 180.0
+        assert outcome.num_false == 0
+
+
+def test_arms_that_change_places_are_followed():
+    """The best arm becomes a fifth worse than the others after ten minutes, and theirs again after ten more."""
+    world = World(rates(0.2, Arm.NGRAM), turns_s=600.0)
+    for seed in range(3):
+        outcome = play(world, Arms(), 38_000, seed)
+        best = [next(arm for at, arm in reversed(outcome.history) if at <= now_s) for now_s in (300.0, 720.0)]
+        assert best[0] is Arm.NGRAM
+        assert best[1] is not Arm.NGRAM
+
+
+@pytest.mark.parametrize("difference", [0.0, 0.2])
+def test_a_drift_of_the_machine_is_no_difference_of_arms(difference):
+    for seed in range(3):
+        chooser = Waved(Arms())
+        outcome = play(World(rates(difference, Arm.NGRAM)), chooser, 15_000, seed)
+        assert outcome.num_changes == (1 if difference else 0)
+        assert difference == 0.0 or outcome.ended_with is Arm.NGRAM
