@@ -81,6 +81,9 @@ def make_core(
     lease_s: float = 6.0,
     eta: float = core_settings.DEFAULTS.eta,
     beta: float = core_settings.DEFAULTS.beta,
+    selection: str | None = None,
+    self_draft: bool = True,
+    explore: float = 0.0,
     validates: bool = True,
 ) -> VerifyCore:
     """Creates a verify node's state machine around the fake target; by default every event validates it."""
@@ -97,6 +100,9 @@ def make_core(
         max_sessions=max_sessions,
         max_client_sessions=max_client_sessions,
         lease_s=lease_s,
+        selection=selection,
+        self_draft=self_draft,
+        explore=explore,
     )
     welcome = core_settings.make_welcome(
         settings,

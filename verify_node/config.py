@@ -50,6 +50,28 @@ class VerifyConfig(Settings):
         help="all tokens of one forward pass: drafted, one more per session, prefill",
         metavar="N",
     )
+    selection: str | None = option(
+        None,
+        choices=("odds", "none"),
+        shown="odds where time counts: gradient with --cost auto, continuous rounds",
+        group="rounds and budget",
+        help="which drafted tokens a round verifies: odds takes those that are worth their time, and cuts the others; "
+        "none takes whole drafts as they were assigned, as the paper does",
+    )
+    self_draft: bool = option(
+        DEFAULTS.self_draft,
+        group="rounds and budget",
+        help="with --selection odds: draft from a session's own text, where it goes on without its draft node",
+    )
+    explore: float = option(
+        DEFAULTS.explore,
+        minimum=0.0,
+        maximum=0.5,
+        group="rounds and budget",
+        help="with --selection odds: share of the time spent on trying whether no drafts, n-gram drafts or those of "
+        "models bring more tokens a second; 0 tries nothing",
+        metavar="X",
+    )
     linger_ms: float = options.linger_ms(1000 * DEFAULTS.linger_s)
     eta: float = option(
         DEFAULTS.eta,
@@ -172,6 +194,9 @@ class VerifyConfig(Settings):
             budget=self.num_drafted,
             max_round_tokens=self.round_tokens,
             linger_s=self.linger_ms / 1000,
+            selection=self.selection,
+            self_draft=self.self_draft,
+            explore=self.explore,
             eta=self.eta,
             weigh_evidence=self.weigh_evidence,
             beta=self.beta,

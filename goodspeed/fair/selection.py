@@ -2,9 +2,9 @@
 
 A drafted token is a node; its path odds are the product of the odds from the base to it. Verifying a node brings its
 client `worth` times its path odds in tokens, and costs what it adds to the round's time. The same function serves
-chains and trees, and the rules of three papers are its arguments: fairness (GoodSpeed, Eq. 5) is `worth`, a round's time
-against its tokens (AdaSpec, Eq. 6) is `round_s`, and a client's requirement that comes first (AdaServe, Algorithm 1) is
-`need`. Knows nothing about who drafted the tokens, or what they are.
+chains and trees. The rules of three papers are its arguments: fairness (GoodSpeed, Eq. 5) is `worth`, a round's time
+against its tokens (AdaSpec, Eq. 6) is `round_s`, and a client's requirement that comes first (AdaServe, Algorithm 1)
+is `need`. Knows nothing about who drafted the tokens, or what they are.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ class Candidate:
     """What one client has drafted: a chain, or a tree.
 
     odds: of each node, that it is accepted given that its parent is; within 0 and 1.
-    parents: of each node, the index of its parent, or -1 for the base; None for a chain, each node the next one's parent.
+    parents: of each node, the index of its parent, or -1 for the base; None for a chain.
     worth: of one token, as compared with others'.
     need: tokens that its drafts must bring before others' are chosen, as a sum of path odds.
     max_nodes: the most that may be chosen; None for no bound but the budget.
@@ -194,7 +194,8 @@ def _chain_odds(candidates: Sequence[Candidate], sizes: Ints) -> Floats:
     padded: Floats = np.ones((len(candidates), int(sizes.max(initial=0))))  # [num_candidates, longest]
     inside = np.arange(padded.shape[1]) < sizes[:, None]
     padded[inside] = flat
-    return np.cumprod(padded, axis=1)[inside]
+    np.cumprod(padded, axis=1, out=padded)
+    return padded[inside]
 
 
 def _tree_odds(odds: Sequence[float], parents: Sequence[int]) -> tuple[Floats, Ints]:

@@ -1,5 +1,6 @@
 """Which drafted tokens are verified: small cases by hand, then everything against a search of all choices."""
 
+from collections.abc import Callable
 from itertools import product
 from math import inf
 
@@ -47,7 +48,7 @@ def all_choices(candidates: list[Candidate], budget: int) -> list[list[list[int]
     return [[list(nodes) for nodes in one] for one in every if sum(map(len, one)) <= budget]
 
 
-def linear(fixed: float, each: float):
+def linear(fixed: float, each: float) -> Callable[[int], float]:
     return lambda number: fixed + each * number
 
 
@@ -156,7 +157,7 @@ def test_no_other_choice_brings_more_beyond_its_price(given_, budget, price, eac
     round_s = linear(1.0, each)
 
     def gain(nodes: list[list[int]]) -> float:
-        return value(given_, nodes) - price * round_s(num_nodes(nodes))
+        return float(value(given_, nodes) - price * round_s(num_nodes(nodes)))
 
     best = max(gain(other) for other in all_choices(given_, budget))
     assert gain(select(given_, budget, round_s=round_s, price=price).nodes) >= best - 1e-9
@@ -167,7 +168,7 @@ def test_no_other_choice_brings_more_per_second(given_, budget, each):
     round_s = linear(1.0, each)
 
     def rate(nodes: list[list[int]]) -> float:
-        return (sum(one.worth for one in given_) + value(given_, nodes)) / round_s(num_nodes(nodes))
+        return float((sum(one.worth for one in given_) + value(given_, nodes)) / round_s(num_nodes(nodes)))
 
     best = max((rate(other) for other in all_choices(given_, budget)), default=0.0)
     assert rate(select(given_, budget, round_s=round_s).nodes) >= best - 1e-9

@@ -29,14 +29,20 @@ from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.core.view import View
+from verify_node.rounds.arms import Arms
+from verify_node.rounds.choice import Choice
 from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.planner import Planner, Round, RoundLimits, plan
 from verify_node.rounds.probes import WAITING_ROUNDS
 from verify_node.rounds.scheduler import Scheduler
-from verify_node.rounds.settlement import allocate, commit, observe, settle
+from verify_node.rounds.settlement import active, allocate, commit, observe, settle
+from verify_node.rounds.switching import Switching
 from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Rejection, target_failed
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session
+
+ROUNDS_KEPT = 64
+"""Rounds after which what was kept of sessions that are over is forgotten."""
 
 
 class VerifyCore:
@@ -49,6 +55,8 @@ class VerifyCore:
         limits: RoundLimits,
         planner: Planner,
         scheduler: Scheduler,
+        choice: Choice,
+        arms: Arms | None = None,
         pool: PagePool,
         cost: Refined,
         max_sessions: int,
@@ -58,6 +66,8 @@ class VerifyCore:
         self.limits = limits
         self.planner = planner
         self.scheduler = scheduler
+        self.choice = choice
+        self.switching = Switching(choice, arms)
         self.pool = pool
         self.cost = cost
         self.register = Register(
@@ -165,6 +175,8 @@ class VerifyCore:
         if self._in_flight is not None or self.draining or self._is_held(now):
             return None
         self.register.free_released()
+        if self.num_rounds % ROUNDS_KEPT == 0:
+            self.choice.keep(self.sessions)
         sessions = [session for session in self.sessions.values() if not session.finished]
         for session in sessions:
             if session.awaits_draft and now >= session.late_at:
@@ -221,10 +233,14 @@ class VerifyCore:
         moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
         observe(done, moved, self.sessions, self.scheduler, self.pool)
         self.counts.finished(done, moved, duration_s)
-        lengths = allocate(done, moved, self.sessions, self.scheduler, self.round_s)
+        going_on = active(moved, self.sessions)
+        self.switching.finished(moved, going_on, now)
+        gives_lengths = self.switching.gives_lengths
+        lengths = allocate(done, moved, going_on, self.scheduler, self.round_s, gives_lengths=gives_lengths)
         for move in moved:
             length = lengths.get(move.session.session_id, 0)
-            sends.append(self.replies.tell(move.session.peer_id, settle(move, length, self.round_s, now)))
+            verdict = settle(move, length, self.round_s, now, self.choice.least_odds(move.session.client))
+            sends.append(self.replies.tell(move.session.peer_id, verdict))
         return sends
 
     def abort(self, why: str, now: float) -> list[Send]:
@@ -280,6 +296,7 @@ class VerifyCore:
         opened = self.register.open(peer, message, now, num_rounds=self.num_rounds, in_flight=in_flight)
         if isinstance(opened, Rejection):
             return opened
+        self.switching.opened(now)
         return repeat(opened, len(message.prompt) + len(message.committed))
 
     def _hear(self, peer: Peer, message: Draft | Offer | Ack, now: float) -> Answer:
@@ -309,7 +326,8 @@ class VerifyCore:
         number = self.num_rounds + 1
         if self._num_alone:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
-                planned = plan(number, sessions, [session], self.limits, self.pool)
+                drafted = self.choice.choose([session])
+                planned = plan(number, sessions, [session], self.limits, self.pool, drafted)
                 if planned.entries:
                     return planned
-        return plan(number, sessions, ready, self.limits, self.pool)
+        return plan(number, sessions, ready, self.limits, self.pool, self.choice.choose(ready))

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from goodspeed.node.counts import ROUND_S, ROUND_TOKENS, Histogram
+from goodspeed.wire.messages import DraftSource
 from verify_node.rounds.outcomes import Moved
 from verify_node.rounds.planner import Round
 
@@ -20,6 +21,8 @@ class Counts:
     num_tokens: int = 0  # delivered
     num_drafts: int = 0  # verified, with at least one token
     num_drafted: int = 0  # tokens of these
+    drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted, by what drafted them
+    accepted_by: Counter[DraftSource] = field(default_factory=Counter)
     accepted: Counter[int] = field(default_factory=Counter)  # drafts by how many of their tokens were accepted
     num_preempted: int = 0
     num_repeated: int = 0  # verdicts sent again, because a draft, an Ack or an OpenSession came again
@@ -46,6 +49,10 @@ class Counts:
             self.num_drafted += num_drafted
             self.accepted[num_accepted] += 1
             client.count_draft(num_drafted, num_accepted)
+        for source, _, num, num_right in move.parts:
+            self.drafted_by[source] += num
+            self.accepted_by[source] += num_right
+            client.count_source(source, num, num_right)
 
     @property
     def num_accepted(self) -> int:

@@ -12,11 +12,21 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
-from goodspeed.wire.messages import MAX_DRAFT, VERSION, Welcome
+from goodspeed.wire.messages import MAX_DRAFT, VERSION, Capability, Welcome
 from verify_node.core.core import VerifyCore
 from verify_node.rounds import planner
+from verify_node.rounds.arms import Arms
+from verify_node.rounds.choice import ByOdds, Choice, Whole
 from verify_node.rounds.planner import RoundLimits
 from verify_node.rounds.scheduler import Mode, Scheduler
+from verify_node.rounds.self_drafts import SelfDrafts
+
+PERMITTED = 1.75
+"""Lengths are handed out for so many times the budget where drafted tokens are selected: the selection cuts what is too
+much, and drafts do not all arrive at once. Below 1.5 rounds are not filled, above 2 drafting is wasted."""
+
+SELECTS: tuple[Capability, ...] = ("odds", "offers")
+"""What a verify node that selects drafted tokens understands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +71,9 @@ class CoreSettings:
     budget: int = 24  # C: drafted tokens in one round
     max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
     linger_s: float = 0.002
+    selection: str | None = None  # "odds" or "none"; None: by odds where time counts and rounds are continuous
+    self_draft: bool = True  # draft from sessions' own texts, where drafted tokens are selected
+    explore: float = 0.02  # share of the time in which it is tried whether other ways of drafting bring more
     eta: float = 0.1  # Eq. (3)
     weigh_evidence: bool = True
     beta: float = 0.1  # Eq. (4)
@@ -71,6 +84,13 @@ class CoreSettings:
 
     def __post_init__(self) -> None:
         check_round_tokens(self.max_round_tokens, self.budget)
+
+    @property
+    def selects(self) -> bool:
+        """Whether a round verifies the drafted tokens that are worth it, and not all that were assigned."""
+        if self.selection is not None:
+            return self.selection == "odds"
+        return self.policy.weighs_time and self.rounds == "continuous"
 
 
 DEFAULTS = CoreSettings()
@@ -92,23 +112,36 @@ def make_core(
     `CheckedCore` validates itself after every event.
     """
     cost = cost if cost is not None else Refined()
+    limits = RoundLimits(settings.budget, settings.max_round_tokens, settings.linger_s)
+    scheduler = Scheduler(
+        policy if policy is not None else settings.policy.create(cost, barrier=settings.rounds == "barrier"),
+        settings.budget,
+        eta=settings.eta,
+        beta=settings.beta,
+        mode=Mode.of(settings.rounds, weighs_time=settings.policy.weighs_time),
+        weigh_evidence=settings.weigh_evidence,
+        fairness=settings.policy.fairness,
+        permitted=PERMITTED if settings.selects else 1.0,
+    )
     return kind(
         welcome=replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
-        limits=RoundLimits(settings.budget, settings.max_round_tokens, settings.linger_s),
+        limits=limits,
         planner=planner.create(settings.rounds),
-        scheduler=Scheduler(
-            policy if policy is not None else settings.policy.create(cost, barrier=settings.rounds == "barrier"),
-            settings.budget,
-            eta=settings.eta,
-            beta=settings.beta,
-            mode=Mode.of(settings.rounds, weighs_time=settings.policy.weighs_time),
-            weigh_evidence=settings.weigh_evidence,
-        ),
+        scheduler=scheduler,
+        choice=_choice(settings, cost, limits, scheduler),
+        arms=Arms(settings.explore) if settings.selects else None,
         pool=pool,
         cost=cost,
         max_sessions=settings.max_sessions,
         max_client_sessions=settings.max_client_sessions,
     )
+
+
+def _choice(settings: CoreSettings, cost: Refined, limits: RoundLimits, scheduler: Scheduler) -> Choice:
+    """How the drafted tokens of a round are chosen."""
+    if not settings.selects:
+        return Whole()
+    return ByOdds(cost, limits, scheduler.worth_of, SelfDrafts() if settings.self_draft else None)
 
 
 def make_welcome(
@@ -136,6 +169,7 @@ def make_welcome(
         heartbeat_s=settings.heartbeat_s,
         lease_s=settings.lease_s,
         target_fingerprint=target_fingerprint,
+        capabilities=SELECTS if settings.selects else (),
     )
 
 

@@ -4,7 +4,8 @@ the session that it moved). No tensors."""
 from msgspec import Struct
 
 from goodspeed.fair.policies.cycles import in_time, willing
-from goodspeed.wire.messages import DownMessage, Draft, TokenLogprobs, Verdict
+from goodspeed.wire import odds
+from goodspeed.wire.messages import DownMessage, Draft, DraftSource, TokenLogprobs, Verdict
 from verify_node.rounds.planner import Entry
 from verify_node.rounds.scheduler import Observation
 from verify_node.session.session import Session
@@ -54,21 +55,41 @@ class Moved(Struct, frozen=True):
 
     @property
     def observation(self) -> Observation:
+        """Only a Draft of the draft model tells of the acceptance rate: the policy shares out such drafts' lengths."""
         num_tokens = len(self.taken)
+        by_model = self.answered is not None and not self.entry.num_ngram
+        num_drafted = self.entry.num_drafted if by_model else 0
         num_accepted = min(self.outcome.num_accepted, num_tokens + 1)
-        return Observation(self.session, self.outcome.agreement, self.entry.num_drafted, num_tokens, num_accepted)
+        return Observation(self.session, self.outcome.agreement, num_drafted, num_tokens, num_accepted)
+
+    @property
+    def parts(self) -> list[tuple[DraftSource, bytes, int, int]]:
+        """What was verified by source: the codes of its claimed odds, its tokens, and how many were accepted."""
+        num_verified, num_accepted = self.num_verified, self.outcome.num_accepted
+        first, codes = min(self.entry.num_ngram, num_verified), self.entry.odds
+        parts: list[tuple[DraftSource, bytes, int, int]] = []
+        if first:
+            parts.append((self.entry.source or "ngram", codes[:first], first, min(num_accepted, first)))
+        if num_verified > first:
+            tried = codes[first:] if num_accepted >= first else b""  # nothing is known after a rejection
+            parts.append(("model", tried, num_verified - first, max(0, num_accepted - first)))
+        return parts
 
     def hope(self, round_s: float) -> float:
         """Probability that the next draft was made ahead of this verdict, if the draft node drafts ahead at all."""
         session, num_drafted = self.session, self.entry.num_drafted
-        if self.answered is None or not (session.is_drafting and 0 < num_drafted == self.outcome.num_accepted):
+        if self.answered is None or num_drafted < len(self.answered.tokens):
+            return 0.0  # it was cut, so what was made ahead assumed more
+        if not (session.is_drafting and 0 < num_drafted == self.outcome.num_accepted):
             return 0.0
         alpha = session.acceptance.value
         ahead_s = session.client.draft_s_per_token * (num_drafted + 2)
         timely = in_time(ahead_s, round_s + (0.0 if self.answered.assumes else session.round_trip_s))
         return float(alpha * willing(alpha ** (num_drafted + 1)) * timely)
 
-    def verdict(self, next_length: int, dropped: int | None = None) -> Verdict:
+    def verdict(self, next_length: int, dropped: int | None = None, least_odds: int = odds.LEAST) -> Verdict:
+        """The message with the decision. What an older release does not know is left out of it."""
+        knows_odds = "odds" in self.session.client.capabilities
         return Verdict(
             session_id=self.session.session_id,
             epoch=self.session.epoch,
@@ -81,4 +102,6 @@ class Moved(Struct, frozen=True):
             finish_reason=self.session.finish_reason,
             logprobs=self.session.logprobs_from(self.base_len),
             dropped=dropped,
+            least_odds=least_odds if knows_odds else odds.LEAST,
+            source=self.entry.source if knows_odds else None,
         )

@@ -8,7 +8,7 @@ about tensors, sockets or policies.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple, Protocol
@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from goodspeed.engine.pages import PagePool
 from goodspeed.fair.registry import Registry
-from goodspeed.wire.messages import Sampling, Verification
+from goodspeed.wire.messages import DraftSource, Sampling, Verification
+from verify_node.rounds.drafted import NOTHING, Drafted, of_draft
 from verify_node.session.session import Session
 
 LATE = 0.25
@@ -55,6 +56,9 @@ class Entry(Struct, frozen=True):
     num_logprobs: int | None = None  # alternatives to be told of each token that comes of it; None: no logprobs
     stop_ids: tuple[int, ...] = ()  # where they may not be drawn: at positions below `may_stop_at`
     may_stop_at: int = 0
+    odds: bytes = b""  # codes of the drafted tokens' claimed odds, or none
+    num_ngram: int = 0  # leading drafted tokens that an index drafted
+    source: DraftSource | None = None  # of the drafted tokens, where they are no Draft
 
     @property
     def base_len(self) -> int:
@@ -158,13 +162,22 @@ class Barrier:
 
 
 def plan(
-    number: int, sessions: Iterable[Session], ready: Iterable[Session], limits: RoundLimits, pool: PagePool
+    number: int,
+    sessions: Iterable[Session],
+    ready: Iterable[Session],
+    limits: RoundLimits,
+    pool: PagePool,
+    drafted: Mapping[bytes, Drafted] | None = None,
 ) -> Round:
     """Packs the ready sessions into one round within the budget, the token limit and the memory.
 
-    Memory that a preemption needs is freed in `pool` at once.
+    drafted: what each session has verified, by session; None: the drafts that arrived, whole. Memory that a preemption
+    needs is freed in `pool` at once.
     """
-    packing = _Packing(limits, pool, resident=[session for session in sessions if session.session_id in pool])
+    ready = list(ready)
+    if drafted is None:
+        drafted = {session.session_id: of_draft(session) for session in ready}
+    packing = _Packing(limits, pool, drafted, resident=[session for session in sessions if session.session_id in pool])
     for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
         packing.add(session)
     return packing.round(number)
@@ -173,11 +186,14 @@ def plan(
 class _Packing:
     """A round while it is being filled."""
 
-    def __init__(self, limits: RoundLimits, pool: PagePool, resident: list[Session]) -> None:
+    def __init__(
+        self, limits: RoundLimits, pool: PagePool, drafted: Mapping[bytes, Drafted], resident: list[Session]
+    ) -> None:
         self.budget = limits.budget
         self.tokens = limits.max_round_tokens
         self.prefill = limits.max_round_tokens // 2  # the rest is for those who only need a token or a draft verified
         self.pool = pool
+        self.drafted = drafted
         self.resident = sorted(resident, key=lambda session: session.admitted)
         self.reserved = 0  # pages that the entries so far will take
         self.entries: list[Entry] = []
@@ -205,9 +221,10 @@ class _Packing:
         """What the session would feed: all of it, or else a chunk of what comes before its newest token."""
         cached = self.pool.length(session.session_id)
         prefill = len(session.tokens) - cached - 1  # at least 0: the newest token was never fed
-        num_drafted = len(session.draft.tokens) if session.draft else 0
+        drafted = self.drafted.get(session.session_id, NOTHING)
+        num_drafted = len(drafted.tokens)
         if prefill <= self.prefill and num_drafted <= self.budget and prefill + 1 + num_drafted <= self.tokens:
-            return _whole(session, cached)
+            return _whole(session, cached, drafted)
         num_tokens = min(prefill, self.prefill, self.tokens)
         return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
 
@@ -219,7 +236,7 @@ class _Packing:
         """
         admission = session.session_id not in self.pool
         if admission:
-            num_tokens = len(session.tokens) + (len(session.draft.tokens) if session.draft else 0)
+            num_tokens = len(session.tokens) + len(self.drafted.get(session.session_id, NOTHING).tokens)
         needed = self.pool.pages_needed(session.session_id, num_tokens)
         victims = self._victims(session, needed - (self.pool.num_free - self.reserved))
         if victims is None:
@@ -262,24 +279,25 @@ class _Packing:
         )
 
 
-def _whole(session: Session, cached: int) -> Entry:
-    """Everything that the session has not been fed, with its draft; cached: tokens that it has been."""
-    draft = session.draft
-    drafted = draft.tokens if draft else ()
+def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
+    """Everything that the session has not been fed, with what is drafted; cached: tokens that it has been."""
     return Entry(
         session_id=session.session_id,
         start=cached,
-        tokens=(*session.tokens[cached:], *drafted),
-        num_drafted=len(drafted),
+        tokens=(*session.tokens[cached:], *drafted.tokens),
+        num_drafted=len(drafted.tokens),
         samples=True,
         sampling=session.opened.sampling,
         verification=session.verification,
         epoch=session.epoch,
-        draft_round=draft.round if draft else None,
-        proposal=draft.proposal if draft and session.verification == "ratio" else None,
+        draft_round=session.draft.round if session.draft else None,
+        proposal=drafted.proposal,
         num_logprobs=session.opened.num_logprobs,
         stop_ids=session.opened.stop_ids if len(session.tokens) < session.may_stop_at else (),
         may_stop_at=session.may_stop_at,
+        odds=drafted.codes,
+        num_ngram=drafted.num_ngram,
+        source=drafted.source if drafted.tokens else None,
     )
 
 

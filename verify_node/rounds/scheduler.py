@@ -27,6 +27,8 @@ for too long; measured, see the log."""
 INITIAL_GOODPUT = 1.0
 """What plain decoding gives."""
 
+SMALLEST_GOODPUT = 1e-9
+
 FIRST_LENGTH = 4
 """Longest first draft of a client if the policy knows time: nobody knows how long it takes, and others may wait."""
 
@@ -90,12 +92,17 @@ class Scheduler:
         beta: float,
         mode: Mode,
         weigh_evidence: bool = True,
+        fairness: float = 1.0,
+        permitted: float = 1.0,
     ) -> None:
+        """fairness: of the utility U whose derivative a token is worth. permitted: lengths handed out, in budgets."""
         self.policy = policy
         self.budget = budget
         self.eta = eta
         self.beta = beta
         self.mode = mode
+        self.fairness = fairness
+        self.permitted = permitted
         self.first_length = FIRST_LENGTH if mode.is_timed else budget
         self.worth = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
@@ -112,6 +119,10 @@ class Scheduler:
 
     def _unknown_acceptance(self) -> AcceptanceEstimator:
         return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.worth)
+
+    def worth_of(self, client: Client) -> float:
+        """What one token of this client is worth to the sum of utilities: w U'(X) = w X^-fairness."""
+        return float(client.weight * max(client.goodput.value, SMALLEST_GOODPUT) ** -self.fairness)
 
     def session_acceptance(self, client: Client) -> AcceptanceEstimator:
         """A new session starts from what its client's sessions have shown."""
@@ -161,6 +172,10 @@ class Scheduler:
             lengths[session.session_id] = session.assign(length, probe, number)
         return lengths
 
+    def allocate_none(self, number: int, participants: Sequence[Session]) -> dict[bytes, int]:
+        """Nobody drafts: the participants go on by themselves."""
+        return {session.session_id: session.assign(0, 0, number) for session in participants}
+
     def _probes(
         self,
         number: int,
@@ -196,14 +211,15 @@ class Scheduler:
 
         Lengths of clients with late drafts are left out: they may never arrive.
         """
+        budget = int(self.permitted * self.budget)
         if not self.mode.is_continuous:
-            return self.budget
+            return budget
         drafting = [session for session in sessions if session.assigned and not session.client.num_late]
         assigned = sum(session.assigned or 0 for session in drafting)
         expected = sum(session.share * (session.assigned or 0) for session in drafting)
         if expected <= 0:
-            return self.budget
-        return min(int(self.budget * assigned / expected), self.budget * len(sessions))
+            return budget
+        return min(int(budget * assigned / expected), self.budget * len(sessions))
 
     def _state(self, session: Session, rooms: Mapping[bytes, int], probe: bool = False) -> ClientState:
         """What the policy knows of a session, or with `probe` what it would if its drafts were accepted again."""
@@ -211,7 +227,7 @@ class Scheduler:
         acceptance = min(session.acceptance.value, session.acceptance_bound.most)
         return ClientState(
             acceptance_rate=max(acceptance, probes.HOPED) if probe else acceptance,
-            goodput=max(client.goodput.value, 1e-9),
+            goodput=max(client.goodput.value, SMALLEST_GOODPUT),
             weight=client.weight,
             max_length=min(self._max_length(session, probe), rooms.get(session.session_id, self.budget)),
             client_id=client.name,
@@ -222,6 +238,8 @@ class Scheduler:
         )
 
     def _max_length(self, session: Session, probe: bool) -> int:
+        if not session.takes_drafts:
+            return 0
         longest = min(session.max_length, 1 if session.client.num_late else self.budget)
         if probe:  # the probe itself is short
             return longest

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from goodspeed.engine.pages import PagePool
 from goodspeed.wire.messages import Verdict
 from verify_node.rounds import late_drafts
+from verify_node.rounds.choice import ALL
 from verify_node.rounds.outcomes import Moved, Outcome
 from verify_node.rounds.planner import Entry, Round
 from verify_node.rounds.scheduler import Scheduler
@@ -33,27 +34,45 @@ def observe(
     over_budget = [key for key in done.deferred if pool.length(key)]
     scheduler.observe_shares(drafting, {*done.verified, *over_budget})
     scheduler.observe(done.number, [move.observation for move in moved])
+    for move in moved:
+        for source, codes, _, num_accepted in move.parts:
+            move.session.client.calibration(source).observe(codes, num_accepted)
 
 
-def allocate(
-    done: Round, moved: Sequence[Moved], sessions: Mapping[bytes, Session], scheduler: Scheduler, round_s: float
-) -> dict[bytes, int]:
-    """How many tokens each session that moved may draft next, by session (Eq. 5, or the policy's own way)."""
-    participants = [move.session for move in moved if not move.session.finished]
-    told = {session.session_id for session in participants}
-    active = [
+def active(moved: Sequence[Moved], sessions: Mapping[bytes, Session]) -> list[Session]:
+    """The sessions that go on and have had their first token."""
+    told = {move.session.session_id for move in moved}
+    return [
         session
         for session in sessions.values()
         if not session.finished and (session.assigned is not None or session.session_id in told)
     ]
-    return scheduler.allocate(done.number, active, participants, round_s)
 
 
-def settle(move: Moved, next_length: int, round_s: float, now: float) -> Verdict:
+def allocate(
+    done: Round,
+    moved: Sequence[Moved],
+    going_on: Sequence[Session],
+    scheduler: Scheduler,
+    round_s: float,
+    *,
+    gives_lengths: bool = True,
+) -> dict[bytes, int]:
+    """How many tokens each session that moved may draft next, by session (Eq. 5, or the policy's own way).
+
+    going_on: of `active`. Without gives_lengths all of them go on by themselves.
+    """
+    participants = [move.session for move in moved if not move.session.finished]
+    if not gives_lengths:
+        return scheduler.allocate_none(done.number, participants)
+    return scheduler.allocate(done.number, going_on, participants, round_s)
+
+
+def settle(move: Moved, next_length: int, round_s: float, now: float, least_odds: int = ALL) -> Verdict:
     """Tells the session what was decided and assigned: its verdict, which awaits an answer from now on."""
     session = move.session
     dropped = session.expect(move.hope(round_s))
-    verdict = move.verdict(next_length, dropped)
+    verdict = move.verdict(next_length, dropped, least_odds)
     is_warm = move.entry.draft_round is not None
     session.tell(verdict, now, late_drafts.late_at(session, now, is_warm=is_warm))
     return verdict

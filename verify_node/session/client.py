@@ -3,13 +3,16 @@
 Nobody else writes these fields (`tests/house/test_one_writer.py`). Knows nothing about sessions, rounds or messages.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.messages import DraftSource
 from verify_node.session.acceptance_bound import AcceptanceBound
+from verify_node.session.calibration import Calibration
 from verify_node.session.suspicion import Suspicion
 
 FASTER, SLOWER = 0.5, 0.1
@@ -30,6 +33,7 @@ class Client:
     acceptance: AcceptanceEstimator
     goodput: GoodputEstimator
     acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
+    calibrations: dict[DraftSource, Calibration] = field(default_factory=dict)  # of the odds that are claimed
     suspicion: Suspicion = field(default_factory=Suspicion)  # that its drafts are not drawn from what it sends
     weight: float = 1.0
     max_sessions: int | None = None  # that its key may have open
@@ -47,6 +51,8 @@ class Client:
     num_tokens: int = 0  # delivered since this node started, as all that follows
     num_drafted: int = 0  # and verified
     num_accepted: int = 0
+    num_drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted, by what drafted them
+    num_accepted_by: Counter[DraftSource] = field(default_factory=Counter)
     uplink_bytes: int = 0  # of its messages
     downlink_bytes: int = 0  # of those to it
 
@@ -104,6 +110,12 @@ class Client:
         """Learns from drafted tokens; returns whether they just proved that drafts are not drawn from what is sent."""
         return self.suspicion.observe(evidence)
 
+    def calibration(self, source: DraftSource) -> Calibration:
+        """How often its tokens of this source are accepted, by the odds that are claimed for them."""
+        if source not in self.calibrations:
+            self.calibrations[source] = Calibration()
+        return self.calibrations[source]
+
     # -- late drafts and probes ------------------------------------------------------------------------------------
 
     def miss_draft(self, number: int, waiting_rounds: int) -> None:
@@ -148,6 +160,11 @@ class Client:
         """Adds a verified draft."""
         self.num_drafted += num_drafted
         self.num_accepted += num_accepted
+
+    def count_source(self, source: DraftSource, num_drafted: int, num_accepted: int) -> None:
+        """Adds the part of a verified draft that one source drafted."""
+        self.num_drafted_by[source] += num_drafted
+        self.num_accepted_by[source] += num_accepted
 
     def count_bytes(self, uplink: int = 0, downlink: int = 0) -> None:
         """Adds bytes on the wire."""

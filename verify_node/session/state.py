@@ -106,6 +106,19 @@ class SessionState:
         return self.finished or self.awaits_draft or self.num_unacknowledged >= WINDOW
 
     @property
+    def takes_offers(self) -> bool:
+        """Whether a round that moves it on may verify what follows from offers or from its own text."""
+        is_alone = self.phase is Phase.ADVANCING and self.verification == "match"
+        return is_alone and self.opened.drafter in ("auto", "ngram") and self.max_length > 0
+
+    @property
+    def takes_drafts(self) -> bool:
+        """Whether it may be assigned a length: under match an n-gram index offers, and nobody waits for it."""
+        if self.verification == "ratio":
+            return self.opened.drafter != "none"
+        return self.opened.drafter in ("auto", "model") and "no_model" not in self.client.capabilities
+
+    @property
     def num_offered_before(self) -> int:
         """Tokens of the offer that the text has by now; those after them continue it."""
         return len(self.tokens) - self.offer.base_len if self.offer is not None else 0

@@ -66,8 +66,8 @@ def test_a_draft_node_that_applies_a_verdict_twice_is_found(monkeypatch):
 def test_a_token_that_the_verify_node_loses_is_found(monkeypatch):
     verdict = Moved.verdict
 
-    def lose_the_last(moved, next_length, dropped=None):
-        said = verdict(moved, next_length, dropped)
+    def lose_the_last(moved, *arguments):
+        said = verdict(moved, *arguments)
         if said.finish_reason is None:
             return said
         return said.__class__(**{**fields_of(said), "tokens": said.tokens[:-1]})

@@ -37,6 +37,9 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
         "max_client_sessions": 12,
         "heartbeat_s": 0.5,
         "lease_s": 4.0,
+        "selection": "odds",
+        "self_draft": False,
+        "explore": 0.1,
     }
     own = VerifyConfig(model="m", policy="random", cost="none", fairness=2.0, seed=3, linger_ms=5.0, **same).core
     policy = PolicySettings(name="random", weigh_time=False, fairness=2.0, seed=3)

@@ -1,0 +1,76 @@
+"""How often a client's drafted tokens are accepted, by the odds that its draft node claims for them.
+
+A draft node knows how sure it is of each token, and not how often it is right when it is so sure; or it lies. So its
+claims are sorted into buckets, and each bucket counts its hits. A bucket's odds are (hits + k p) / (tries + k), with p
+the odds that are claimed: a claim is believed until a handful of tokens tell better. A higher claim never means lower
+odds (pool adjacent violators). Knows nothing about messages, sessions or rounds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from goodspeed.wire import odds
+
+PRIOR_TRIES = 4.0
+"""k: the tries that a claim counts for."""
+
+MEMORY = 500.0
+"""Tries of a bucket that count; older ones are forgotten, since texts change."""
+
+BOUNDS = (0.99, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
+"""Least claimed odds of each bucket but the last. Narrow where it matters: path odds are products of high ones."""
+
+NUM_BUCKETS = len(BOUNDS) + 1
+
+
+def _bucket(claimed: float) -> int:
+    return next((number for number, least in enumerate(BOUNDS) if claimed >= least), len(BOUNDS))
+
+
+BUCKETS = tuple(map(_bucket, odds.ODDS))
+"""The bucket of each odds code."""
+
+CLAIMED = tuple(
+    sum(each) / len(each)
+    for each in (
+        [one for one, bucket in zip(odds.ODDS, BUCKETS, strict=True) if bucket == number]
+        for number in range(NUM_BUCKETS)
+    )
+)
+"""The mean of the odds that a bucket's codes claim."""
+
+
+@dataclass(slots=True)
+class Calibration:
+    """Hits and tries of one client's tokens of one source, by the bucket of the claimed odds."""
+
+    hits: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
+    tries: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
+    _odds: list[float] = field(default_factory=lambda: list(CLAIMED))  # of each bucket; falls
+
+    def odds(self, codes: Sequence[int]) -> list[float]:
+        """Odds that each token is accepted given that those before it are, from the codes of the claimed ones."""
+        known = self._odds
+        return [known[BUCKETS[code]] for code in codes]
+
+    def observe(self, codes: Sequence[int], num_accepted: int) -> None:
+        """Of tokens with these codes the first num_accepted were accepted; nothing is known after the next one."""
+        if not codes:
+            return
+        for place, code in enumerate(codes[: num_accepted + 1]):
+            bucket = BUCKETS[code]
+            keep = 1.0 - 1.0 / MEMORY
+            self.tries[bucket] = keep * self.tries[bucket] + 1.0
+            self.hits[bucket] = keep * self.hits[bucket] + (place < num_accepted)
+        self._odds = self._solve()
+
+    def _solve(self) -> list[float]:
+        """Shrinks each bucket towards its claim, then pools neighbours until no higher claim has lower odds."""
+        pools: list[tuple[float, float, int]] = []  # weighted sum of odds, weight, number of buckets; odds fall
+        for hits, tries, claimed in zip(self.hits, self.tries, CLAIMED, strict=True):
+            total, weight, number = hits + PRIOR_TRIES * claimed, tries + PRIOR_TRIES, 1
+            while pools and pools[-1][0] * weight < total * pools[-1][1]:
+                above = pools.pop()
+                total, weight, number = total + above[0], weight + above[1], number + above[2]
+            pools.append((total, weight, number))
+        return [total / weight for total, weight, number in pools for _ in range(number)]
