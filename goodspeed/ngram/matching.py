@@ -41,7 +41,10 @@ def survivors(matches: list[Matches], nexts: list[list[int]], token: int) -> lis
     """Returns the matches that went on with this token, which is one more token that matches."""
     found = []
     for level, followed in zip(matches, nexts, strict=True):
-        if token in followed:
+        num_alike = followed.count(token)
+        if num_alike == len(followed):
+            found.append(Matches(min(level.order + 1, MAX_ORDER), level.places))
+        elif num_alike:
             places = [place for place, other in zip(level.places, followed, strict=True) if other == token]
             found.append(Matches(min(level.order + 1, MAX_ORDER), places))
     return found

@@ -1,5 +1,6 @@
 """Histories: whose texts draft for whom, the bound over all users, and the file."""
 
+import os
 import stat
 import tracemalloc
 
@@ -146,7 +147,7 @@ def test_a_file_is_private_and_replaced_whole(saved, monkeypatch):
     def fail(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(history_file.os, "fsync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(ConfigError, match=r"cannot write .*history: No space left on device"):
         make().save(saved)
     assert saved.read_bytes() == before
