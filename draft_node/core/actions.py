@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from goodspeed.wire.messages import (
     MAX_DRAFT,
+    Drafter,
     FinishReason,
     OpenSession,
     Sampling,
@@ -35,9 +36,14 @@ class Request(Struct, frozen=True):
     num_logprobs: int | None = None  # alternatives told of each position; None: no logprobs at all
     min_tokens: int = 0  # none of stop_ids is drawn before so many
     target: str | None = None  # fingerprint of the target that stop_ids and sampling are for; None: for any
+    user: str = ""  # whose history may draft for it
+    drafter: Drafter = "auto"  # what may draft for it
 
-    def open(self, epoch: int, committed: tuple[int, ...]) -> OpenSession:
-        """The message that opens the session with what is committed so far."""
+    def open(self, epoch: int, committed: tuple[int, ...], *, tells_drafter: bool = False) -> OpenSession:
+        """The message that opens the session with what is committed so far.
+
+        tells_drafter: the verify node understands `OpenSession.drafter`.
+        """
         return OpenSession(
             session_id=self.session_id,
             epoch=epoch,
@@ -47,9 +53,10 @@ class Request(Struct, frozen=True):
             max_tokens=self.max_tokens,
             stop_ids=self.stop_ids,
             verification=self.verification,
-            max_draft=self.max_draft,
+            max_draft=self.max_draft if self.drafter != "none" else 0,
             num_logprobs=self.num_logprobs,
             min_tokens=self.min_tokens,
+            drafter=self.drafter if tells_drafter else "auto",
         )
 
     def banned_at(self, position: int) -> tuple[int, ...]:
@@ -67,7 +74,8 @@ class Propose(Struct, frozen=True):
     """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date.
 
     With `ahead` the last of `tokens` are not verified yet, and the proposal begins with a guess of what follows them.
-    With `local` nobody verifies it: what is drawn is the text.
+    With `local` nobody verifies it: what is drawn is the text. Under the match rule the proposal ends where the odds
+    that all of it is accepted fall below `least_odds`.
     """
 
     request: Request
@@ -77,6 +85,8 @@ class Propose(Struct, frozen=True):
     length: int
     ahead: bool = False
     local: bool = False
+    least_odds: float = 0.0
+    wants_chances: bool = False  # those of `Proposed` are for the verify node
 
 
 class Proposed(Struct, frozen=True):
@@ -89,7 +99,9 @@ class Proposed(Struct, frozen=True):
     proposal: bytes | None = None
     drafting_s: float = 0.0
     guess: int | None = None  # ahead: the token that `tokens` follow
-    odds: float = 1.0  # that all of it is accepted, in the draft model's own view
+    odds: float = 1.0  # that all of it is accepted, in the drafter's own view
+    chances: tuple[float, ...] | None = None  # of each token to be accepted after those before it; None: not known
+    num_ngram: int = 0  # leading tokens that an n-gram index drafted
 
 
 class Deliver(Struct, frozen=True):

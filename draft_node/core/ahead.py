@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from draft_node.core.actions import Proposed, Request, Statistics
 from draft_node.core.ahead_rate import AheadRate
+from goodspeed.wire import odds as odds_codes
 from goodspeed.wire.messages import Draft, TextDigest, Verdict
 
 
@@ -49,6 +50,8 @@ class Ahead:
             proposal=proposal.proposal,
             drafting_s=proposal.drafting_s,
             assumes=True,
+            odds=codes(proposal, len(proposal.tokens)),
+            num_ngram=proposal.num_ngram,
         )
         self.draft_odds = proposal.odds
         self.statistics.num_ahead += 1
@@ -71,3 +74,9 @@ class Ahead:
         self.rate.observe(float(came_true))
         self.statistics.num_ahead_true += came_true
         return ahead if is_next and verdict.dropped != ahead.round else None
+
+
+def codes(proposal: Proposed, length: int) -> bytes | None:
+    """The odds of the first `length` tokens of a proposal, one byte each; None where they are not known, or none is."""
+    chances = proposal.chances[:length] if proposal.chances is not None else ()
+    return odds_codes.encode(chances) if chances else None

@@ -196,7 +196,7 @@ class DraftCore:
         welcome = self.link.welcome
         if welcome is None:
             return []
-        return _of(session, session.connect(now, welcome.target_fingerprint, welcome.context_len))
+        return _of(session, session.connect(now, welcome.target_fingerprint, welcome.context_len, welcome.capabilities))
 
     # -- an absence that is too long -------------------------------------------------------------------------------
 

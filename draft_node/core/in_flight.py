@@ -7,8 +7,10 @@ when.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from draft_node.core.actions import Proposed
-from draft_node.core.ahead import Ahead
+from draft_node.core.ahead import Ahead, codes
 from goodspeed.wire.messages import Draft, TextDigest, Verdict
 
 
@@ -18,6 +20,7 @@ class InFlight:
 
     ahead: Ahead  # what is in flight beside the draft, on the hope that all of it is accepted
     draft: Draft | None = None
+    tells_odds: bool = False  # the verify node understands `Draft.odds` and `Draft.num_ngram`
     _odds: float = 1.0  # that all of the draft is accepted
     _length: int = 0  # to which the draft counts
     _digest: TextDigest = field(default_factory=TextDigest)
@@ -32,6 +35,7 @@ class InFlight:
 
     def make(self, proposal: Proposed, tokens: Sequence[int], length: int) -> Draft:
         """The draft of at most `length` tokens that continues the text `tokens`."""
+        told = self._told(proposal)
         return Draft(
             session_id=proposal.session_id,
             epoch=proposal.epoch,
@@ -41,7 +45,13 @@ class InFlight:
             tokens=proposal.tokens[:length],
             proposal=proposal.proposal,
             drafting_s=proposal.drafting_s,
+            odds=codes(told, length),
+            num_ngram=min(told.num_ngram, length),
         )
+
+    def _told(self, proposal: Proposed) -> Proposed:
+        """What the verify node understands of a proposal."""
+        return proposal if self.tells_odds else replace(proposal, chances=None, num_ngram=0)
 
     def put(self, draft: Draft, odds: float, length: int) -> None:
         """This draft, of which `length` tokens count, is in flight from now on."""
@@ -63,7 +73,7 @@ class InFlight:
         is_first = self.ahead.draft is None  # the verify node takes one draft for a round
         if not is_first or self.draft is None or proposal.round <= self.draft.round:
             return None
-        return self.ahead.make(proposal, self.drafted, text_len, self._digest)
+        return self.ahead.make(self._told(proposal), self.drafted, text_len, self._digest)
 
     def answered(self, verdict: Verdict, tokens: Sequence[int]) -> tuple[Draft, float] | None:
         """Clears what is in flight; returns the draft ahead, and its odds, if it is the next draft now."""

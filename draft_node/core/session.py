@@ -10,6 +10,7 @@ and the time, and carries out the actions: send a message, have the draft model 
     OFFLINE --fall_back--> LOCAL --proposed--> LOCAL ... --connect--> OPENING; --end of the text, failure--> DONE
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -21,6 +22,7 @@ from draft_node.core.local import RETRY_S, Local, Terms
 from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.target import text_end
+from goodspeed.wire import odds
 from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Verdict
 
 LATER_S = 1.0
@@ -63,6 +65,8 @@ class Session:
     _refusals: Refusals = field(default_factory=Refusals)
     _lacking_at: int = -1  # length of the text at which it was said that something is missing
     _length: int = 0  # of the draft asked for
+    _least_odds: float = 0.0  # a drafted token is not verified where the odds up to it are lower
+    _capabilities: frozenset[str] = frozenset()  # of the verify node
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
@@ -74,17 +78,29 @@ class Session:
         return tuple(self.tokens[len(self.request.prompt) :])
 
     @property
+    def _tells_odds(self) -> bool:
+        """Whether the verify node understands the odds of drafted tokens."""
+        return "odds" in self._capabilities
+
+    @property
     def done(self) -> bool:
         return self.state is State.DONE
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def connect(self, now: float, target: str = "", context_len: int | None = None) -> list[Action]:
-        """The verify node is there (again), with the target model of this fingerprint and context."""
+    def connect(
+        self, now: float, target: str = "", context_len: int | None = None, capabilities: Iterable[str] = ()
+    ) -> list[Action]:
+        """The verify node is there (again), with the target model of this fingerprint and context.
+
+        capabilities: what it understands beyond version 2 of the protocol, of `Capability`.
+        """
         if self.done:
             return []
         end = text_end(len(self.request.prompt), len(self.tokens), context_len, before=self.target, now=target)
         self.target = target if self.target is None else self.target
+        self._capabilities = frozenset(capabilities)
+        self._in_flight.tells_odds = self._tells_odds
         if end is None:
             return self._open(now)
         self.state = State.DONE  # the verify node does not know the session: nothing has to be closed there
@@ -98,8 +114,9 @@ class Session:
         self._lacking_at = -1
         self._timer.begin()
         self._enter(State.OPENING, now)
-        warm = [self._propose(0)] if self.request.max_draft else []
-        return [Send(self.request.open(self.epoch, self.committed)), *warm]
+        warm = [self._propose(0)] if self.request.max_draft and self.request.drafter != "none" else []
+        opened = self.request.open(self.epoch, self.committed, tells_drafter="offers" in self._capabilities)
+        return [Send(opened), *warm]
 
     def disconnect(self) -> None:
         """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
@@ -186,6 +203,7 @@ class Session:
 
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
         ahead = self._in_flight.answered(verdict, self.tokens)
+        self._least_odds = odds.bound(verdict.least_odds)
         self._refusals.answered()
         self._timer.answered(now)
         if verdict.finish_reason is not None:
@@ -261,16 +279,16 @@ class Session:
 
     def _propose(self, length: int) -> Propose:
         self._length = length
-        return Propose(self.request, self.epoch, self.round, tuple(self.tokens), length)
+        return self._asked(tuple(self.tokens), length)
 
     def _send_draft(self, proposal: Proposed, now: float) -> list[Action]:
         draft = self._in_flight.make(proposal, self.tokens, self._length)
         self._enter(State.WAITING, now, is_timed=True)
         return self._send(draft, proposal.odds, Send(draft))
 
-    def _send(self, draft: Draft, odds: float, word: Send) -> list[Action]:
+    def _send(self, draft: Draft, path_odds: float, word: Send) -> list[Action]:
         """This draft is in flight from now on; meanwhile the draft model may go on."""
-        self._in_flight.put(draft, odds, self._length)
+        self._in_flight.put(draft, path_odds, self._length)
         return [word, *self._propose_ahead()]
 
     def _propose_ahead(self) -> list[Action]:
@@ -280,7 +298,19 @@ class Session:
             return []
         self.round += 1
         base = (*self.tokens, *self._in_flight.drafted)
-        return [Propose(self.request, self.epoch, self.round, base, length + 1, ahead=True)]
+        return [self._asked(base, length + 1, ahead=True)]
+
+    def _asked(self, tokens: tuple[int, ...], length: int, *, ahead: bool = False) -> Propose:
+        return Propose(
+            self.request,
+            self.epoch,
+            self.round,
+            tokens,
+            length,
+            ahead=ahead,
+            least_odds=self._least_odds,
+            wants_chances=self._tells_odds and length > 0,
+        )
 
     def _acknowledgement(self) -> Ack:
         return Ack(self.request.session_id, self.epoch, len(self.tokens))

@@ -7,6 +7,8 @@ somebody is waiting for one of the others. What is written locally, for nobody t
 the match rule. Knows nothing about sockets or verdicts. Runs on the model thread.
 """
 
+from itertools import compress
+
 import torch
 from torch import Tensor
 
@@ -131,8 +133,10 @@ class Drafter:
             positions = batch.tensor([len(job.tokens) for job in chosen], torch.int64)
             tokens = choose(rows, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
             _append(chosen, tokens)
-            if self.min_odds:
-                for job, chance in zip(chosen, acceptance_chances(rows, tokens).tolist(), strict=True):
+            wanted = [job.propose.wants_chances or self._least_odds(job) > 0.0 for job in chosen]
+            if any(wanted):
+                chances = acceptance_chances(rows, tokens).tolist()
+                for job, chance in compress(zip(chosen, chances, strict=True), wanted):
                     job.chances.append(chance)
         if ratio:
             self._draw_from_proposals([jobs[index] for index in ratio], logits[ratio])
@@ -153,7 +157,11 @@ class Drafter:
     def _is_complete(self, job: Job) -> bool:
         if job.length == 0:
             return self._caches.num_cached(job) >= len(job.tokens) - 1
-        return len(job.drafted) >= job.length or job.stopped or job.odds < self.min_odds
+        return len(job.drafted) >= job.length or job.stopped or job.odds < self._least_odds(job)
+
+    def _least_odds(self, job: Job) -> float:
+        """Odds below which its draft ends; 0 under the ratio rule, where no draft is cut by what its own tokens are."""
+        return max(self.min_odds, job.propose.least_odds) if job.by_match and not job.propose.local else 0.0
 
 
 def _batch(jobs: list[Job], logits: Tensor) -> SamplingBatch:

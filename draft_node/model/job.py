@@ -41,6 +41,11 @@ class Job:
         return prod(self.chances)
 
     @property
+    def _knows_chances(self) -> bool:
+        """Whether every drafted token has one; a proposal that was taken over may have been begun without."""
+        return len(self.chances) == len(self.drafted)
+
+    @property
     def stopped(self) -> bool:
         """Nothing after an end of sequence is worth a place in the budget.
 
@@ -81,6 +86,7 @@ class Job:
             drafting_s=time.perf_counter() - self.started,
             guess=self.drafted[0] if num_guesses else None,
             odds=self.odds,
+            chances=tuple(self.chances[num_guesses:]) if drafted and self._knows_chances else None,
         )
 
 

@@ -21,6 +21,11 @@ def code(odds: float) -> int:
     return min(LEAST, round(-STEPS * log2(min(odds, 1.0)))) if odds > 0.0 else LEAST
 
 
+def bound(least: int) -> float:
+    """The odds of a code that is a lower bound; 0 for LEAST, which bounds nothing."""
+    return ODDS[least] if least < LEAST else 0.0
+
+
 def encode(odds: Iterable[float]) -> bytes:
     """One code for each of the odds."""
     return bytes(map(code, odds))

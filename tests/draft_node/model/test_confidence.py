@@ -1,9 +1,11 @@
 """A draft ends where the draft model's own confidence is spent; under the ratio rule it never does."""
 
 import math
+from unittest.mock import ANY
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.confidence import AT_NO_CONFIDENCE, acceptance_chances
@@ -16,11 +18,17 @@ PROMPT = (5, 9, 2, 40, 33, 7)
 
 
 def draft(
-    min_odds: float, *, verification: Verification = "match", length: int = 12, temperature: float = 1.0
+    min_odds: float,
+    *,
+    verification: Verification = "match",
+    length: int = 12,
+    temperature: float = 1.0,
+    least_odds: float = 0.0,
+    wants_chances: bool = False,
 ) -> Proposed:
     drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT), min_odds=min_odds)
     request = Request(bytes(16), PROMPT, Sampling(temperature, seed=3), 50, verification=verification)
-    drafter.add(Propose(request, 1, 1, PROMPT, length))
+    drafter.add(Propose(request, 1, 1, PROMPT, length, least_odds=least_odds, wants_chances=wants_chances))
     while True:
         if done := drafter.step():
             return done[0]
@@ -61,3 +69,33 @@ def test_lower_odds_let_it_go_on():
 
 def test_under_the_ratio_rule_a_draft_is_not_cut_for_what_was_drawn():
     assert len(draft(0.9, verification="ratio").tokens) == 12
+
+
+def test_the_higher_of_both_bounds_ends_a_draft():
+    assert draft(0.0, least_odds=0.3) == replace(draft(0.3), drafting_s=ANY)
+    assert draft(0.05, least_odds=0.3).tokens == draft(0.3, least_odds=0.05).tokens == draft(0.3).tokens
+    assert len(draft(0.9, verification="ratio", least_odds=0.9).tokens) == 12
+
+
+def test_chances_are_told_where_they_are_wanted():
+    told = draft(0.0, wants_chances=True)
+    assert told.chances == pytest.approx(chances_of(told.tokens), rel=1e-4)
+    assert draft(0.0).chances is None
+    assert draft(0.0, verification="ratio", wants_chances=True).chances is None
+
+
+def test_chances_stand_beside_their_own_tokens_whatever_is_taken_over():
+    """A proposal ahead was begun without chances, or with; one more token goes on from it."""
+    for early in (False, True):
+        drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT))
+        request = Request(bytes(16), PROMPT, Sampling(1.0, seed=3), 50)
+        whole = draft(0.0).tokens
+        drafter.add(Propose(request, 1, 1, PROMPT, 6, ahead=True, wants_chances=early))
+        for _ in range(4):
+            drafter.step()
+        drafter.add(Propose(request, 1, 2, (*PROMPT, whole[0]), 5, wants_chances=True))
+        done: list[Proposed] = []
+        while not done:
+            done = drafter.step()
+        assert done[0].tokens == whole[1:6]
+        assert done[0].chances == (pytest.approx(chances_of(whole[:6])[1:], rel=1e-4) if early else None)
