@@ -4,7 +4,8 @@ A session's actions concern its user, the draft model or the line. `DraftCore` n
 that concern the connection. Whoever drives the core carries out every action that an event returned, in order.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from msgspec import Struct
 from goodspeed.wire.messages import (
     MAX_DRAFT,
     Drafter,
+    DraftSource,
     FinishReason,
     OpenSession,
     Sampling,
@@ -143,18 +145,32 @@ class Statistics:
     num_ahead: int = 0  # drafts sent ahead of a verdict
     num_ahead_true: int = 0  # of which what they assumed came true
     num_local: int = 0  # of num_tokens, those that the draft model wrote alone
+    drafted: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted by what drafted them
+    accepted: Counter[DraftSource] = field(default_factory=Counter)  # num_accepted likewise
 
-    def count(self, verdict: Verdict, num_new: int) -> None:
-        """A verdict was applied, and so many of its tokens were new."""
+    def count(self, verdict: Verdict, num_new: int, num_ngram: int = 0) -> None:
+        """A verdict was applied, and so many of its tokens were new.
+
+        num_ngram: leading tokens of the draft that it answers which an n-gram index drafted.
+        """
         self.num_rounds += 1
         self.num_tokens += num_new
         self.num_drafts += verdict.num_verified > 0
         self.num_drafted += verdict.num_verified
         self.num_accepted += verdict.num_accepted
+        self.drafted += _by_source(verdict.source, verdict.num_verified, num_ngram)
+        self.accepted += _by_source(verdict.source, verdict.num_accepted, num_ngram)
 
     @property
     def acceptance_rate(self) -> float:
         return self.num_accepted / self.num_drafted if self.num_drafted else 0.0
+
+
+def _by_source(source: DraftSource | None, number: int, num_ngram: int) -> Counter[DraftSource]:
+    """The first `number` tokens of what was verified by what drafted them; source None: a draft of this node."""
+    if source is not None:
+        return Counter({source: number})
+    return Counter({"ngram": min(number, num_ngram), "model": max(0, number - num_ngram)})
 
 
 Action: TypeAlias = Send | Propose | Deliver | Finish | Fail

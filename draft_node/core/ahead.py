@@ -65,7 +65,7 @@ class Ahead:
         """Returns the draft ahead if it is the next draft now: its base is the text, and no verdict answered it."""
         ahead = self.draft
         if ahead is None:
-            if verdict.num_verified:
+            if verdict.num_verified and verdict.source is None:
                 accepted = verdict.num_accepted == verdict.num_verified
                 self.rate.observe(self.statistics.acceptance_rate if accepted else 0.0)
             return None

@@ -38,6 +38,7 @@ from draft_node.core.ahead_rate import LEAST_RATE, AheadRate
 from draft_node.core.counts import Counts, total
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.local import Terms
+from draft_node.core.ngrams import Ngrams
 from draft_node.core.session import Session
 from goodspeed.wire.messages import DownMessage, Heartbeat, Leave, Refusal, Verdict
 
@@ -53,6 +54,8 @@ class DraftCore:
     stays: bool = False  # an absence that is too long ends the texts that wait, and not this node
     falls_back: bool = False  # an absence that is too long ends nothing: the draft model writes alone
     least_ahead_rate: float = LEAST_RATE
+    ngrams: Ngrams | None = None  # None: no n-gram drafts
+    has_model: bool = True  # without one, nothing is ever asked of a draft model
     is_local: bool = False  # the draft model writes alone now
     sessions: dict[bytes, Session] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
@@ -72,7 +75,9 @@ class DraftCore:
         The session is kept until `forget`, even when its user is told the last word at once.
         """
         rate = AheadRate(least=self.least_ahead_rate)
-        session = self.sessions[request.session_id] = Session(request, self.draft_ahead, rate)
+        ngrams = self.ngrams.begin(request) if self.ngrams is not None else None
+        session = Session(request, self.draft_ahead, rate, ngrams, self.has_model)
+        self.sessions[request.session_id] = session
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]
         if self.link.connected:
@@ -87,8 +92,14 @@ class DraftCore:
         if session is None:
             return []
         self.counts.statistics = total(self.counts.statistics, session.statistics)
+        self._keep(session)
         closing = _of(session, session.cancel())
         return [] if self._has_left else closing
+
+    def _keep(self, session: Session) -> None:
+        """Texts that are over may draft for others; those that the draft model wrote a part of are not the target's."""
+        if self.ngrams is not None and not session.statistics.num_local:
+            self.ngrams.keep(session.request, session.tokens)
 
     # -- the verify node -------------------------------------------------------------------------------------------
 
@@ -201,7 +212,7 @@ class DraftCore:
     # -- an absence that is too long -------------------------------------------------------------------------------
 
     def _do_without(self, now: float) -> list[NodeAction]:
-        if self.falls_back:
+        if self.falls_back and self.has_model:
             return self._write_locally(now)
         if not self.stays:
             return [GiveUp()]

@@ -40,7 +40,8 @@ class Counts:
 def total(*parts: Statistics) -> Statistics:
     """Their sum, number by number."""
     names = Statistics.__dataclass_fields__
-    return Statistics(**{name: sum(getattr(part, name) for part in parts) for name in names})
+    begins = Statistics()
+    return Statistics(**{name: sum((getattr(part, name) for part in parts), getattr(begins, name)) for name in names})
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ class InFlight:
     tells_odds: bool = False  # the verify node understands `Draft.odds` and `Draft.num_ngram`
     _odds: float = 1.0  # that all of the draft is accepted
     _length: int = 0  # to which the draft counts
+    _num_ngram: int = 0  # leading tokens of the draft that an n-gram index drafted
     _digest: TextDigest = field(default_factory=TextDigest)
 
     def __iter__(self) -> Iterator[Draft]:
@@ -53,11 +54,12 @@ class InFlight:
         """What the verify node understands of a proposal."""
         return proposal if self.tells_odds else replace(proposal, chances=None, num_ngram=0)
 
-    def put(self, draft: Draft, odds: float, length: int) -> None:
+    def put(self, draft: Draft, odds: float, length: int, num_ngram: int = 0) -> None:
         """This draft, of which `length` tokens count, is in flight from now on."""
         self.draft = draft
         self._odds = odds
         self._length = length
+        self._num_ngram = num_ngram
 
     @property
     def drafted(self) -> tuple[int, ...]:
@@ -81,13 +83,31 @@ class InFlight:
         self.clear()
         return (ahead, self.ahead.draft_odds) if ahead is not None else None
 
-    def accepted(self, verdict: Verdict, first: int, last: int) -> tuple[bool, ...]:
-        """Tells for each position in [first, last) whether its token is an accepted one of the draft that was verified.
+    def num_ngram(self, verdict: Verdict) -> int:
+        """Leading tokens of the draft that the verdict answers which an n-gram index drafted."""
+        return self._num_ngram if self.draft is not None and self.draft.round == verdict.round else 0
 
-        A repeated verdict may begin before that draft; accepted tokens of earlier drafts are not told apart any more.
+    def accepted(self, verdict: Verdict, first: int, last: int) -> tuple[bool, ...]:
+        """Tells for each position in [first, last) whether its token is an accepted one of those that were verified.
+
+        A repeated verdict may begin before them; accepted tokens of earlier drafts are not told apart any more.
         """
+        if verdict.source is not None and verdict.num_accepted:
+            places = _accepted_places(verdict)
+            return tuple(position in places for position in range(first, last))
         for draft in self:
             if draft.round == verdict.round and verdict.num_accepted:
                 accepted = range(draft.base_len, draft.base_len + verdict.num_accepted)
                 return tuple(position in accepted for position in range(first, last))
         return ()
+
+
+def _accepted_places(verdict: Verdict) -> range:
+    """Positions of the accepted tokens of a verdict on what was no Draft.
+
+    They are its first ones, and the target's own token comes after them. One that is sent again may begin with tokens
+    of verdicts before it, so they are found from its end.
+    """
+    num_before = max(0, len(verdict.tokens) - verdict.num_accepted - 1)
+    first = verdict.base_len + num_before
+    return range(first, first + verdict.num_accepted)

@@ -17,13 +17,16 @@ from enum import Enum
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
 from draft_node.core.ahead import Ahead
 from draft_node.core.ahead_rate import AheadRate
+from draft_node.core.choice import Drafters
 from draft_node.core.in_flight import InFlight
 from draft_node.core.local import RETRY_S, Local, Terms
+from draft_node.core.ngrams import NgramDrafter
+from draft_node.core.offers import Offers
 from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.target import text_end
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Verdict
+from goodspeed.wire.messages import Ack, Close, Draft, Offer, Refusal, Verdict
 
 LATER_S = 1.0
 """How long a session waits that was told to try later."""
@@ -52,6 +55,8 @@ class Session:
     request: Request
     draft_ahead: bool = False
     ahead_rate: AheadRate = field(default_factory=AheadRate)  # at which drafts made ahead come true
+    ngrams: NgramDrafter | None = None  # what drafts for it beside the draft model
+    has_model: bool = True  # the node has a draft model
     state: State = State.OFFLINE
     epoch: int = 0
     round: int = -1  # of the last proposal asked for
@@ -60,6 +65,8 @@ class Session:
     statistics: Statistics = field(default_factory=Statistics)
     resend_at: float = 0.0  # when `tick` has something to do
     _in_flight: InFlight = field(init=False)
+    _drafters: Drafters = field(init=False)
+    _offers: Offers | None = None  # None where it makes none
     _local: Local | None = None  # what is written without the verify node
     _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
     _refusals: Refusals = field(default_factory=Refusals)
@@ -71,7 +78,9 @@ class Session:
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
         self.target = self.request.target
-        self._in_flight = InFlight(Ahead(self.request, self.statistics, self.ahead_rate, self.draft_ahead))
+        self._drafters = Drafters(self.request, self.has_model, self.ngrams)
+        drafts_ahead = self.draft_ahead and self._drafters.uses_model
+        self._in_flight = InFlight(Ahead(self.request, self.statistics, self.ahead_rate, drafts_ahead))
 
     @property
     def committed(self) -> tuple[int, ...]:
@@ -101,6 +110,8 @@ class Session:
         self.target = target if self.target is None else self.target
         self._capabilities = frozenset(capabilities)
         self._in_flight.tells_odds = self._tells_odds
+        makes_offers = "offers" in self._capabilities and self.request.verification == "match"
+        self._offers = Offers(self.ngrams) if self.ngrams is not None and makes_offers else None
         if end is None:
             return self._open(now)
         self.state = State.DONE  # the verify node does not know the session: nothing has to be closed there
@@ -114,7 +125,9 @@ class Session:
         self._lacking_at = -1
         self._timer.begin()
         self._enter(State.OPENING, now)
-        warm = [self._propose(0)] if self.request.max_draft and self.request.drafter != "none" else []
+        warm = [self._propose(0)] if self._drafters.uses_model else []
+        if self._offers is not None:
+            self._offers.clear()
         opened = self.request.open(self.epoch, self.committed, tells_drafter="offers" in self._capabilities)
         return [Send(opened), *warm]
 
@@ -186,7 +199,7 @@ class Session:
         if not new and verdict.finish_reason is None:
             return []
         self.tokens += new
-        self.statistics.count(verdict, len(new))
+        self.statistics.count(verdict, len(new), self._in_flight.num_ngram(verdict))
         accepted = self._in_flight.accepted(verdict, len(self.tokens) - len(new), len(self.tokens))
         actions: list[Action] = [Deliver(new, logprobs, accepted)] if new else []
         return actions + self._go_on(verdict, now)
@@ -211,15 +224,22 @@ class Session:
             return [Send(Close(self.request.session_id, self.epoch)), Finish(verdict.finish_reason)]
         if verdict.next_length == 0:
             self._enter(State.ADVANCING, now)
-            return [Send(self._acknowledgement())]
+            return [Send(self._offer() or self._acknowledgement())]
         self._length = verdict.next_length
         if ahead is not None:
             self._enter(State.WAITING, now)
             return self._send(*ahead, Send(self._acknowledgement()))
+        return self._begin_draft(verdict.next_length, now)
+
+    def _begin_draft(self, length: int, now: float) -> list[Action]:
+        """A draft is awaited: what needs no draft model goes up at once."""
         self.round += 1
         self.state = State.PROPOSING
+        proposal = self._drafters.propose(self.tokens, self.epoch, self.round, length, self._least_odds)
+        if proposal is not None:
+            return self._send_draft(proposal, now)
         self.resend_at = now + DRAFTING_TIMEOUT_S
-        return [self._propose(verdict.next_length)]
+        return [self._propose(length)]
 
     # -- without the verify node -----------------------------------------------------------------------------------
 
@@ -284,11 +304,11 @@ class Session:
     def _send_draft(self, proposal: Proposed, now: float) -> list[Action]:
         draft = self._in_flight.make(proposal, self.tokens, self._length)
         self._enter(State.WAITING, now, is_timed=True)
-        return self._send(draft, proposal.odds, Send(draft))
+        return self._send(draft, proposal.odds, Send(draft), proposal.num_ngram)
 
-    def _send(self, draft: Draft, path_odds: float, word: Send) -> list[Action]:
+    def _send(self, draft: Draft, path_odds: float, word: Send, num_ngram: int = 0) -> list[Action]:
         """This draft is in flight from now on; meanwhile the draft model may go on."""
-        self._in_flight.put(draft, path_odds, self._length)
+        self._in_flight.put(draft, path_odds, self._length, num_ngram)
         return [word, *self._propose_ahead()]
 
     def _propose_ahead(self) -> list[Action]:
@@ -311,6 +331,9 @@ class Session:
             least_odds=self._least_odds,
             wants_chances=self._tells_odds and length > 0,
         )
+
+    def _offer(self) -> Offer | None:
+        return self._offers.next(self.tokens, self.epoch, self._least_odds) if self._offers is not None else None
 
     def _acknowledgement(self) -> Ack:
         return Ack(self.request.session_id, self.epoch, len(self.tokens))

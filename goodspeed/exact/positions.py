@@ -6,6 +6,7 @@ tensors or the meaning of the numbers (`proposals.py`).
 """
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ class Layout(NamedTuple):
         return np.dtype(self.values).itemsize + (np.dtype(self.ids).itemsize if self.ids else 0)
 
 
+_CERTAIN = struct.Struct("<BIIH")  # HEADER, and a lattice's one id and weight
+
 LAYOUTS = {1: Layout(None, "<f4"), 2: Layout(None, "<f2"), 3: Layout("<u2", "<u2"), 4: Layout("<u4", "<u2")}
 
 
@@ -41,6 +44,11 @@ def cut(data: bytes, num_positions: int) -> bytes:
             return data
         start += HEADER.size + num_entries * LAYOUTS[kind].entry_bytes
     return data[:start]
+
+
+def certain(tokens: Sequence[int]) -> bytes:
+    """Returns the proposal that draws each of these tokens with probability 1: a lattice of one entry for each."""
+    return b"".join(_CERTAIN.pack(4, 1, token, 1) for token in tokens)
 
 
 def spans(data: bytes, num_positions: int, vocab_size: int) -> list[tuple[int, int, int]]:

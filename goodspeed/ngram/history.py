@@ -71,7 +71,12 @@ class History:
     def indexes(self, user: str) -> list[NgramIndex]:
         """Returns what may draft for this user: their own texts, and the shared ones."""
         own = self._by_user.get(user if self.per_user else EVERYBODY)
-        return [index for index in (own, self._shared) if index is not None and index.num_tokens]
+        return ([own] if own is not None and own.num_tokens else []) + self.shared
+
+    @property
+    def shared(self) -> list[NgramIndex]:
+        """What drafts for everybody, without any text that a user was written."""
+        return [self._shared] if self._shared.num_tokens else []
 
     def save(self, path: str | Path) -> None:
         """Writes users' texts to a file of mode 0600, whole or not at all. Raises ConfigError where it cannot.

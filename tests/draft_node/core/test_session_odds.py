@@ -52,7 +52,7 @@ def test_a_draft_without_odds_says_none(tokens, chances):
 
 
 def test_an_older_verify_node_gets_what_it_knows():
-    session, opened = begin((), replace(REQUEST, drafter="ngram"))
+    session, opened = begin((), replace(REQUEST, drafter="model"))
     assert opened.drafter == "auto"
     [_, asked] = session.receive(verdict(3, [7]), 1.0)
     assert not asked.wants_chances

@@ -1,0 +1,59 @@
+"""What drafts for a session that was assigned a length: the n-gram index, the draft model, or neither. No I/O.
+
+Knows nothing about a session's states or about messages.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+from operator import mul
+
+from draft_node.core.actions import Proposed, Request
+from draft_node.core.ngrams import NgramDrafter
+from goodspeed.exact.positions import certain
+from goodspeed.ngram.drafting import NgramDraft
+
+LEAST_EXPECTED = 1.0
+"""n-gram tokens that are expected to be accepted, so many at least, go up alone."""
+
+NOTHING = NgramDraft((), ())
+
+
+@dataclass(slots=True)
+class Drafters:
+    """What may draft for one session."""
+
+    request: Request
+    has_model: bool = True  # this node has
+    ngrams: NgramDrafter | None = None
+
+    @property
+    def uses_model(self) -> bool:
+        return self.has_model and self.request.drafter in ("auto", "model") and self.request.max_draft > 0
+
+    def propose(self, tokens: Sequence[int], epoch: int, round: int, length: int, least_odds: float) -> Proposed | None:
+        """The proposal that goes up at once, made of n-gram tokens or empty; None: the draft model makes it.
+
+        Without a model everything goes up at once. With one, n-gram tokens go up alone where at least LEAST_EXPECTED of
+        them are expected to be accepted, since they come at once; otherwise the model drafts alone.
+        """
+        expected = self.ngrams.draft(tokens, length, least_odds) if self.ngrams is not None else NOTHING
+        if self.uses_model and num_expected(expected) < LEAST_EXPECTED:
+            return None
+        by_match = self.request.verification == "match"
+        return Proposed(
+            self.request.session_id,
+            epoch,
+            round,
+            expected.tokens,
+            proposal=certain(expected.tokens) if expected.tokens and not by_match else None,
+            odds=prod(expected.odds),
+            chances=expected.odds if by_match else None,
+            num_ngram=len(expected.tokens),
+        )
+
+
+def num_expected(expected: NgramDraft) -> float:
+    """How many of its tokens are accepted on average: each is, if it and all before it agree with the target."""
+    return sum(accumulate(expected.odds, mul), 0.0)

@@ -1,0 +1,23 @@
+"""An n-gram drafter that expects what a test says, and notes what it was asked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from draft_node.core.ngrams import NgramDrafter
+from goodspeed.ngram.drafting import NgramDraft
+from goodspeed.ngram.history import History
+
+
+@dataclass(slots=True)
+class ScriptedDrafter(NgramDrafter):
+    """Expects `text` from its position on: the text of the session as the test has it, prompt included."""
+
+    history: History = field(default_factory=lambda: History(100, per_user=True))
+    text: tuple[int, ...] = ()
+    odds: float = 0.9  # of every token
+    asked: list[tuple[int, int, float]] = field(default_factory=list)  # length of the text, length, least odds
+
+    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> NgramDraft:
+        self.asked.append((len(tokens), length, least_odds))
+        expected = self.text[len(tokens) : len(tokens) + length] if self.text[: len(tokens)] == tuple(tokens) else ()
+        return NgramDraft(expected, (self.odds,) * len(expected))

@@ -1,0 +1,187 @@
+"""Which texts draft for whom: a request's own, its user's and shared ones, and never another user's."""
+
+import pytest
+
+from draft_node.core.actions import Request, Send
+from draft_node.core.core import DraftCore
+from draft_node.core.link import VerifyLink
+from draft_node.core.ngrams import NgramDrafter, Ngrams
+from draft_node.core.session import State
+from goodspeed.ngram.history import History
+from goodspeed.wire.messages import Ack, Offer, Sampling, Verdict, Welcome
+from tests.fakes import make_hello, replace_message, session_id
+
+WELCOME = Welcome(2, b"verify-1", "fake", 31, 200, 8, 1 << 20, 1.0, 6.0, capabilities=("odds", "offers"))
+PROMPT = tuple(range(1, 9))
+TEXT = tuple(range(10, 30))
+GREEDY = Sampling(temperature=0.0)
+
+
+def make_request(number=1, **changes):
+    return replace_message(Request(session_id(number), PROMPT, GREEDY, max_tokens=60), **changes)
+
+
+def make_core(*, per_user=True, keeps=True, shared=(), **options):
+    history = History(10_000, per_user)
+    if shared:
+        history.add_shared(shared)
+    link = VerifyLink.begin(make_hello(), 3.0, now=0.0)
+    core = DraftCore(link, context_len=50, ngrams=Ngrams(history, keeps), **options)
+    core.receive(WELCOME, 0.0)
+    return core
+
+
+def say(core, number, base_len, tokens, next_length=0, **changes):
+    """Gives a session these tokens; returns the messages that follow."""
+    verdict = Verdict(session_id(number), 1, None, base_len, tuple(tokens), 0, 0, next_length)
+    actions = core.receive(replace_message(verdict, **changes), 1.0)
+    return [action.message for action in actions if isinstance(action, Send)]
+
+
+def write(core, user, number=1):
+    """Writes a text of this user, to its end."""
+    core.begin(make_request(number, user=user), 0.0)
+    say(core, number, len(PROMPT), TEXT, finish_reason="stop")
+    core.forget(session_id(number))
+
+
+def answer_to(core, user, number=2, **changes):
+    """What a second text of some user, which begins as the first does, answers to its first three tokens."""
+    core.begin(make_request(number, user=user, **changes), 0.0)
+    [answer] = say(core, number, len(PROMPT), TEXT[:3])
+    return answer
+
+
+def test_a_users_finished_text_drafts_for_their_next_one():
+    core = make_core()
+    write(core, "ann")
+    offer = answer_to(core, "ann")
+    assert isinstance(offer, Offer)
+    assert offer.tokens == TEXT[3 : 3 + len(offer.tokens)]
+
+
+def test_one_users_text_never_drafts_for_another():
+    core = make_core()
+    write(core, "ann")
+    assert isinstance(answer_to(core, "bob"), Ack)
+    assert isinstance(answer_to(core, "", number=3), Ack)
+
+
+def test_counters_tell_that_nothing_of_another_user_drafted():
+    """Every assigned length is answered at once, since there is no model: with nothing, but for who wrote before."""
+    core = make_core(has_model=False)
+    write(core, "ann")
+    for number, user in ((2, "bob"), (3, "ann")):
+        core.begin(make_request(number, user=user), 0.0)
+        [draft] = say(core, number, len(PROMPT), TEXT[:3], 4)
+        base_len = len(PROMPT) + 3
+        num = len(draft.tokens)
+        say(core, number, base_len, TEXT[3 : 4 + num], 0, round=draft.round, num_verified=num, num_accepted=num)
+    assert core.sessions[session_id(2)].statistics.drafted == {}
+    assert core.sessions[session_id(3)].statistics.drafted["ngram"] > 0
+    assert core.statistics.accepted == core.sessions[session_id(3)].statistics.accepted
+
+
+def test_without_users_everybodys_text_drafts():
+    core = make_core(per_user=False)
+    write(core, "ann")
+    assert isinstance(answer_to(core, "bob"), Offer)
+
+
+def test_a_history_that_keeps_nothing_drafts_from_what_is_shared():
+    core = make_core(keeps=False)
+    write(core, "ann")
+    assert isinstance(answer_to(core, "ann"), Ack)
+    assert isinstance(answer_to(make_core(keeps=False, shared=TEXT), "bob"), Offer)
+
+
+def test_a_texts_own_earlier_part_drafts():
+    core = make_core()
+    core.begin(make_request(), 0.0)
+    [answer] = say(core, 1, len(PROMPT), PROMPT[:4])
+    assert answer.tokens[:2] == PROMPT[4:6]
+
+
+@pytest.mark.parametrize("drafter", ["model", "none"])
+def test_who_wants_no_ngrams_has_none(drafter):
+    core = make_core()
+    write(core, "ann")
+    assert isinstance(answer_to(core, "ann", drafter=drafter), Ack)
+
+
+def test_who_allows_no_drafts_gets_no_offers():
+    core = make_core()
+    write(core, "ann")
+    assert isinstance(answer_to(core, "ann", max_draft=0), Ack)
+
+
+def test_a_text_without_a_token_and_one_written_alone_are_not_kept():
+    core = make_core(falls_back=True, connect_timeout_s=0.0)
+    core.begin(make_request(user="ann"), 0.0)
+    core.forget(session_id(1))
+    core.begin(make_request(2, user="ann"), 0.0)
+    session = core.sessions[session_id(2)]
+    session.tokens += TEXT
+    session.statistics.num_local = 1
+    core.forget(session_id(2))
+    assert core.ngrams.history.indexes("ann") == []
+
+
+def test_a_node_without_a_model_never_writes_alone():
+    core = make_core(falls_back=True, connect_timeout_s=5.0, has_model=False, stays=True)
+    core.begin(make_request(), 0.0)
+    core.broke(1.0)
+    told = core.tick(20.0)
+    assert core.sessions[session_id(1)].state is State.OFFLINE
+    assert not core.is_local
+    assert [action.item.code for action in told if hasattr(action, "item")] == ["verify_away"]
+
+
+def test_a_draft_does_not_reach_the_end_of_the_text_or_hold_it():
+    history = History(1000, per_user=True)
+    history.add("", (*PROMPT, *TEXT))
+    text = (*PROMPT, *TEXT[:3])
+    assert NgramDrafter(make_request(max_tokens=6), history).draft(text, 9).tokens == TEXT[3:5]
+    assert NgramDrafter(make_request(max_tokens=4), history).draft(text, 9).tokens == ()
+    assert NgramDrafter(make_request(max_tokens=3), history).draft(text, 9).tokens == ()
+    ends = make_request(stop_ids=(TEXT[5],))
+    assert NgramDrafter(ends, history).draft(text, 9).tokens == TEXT[3:5]
+    assert TEXT[5] not in NgramDrafter(replace_message(ends, min_tokens=60), history).draft(text, 9).tokens
+
+
+def test_the_higher_least_odds_end_a_draft():
+    history = History(1000, per_user=True)
+    history.add("", (*PROMPT, *TEXT))
+    text = (*PROMPT, *TEXT[:3])
+    lengths = [
+        len(NgramDrafter(make_request(), history, own).draft(text, 32, theirs).tokens)
+        for own, theirs in ((0.01, 0.0), (0.01, 0.6), (0.6, 0.01), (1.0, 0.0))
+    ]
+    assert lengths[0] > lengths[1] == lengths[2] > lengths[3] == 0
+
+
+def test_under_the_ratio_rule_only_what_nobody_was_written_drafts():
+    """A text of the same seed is not independent of the noise that decides on this one."""
+    history = History(1000, per_user=False)
+    history.add("", (*PROMPT, *TEXT))
+    text = (*PROMPT, *TEXT[:3])
+    request = make_request(verification="ratio")
+    assert NgramDrafter(request, history).draft(text, 4).tokens == ()
+    history.add_shared(TEXT)
+    assert NgramDrafter(request, history).draft(text, 4).tokens == TEXT[3:6]
+    own = (*PROMPT, *PROMPT[:3])
+    assert NgramDrafter(request, history).draft(own, 4).tokens[:2] == PROMPT[3:5]
+
+
+def test_under_the_ratio_rule_the_likeliest_token_is_drafted_whatever_the_noise():
+    history = History(1000, per_user=False)
+    for _ in range(3):
+        history.add_shared(TEXT)
+    history.add_shared((*TEXT[:3], 99, 98))
+    text = (*PROMPT, *TEXT[:3])
+    drafted = {"match": set(), "ratio": set()}
+    for seed in range(30):
+        for rule, tokens in drafted.items():
+            request = make_request(verification=rule, sampling=Sampling(1.0, seed=seed))
+            tokens |= {NgramDrafter(request, history, 0.01).draft(text, 1).tokens}
+    assert drafted == {"match": {(TEXT[3],), (99,)}, "ratio": {(TEXT[3],)}}
