@@ -22,12 +22,13 @@ from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.connection import Connection
-from experiments.simulation.models import DraftModel
+from experiments.simulation.models import BrokenRule, DraftModel
 from experiments.simulation.network import Line
+from experiments.simulation.ngrams import make_ngrams
 from experiments.simulation.settings import of_client
 from experiments.simulation.surroundings import Surroundings
 from experiments.simulation.users import Circumstances, Generation, Users
-from goodspeed.wire.messages import VERSION, DownMessage, Hello, UpMessage
+from goodspeed.wire.messages import VERSION, Capability, DownMessage, Hello, UpMessage
 
 TIMEOUT_S = 3.0
 
@@ -61,6 +62,7 @@ class DraftNode:
         self._cost = of_client(settings.draft_cost, index)
         self._acceptances: dict[bytes, Acceptance] = {}
         self._model = DraftModel(self._acceptances)
+        self._has_model = of_client(settings.has_model, index)
         self._num_drafting = 0
         self._is_stopping = False
         self._away_at = 0.0  # the verify node has been away since then, if it is
@@ -126,16 +128,20 @@ class DraftNode:
         self._is_stopping = False
         self.connection.boot(self.num_boots)
         boot_id = f"{self.index}-{self.num_boots}".rjust(8).encode()[-8:]
-        hello = Hello(VERSION, f"client-{self.index}", boot_id, "simulated", "simulated")
+        capabilities: tuple[Capability, ...] = ("odds", "offers", *(() if self._has_model else ("no_model",)))
+        model = "simulated" if self._has_model else ""
+        hello = Hello(VERSION, f"client-{self.index}", boot_id, "simulated", model, capabilities=capabilities)
         link = VerifyLink.begin(hello, TIMEOUT_S, self._watch.now)
         self.core = DraftCore(
             link,
             settings.draft_context_len,
             settings.connect_timeout_s,
             settings.draft_ahead,
-            stays=not settings.falls_back,
-            falls_back=settings.falls_back,
+            stays=not (settings.falls_back and self._has_model),
+            falls_back=settings.falls_back and self._has_model,
             least_ahead_rate=settings.least_ahead_rate,
+            ngrams=make_ngrams(of_client(settings.ngrams, self.index)),
+            has_model=self._has_model,
         )
         self._num_drafting = 0
         self._start_some()
@@ -275,6 +281,8 @@ class DraftNode:
 
     def _propose(self, wanted: Propose) -> None:
         """Steps of the draft model are shared by all proposals in the making, as many as there are at the beginning."""
+        if not self._has_model:
+            raise BrokenRule("a proposal is asked for of a node without a draft model")
         if wanted.request.session_id not in self._acceptances:
             return  # its user left meanwhile
         faults, random = self.world.settings.faults, self._random
@@ -288,6 +296,10 @@ class DraftNode:
         failed = bool(faults.no_draft) and random.random() < faults.no_draft
         self.num_faults += failed
         tokens = () if failed else self._model.propose(wanted)
+        rate = self._acceptances[wanted.request.session_id].rate(len(wanted.tokens), 0, True)
         guess, tokens = (tokens[0], tokens[1:]) if wanted.ahead and tokens else (None, tokens)
-        proposed = Proposed(wanted.request.session_id, wanted.epoch, wanted.round, tokens, None, seconds, guess)
+        chances = (rate,) * len(tokens) if wanted.wants_chances else None
+        proposed = Proposed(
+            wanted.request.session_id, wanted.epoch, wanted.round, tokens, None, seconds, guess, chances=chances
+        )
         self.world.clock.after(seconds, self._proposed, proposed, self.num_boots)

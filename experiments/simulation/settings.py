@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from draft_node.core.ahead_rate import LEAST_RATE
 from experiments.simulation.acceptance import Acceptances
+from experiments.simulation.ngrams import NgramKind
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
-from goodspeed.wire.messages import MAX_DRAFT
+from goodspeed.wire.messages import MAX_DRAFT, Capability
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings
 
 T = TypeVar("T")
@@ -93,6 +94,7 @@ class Settings:
     page_size: int = 4
     context_len: int = 120
     max_sessions: int = 100
+    capabilities: tuple[Capability, ...] | None = None  # what it announces; None: as the daemon has it
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
     round_noise: float = 0.0  # standard deviation of a round's time, as a share of it
@@ -102,6 +104,9 @@ class Settings:
     acceptance: Acceptances | None = None  # instead of alpha
     draft_cost: tuple[CostModel, ...] = (DRAFT_COST,)  # of one forward pass
     draft_ahead: bool = True
+    ngrams: tuple[NgramKind, ...] = ("off",)  # what drafts beside the draft model, or without one
+    has_model: tuple[bool, ...] = (True,)  # one without cannot write alone either
+    num_users: int = 1  # of each client: one's texts never draft for another
     connect_timeout_s: float = inf  # an absence of the verify node that is longer ends the texts that wait for it
     falls_back: bool = False  # or has the draft model write alone
     draft_context_len: int = 1 << 30  # of the draft model

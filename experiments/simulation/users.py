@@ -66,6 +66,7 @@ class Users:
             max_tokens=sizes[1] if sizes else random.randint(settings.min_tokens, settings.max_tokens),
             stop_ids=(STOP,) if random.random() < settings.stops else (),
             max_draft=settings.max_draft,
+            user=f"user-{self._num_started % settings.num_users}",
         )
 
     def acceptance(self) -> Acceptance:

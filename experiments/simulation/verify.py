@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from random import Random
 
+from msgspec.structs import replace
+
 from experiments.simulation.failures import WHY, Failures
 from experiments.simulation.models import Target
 from experiments.simulation.network import MAX_BYTES, verdict_bytes
@@ -32,6 +34,8 @@ def make_core(settings: Settings, boot_id: bytes = b"verify-0", target: int = 0)
         max_message_bytes=MAX_BYTES,
         target_fingerprint=str(target),
     )
+    if settings.capabilities is not None:
+        welcome = replace(welcome, capabilities=settings.capabilities)
     pool = PagePool(settings.num_pages, settings.page_size)
     policy = None if isinstance(settings.policy, str) else settings.policy()
     cost = Refined(settings.round_cost if settings.known_cost else None)

@@ -9,9 +9,11 @@ from typing import Any
 
 from draft_node.core.ahead_rate import LEAST_RATE
 from experiments.simulation.erratic_policy import Phases
+from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Faults, Settings, with_faults
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import Policy
+from goodspeed.wire.messages import Capability
 
 TINY_POOL: dict[str, Any] = {"num_pages": 16, "page_size": 4, "context_len": 64}
 NARROW = (2_000.0, 20_000.0)  # bytes a second
@@ -59,7 +61,8 @@ def some_settings(seed: int, *, absences: bool = True) -> Settings:
         settings = replace(settings, bytes_per_s=lines, drafted_bytes=rng.choice(WIDE_DRAFTS))
     retarget = random.Random(f"retarget {seed}").choice([0.0, 0.0, 0.5])  # its own chance: worlds stay the same
     settings = with_faults(settings, retarget=retarget)
-    return _with_absences(settings, seed) if absences else settings
+    settings = _with_absences(settings, seed) if absences else settings
+    return _with_ngrams(settings, seed)
 
 
 def _with_absences(settings: Settings, seed: int) -> Settings:
@@ -84,6 +87,23 @@ def _with_absences(settings: Settings, seed: int) -> Settings:
         falls_back=rng.random() < 0.5,
         draft_context_len=rng.choice([1 << 30, 1 << 30, 30]),
     )
+
+
+def _with_ngrams(settings: Settings, seed: int) -> Settings:
+    """Draft nodes with n-gram indexes, some of them without a draft model, and verify nodes of which some take offers.
+
+    A node without a model cannot go on alone, so there is none where nodes do.
+    """
+    rng = random.Random(f"ngrams {seed}")
+    kinds: list[NgramKind] = ["off", "index", "right", "hostile"]
+    announced: list[tuple[Capability, ...]] = [(), ("odds",), ("odds", "offers")]
+    some = rng.random() < 0.5
+    ngrams = tuple(rng.choice(kinds) for _ in range(3))
+    has_model = tuple(settings.falls_back or rng.random() < 0.7 for _ in range(4))
+    capabilities, num_users = rng.choice(announced), rng.randint(1, 2)
+    if not some:
+        return settings
+    return replace(settings, ngrams=ngrams, has_model=has_model, capabilities=capabilities, num_users=num_users)
 
 
 def _some_policy(rng: random.Random, seed: int) -> str | Callable[[], Policy]:

@@ -8,7 +8,7 @@ from draft_node.core.link import VerifyLink
 from draft_node.core.ngrams import NgramDrafter, Ngrams
 from draft_node.core.session import State
 from goodspeed.ngram.history import History
-from goodspeed.wire.messages import Ack, Offer, Sampling, Verdict, Welcome
+from goodspeed.wire.messages import Ack, Offer, Sampling, Verdict, Verification, Welcome
 from tests.fakes import make_hello, replace_message, session_id
 
 WELCOME = Welcome(2, b"verify-1", "fake", 31, 200, 8, 1 << 20, 1.0, 6.0, capabilities=("odds", "offers"))
@@ -179,7 +179,7 @@ def test_under_the_ratio_rule_the_likeliest_token_is_drafted_whatever_the_noise(
         history.add_shared(TEXT)
     history.add_shared((*TEXT[:3], 99, 98))
     text = (*PROMPT, *TEXT[:3])
-    drafted = {"match": set(), "ratio": set()}
+    drafted: dict[Verification, set[tuple[int, ...]]] = {"match": set(), "ratio": set()}
     for seed in range(30):
         for rule, tokens in drafted.items():
             request = make_request(verification=rule, sampling=Sampling(1.0, seed=seed))

@@ -1,0 +1,73 @@
+"""n-gram indexes of simulated draft nodes: the real one, one that is often right, and one that says anything.
+
+Texts of the simulated target are hashes, in which the real index finds matches by chance only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Literal, TypeAlias
+
+from draft_node.core.actions import Request
+from draft_node.core.ngrams import NgramDrafter, Ngrams
+from experiments.simulation.models import drawn
+from experiments.simulation.text import VOCAB, feed, feed_all, start
+from goodspeed.ngram.drafting import NgramDraft
+from goodspeed.ngram.history import History
+
+NgramKind: TypeAlias = Literal["off", "index", "right", "hostile"]
+
+MAX_TOKENS = 2_000
+RIGHT = 0.8
+"""How often a token of the index that is often right is the target's."""
+
+
+@dataclass(slots=True)
+class RightDrafter(NgramDrafter):
+    """Drafts the target's own tokens at a rate of RIGHT, and says so."""
+
+    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> NgramDraft:
+        state = feed_all(start(self.request.sampling.seed), tokens)
+        drafted: list[int] = []
+        odds = RIGHT
+        while len(drafted) < length and odds >= max(least_odds, self.least_odds):
+            token, _ = drawn(state, RIGHT)
+            drafted.append(token)
+            state = feed(state, token)
+            odds *= RIGHT
+        return NgramDraft(tuple(drafted), (RIGHT,) * len(drafted))
+
+
+@dataclass(slots=True)
+class HostileDrafter(NgramDrafter):
+    """Drafts any tokens, with any odds, beyond the text's end and whatever the least odds are."""
+
+    _random: Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._random = Random(self.request.session_id)
+
+    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> NgramDraft:
+        random = self._random
+        drafted = tuple(random.randrange(VOCAB) for _ in range(random.randint(0, length)))
+        return NgramDraft(drafted, tuple(random.choice([0.0, 1.0, random.random()]) for _ in drafted))
+
+
+@dataclass(slots=True)
+class SimulatedNgrams(Ngrams):
+    """Gives each session an index of its node's kind; a node's histories end with its process."""
+
+    history: History = field(default_factory=lambda: History(MAX_TOKENS, per_user=True))
+    kind: NgramKind = "index"
+
+    def begin(self, request: Request) -> NgramDrafter | None:
+        if self.kind == "right":
+            return RightDrafter(request, self.history, self.least_odds)
+        if self.kind == "hostile":
+            return HostileDrafter(request, self.history, self.least_odds)
+        return Ngrams.begin(self, request)
+
+
+def make_ngrams(kind: NgramKind) -> Ngrams | None:
+    """The index of a node that begins; None: it drafts without."""
+    return SimulatedNgrams(kind=kind) if kind != "off" else None
