@@ -258,4 +258,5 @@ def _cut(draft: Draft, length: int) -> Draft:
     if len(draft.tokens) <= length:
         return draft
     proposal = cut(draft.proposal, length) if draft.proposal is not None else None
-    return replace(draft, tokens=draft.tokens[:length], proposal=proposal)
+    odds = draft.odds[:length] if draft.odds is not None else None
+    return replace(draft, tokens=draft.tokens[:length], proposal=proposal, odds=odds)

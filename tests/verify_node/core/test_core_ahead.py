@@ -133,6 +133,16 @@ def test_it_is_cut_to_what_is_assigned(desk, late):
     assert (verdict.round, verdict.num_verified, verdict.num_accepted) == (1, 2, 2)
 
 
+def test_its_odds_are_cut_with_it(desk):
+    draft = desk.honest_draft()
+    desk.up("a", draft)
+    desk.up("a", ahead_of(desk, draft, odds=bytes(range(4)), num_ngram=3))
+    desk.hello("b")
+    desk.open("b", 2)
+    desk.round()
+    assert desk.session().draft.odds == bytes(range(2))
+
+
 def test_its_distributions_are_cut_with_it():
     desk = Desk(policy="fixed", budget=4)
     desk.hello()
