@@ -122,6 +122,7 @@ def make_core(
         weigh_evidence=settings.weigh_evidence,
         fairness=settings.policy.fairness,
         permitted=PERMITTED if settings.selects else 1.0,
+        takes_offers=settings.selects,
     )
     return kind(
         welcome=replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),

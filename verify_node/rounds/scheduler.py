@@ -94,8 +94,12 @@ class Scheduler:
         weigh_evidence: bool = True,
         fairness: float = 1.0,
         permitted: float = 1.0,
+        takes_offers: bool = False,
     ) -> None:
-        """fairness: of the utility U whose derivative a token is worth. permitted: lengths handed out, in budgets."""
+        """fairness: of the utility U whose derivative a token is worth. permitted: lengths handed out, in budgets.
+
+        takes_offers: nobody waits for the drafts of an n-gram index, so who has nothing else is assigned no length.
+        """
         self.policy = policy
         self.budget = budget
         self.eta = eta
@@ -103,6 +107,7 @@ class Scheduler:
         self.mode = mode
         self.fairness = fairness
         self.permitted = permitted
+        self.takes_offers = takes_offers
         self.first_length = FIRST_LENGTH if mode.is_timed else budget
         self.worth = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
@@ -238,7 +243,7 @@ class Scheduler:
         )
 
     def _max_length(self, session: Session, probe: bool) -> int:
-        if not session.takes_drafts:
+        if self.takes_offers and not session.takes_drafts:
             return 0
         longest = min(session.max_length, 1 if session.client.num_late else self.budget)
         if probe:  # the probe itself is short
