@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from array import array
 from hashlib import blake2b
 from pathlib import Path
@@ -63,16 +62,17 @@ def encode(saved: SavedHistory) -> bytes:
 def write(path: str | Path, data: bytes) -> None:
     """Replaces the file by one of mode 0600, whole or not at all, and waits for the disk. Raises ConfigError."""
     path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # of mode 0600
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(descriptor)
-            Path(temporary).replace(path)
+            temporary.replace(path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         _sync_folder(path.parent)
     except OSError as error:

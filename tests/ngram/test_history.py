@@ -84,6 +84,16 @@ def test_where_everybody_has_one_text_the_one_away_longest_makes_room():
     assert [user for user in "abcde" if texts(found, user)] == ["a", "c", "d", "e"]
 
 
+def test_who_has_one_text_keeps_it_while_others_have_several():
+    found = History(100, per_user=True)
+    found.add("a", [1] * 25)
+    for user in "bcd":
+        found.add(user, [2] * 10)
+        found.add(user, [3] * 10)
+    found.add("e", [4] * 20)
+    assert [len(texts(found, user)) for user in "abcde"] == [1, 1, 2, 2, 1]
+
+
 def test_users_are_bounded_too(monkeypatch):
     monkeypatch.setattr(history, "MAX_USERS", 5)
     found = History(10_000, per_user=True)

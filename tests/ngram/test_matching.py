@@ -73,6 +73,13 @@ def test_a_blend_by_hand():
     assert num_places == 3
 
 
+def test_the_end_of_a_text_is_no_token():
+    shares, num_places = blend([[-1], [5, -1, 5]])
+    assert shares == pytest.approx({5: 2 / 2.5})
+    assert num_places == 2
+    assert blend([[-1, -1]]) == ({}, 0)
+
+
 def test_no_match_runs_over_a_border():
     history = index_of([[1, 2], [3, 4], [1], [2, 9]])
     assert find(GrowingText([1, 2]), [history]) == []  # neither 1 2 | 3 nor 1 | 2 9
