@@ -39,9 +39,9 @@ class NgramDraft(NamedTuple):
 class _Fit(NamedTuple):
     """A logistic regression of whether a drafted token is accepted, on what is known when it is drafted.
 
-    Fitted to the first error of each draft at every position of the texts that `experiments.benchmarks.ngram` writes,
-    from own texts and with histories together; each half of the domains was predicted by the constants of the other
-    (experiments/LOG.md has the calibration, and the forms that were worse).
+    Fitted on drafts up to their first error at every position of the texts that `experiments.benchmarks.ngram` writes,
+    from own texts and with histories together. The form was chosen by the log loss on domains that were left out;
+    experiments/LOG.md has the calibration, and the forms that were worse.
     """
 
     constant: float
@@ -68,7 +68,7 @@ def draft(
     least_odds: float = 0.3,
     banned: Collection[int] = (),
 ) -> NgramDraft:
-    """Returns at most `length` tokens that may follow the text, in about 10 us each.
+    """Returns at most `length` tokens that may follow the text, in about 25 us each with a million tokens of history.
 
     It ends where nothing is known, and before a token with which the product of all odds is below least_odds. At
     temperature 0 each token is the likeliest of a blend of all matches, else it is drawn with the match rule's noise.
