@@ -1,221 +1,217 @@
 """Tokens per second of GoodSpeed beside what users would pick instead: the same models, prompts and machine, one run.
 
 *plain*: the target's own `generate`, one stream. *assisted*: Hugging Face assisted generation, one stream (it takes no
-batches, so eight users are eight streams in turn). *plain_8*: `generate` of a batch of eight. *goodspeed_1*,
-*goodspeed_8*: one and eight draft nodes, each a process, served by one verify node; with *_no_speculation* the same
-with drafts of length 0: what the engine alone gives. Every text has the same length (nothing ends early), one prompt of
-each of the eight domains. With eight clients each asks for several domains in an order of its own, one after the other,
-so eight different texts are always being written, as in a batch of plain_8. All ways take turns in every repetition;
-medians.
+batches, so eight users are eight streams in turn). *prompt_lookup*: the same with drafts from the text itself
+(`prompt_lookup_num_tokens`). *plain_8*: `generate` of a batch of eight. *goodspeed_1*, *goodspeed_8*: one and eight
+draft nodes, each a process, served by one verify node; with *_no_speculation* the same without drafts: what the engine
+alone gives; with *_no_model* the same with draft nodes that have no model (--ways asks for them). Every text has the
+same length (nothing ends early). With eight clients each asks for several domains in an order of its own, one after the
+other, so eight different texts are always being written, as in a batch of plain_8. All ways take turns in every
+repetition, each time another one first; medians.
 
-It takes about 4 minutes on two cores; about 20 s with --quick.
+Each repetition has other held-out prompts, one of each of the eight domains. Draft nodes keep no history, so drafts
+come from a text itself; with --history N every draft node has served N other texts of each domain before, at the same
+temperature. Nothing that is asked for is in anybody's history. With --busy another process computes all the time.
+
+It takes about 6 minutes on two cores, with --history 15 about 10; about 20 s with --quick.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
+import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 import transformers
 
-from experiments.benchmarks.workers import DraftWorker, Wanted, cluster, serve_all
-from goodspeed.embedded import prompts
+from experiments.benchmarks import held_out_texts
+from experiments.benchmarks.ways import ALONE, SERVED, TARGET, WAYS, Alone, ByGoodSpeed, Text, Way, Written, nodes
+from experiments.benchmarks.workers import end
+from goodspeed.embedded.prompts import NUM_DOMAINS, Prompt
 from goodspeed.engine import checkpoints
 from goodspeed.engine.text import encode_prompt
-from goodspeed.wire.messages import MAX_DRAFT
 
-TARGET, DRAFTS = "tiny-target", ("tiny-draft-s", "tiny-draft-m")
 NUM_CLIENTS = 8
-WANTED = {"ratio_1": 1.2, "ratio_8": 0.98, "ratio_8_sequential": 2.5}
-WAYS = (
-    *("plain", "assisted", "plain_8"),
-    *("goodspeed_1", "goodspeed_1_no_speculation", "goodspeed_8", "goodspeed_8_no_speculation"),
-)
+RATIOS = {
+    "ratio_1": ("goodspeed_1", ("plain", "assisted", "prompt_lookup")),
+    "ratio_1_no_model": ("goodspeed_1_no_model", ("plain", "assisted", "prompt_lookup")),
+    "ratio_8": ("goodspeed_8", ("plain_8", "goodspeed_8_no_speculation")),
+    "ratio_8_no_model": ("goodspeed_8_no_model", ("plain_8", "goodspeed_8_no_speculation")),
+    "ratio_8_sequential": ("goodspeed_8", ("assisted",)),
+}
+"""A way, and those of which the best one is what it is compared with."""
+
+BUSY = "import numpy as np\na = np.random.rand(256, 256).astype(np.float32)\nwhile True: a @ a"
 
 
-class Alone:
-    """The target through `transformers` alone."""
-
-    def __init__(self, num_tokens: int, texts: Sequence[list[int]]) -> None:
-        self.model: Any = _for_generate(TARGET)
-        self.assistant: Any = _for_generate(DRAFTS[0])
-        self.num_tokens = num_tokens
-        self.texts = texts
-
-    def plain(self, temperature: float) -> list[list[int]]:
-        return [self._generate(torch.tensor([text]), temperature)[0] for text in self.texts]
-
-    def assisted(self, temperature: float) -> list[list[int]]:
-        assistant = {"assistant_model": self.assistant}
-        return [self._generate(torch.tensor([text]), temperature, **assistant)[0] for text in self.texts]
-
-    def plain_8(self, temperature: float) -> list[list[int]]:
-        longest = max(map(len, self.texts))
-        ids = torch.tensor([[0] * (longest - len(text)) + text for text in self.texts])
-        mask = torch.tensor([[0] * (longest - len(text)) + [1] * len(text) for text in self.texts])
-        return self._generate(ids, temperature, attention_mask=mask)
-
-    @torch.inference_mode()
-    def _generate(self, ids: torch.Tensor, temperature: float, **options: Any) -> list[list[int]]:
-        options.setdefault("attention_mask", torch.ones_like(ids))
-        how = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
-        out = self.model.generate(ids, max_new_tokens=self.num_tokens, pad_token_id=0, **how, **options)
-        tokens: list[list[int]] = out[:, ids.shape[1] :].tolist()
-        return tokens
-
-
-def _for_generate(name: str) -> Any:
-    """Loads a model with `from_pretrained`, and removes whatever ends a text before its length."""
-    checkpoint = checkpoints.load(name)
-    model: Any = checkpoint.model
-    model.generation_config.eos_token_id = None
-    return model
-
-
-class Served:
-    """The same texts through GoodSpeed's processes."""
-
-    def __init__(self, workers: list[DraftWorker], num_tokens: int, texts: Sequence[list[int]], turns: int) -> None:
-        self.workers = workers
-        self.num_tokens = num_tokens
-        self.texts = texts
-        self.turns = turns
-        self.num_drafted: Counter[str] = Counter()  # by way
-        self.num_accepted: Counter[str] = Counter()
-
-    def goodspeed_1(self, temperature: float) -> list[list[int]]:
-        return self._serve("goodspeed_1", self.workers[:1], self._one(temperature, MAX_DRAFT))
-
-    def goodspeed_1_no_speculation(self, temperature: float) -> list[list[int]]:
-        return self._serve("goodspeed_1_no_speculation", self.workers[:1], self._one(temperature, 0))
-
-    def goodspeed_8(self, temperature: float) -> list[list[int]]:
-        return self._serve("goodspeed_8", self.workers, self._everybody(temperature, MAX_DRAFT))
-
-    def goodspeed_8_no_speculation(self, temperature: float) -> list[list[int]]:
-        return self._serve("goodspeed_8_no_speculation", self.workers, self._everybody(temperature, 0))
-
-    def _one(self, temperature: float, max_draft: int) -> list[list[Wanted]]:
-        return [[self._wanted(number, temperature, max_draft) for number in range(len(self.texts))]]
-
-    def _everybody(self, temperature: float, max_draft: int) -> list[list[Wanted]]:
-        return [
-            [self._wanted(client + turn, temperature, max_draft) for turn in range(self.turns)]
-            for client in range(len(self.workers))
-        ]
-
-    def _wanted(self, number: int, temperature: float, max_draft: int = MAX_DRAFT) -> Wanted:
-        number %= len(self.texts)
-        return Wanted(self.texts[number], self.num_tokens, temperature, number, max_draft)
-
-    def _serve(self, way: str, workers: list[DraftWorker], wanted: list[list[Wanted]]) -> list[list[int]]:
-        _, served = serve_all(workers, wanted)
-        everything = [one for own in served for one in own]
-        self.num_drafted[way] += sum(one.num_drafted for one in everything)
-        self.num_accepted[way] += sum(one.num_accepted for one in everything)
-        return [one.tokens for one in everything]
+def wanted(temperature: float, history: int, busy: bool) -> dict[str, float]:
+    """The least ratios that are wanted."""
+    own, with_history, beside_busy, one = (1.05, 1.15, 0.98, 1.2) if temperature else (1.2, 1.5, 1.0, 1.3)
+    ratio_8 = beside_busy if busy else with_history if history else own
+    return {"ratio_1": one, "ratio_8": ratio_8, "ratio_8_sequential": 2.5}
 
 
 class Comparison:
-    """All ways in turn, at one temperature."""
+    """Some ways in turn, at one temperature."""
 
-    def __init__(self, alone: Alone, served: Served, temperature: float) -> None:
-        self.served = served
+    def __init__(self, ways: dict[str, Way], temperature: float) -> None:
+        self.ways = ways
         self.temperature = temperature
-        self.ways = {way: getattr(alone if hasattr(alone, way) else served, way) for way in WAYS}
-        self.rates: dict[str, list[float]] = {way: [] for way in WAYS}  # tokens per second in each repetition
+        self.rates: dict[str, list[float]] = {way: [] for way in ways}  # tokens per second in each repetition
         self.num_different = 0
 
-    def run(self, repetitions: int) -> dict[str, Any]:
-        """Runs all ways; leaves out the first repetition, which warms up."""
-        for repetition in range(repetitions + 1):
-            texts = {}
-            for way, serve in self.ways.items():
+    def run(self, rows: Sequence[Sequence[Text]]) -> None:
+        """Runs all ways on each row of prompts; leaves out the first row, which warms up."""
+        for repetition, texts in enumerate(rows):
+            first = repetition % len(self.ways)
+            names = list(self.ways)
+            written = {}
+            for way in names[first:] + names[:first]:
                 started = time.perf_counter()
-                texts[way] = serve(self.temperature)
-                seconds = time.perf_counter() - started
+                written[way] = self.ways[way](texts)
+                rate = sum(len(one.tokens) for one in written[way]) / (time.perf_counter() - started)
                 if repetition:
-                    self.rates[way].append(sum(map(len, texts[way])) / seconds)
-            self.num_different += self._differ(texts)
-            print(f"T={self.temperature:g}: repetition {repetition} of {repetitions}", file=sys.stderr)
-        return self._result()
+                    self.rates[way].append(rate)
+                say(f"T={self.temperature:g}: repetition {repetition} of {len(rows) - 1}: {way} {rate:.1f} tokens/s")
+            self.num_different += self._differ(written)
 
-    def _differ(self, texts: dict[str, list[list[int]]]) -> int:
+    def _differ(self, written: dict[str, list[Written]]) -> int:
         """Counts GoodSpeed's texts that differ from the first of the same prompt and seed; near-ties can."""
-        turns = self.served.turns
-        first = texts["plain"] if self.temperature == 0 else texts["goodspeed_1"]
-        num_different = sum(one != other for one, other in zip(texts["goodspeed_1"], first, strict=True))
-        for way in ("goodspeed_8", "goodspeed_8_no_speculation"):
-            for index, tokens in enumerate(texts[way]):
-                client, turn = divmod(index, turns)
-                num_different += tokens != first[(client + turn) % len(first)]
-        return num_different
+        known = {one.number: one.tokens for one in written.get("plain", [])} if self.temperature == 0 else {}
+        served = [one for way, texts in written.items() if way not in ALONE for one in texts]
+        return sum(known.setdefault(one.number, one.tokens) != one.tokens for one in served)
 
-    def _result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         median = {way: statistics.median(rates) for way, rates in self.rates.items()}
-        ratios = {
-            "ratio_1": median["goodspeed_1"] / max(median["plain"], median["assisted"]),
-            "ratio_8": median["goodspeed_8"] / max(median["plain_8"], median["goodspeed_8_no_speculation"]),
-            "ratio_8_sequential": median["goodspeed_8"] / median["assisted"],
-        }
-        drafted = {way: num for way, num in self.served.num_drafted.items() if num}
-        acceptance = {way: self.served.num_accepted[way] / num for way, num in drafted.items()}
-        details = {"acceptance": acceptance, "num_different": self.num_different, "repetitions": self.rates}
-        about = {"temperature": self.temperature, "num_clients": len(self.served.workers)}
-        return about | median | ratios | details
+        return median | ratios(median) | {"num_different": self.num_different, "repetitions": self.rates}
+
+
+def ratios(median: dict[str, float]) -> dict[str, float]:
+    """The ratios of those ways that ran, each with all that it is compared with."""
+    return {
+        name: median[way] / max(median[one] for one in rivals)
+        for name, (way, rivals) in RATIOS.items()
+        if {way, *rivals} <= median.keys()
+    }
+
+
+def drafts(served: ByGoodSpeed) -> dict[str, Any]:
+    """Drafted and accepted tokens by way, and by what drafted them where that is told; the share accepted."""
+    drafted = {way: counts for way, counts in served.num_drafted.items() if counts["all"]}
+    return {
+        "drafted": {way: dict(counts) for way, counts in drafted.items()},
+        "accepted": {way: dict(served.num_accepted[way]) for way in drafted},
+        "acceptance": {way: served.num_accepted[way]["all"] / counts["all"] for way, counts in drafted.items()},
+    }
 
 
 def show(result: dict[str, Any]) -> None:
     few = (
         "" if result["num_clients"] == NUM_CLIENTS else f", with {result['num_clients']} clients and texts instead of 8"
     )
-    print(f"temperature {result['temperature']:g}: tokens/s (median; lowest to highest){few}")
-    for way in WAYS:
-        rates = result["repetitions"][way]
+    beside = ", beside a busy process" if result["busy"] else ""
+    history = f", {result['history']} earlier texts of each domain" if result["history"] else ""
+    print(f"temperature {result['temperature']:g}{history}{beside}: tokens/s (median; lowest to highest){few}")
+    for way, rates in result["repetitions"].items():
         print(f"  {way:<28} {result[way]:>7.1f}   ({min(rates):.1f} to {max(rates):.1f})")
-    for name, wanted in WANTED.items():
-        print(f"  {name:<28} {result[name]:>7.2f}   (wanted: at least {wanted})")
-    accepted = ", ".join(f"{way} {share:.2f}" for way, share in result["acceptance"].items())
-    print(f"  share of drafted tokens accepted: {accepted}; texts that differ: {result['num_different']}")
+    for name in RATIOS:
+        if name in result:
+            least = result["wanted"].get(name)
+            print(f"  {name:<28} {result[name]:>7.2f}" + (f"   (wanted: at least {least})" if least else ""))
+    for way, share in result["acceptance"].items():
+        by_source = ", ".join(
+            f"{source} {result['accepted'][way].get(source, 0)} of {number}"
+            for source, number in result["drafted"][way].items()
+        )
+        print(f"  {way}: share of drafted tokens accepted {share:.2f} ({by_source})")
+    print(f"  texts that differ: {result['num_different']}")
+
+
+def say(what: str) -> None:
+    print(what, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def somebody_else(is_busy: bool) -> Iterator[None]:
+    """Another process that computes on one core, if wanted."""
+    if not is_busy:
+        yield
+        return
+    environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    process = subprocess.Popen([sys.executable, "-c", BUSY], stdin=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield
+    finally:
+        end(process)
+
+
+def encode(rows: Sequence[Sequence[Prompt]]) -> list[list[Text]]:
+    tokenizer = checkpoints.load_tokenizer(TARGET)
+    return [[Text(encode_prompt(tokenizer, one.prompt), one.seed) for one in row] for row in rows]
+
+
+def measure(options: argparse.Namespace, temperature: float, busy: bool) -> dict[str, Any]:
+    """All ways at one temperature, with nodes of its own: nothing of another temperature is in their history."""
+    rows = [row[: options.texts] for row in encode(held_out_texts.measured(options.repetitions + 1))]
+    earlier = encode(held_out_texts.earlier(options.history, len(rows)) if options.history else [])
+    sizes = {"history": bool(options.history), "pin": options.pin}
+    with nodes(options.ways, options.clients, options.verify, options.draft, **sizes) as drafting:
+        served = ByGoodSpeed(drafting, options.tokens, options.turns, temperature)
+        if earlier:
+            say(f"T={temperature:g}: {len(earlier) * NUM_DOMAINS} earlier texts for every draft node")
+            served.give_history(earlier)
+        alone = Alone(options.tokens, temperature)
+        ways: dict[str, Way] = {way: getattr(alone if way in ALONE else served, way) for way in options.ways}
+        comparison = Comparison(ways, temperature)
+        with somebody_else(busy):
+            comparison.run(rows)
+    about = {"temperature": temperature, "num_clients": options.clients, "history": options.history, "busy": busy}
+    least = wanted(temperature, options.history, busy)
+    return about | comparison.result() | drafts(served) | {"wanted": least}
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    tokenizer = checkpoints.load_tokenizer(TARGET)
-    texts = [encode_prompt(tokenizer, prompt.prompt) for prompt in prompts.demo()[: options.clients]]
-    alone = Alone(options.tokens, texts)
-    models = [DRAFTS[number % len(DRAFTS)] for number in range(options.clients)]
     results = []
-    with cluster(models, options.verify, options.draft, pin=options.pin) as workers:
-        for temperature in options.temperature:
-            served = Served(workers, options.tokens, texts, options.turns)
-            results.append(Comparison(alone, served, temperature).run(options.repetitions))
-            show(results[-1])
+    for temperature in options.temperature:
+        results.append(measure(options, temperature, options.busy))
+        show(results[-1])
     return results
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.end_to_end", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two clients instead of eight, one short repetition")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line; T = 1 at its top")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line; its top: case 1")
     parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
     parser.add_argument("--turns", type=int, default=2, help="texts of each of the eight clients (default 2)")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
     parser.add_argument("--temperature", type=float, nargs="+", default=[1.0, 0.0], help="default: 1 0")
+    parser.add_argument(
+        "--ways", nargs="+", choices=WAYS, default=[*ALONE, *SERVED], help="default: all but those without a model"
+    )
+    parser.add_argument("--history", type=int, default=0, metavar="N", help="earlier texts of each domain (default 0)")
+    parser.add_argument("--busy", action="store_true", help="another process computes on one core all the time")
     parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="a core for the verify node")
     parser.add_argument("--verify", nargs="*", default=[], help="options of goodspeed-verify, as --verify=--cost=none")
     parser.add_argument("--draft", nargs="*", default=[], help="options of goodspeed-draft")
-    parser.set_defaults(clients=NUM_CLIENTS)
+    parser.set_defaults(clients=NUM_CLIENTS, texts=NUM_DOMAINS)
     options = parser.parse_args()
     if options.quick:
-        options.tokens, options.turns, options.repetitions, options.clients = 8, 2, 1, 2
-        options.temperature = options.temperature[:1]
+        options.tokens, options.turns, options.repetitions, options.clients, options.texts = 8, 1, 1, 2, 2
+        options.temperature, options.history = options.temperature[:1], min(options.history, 1)
+    if not 1 <= options.turns <= NUM_DOMAINS // 2:
+        parser.error(f"--turns must be from 1 to {NUM_DOMAINS // 2}: no client is asked for a text twice")
+    try:
+        held_out_texts.measured(options.repetitions + 1)
+    except ValueError as error:
+        parser.error(str(error))
     return options
 
 

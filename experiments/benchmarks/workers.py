@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from draft_node.cli import build_parser
@@ -28,6 +28,9 @@ from goodspeed.command.config import from_namespace
 from goodspeed.wire.messages import MAX_DRAFT, Sampling
 
 CONNECT_TIMEOUT_S = 120.0
+TARGET = "tiny-target"
+NO_MODEL = "none"
+"""The `--model` of a draft node that has none, whose drafts are n-grams."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Served:
     num_drafted: int
     num_accepted: int
     seconds: float
+    drafted: dict[str, int] = field(default_factory=dict)  # num_drafted by source, where the draft node tells it
+    accepted: dict[str, int] = field(default_factory=dict)
 
 
 class DraftWorker:
@@ -56,9 +61,12 @@ class DraftWorker:
 
     def __init__(self, name: str, endpoint: str, model: str, options: Sequence[str], core: int | None) -> None:
         words = [f"--name={name}", f"--verify={endpoint}", f"--model={model}", *options]
+        words += [f"--tokenizer={TARGET}"] if model == NO_MODEL else []
         self.name = name
         self._process = start(["experiments.benchmarks.workers", *words], core)
-        self._read()  # connected
+
+    def wait_until_connected(self) -> None:
+        self._read()
 
     def ask(self, wanted: Sequence[Wanted]) -> None:
         assert self._process.stdin is not None
@@ -92,12 +100,14 @@ def cluster(
         endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     cores = sorted(os.sched_getaffinity(0)) if pin and hasattr(os, "sched_getaffinity") else []
     alone = cores[-1] if len(cores) > 1 else None
-    verify = start(["verify_node", "--model=tiny-target", f"--bind={endpoint}", *verify_options], alone)
+    verify = start(["verify_node", f"--model={TARGET}", f"--bind={endpoint}", *verify_options], alone)
     workers: list[DraftWorker] = []
     try:
         for number, model in enumerate(draft_models):
             core = cores[number % (len(cores) - 1)] if alone is not None else None
             workers.append(DraftWorker(f"client-{number + 1}", endpoint, model, draft_options, core))
+        for worker in workers:
+            worker.wait_until_connected()
         yield workers
     finally:
         for worker in workers:
@@ -112,6 +122,11 @@ def serve_all(workers: Sequence[DraftWorker], wanted: Sequence[Sequence[Wanted]]
         worker.ask(own)
     served = [worker.answer() for worker in workers]
     return time.perf_counter() - started, served
+
+
+def draft_node_has(option: str) -> bool:
+    """Whether this release's draft nodes know an option."""
+    return option in {one.name for one in fields(DraftConfig)}
 
 
 def start(module_and_options: Sequence[str], core: int | None) -> subprocess.Popen[str]:
@@ -163,13 +178,7 @@ async def _work(config: DraftConfig) -> None:
 
 
 async def _serve(daemon: Any, wanted: Wanted) -> Served:
-    request = Request(
-        session_id=secrets.token_bytes(16),
-        prompt=tuple(wanted.prompt),
-        sampling=Sampling(temperature=wanted.temperature, seed=wanted.seed),
-        max_tokens=wanted.max_tokens,
-        max_draft=wanted.max_draft,
-    )
+    request = _request(wanted)
     tokens: list[int] = []
     started = time.perf_counter()
     statistics = None
@@ -180,7 +189,22 @@ async def _serve(daemon: Any, wanted: Wanted) -> Served:
         elif isinstance(item, Fail):
             raise RuntimeError(f"{item.code}: {item.what}")
     assert statistics is not None
-    return Served(tokens, statistics.num_drafted, statistics.num_accepted, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    drafted, accepted = dict(getattr(statistics, "drafted", {})), dict(getattr(statistics, "accepted", {}))
+    return Served(tokens, statistics.num_drafted, statistics.num_accepted, seconds, drafted, accepted)
+
+
+def _request(wanted: Wanted) -> Request:
+    """A generation; where nothing of a draft node is to be verified, nothing that the verify node drafts is, either."""
+    nobody: Any = {"drafter": "none"} if not wanted.max_draft and "drafter" in Request.__struct_fields__ else {}
+    return Request(
+        session_id=secrets.token_bytes(16),
+        prompt=tuple(wanted.prompt),
+        sampling=Sampling(temperature=wanted.temperature, seed=wanted.seed),
+        max_tokens=wanted.max_tokens,
+        max_draft=wanted.max_draft,
+        **nobody,
+    )
 
 
 if __name__ == "__main__":
