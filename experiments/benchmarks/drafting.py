@@ -76,7 +76,18 @@ def load(name: str) -> Checkpoint:
     config = LlamaConfig(**SHAPES[name], intermediate_size=1408, vocab_size=4096, max_position_embeddings=2048)
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    return Checkpoint("made", model, None, "", (), 4096, 4096, 2048, torch.device("cpu"), torch.float32)
+    return Checkpoint(
+        name="made",
+        model=model,
+        tokenizer=None,
+        tokenizer_fingerprint="",
+        eos_ids=(),
+        vocab_size=4096,
+        num_tokens=4096,
+        context_len=2048,
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+    )
 
 
 class Ways:

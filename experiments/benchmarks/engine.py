@@ -80,7 +80,18 @@ class Ways:
         prepack(self.packed_model)
         ids, width, place = config.vocab_size, config.vocab_size, torch.device(device)
         self.runner = Runner(
-            Checkpoint("made", own, None, "", (), width, ids, 2048, place, DTYPES[dtype]),
+            Checkpoint(
+                name="made",
+                model=own,
+                tokenizer=None,
+                tokenizer_fingerprint="",
+                eos_ids=(),
+                vocab_size=width,
+                num_tokens=ids,
+                context_len=2048,
+                device=place,
+                dtype=DTYPES[dtype],
+            ),
             num_pages=case.num_sessions * 10,
         )
         rng = random.Random(0)

@@ -166,7 +166,18 @@ def build(shape: str, device: torch.device, dtype: torch.dtype) -> Checkpoint:
     if elsewhere:
         raise RuntimeError(f"weights were not built on {device}: {', '.join(elsewhere[:3])}")
     width, context = config.vocab_size, config.max_position_embeddings
-    return Checkpoint(shape, model, None, "", (), width, width, context, device, dtype)
+    return Checkpoint(
+        name=shape,
+        model=model,
+        tokenizer=None,
+        tokenizer_fingerprint="",
+        eos_ids=(),
+        vocab_size=width,
+        num_tokens=width,
+        context_len=context,
+        device=device,
+        dtype=dtype,
+    )
 
 
 def weight_bytes(model: Any) -> int:

@@ -6,7 +6,7 @@ Safetensors only, no code from checkpoints, nothing unpickled, no weight left to
 import contextlib
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from goodspeed.engine.folders import find_folder, read_config, refuse_weights
 from goodspeed.engine.generation_settings import GenerationSettings
 from goodspeed.engine.support import naming, refuse_architecture, refuse_config
 from goodspeed.engine.text import fingerprint, num_tokens
+from goodspeed.engine.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError
 
 __all__ = ["DTYPES", "Checkpoint", "fingerprint", "load", "load_tokenizer"]
@@ -36,22 +37,15 @@ MAX_EOS_IDS = 64
 """Token ids that end a text: as many as the wire carries."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A model in eval mode with its tokenizer and their properties."""
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(Vocabulary):
+    """A model in eval mode with its vocabulary and their properties; logits beyond `num_tokens` are masked."""
 
-    name: str
     model: nn.Module  # in eval mode, on device
-    tokenizer: Any
-    tokenizer_fingerprint: str
-    eos_ids: tuple[int, ...]
     vocab_size: int  # width of the logits
-    num_tokens: int  # ids below it are the tokenizer's; logits beyond are masked
     context_len: int  # prompt and generated tokens together
     device: torch.device
     dtype: torch.dtype
-    model_fingerprint: str = ""  # of the weights, their precision and revision
-    settings: GenerationSettings = field(default_factory=GenerationSettings)  # how its makers want it sampled
 
 
 def load(name: str, *, device: str = "cpu", dtype: str = "float32", generation_config: str = "auto") -> Checkpoint:

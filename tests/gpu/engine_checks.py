@@ -56,7 +56,18 @@ def make_checkpoint(config: PreTrainedConfig, dtype: torch.dtype, device: torch.
     torch.manual_seed(0)
     config = copy.deepcopy(config)  # a model keeps its configuration, and its choice of attention, in this object
     model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval().requires_grad_(False)
-    return Checkpoint("made", model.to(dtype).to(device), None, "", (), VOCAB, VOCAB, CONTEXT, device, dtype)
+    return Checkpoint(
+        name="made",
+        model=model.to(dtype).to(device),
+        tokenizer=None,
+        tokenizer_fingerprint="",
+        eos_ids=(),
+        vocab_size=VOCAB,
+        num_tokens=VOCAB,
+        context_len=CONTEXT,
+        device=device,
+        dtype=dtype,
+    )
 
 
 def run_schedule(config: PreTrainedConfig, dtype: torch.dtype, device: torch.device, seed: int = 0) -> Differences:

@@ -1,0 +1,87 @@
+"""Loads a tokenizer without its model: for nodes that encode, decode and draft without weights.
+
+Knows nothing about torch. Where only transformers can read a tokenizer, torch is kept out of its sight.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from goodspeed.embedded import models
+from goodspeed.engine.fast_tokenizer import FILE, FastTokenizer, reads_alike
+from goodspeed.engine.text import fingerprint, num_tokens
+from goodspeed.engine.vocabulary import Vocabulary
+from goodspeed.errors import CheckpointError
+
+EOS_FILES = ("generation_config.json", "config.json")
+"""Where the ids that end a text may be, the first that says it counts."""
+
+SIBLINGS = f"an embedded model's name ({', '.join(models.NAMES)}) or a folder with {FILE}"
+
+
+def find(name: str) -> Path:
+    """Returns the folder of an embedded model, or this folder; CheckpointError where there is no tokenizer.json."""
+    folder = models.path(name) if name in models.NAMES else Path(name)
+    try:
+        is_there = (folder / FILE).is_file()
+    except OSError:  # no name that a file can have
+        is_there = False
+    if not is_there:
+        raise CheckpointError(f"--tokenizer {name}: there is no {FILE}; give {SIBLINGS}")
+    return folder
+
+
+def load(name: str) -> Vocabulary:
+    """Loads the tokenizer of an embedded model or a folder; CheckpointError where there is none, or a damaged one."""
+    folder = find(name)
+    try:
+        tokenizer = _load_tokenizer(folder)
+        return Vocabulary(
+            name=name,
+            tokenizer=tokenizer,
+            tokenizer_fingerprint=fingerprint(tokenizer),
+            eos_ids=_eos_ids(folder, tokenizer),
+            num_tokens=num_tokens(tokenizer),
+        )
+    except Exception as error:  # whatever the libraries raise for files that are not what they should be
+        first_line = str(error).strip().split("\n")[0].rstrip(".: ") or type(error).__name__
+        what = f"--tokenizer {name}: it cannot be loaded ({first_line})"
+        raise CheckpointError(f"{what}; get the tokenizer's files again") from error
+
+
+def _load_tokenizer(folder: Path) -> Any:
+    if reads_alike(folder):
+        return FastTokenizer.from_folder(folder)
+    with _torch_out_of_sight():
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
+@contextmanager
+def _torch_out_of_sight() -> Iterator[None]:
+    """transformers imports torch wherever it can, which takes seconds and 300 MB; a tokenizer needs none of it."""
+    if "torch" in sys.modules:
+        yield
+        return
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it would say that there is no torch
+    sys.modules["torch"] = None  # type: ignore[assignment]  # Python's way to say that a module is not to be had
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
+
+
+def _eos_ids(folder: Path, tokenizer: Any) -> tuple[int, ...]:
+    """Returns the end-of-sequence ids: the generation config's, else the model's, else the tokenizer's."""
+    for path in (folder / name for name in EOS_FILES):
+        content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        found = content.get("eos_token_id") if isinstance(content, dict) else None
+        if found is not None:
+            return tuple(map(int, found)) if isinstance(found, list) else (int(found),)
+    own = getattr(tokenizer, "eos_token_id", None)
+    return () if own is None else (int(own),)
