@@ -15,7 +15,7 @@ from goodspeed.command.running import daemon_parser, run, until_signal
 from goodspeed.errors import TransportError
 from goodspeed.wire import descriptors
 
-if TYPE_CHECKING:  # they import torch, and HTTP
+if TYPE_CHECKING:  # they import HTTP
     from draft_node.daemon import DraftDaemon
     from draft_node.serve.console import Console
     from goodspeed.node import web
@@ -31,7 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     return daemon_parser(
         PROGRAM,
         DraftConfig,
-        description="A draft node: proposes tokens with a small model and streams what the verify node confirms.",
+        description="A draft node: proposes tokens, with a small model or without, and streams what is confirmed.",
         example="goodspeed-draft --model tiny-draft-s --name ana --http 127.0.0.1:8000",
     )
 
@@ -45,7 +45,7 @@ def serve(namespace: argparse.Namespace) -> int:
     descriptors.check_limit()
     found = check(from_namespace(DraftConfig, namespace), reporter)
     events = EventLog(enabled=namespace.json)
-    reporter.say("loading %s ...", found.config.model)
+    reporter.say("loading %s ...", found.config.model if found.config.has_model else "the tokenizer")
     if found.http is not None:
         return _serve_http(found, found.http, events, reporter)
     return _serve_prompts(found, events, reporter)
@@ -53,14 +53,14 @@ def serve(namespace: argparse.Namespace) -> int:
 
 def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, reporter: Reporter) -> int:
     """Finishes running texts when told to stop; the last event says whether all were."""
-    # Imported late, since torch takes seconds: after the checks, but before the node is built, which starts the clock
-    # of --connect-timeout-s.
+    # Imported late, since HTTP and torch, if there is a model, take seconds: after the checks, but before the node is
+    # built, which starts the clock of --connect-timeout-s.
     from draft_node.assembly import assemble
     from draft_node.serve.face import Face
 
     config = found.config
-    daemon, checkpoint = assemble(config, found.keys)
-    face = Face(config, checkpoint, daemon, events, bound, reporter)
+    daemon, vocabulary = assemble(config, found.keys)
+    face = Face(config, vocabulary, daemon, events, bound, reporter)
     try:
         asyncio.run(until_signal(face.run()))
     finally:
@@ -75,8 +75,8 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
     from draft_node.serve.console import Console
 
     config = found.config
-    daemon, checkpoint = assemble(config, found.keys)
-    console = Console(config, checkpoint, daemon, events, found.prompts, reporter)
+    daemon, vocabulary = assemble(config, found.keys)
+    console = Console(config, vocabulary, daemon, events, found.prompts, reporter)
     try:
         if asyncio.run(until_signal(_work(config, daemon, console, events, reporter))) and console.unfinished:
             print(f"{PROGRAM}: interrupted; unfinished prompts: {len(console.unfinished)}", file=sys.stderr)
@@ -96,7 +96,7 @@ async def _work(
     config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog, reporter: Reporter
 ) -> None:
     """Serves until the prompts are done, or the daemon gives up."""
-    from draft_node.serve.connection_report import tell  # here: it imports the daemon, and that torch
+    from draft_node.serve.connection_report import tell
 
     serving = asyncio.create_task(daemon.serve())
     asking = asyncio.create_task(console.run())

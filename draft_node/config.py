@@ -9,13 +9,33 @@ from goodspeed.command import model_options, sampling_options
 from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.node import options
-from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Verification
+from goodspeed.node.options import History
+from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """What a client may be called."""
 
 OF_PROMPTS = ("prompts", "chat", "temperature", "top_k", "top_p", "seed")
 """Settings that requests over HTTP bring themselves."""
+
+NO_MODEL = "none"
+"""The `--model` of a draft node without a model."""
+
+OF_MODEL = (
+    *("fallback", "device", "dtype", "kv_pages", "memory_fraction", "threads"),
+    *("min_odds", "proposal", "lattice_k"),
+)
+"""Settings that a node without a model cannot obey."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramSettings:
+    """Where n-gram drafts come from, besides a session's own text."""
+
+    history: History = "node"
+    history_tokens: int = 1_000_000  # most tokens kept; the oldest texts are dropped whole
+    history_file: str | None = None  # keeps the history over restarts
+    corpora: tuple[str, ...] = ()  # folders of documents
 
 
 def default_name() -> str:
@@ -28,7 +48,15 @@ def default_name() -> str:
 class DraftConfig(Settings):
     """See `goodspeed-draft --help`."""
 
-    model: str = model_options.model("draft model: ")
+    model: str = model_options.model(f"draft model: {NO_MODEL} (drafts are n-grams; needs --tokenizer), ")
+    tokenizer: str | None = option(
+        None,
+        shown="the model's own",
+        group=model_options.GROUP,
+        help=f"with --model {NO_MODEL}: the target's tokenizer, an embedded model's name or a folder with "
+        "tokenizer.json",
+        metavar="NAME|FOLDER",
+    )
     verify: str = option(
         "tcp://127.0.0.1:5555", group="connection", help="address of the verify node", metavar="tcp://HOST:PORT"
     )
@@ -85,6 +113,30 @@ class DraftConfig(Settings):
     )
     draft_ahead: bool = options.draft_ahead()
     min_odds: float = options.min_odds()
+    drafter: Drafter = options.drafter()
+    history: History | None = options.history()
+    history_tokens: int = option(
+        1_000_000,
+        minimum=1,
+        maximum=100_000_000,
+        group="drafting",
+        help="most tokens of the history, and of the corpora; the oldest texts are dropped",
+        metavar="N",
+    )
+    history_file: str | None = option(
+        None,
+        shown="a restart forgets it",
+        group="drafting",
+        help="keep the history there, readable for this user only: it holds what users wrote",
+        metavar="FILE",
+    )
+    corpus: tuple[str, ...] = option(
+        (),
+        shown="none",
+        group="drafting",
+        help="folder of texts that n-gram drafts come from as well, for all users; may be repeated",
+        metavar="FOLDER",
+    )
     max_sessions: int = option(
         16, minimum=1, group="limits", help="prompts served at once; more wait their turn", metavar="N"
     )
@@ -156,10 +208,55 @@ class DraftConfig(Settings):
         super().__post_init__()
         model_options.check_memory(self.kv_pages, self.memory_fraction)
         options.check_keys(self.key, self.verify_key, "--verify-key FILE", trusted_network=self.trusted_network)
+        self._check_model()
+        self._check_history()
         if self.http is None and self.api_key is not None:
             raise ConfigError("--api-key is for HTTP clients; give --http HOST:PORT too")
         if self.http is not None:
             self._check_that_prompts_are_left_out()
+
+    @property
+    def has_model(self) -> bool:
+        """Whether this node has a draft model."""
+        return self.model != NO_MODEL
+
+    @property
+    def ngram(self) -> NgramSettings:
+        """Where n-gram drafts come from."""
+        return NgramSettings(
+            history=self.history or ("user" if self.api_key is not None else "node"),
+            history_tokens=self.history_tokens,
+            history_file=self.history_file,
+            corpora=self.corpus,
+        )
+
+    def _check_model(self) -> None:
+        """Refuses options that need a model without one, and a tokenizer beside a model's own."""
+        if self.has_model:
+            if self.tokenizer is not None:
+                raise ConfigError(
+                    f"--tokenizer is for --model {NO_MODEL}; {self.model} brings its own tokenizer, so leave it out"
+                )
+            return
+        if self.tokenizer is None:
+            what = "a node without a model still encodes the target's tokens"
+            raise ConfigError(f"--model {NO_MODEL} needs --tokenizer NAME|FOLDER: {what}")
+        if self.drafter == "model":
+            raise ConfigError("--drafter model needs a draft model; give one with --model, or --drafter ngram")
+        for entry in fields(self):
+            if entry.name in OF_MODEL and getattr(self, entry.name) != entry.default:
+                flag = "--" + entry.name.replace("_", "-")
+                raise ConfigError(f"{flag} needs a draft model; leave it out, or give a model with --model")
+
+    def _check_history(self) -> None:
+        """Refuses a history of users who cannot be told apart, and a file for no history."""
+        if self.history == "user" and self.api_key is None:
+            raise ConfigError(
+                "--history user needs --api-key FILE: without keys no user is told from another; give --history node "
+                "or off"
+            )
+        if self.history == "off" and self.history_file is not None:
+            raise ConfigError("--history-file keeps a history, and --history off has none; drop one of them")
 
     def _check_that_prompts_are_left_out(self) -> None:
         """Nothing is ignored in silence: HTTP requests say all this themselves."""

@@ -8,20 +8,23 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterable
+from typing import TYPE_CHECKING
 
 from draft_node.core import actions as act
-from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Request, Statistics
+from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Proposed, Request, Statistics
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
-from draft_node.model.drafter import Drafter
-from draft_node.model.drafting import Drafting
 from draft_node.outgoing import Outgoing
 from draft_node.serve.outboxes import Outboxes
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Leave, OpenSession, Refusal, UpMessage, Welcome
 from goodspeed.wire.zmq.transport import DraftChannel
+
+if TYPE_CHECKING:  # they import torch, which a node without a model never does
+    from draft_node.model.drafter import Drafter
+    from draft_node.model.drafting import Drafting
 
 logger = logging.getLogger("goodspeed.draft")
 
@@ -32,11 +35,13 @@ TICK_S = 0.1
 class DraftDaemon:
     """Serves sessions until cancelled; start `serve` beside the calls of `generate`."""
 
-    def __init__(self, drafter: Drafter, channel: DraftChannel, core: DraftCore, max_sessions: int = 16) -> None:
-        self.drafter = drafter
+    def __init__(
+        self, drafting: "Drafting | None", channel: DraftChannel, core: DraftCore, max_sessions: int = 16
+    ) -> None:
+        """drafting: None for a node without a draft model."""
+        self.drafting = drafting
         self.channel = channel
         self.core = core
-        self.drafting = Drafting(drafter)
         self.connected = asyncio.Event()
         self.ready = asyncio.Event()  # texts can be begun
         self._outboxes = Outboxes(max_sessions)
@@ -58,7 +63,8 @@ class DraftDaemon:
                     if not isinstance(item, Deliver):
                         return
             finally:
-                self.drafting.forget(request.session_id)
+                if self.drafting is not None:
+                    self.drafting.forget(request.session_id)
                 self._carry_out(self.core.forget(request.session_id))
 
     async def end_generations(self, fail: Fail) -> None:
@@ -79,6 +85,11 @@ class DraftDaemon:
     def is_full(self) -> bool:
         """Whether another generation would have to wait."""
         return self._outboxes.is_full
+
+    @property
+    def drafter(self) -> "Drafter | None":
+        """The draft model; None without one."""
+        return None if self.drafting is None else self.drafting.drafter
 
     @property
     def link(self) -> VerifyLink:
@@ -110,7 +121,8 @@ class DraftDaemon:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._collect())
-                tasks.create_task(self._draft())
+                if self.drafting is not None:
+                    tasks.create_task(self._draft(self.drafting))
                 tasks.create_task(self._watch())
                 tasks.create_task(self._outgoing.run())
         except* (PeerRefused, TransportError) as group:
@@ -120,7 +132,8 @@ class DraftDaemon:
             self._outgoing.clear()  # the verify node ends all our sessions when we leave
             self._carry_out(self.core.leave(why))
             await self._outgoing.flush()
-            self.drafting.close()
+            if self.drafting is not None:
+                self.drafting.close()
             self.channel.close()
 
     async def _collect(self) -> None:
@@ -156,10 +169,10 @@ class DraftDaemon:
             self._carry_out(self.core.tick(now))
             await asyncio.sleep(TICK_S)
 
-    async def _draft(self) -> None:
+    async def _draft(self, drafting: "Drafting") -> None:
         """Whatever the draft model proposes goes to its session."""
         while True:
-            for proposed in await self.drafting.take():
+            for proposed in await drafting.take():
                 self._carry_out(self.core.proposed(proposed, time.monotonic()))
 
     # -- actions ---------------------------------------------------------------------------------------------------
@@ -192,12 +205,17 @@ class DraftDaemon:
 
     def _propose(self, wanted: act.Propose) -> None:
         now = time.monotonic()
-        if (given_up := self.drafting.want(wanted, now)) is not None:
-            self._carry_out(self.core.proposed(given_up, now))
+        if self.drafting is None:
+            answer: Proposed | None = Proposed(wanted.request.session_id, wanted.epoch, wanted.round, ())
+        else:
+            answer = self.drafting.want(wanted, now)
+        if answer is not None:
+            self._carry_out(self.core.proposed(answer, now))
 
     def _connected(self, welcome: Welcome, *, was_local: bool) -> None:
         self.channel.max_send_bytes = welcome.max_message_bytes
-        self.drafter.max_proposal_bytes = welcome.max_message_bytes - FIXED_BYTES
+        if self.drafter is not None:
+            self.drafter.max_proposal_bytes = welcome.max_message_bytes - FIXED_BYTES
         logger.info("the verify node is there", extra={"num_waiting": self.num_running})
         if was_local:
             logger.info("the verify node is back: from here on texts are the target's again")

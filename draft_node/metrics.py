@@ -41,7 +41,8 @@ class DraftCollector(Collector):
         failures = dict.fromkeys(KNOWN, 0) | texts.failed
         yield gauge("num_requests_running", "Texts that are being written.", self._daemon.num_running)
         yield gauge("num_requests_waiting", "Texts that wait for their turn.", self._daemon.num_waiting)
-        yield metrics.kv_cache_usage(self._daemon.drafter.runner.pool)
+        if self._daemon.drafter is not None:
+            yield metrics.kv_cache_usage(self._daemon.drafter.runner.pool)
         yield counters("request_success", "Texts complete, or left by their users.", "finished_reason", ended)
         yield counters("request_failures", "Texts not let in, or not completed.", "code", failures)
 
@@ -61,7 +62,8 @@ class DraftCollector(Collector):
         yield counter("local_tokens", "Tokens that the draft model wrote alone.", statistics.num_local)
         yield counter("rounds", "Verdicts applied, over all sessions.", statistics.num_rounds)
         yield from metrics.speculation(statistics.num_drafts, statistics.num_drafted, statistics.num_accepted)
-        failures = self._daemon.drafting.breaker.num_failures
+        drafting = self._daemon.drafting
+        failures = 0 if drafting is None else drafting.breaker.num_failures
         yield counter("draft_failures", "Steps of the draft model that failed or took too long.", failures)
         yield counter("drafts_ahead", "Drafts sent ahead of a verdict.", statistics.num_ahead)
         yield counter("drafts_ahead_true", "Of these, what came true.", statistics.num_ahead_true)

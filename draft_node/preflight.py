@@ -1,16 +1,18 @@
-"""Checks a draft node's settings before torch and the model are loaded. Imports no torch.
+"""Checks a draft node's settings before the model, and with it torch, is loaded. Imports no torch.
 
 Loading takes seconds to minutes, which a port in use or an unreadable key should not cost.
 """
 
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.serve import standard_input
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.command.running import warn_trusted_network
+from goodspeed.engine import tokenizer_folder
 from goodspeed.errors import ConfigError
 from goodspeed.node.preflight import bind_http, find_model
 from goodspeed.text.prompts import Prompt, read_file
@@ -50,7 +52,13 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
     if config.prompts is not None and config.prompts != standard_input.NAME:
         prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")
     http = bind_http(config.http, config.api_key)
-    find_model(config.model, reporter)
+    if config.tokenizer is None:
+        find_model(config.model, reporter)
+    else:
+        tokenizer_folder.find(config.tokenizer)
+    for folder in config.corpus:
+        if not Path(folder).is_dir():
+            raise ConfigError(f"--corpus {folder}: there is no such folder; give one with text files")
     return Found(config, keys, http, prompts)
 
 

@@ -9,7 +9,7 @@ from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.identity import public_name
+from goodspeed.engine.folders import public_name
 from goodspeed.engine.runner import Runner
 from goodspeed.fair.latency import Refined
 from goodspeed.node import defaults

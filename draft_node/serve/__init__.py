@@ -2,5 +2,5 @@
 
 Knows nothing about verification or the wire's bytes.
 
-Imports nothing of: torch, zmq.
+Imports nothing of: zmq, draft_node.model. Loads nothing of: torch, transformers.
 """

@@ -16,8 +16,8 @@ from draft_node.text.answer import Piece
 from draft_node.text.text_request import Wanted
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
-from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import encode
+from goodspeed.engine.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.defaults import SamplingRequest
 from goodspeed.text.prompts import Prompt, cut_notice, no_prompts_error, parse
@@ -70,7 +70,7 @@ class Console:
     def __init__(
         self,
         config: DraftConfig,
-        checkpoint: Checkpoint,
+        vocabulary: Vocabulary,
         daemon: DraftDaemon,
         events: EventLog,
         prompts: list[Prompt] | None,
@@ -78,7 +78,7 @@ class Console:
     ) -> None:
         """prompts: None for those of standard input."""
         self.config = config
-        self.checkpoint = checkpoint
+        self.vocabulary = vocabulary
         self.daemon = daemon
         self.events = events
         self.prompts = prompts
@@ -86,7 +86,7 @@ class Console:
         self.results: list[dict[str, Any]] = []
         self.num_failed = 0
         self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # and not failed
-        self._writer = Writer(daemon, checkpoint)
+        self._writer = Writer(daemon, vocabulary)
         self._told_of_context = False
         self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
 
@@ -151,7 +151,7 @@ class Console:
             top_p=config.top_p,
         )
         async with self._encoding:
-            token_ids = await asyncio.to_thread(encode, self.checkpoint.tokenizer, prompt.text, chat=config.chat)
+            token_ids = await asyncio.to_thread(encode, self.vocabulary.tokenizer, prompt.text, chat=config.chat)
         await self.daemon.ready.wait()
         sampling, stop = asked.resolve(self._writer.defaults(chat=config.chat))
         return Wanted(

@@ -13,7 +13,7 @@ from draft_node.serve.connection_report import tell
 from draft_node.serve.service import Service
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.vocabulary import Vocabulary
 from goodspeed.node import metrics, web
 from goodspeed.node.counts import ResponseCounts
 
@@ -24,7 +24,7 @@ class Face:
     def __init__(
         self,
         config: DraftConfig,
-        checkpoint: Checkpoint,
+        vocabulary: Vocabulary,
         daemon: DraftDaemon,
         events: EventLog,
         bound: web.BoundAddress | None,
@@ -32,7 +32,7 @@ class Face:
     ) -> None:
         """bound: what `web.bind_http` gave; None has the settings' address taken now."""
         self.config = config
-        self.checkpoint = checkpoint
+        self.vocabulary = vocabulary
         self.daemon = daemon
         self.events = events
         self.bound = bound or web.bind_http(config.http or "", config.api_key)
@@ -42,7 +42,7 @@ class Face:
 
     async def run(self) -> None:
         keys = self.bound.keys
-        service = Service(self.daemon, self.checkpoint, max_waiting=self.config.http_max_waiting)
+        service = Service(self.daemon, self.vocabulary, max_waiting=self.config.http_max_waiting)
         work = LargeWork()
         answers = ResponseCounts()
         exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))

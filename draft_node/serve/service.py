@@ -1,6 +1,6 @@
 """Writes texts for users: admits or refuses them, begins them anew, counts them and drains. Knows nothing about HTTP.
 
-    service = Service(daemon, checkpoint, max_waiting=64)
+    service = Service(daemon, vocabulary, max_waiting=64)
     async with aclosing(service.write(Wanted(prompt=..., sampling=..., max_tokens=100))) as pieces:
         async for piece in pieces: ...
 
@@ -20,7 +20,7 @@ from draft_node.serve.writing import Writer, begins_anew
 from draft_node.text.answer import Alternative, Piece, Token
 from draft_node.text.encoding import Encoder
 from draft_node.text.text_request import Begun, Ended, Target, Wanted
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.wire.messages import Defaults
 
@@ -49,19 +49,19 @@ connection is made anew in a tenth of a second nearby, and in five seconds where
 class Service:
     """Writes texts through a draft daemon that somebody else runs (`daemon.serve`)."""
 
-    def __init__(self, daemon: DraftDaemon, checkpoint: Checkpoint, *, max_waiting: int) -> None:
+    def __init__(self, daemon: DraftDaemon, vocabulary: Vocabulary, *, max_waiting: int) -> None:
         """max_waiting: texts that wait for one of the daemon's slots; one more is refused."""
         self.draining = False
         self.max_waiting = max_waiting
         self.texts = Texts()
         self._daemon = daemon
-        self._checkpoint = checkpoint
-        self._writer = Writer(daemon, checkpoint)
-        self._longest_token = max(map(len, checkpoint.tokenizer.get_vocab()), default=1)  # characters
+        self._vocabulary = vocabulary
+        self._writer = Writer(daemon, vocabulary)
+        self._longest_token = max(map(len, vocabulary.tokenizer.get_vocab()), default=1)  # characters
         self._num_writing = 0
         self._idle = asyncio.Event()  # nothing is being written
         self._idle.set()
-        self._encoder = Encoder(checkpoint.tokenizer)
+        self._encoder = Encoder(vocabulary.tokenizer)
 
     # -- state ---------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class Service:
         """
         welcome = self._daemon.link.welcome
         if self.is_local:
-            local = self._daemon.drafter.context_len
+            local = self._daemon.core.context_len
             return local if welcome is None else min(local, welcome.context_len)
         return welcome.context_len if welcome is not None and self.is_within_reach else 0
 
@@ -113,7 +113,7 @@ class Service:
 
     @property
     def draft_fingerprint(self) -> str:
-        return self._checkpoint.model_fingerprint
+        return self._vocabulary.model_fingerprint
 
     @property
     def draft_model(self) -> str:
@@ -127,13 +127,13 @@ class Service:
         While the verify node is away: the target's last known context, or the draft model's if none is known.
         """
         welcome = self._daemon.link.welcome
-        known = welcome.context_len if welcome is not None else self._daemon.drafter.context_len
+        known = welcome.context_len if welcome is not None else self._daemon.core.context_len
         return (self.context_len or known) * self._longest_token
 
     @property
     def vocab_size(self) -> int:
         """Token ids below it mean something."""
-        return self._checkpoint.num_tokens
+        return self._vocabulary.num_tokens
 
     def defaults(self, *, chat: bool) -> Defaults:
         """Sampling defaults and stop strings for requests that leave them out."""

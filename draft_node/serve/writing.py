@@ -14,8 +14,8 @@ from draft_node.daemon import DraftDaemon
 from draft_node.text.answer import Answer, Piece
 from draft_node.text.text_request import Wanted
 from draft_node.text.token_text import TokenTexts
-from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import leaves_blank
+from goodspeed.engine.vocabulary import Vocabulary
 from goodspeed.errors import Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.node import defaults
 from goodspeed.wire.messages import Defaults
@@ -24,14 +24,14 @@ from goodspeed.wire.messages import Defaults
 class Writer:
     """Begins texts under what the target says: its defaults, its ends of a sequence, its fingerprint."""
 
-    def __init__(self, daemon: DraftDaemon, checkpoint: Checkpoint) -> None:
+    def __init__(self, daemon: DraftDaemon, vocabulary: Vocabulary) -> None:
         self._daemon = daemon
-        self._checkpoint = checkpoint
-        self._token_texts = TokenTexts(checkpoint.tokenizer)
+        self._vocabulary = vocabulary
+        self._token_texts = TokenTexts(vocabulary.tokenizer)
 
     def defaults(self, *, chat: bool) -> Defaults:
         """Sampling defaults and stop strings for requests that leave them out."""
-        return defaults.known(self._daemon.link.welcome, self._checkpoint.settings, chat=chat)
+        return defaults.known(self._daemon.link.welcome, self._vocabulary.settings, chat=chat)
 
     @property
     def target_fingerprint(self) -> str | None:
@@ -41,7 +41,7 @@ class Writer:
 
     def begin(self, wanted: Wanted) -> "Writing":
         """A new session for the text; nothing happens before its pieces are asked for."""
-        tokenizer = self._checkpoint.tokenizer
+        tokenizer = self._vocabulary.tokenizer
         is_trimmed = leaves_blank(tokenizer, wanted.prompt, chat=wanted.is_chat)
         answer = Answer(tokenizer, self._token_texts, wanted.stop, wanted.min_tokens, is_trimmed=is_trimmed)
         return Writing(self._daemon, self._request(wanted), answer)
@@ -56,7 +56,7 @@ class Writer:
     def _request(self, wanted: Wanted) -> Request:
         welcome = self._daemon.link.welcome
         # Where a text ends is for the target to say; until it has been seen, the draft model has to.
-        eos_ids = welcome.eos_ids if welcome is not None else self._checkpoint.eos_ids
+        eos_ids = welcome.eos_ids if welcome is not None else self._vocabulary.eos_ids
         target = wanted.target if wanted.target is not None else self.target_fingerprint
         return Request(
             session_id=secrets.token_bytes(16),

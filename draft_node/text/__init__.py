@@ -2,5 +2,6 @@
 
 Knows nothing about HTTP, sockets or tensors.
 
-Imports nothing of: torch, zmq, fastapi, starlette, uvicorn, draft_node.model, draft_node.serve.
+Loads nothing of: torch, transformers.
+Imports nothing of: zmq, fastapi, starlette, uvicorn, draft_node.model, draft_node.serve.
 """

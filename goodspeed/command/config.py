@@ -29,7 +29,8 @@ def option(
 ) -> Any:
     """Returns a dataclass field that is also a command-line option; bounds are inclusive, a pattern has to match fully.
 
-    A type like `int | Literal["auto"]` takes a number within the bounds, or that word. The help lists the option under
+    A type like `int | Literal["auto"]` takes a number within the bounds, or that word; an option whose type is
+    `tuple[str, ...]` may be given several times. The help lists the option under
     the heading `group`, and its default as `shown` has it: a default of None needs words that say what it means.
     """
     if default is None and shown is None:
@@ -75,6 +76,15 @@ def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> No
             )
             action.help = _help(entry)  # not above: some versions of Python would add the default once more
             continue
+        if get_origin(hints[entry.name]) is tuple:
+            group.add_argument(
+                _flag(entry),
+                action="append",
+                metavar=entry.metadata["metavar"],
+                dest=entry.name,
+                help=_help(entry),
+            )
+            continue
         required = _is_required(entry)
         metavar = entry.metadata["metavar"] or "|".join(entry.metadata["choices"]) or _metavar(entry, kind)
         group.add_argument(
@@ -100,7 +110,12 @@ def group_of(parser: argparse.ArgumentParser, title: str) -> "argparse._Argument
 
 def from_namespace(settings: type[T], namespace: argparse.Namespace) -> T:
     """Makes settings from a parsed command line; ConfigError names a value that is out of bounds."""
-    return settings(**{entry.name: getattr(namespace, entry.name) for entry in fields(settings)})
+    return settings(**{entry.name: _given(getattr(namespace, entry.name), entry) for entry in fields(settings)})
+
+
+def _given(value: Any, entry: "Field[Any]") -> Any:
+    """Returns a tuple for an option that may be given several times: argparse collects a list, or None."""
+    return tuple(value or ()) if isinstance(entry.default, tuple) else value
 
 
 def _metavar(entry: "Field[Any]", kind: Callable[[str], Any]) -> str:

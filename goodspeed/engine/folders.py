@@ -69,6 +69,15 @@ def _from_hub(name: str, say: Callable[..., None]) -> Path:
         raise _unknown(name, f"no such folder, and the hub did not give it: {first_line}") from error
 
 
+def public_name(name: str) -> str:
+    """Returns a model's name for peers and users: of a folder only the last part, since its path is private."""
+    shown = "".join(character for character in name if character.isprintable())[:256]
+    try:
+        return Path(name).resolve().name if Path(name).is_dir() else shown
+    except OSError:  # too long to be the name of a file
+        return shown
+
+
 @contextmanager
 def _progress_at_terminals() -> Iterator[None]:
     """Shows the hub's progress bar at a terminal only; in a log it would be a line for every percent."""

@@ -36,15 +36,6 @@ def fingerprint(model: nn.Module, folder: Path, dtype: torch.dtype) -> str:
     return digest.hexdigest()
 
 
-def public_name(name: str) -> str:
-    """Returns a model's name for peers and users: of a folder only the last part, since its path is private."""
-    shown = "".join(character for character in name if character.isprintable())[:256]
-    try:
-        return Path(name).resolve().name if Path(name).is_dir() else shown
-    except OSError:  # too long to be the name of a file
-        return shown
-
-
 def revision(folder: Path) -> str:
     """Returns the commit of a hub snapshot; empty for any other folder."""
     return folder.name if folder.parent.name == "snapshots" else ""

@@ -5,7 +5,7 @@ to be in the daemon's own event loop, so that no number changes meanwhile. Knows
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -13,9 +13,11 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from goodspeed import __version__
-from goodspeed.engine.pages import PagePool
 from goodspeed.node.counts import Histogram, ResponseCounts
 from goodspeed.wire.messages import Welcome
+
+if TYPE_CHECKING:  # it imports numpy, and a draft node without a model has no pool
+    from goodspeed.engine.pages import PagePool
 
 Registry: TypeAlias = CollectorRegistry
 Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily)
@@ -70,7 +72,7 @@ def _fill(family: Family, values: Mapping[str, float]) -> Family:
     return family
 
 
-def kv_cache_usage(pool: PagePool) -> GaugeMetricFamily:
+def kv_cache_usage(pool: "PagePool") -> GaugeMetricFamily:
     """Returns how full the key/value memory is."""
     return gauge("kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", 1 - pool.num_free / pool.num_pages)
 

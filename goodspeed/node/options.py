@@ -3,15 +3,18 @@
 Knows nothing about how they are obeyed.
 """
 
-from typing import Any, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from goodspeed.command.config import option
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
-from goodspeed.wire.messages import Verification
+from goodspeed.wire.messages import Drafter, Verification
 
 ROUNDS = ("barrier", "continuous")
 """The verify node's planners."""
+
+History: TypeAlias = Literal["off", "user", "node"]
+"""Whose finished texts draft for a user: nobody's, the user's own, or all that the draft node has finished."""
 
 _ROUNDS_GROUP = "rounds and budget"
 _DRAFTING_GROUP = "drafting"
@@ -58,6 +61,26 @@ def min_odds() -> Any:
         help="match: end a draft when the draft model's own probability that all of it is accepted falls below P; "
         "0 always drafts the full length",
         metavar="P",
+    )
+
+
+def drafter() -> Any:
+    return option(
+        "auto",
+        choices=get_args(Drafter),
+        group=_DRAFTING_GROUP,
+        help="what may draft for requests that do not say: auto takes what pays, ngram looks tokens up in earlier "
+        "texts, none leaves all to the target",
+    )
+
+
+def history() -> Any:
+    return option(
+        None,
+        shown="user with --api-key, else node",
+        choices=get_args(History),
+        group=_DRAFTING_GROUP,
+        help="finished texts that n-gram drafts come from: none, the user's own, or all of this node's",
     )
 
 

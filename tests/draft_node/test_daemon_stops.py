@@ -1,7 +1,6 @@
 """A draft node that ends in good order says so, if anybody is there to hear it."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -19,9 +18,8 @@ BOOT = b"aaaaaaaa"
 
 def start(network: MemoryNetwork) -> "tuple[DraftDaemon, asyncio.Task[None]]":
     """A draft node without a model: nobody asks it for a text."""
-    drafter: Any = type("Nobody", (), {})()
     link = VerifyLink.begin(make_hello(boot_id=BOOT), 3.0, asyncio.get_running_loop().time())
-    daemon = DraftDaemon(drafter, network.connect_draft(BOOT), DraftCore(link, context_len=100))
+    daemon = DraftDaemon(None, network.connect_draft(BOOT), DraftCore(link, context_len=100))
     return daemon, asyncio.create_task(daemon.serve())
 
 

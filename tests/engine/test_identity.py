@@ -7,7 +7,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.identity import NUM_SAMPLES, fingerprint, public_name, revision
+from goodspeed.engine.folders import public_name
+from goodspeed.engine.identity import NUM_SAMPLES, fingerprint, revision
 from tests.engine.test_checkpoints import edit
 
 

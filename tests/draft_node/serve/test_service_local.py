@@ -254,7 +254,7 @@ def test_a_draft_model_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch
                     raise RuntimeError("out of memory")
                 return step()  # type: ignore[return-value]
 
-            here.daemon.drafter.step = fail_now_and_then  # type: ignore[method-assign,assignment]
+            here.daemon.drafter.step = fail_now_and_then  # type: ignore[method-assign]
             assert (await write(here.service, what)).ids == alone(DRAFT, what.prompt, GREEDY, 24)
             assert num_steps > 24
 

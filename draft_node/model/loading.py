@@ -1,0 +1,27 @@
+"""Loads the draft model, and sets up drafting with it. Knows nothing about the verify node."""
+
+import torch
+
+from draft_node.config import DraftConfig
+from draft_node.model.drafter import Drafter
+from draft_node.model.drafting import Drafting
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Runner
+from goodspeed.engine.vocabulary import Vocabulary
+
+
+def load(config: DraftConfig) -> Checkpoint:
+    """Loads the model; raises the named errors of a model, a device or a precision that cannot be had."""
+    torch.set_num_threads(config.threads or 1)
+    # How texts are sampled is for the target to say; the draft model's own word counts where it may write alone.
+    generation_config = "auto" if config.fallback == "local" else "none"
+    return checkpoints.load(config.model, device=config.device, dtype=config.dtype, generation_config=generation_config)
+
+
+def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
+    """Allots the model its memory, and a thread; TypeError for a vocabulary without a model."""
+    if not isinstance(checkpoint, Checkpoint):
+        raise TypeError(f"{checkpoint.name} was loaded without its model, which cannot draft")
+    runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
+    return Drafting(Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k, min_odds=config.min_odds))
