@@ -3,14 +3,16 @@
 import secrets
 import time
 
-from draft_node.config import DraftConfig
+from draft_node.config import DraftConfig, NgramSettings
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
+from draft_node.core.ngrams import Ngrams
 from draft_node.daemon import DraftDaemon
 from draft_node.preflight import read_keys
 from goodspeed.engine import tokenizer_folder
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.vocabulary import Vocabulary
+from goodspeed.ngram.history import History
 from goodspeed.wire.messages import MAX_CONTEXT, VERSION, Hello
 from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
 
@@ -40,6 +42,12 @@ def load(config: DraftConfig) -> Vocabulary:
     return loading.load(config)
 
 
+def make_ngrams(settings: NgramSettings, tokenizer: str) -> Ngrams:
+    """The texts that n-gram drafts come from, beside each session's own. tokenizer: its fingerprint."""
+    history = History(settings.history_tokens, per_user=settings.history == "user", tokenizer=tokenizer)
+    return Ngrams(history, keeps=settings.history != "off")
+
+
 def build(config: DraftConfig, vocabulary: Vocabulary, channel: DraftChannel, boot_id: bytes) -> DraftDaemon:
     """Builds a draft node around a channel and a checkpoint, or a tokenizer with --model none, that exist."""
     hello = Hello(
@@ -63,5 +71,7 @@ def build(config: DraftConfig, vocabulary: Vocabulary, channel: DraftChannel, bo
         config.connect_timeout_s,
         config.draft_ahead,
         falls_back=config.fallback == "local",
+        ngrams=make_ngrams(config.ngram, vocabulary.tokenizer_fingerprint),
+        has_model=config.has_model,
     )
     return DraftDaemon(drafting, channel, core, config.max_sessions)
