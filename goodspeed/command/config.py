@@ -145,9 +145,9 @@ def _flag(entry: "Field[Any]") -> str:
 
 def _parser(hint: Any) -> Callable[[str], Any]:
     """Returns a function that parses a value of the plain type behind `X`, `X | None`, or `X | Literal["word"]`."""
-    if get_origin(hint) is Literal:
-        return str  # `choices` checks the words
     inner = [kind for kind in get_args(hint) or (hint,) if kind is not type(None)]
+    if get_origin(hint) is Literal or get_origin(inner[0]) is Literal:
+        return str  # `choices` checks the words
     words = [word for kind in inner if get_origin(kind) is Literal for word in get_args(kind)]
     kind: Callable[[str], Any] = inner[0]
     if kind not in (int, float):
