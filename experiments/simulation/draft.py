@@ -296,9 +296,11 @@ class DraftNode:
         failed = bool(faults.no_draft) and random.random() < faults.no_draft
         self.num_faults += failed
         tokens = () if failed else self._model.propose(wanted)
-        rate = self._acceptances[wanted.request.session_id].rate(len(wanted.tokens), 0, True)
         guess, tokens = (tokens[0], tokens[1:]) if wanted.ahead and tokens else (None, tokens)
-        chances = (rate,) * len(tokens) if wanted.wants_chances else None
+        chances = None
+        if wanted.wants_chances:  # else nothing is asked of the process, which may count that
+            rate = self._acceptances[wanted.request.session_id].rate(len(wanted.tokens), 0, True)
+            chances = (rate,) * len(tokens)
         proposed = Proposed(
             wanted.request.session_id, wanted.epoch, wanted.round, tokens, None, seconds, guess, chances=chances
         )
