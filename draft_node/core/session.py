@@ -6,6 +6,7 @@ and the time, and carries out the actions: send a message, have the draft model 
     OFFLINE --connect--> OPENING --Verdict--> PROPOSING --proposed--> WAITING --Verdict--> PROPOSING ...
                                      |  next_length 0: ADVANCING --Verdict--> ... |
                                      |  drafted ahead rightly: WAITING --Verdict--> ... |
+                                     |  drafted without the model: WAITING --Verdict--> ... |
     any state --disconnect--> OFFLINE; --"try later"--> POSTPONED; --finish_reason, cancel, failure--> DONE
     OFFLINE --fall_back--> LOCAL --proposed--> LOCAL ... --connect--> OPENING; --end of the text, failure--> DONE
 """

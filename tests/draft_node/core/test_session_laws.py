@@ -15,6 +15,7 @@ from goodspeed.wire.messages import (
     Close,
     Draft,
     FinishReason,
+    Offer,
     OpenSession,
     Refusal,
     Sampling,
@@ -22,10 +23,12 @@ from goodspeed.wire.messages import (
     Verdict,
     digest,
 )
+from tests.draft_node.core.scripted import ScriptedDrafter
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)
 TEXT = tuple(4 + at % 5 for at in range(30))
+WRONG = (30,) * 20
 CODES = ["unknown_session", "wrong_base", "not_assigned", "too_long", "stale_round", "stale_epoch", "too_many_sessions"]
 TOLD = tuple(TokenLogprobs(-float(at)) for at in range(len(TEXT)))
 POSITIONS = st.integers(0, len(TEXT))
@@ -42,10 +45,28 @@ class SessionLaws(RuleBasedStateMachine):
         self.proposals: list[Propose] = []
         self.drafts: list[Draft] = []  # each once, in the order in which they were first sent
         self.epochs: list[int] = []
+        self.offers: list[Offer] = []
         self.ended: list[Action] = []
 
-    @initialize(ahead=st.booleans(), drafts=st.booleans(), logprobs=st.booleans())
-    def begin(self, ahead: bool, drafts: bool, logprobs: bool) -> None:
+    @initialize(
+        ahead=st.booleans(),
+        drafts=st.booleans(),
+        logprobs=st.booleans(),
+        index=st.sampled_from([(), TEXT, TEXT[:7] + WRONG]),
+        odds=st.sampled_from([0.0, 0.6, 1.0]),
+        has_model=st.booleans(),
+        capabilities=st.sampled_from([(), ("odds",), ("odds", "offers")]),
+    )
+    def begin(
+        self,
+        ahead: bool,
+        drafts: bool,
+        logprobs: bool,
+        index: tuple[int, ...],
+        odds: float,
+        has_model: bool,
+        capabilities: tuple[str, ...],
+    ) -> None:
         request = Request(
             ID,
             PROMPT,
@@ -55,7 +76,9 @@ class SessionLaws(RuleBasedStateMachine):
             max_draft=8 * drafts,
             num_logprobs=0 if logprobs else None,
         )
-        self.session = Session(request, draft_ahead=ahead)
+        ngrams = ScriptedDrafter(request, text=PROMPT + index, odds=odds) if index and drafts else None
+        self.session = Session(request, draft_ahead=ahead, ngrams=ngrams, has_model=has_model)
+        self.capabilities = capabilities
 
     def _take(self, actions: list[Action]) -> list[Action]:
         for action in actions:
@@ -65,11 +88,18 @@ class SessionLaws(RuleBasedStateMachine):
                     self.delivered += action.tokens
                     self.told += action.logprobs
                 case Propose():
+                    assert self.session.has_model
                     self.proposals.append(action)
                 case Finish() | Fail():
                     self.ended.append(action)
                 case Send(message=Draft() as draft):
                     self._look_at(draft)
+                case Send(message=Offer() as offer):
+                    assert "offers" in self.capabilities
+                    assert offer.base_len == len(PROMPT) + len(self.delivered)
+                    assert self.session.state is State.ADVANCING
+                    assert offer not in self.offers
+                    self.offers.append(offer)
                 case Send(message=OpenSession() as opened):
                     assert opened.committed == tuple(self.delivered)
                     self.epochs.append(opened.epoch)
@@ -85,6 +115,7 @@ class SessionLaws(RuleBasedStateMachine):
         if draft not in self.drafts:
             assert all((draft.epoch, draft.round) > key for key in known)
             self.drafts.append(draft)
+            assert "odds" in self.capabilities or (draft.odds, draft.num_ngram) == (None, 0)
             text = (*PROMPT, *self.delivered)
             assert draft.assumes or (draft.base_len, draft.base_digest) == (len(text), digest(text))
             assert not draft.assumes or draft.base_len > len(text)
@@ -93,7 +124,7 @@ class SessionLaws(RuleBasedStateMachine):
 
     @rule()
     def connect(self) -> None:
-        actions = self._take(self.session.connect(self.now))
+        actions = self._take(self.session.connect(self.now, capabilities=self.capabilities))
         assert bool(actions) == (not self.ended and not self.session.done)
 
     @rule()
