@@ -9,7 +9,7 @@ from typing import get_args
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from draft_node.core.counts import KNOWN, Texts
+from draft_node.core.counts import KNOWN, Texts, by_source
 from draft_node.daemon import DraftDaemon
 from goodspeed.node import metrics
 from goodspeed.node.counts import ResponseCounts
@@ -62,6 +62,10 @@ class DraftCollector(Collector):
         yield counter("local_tokens", "Tokens that the draft model wrote alone.", statistics.num_local)
         yield counter("rounds", "Verdicts applied, over all sessions.", statistics.num_rounds)
         yield from metrics.speculation(statistics.num_drafts, statistics.num_drafted, statistics.num_accepted)
+        drafted: dict[str, float] = dict(by_source(statistics.drafted).items())
+        accepted: dict[str, float] = dict(by_source(statistics.accepted).items())
+        yield counters("drafted_tokens", "Drafted tokens verified, by what drafted them.", "source", drafted)
+        yield counters("accepted_tokens", "Of these, what was accepted.", "source", accepted)
         drafting = self._daemon.drafting
         failures = 0 if drafting is None else drafting.breaker.num_failures
         yield counter("draft_failures", "Steps of the draft model that failed or took too long.", failures)

@@ -3,7 +3,7 @@
 import pytest
 
 from draft_node.core.actions import Statistics
-from draft_node.core.counts import OTHER, Counts, Texts, total
+from draft_node.core.counts import OTHER, Counts, Texts, by_source, total
 
 
 def test_a_text_from_its_wish_to_its_end():
@@ -63,3 +63,13 @@ def test_statistics_add_up():
     assert total() == Statistics()
     one, two = Statistics(num_rounds=1, num_accepted=5), Statistics(num_rounds=2, num_resends=1)
     assert total(one, two) == Statistics(num_rounds=3, num_accepted=5, num_resends=1)
+
+
+def test_tokens_by_what_drafted_them_add_up_too():
+    one, two = Statistics(), Statistics()
+    one.drafted.update(model=2, ngram=1)
+    two.drafted.update(ngram=4)
+    added = total(one, two)
+    assert by_source(added.drafted) == {"model": 2, "ngram": 5, "self": 0}
+    assert by_source(added.accepted) == {"model": 0, "ngram": 0, "self": 0}
+    assert one.drafted == {"model": 2, "ngram": 1}, "a sum changes nothing that it adds"

@@ -166,7 +166,9 @@ def test_usage_says_what_drafting_did(client: openai.OpenAI) -> None:
     plain = client.completions.create(
         model=MODEL, prompt=prompt(0), max_tokens=20, extra_body={"goodspeed": {"speculate": False}, "ignore_eos": True}
     )
-    assert plain.usage.goodspeed == {"rounds": 20, "drafted": 0, "accepted": 0, "local": 0}
+    none = {"model": 0, "ngram": 0, "self": 0}
+    told = {"rounds": 20, "drafted": 0, "accepted": 0, "local": 0, "drafted_by": none, "accepted_by": none}
+    assert plain.usage.goodspeed == told
 
 
 def test_many_mixed_requests_at_once_are_all_complete_and_right(url: str) -> None:

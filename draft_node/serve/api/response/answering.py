@@ -13,6 +13,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from draft_node.config import DraftConfig
+from draft_node.core.counts import by_source, total
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.schemas import Generation, StreamOptions
 from draft_node.serve.api.request.wanted import Wish
@@ -178,16 +179,18 @@ def _system_fingerprint(wish: Wish, choices: Sequence[Choice]) -> str | None:
 def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
     """So far; what drafting did is known of texts that are complete."""
     num_tokens = sum(choice.ended.num_tokens if choice.ended else len(choice.tokens) for choice in choices)
-    done = [choice.ended.statistics for choice in choices if choice.ended]
+    all_of = total(*(choice.ended.statistics for choice in choices if choice.ended))
     return Usage(
         prompt_tokens=wish.num_prompt_tokens,
         completion_tokens=num_tokens,
         total_tokens=wish.num_prompt_tokens + num_tokens,
         goodspeed=Speculation(
-            rounds=sum(each.num_rounds for each in done),
-            drafted=sum(each.num_drafted for each in done),
-            accepted=sum(each.num_accepted for each in done),
+            rounds=all_of.num_rounds,
+            drafted=all_of.num_drafted,
+            accepted=all_of.num_accepted,
             local=sum(choice.num_local for choice in choices),
+            drafted_by=by_source(all_of.drafted),
+            accepted_by=by_source(all_of.accepted),
         ),
     )
 

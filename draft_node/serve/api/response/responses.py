@@ -4,19 +4,24 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from goodspeed.wire.messages import DraftSource
+
 FinishReason = Literal["stop", "length"]
 
 
 class Speculation(BaseModel):
     """What drafting did for this request: verdicts, drafted tokens that were verified, and those that were accepted.
 
-    `local` tokens the draft model wrote alone, while the verify node was away.
+    `drafted_by` and `accepted_by` say what drafted them: the draft model, this node's n-gram index, or the verify node
+    itself. `local` tokens the draft model wrote alone, while the verify node was away.
     """
 
     rounds: int
     drafted: int
     accepted: int
     local: int
+    drafted_by: dict[DraftSource, int]
+    accepted_by: dict[DraftSource, int]
 
 
 class Usage(BaseModel):

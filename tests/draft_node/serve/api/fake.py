@@ -66,6 +66,8 @@ class FakeService(Service):
             yield Piece(letter, (token,), (Span(letter, index % 2 == 0 and not local, local),))
         num_local = 0 if self.local_from is None else wanted.max_tokens - self.local_from
         statistics = Statistics(num_rounds=2, num_drafted=3, num_accepted=1)
+        statistics.drafted.update(ngram=2, model=1)
+        statistics.accepted.update(ngram=1)
         yield Ended("length", None, wanted.max_tokens, statistics, num_local)
 
     @staticmethod

@@ -24,7 +24,14 @@ from goodspeed.wire.messages import Sampling
 from tests.draft_node.serve.api.fake import LETTERS, Api, FakeService, error_of, events_of
 from tests.waiting import until
 
-SPECULATION = {"rounds": 2, "drafted": 3, "accepted": 1, "local": 0}
+SPECULATION = {
+    "rounds": 2,
+    "drafted": 3,
+    "accepted": 1,
+    "local": 0,
+    "drafted_by": {"model": 1, "ngram": 2, "self": 0},
+    "accepted_by": {"model": 0, "ngram": 1, "self": 0},
+}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +76,14 @@ def test_prompts_and_choices_in_order_with_the_prompt_before_them(api: Api) -> N
     ]
     assert answer["usage"]["prompt_tokens"] == 4
     assert answer["usage"]["completion_tokens"] == 8
-    assert answer["usage"]["goodspeed"] == {"rounds": 8, "drafted": 12, "accepted": 4, "local": 0}
+    assert answer["usage"]["goodspeed"] == {
+        "rounds": 8,
+        "drafted": 12,
+        "accepted": 4,
+        "local": 0,
+        "drafted_by": {"model": 4, "ngram": 8, "self": 0},
+        "accepted_by": {"model": 0, "ngram": 4, "self": 0},
+    }
 
 
 @pytest.mark.parametrize("n", [1, 3])
