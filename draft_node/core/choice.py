@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from operator import mul
+from typing import NamedTuple
 
 from draft_node.core.actions import Proposed, Request
 from draft_node.core.ngrams import NgramDrafter
@@ -18,6 +19,13 @@ LEAST_EXPECTED = 1.0
 """n-gram tokens that are expected to be accepted, so many at least, go up alone."""
 
 NOTHING = NgramDraft((), ())
+
+
+class Choice(NamedTuple):
+    """A proposal of n-gram tokens, or of none."""
+
+    proposal: Proposed
+    asks_model: bool  # the draft model drafts instead; the proposal goes up only if it fails
 
 
 @dataclass(slots=True)
@@ -32,17 +40,15 @@ class Drafters:
     def uses_model(self) -> bool:
         return self.has_model and self.request.drafter in ("auto", "model") and self.request.max_draft > 0
 
-    def propose(self, tokens: Sequence[int], epoch: int, round: int, length: int, least_odds: float) -> Proposed | None:
-        """The proposal that goes up at once, made of n-gram tokens or empty; None: the draft model makes it.
+    def choose(self, tokens: Sequence[int], epoch: int, round: int, length: int, least_odds: float) -> Choice:
+        """Chooses what drafts `length` tokens after the text `tokens`.
 
-        Without a model everything goes up at once. With one, n-gram tokens go up alone where at least LEAST_EXPECTED of
-        them are expected to be accepted, since they come at once; otherwise the model drafts alone.
+        Without a model what the index says goes up at once. With one, n-gram tokens go up alone where at least
+        LEAST_EXPECTED of them are expected to be accepted, since they take no time; otherwise the model drafts alone.
         """
         expected = self.ngrams.draft(tokens, length, least_odds) if self.ngrams is not None else NOTHING
-        if self.uses_model and num_expected(expected) < LEAST_EXPECTED:
-            return None
         by_match = self.request.verification == "match"
-        return Proposed(
+        proposal = Proposed(
             self.request.session_id,
             epoch,
             round,
@@ -52,6 +58,7 @@ class Drafters:
             chances=expected.odds if by_match else None,
             num_ngram=len(expected.tokens),
         )
+        return Choice(proposal, asks_model=self.uses_model and num_expected(expected) < LEAST_EXPECTED)
 
 
 def num_expected(expected: NgramDraft) -> float:

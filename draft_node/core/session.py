@@ -73,6 +73,7 @@ class Session:
     _refusals: Refusals = field(default_factory=Refusals)
     _lacking_at: int = -1  # length of the text at which it was said that something is missing
     _length: int = 0  # of the draft asked for
+    _spare: Proposed | None = None  # goes up if the draft model fails
     _least_odds: float = 0.0  # a drafted token is not verified where the odds up to it are lower
     _capabilities: frozenset[str] = frozenset()  # of the verify node
 
@@ -158,7 +159,7 @@ class Session:
         if (proposal.epoch, proposal.round) != (self.epoch, self.round):
             return []
         if self.state is State.PROPOSING:
-            return self._send_draft(proposal, now)
+            return self._send_draft(proposal if proposal.tokens else self._spare or proposal, now)
         if self.state is State.LOCAL and self._local is not None:
             return self._write(self._local, proposal, now)
         made = self._in_flight.make_ahead(proposal, len(self.tokens)) if self.state is State.WAITING else None
@@ -167,13 +168,14 @@ class Session:
     def tick(self, now: float) -> list[Action]:
         """Repeats the last message after a silence: the drafts in flight, byte for byte, or else an Ack.
 
-        A draft model that is not done by then is not waited for: an empty draft is sent. The verify node counts its
-        time as round trip, and so asks for drafts more rarely.
+        A draft model that is not done by then is not waited for: what the n-gram index says is sent, or an empty draft.
+        The verify node counts its time as round trip, and so asks for drafts more rarely.
         """
         if now < self.resend_at or self.state in (State.DONE, State.OFFLINE):
             return []
         if self.state is State.PROPOSING:
-            return self._send_draft(Proposed(self.request.session_id, self.epoch, self.round, ()), now)
+            given_up = Proposed(self.request.session_id, self.epoch, self.round, ())
+            return self.proposed(given_up, now)
         if self.state is State.POSTPONED:
             return self._open(now)
         if self.state is State.LOCAL and self._local is not None:
@@ -233,12 +235,13 @@ class Session:
         return self._begin_draft(verdict.next_length, now)
 
     def _begin_draft(self, length: int, now: float) -> list[Action]:
-        """A draft is awaited: what needs no draft model goes up at once."""
+        """A draft is awaited: it goes up at once, or the draft model is asked."""
         self.round += 1
         self.state = State.PROPOSING
-        proposal = self._drafters.propose(self.tokens, self.epoch, self.round, length, self._least_odds)
-        if proposal is not None:
-            return self._send_draft(proposal, now)
+        choice = self._drafters.choose(self.tokens, self.epoch, self.round, length, self._least_odds)
+        if not choice.asks_model:
+            return self._send_draft(choice.proposal, now)
+        self._spare = choice.proposal
         self.resend_at = now + DRAFTING_TIMEOUT_S
         return [self._propose(length)]
 

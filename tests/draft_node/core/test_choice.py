@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
 from draft_node.core.choice import num_expected
-from draft_node.core.session import Session, State
+from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
 from goodspeed.exact import proposals
 from goodspeed.exact.positions import certain
 from goodspeed.ngram.drafting import NgramDraft
@@ -53,6 +53,20 @@ def test_else_the_draft_model_drafts_alone(chance, text):
     session, _ = begin(chance=chance, text=text)
     assert asked_for(session, 2) == [Propose(REQUEST, 1, 1, TEXT[:4], 2, wants_chances=True)]
     assert session.state is State.PROPOSING
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+def test_where_the_draft_model_fails_what_the_index_says_goes_up(is_silent, verification):
+    session, _ = begin(replace(REQUEST, verification=verification), chance=0.5)
+    assert isinstance(asked_for(session, 1)[0], Propose)
+    if is_silent:
+        [sent] = session.tick(1.0 + DRAFTING_TIMEOUT_S)
+    else:
+        [sent] = session.proposed(Proposed(ID, 1, 1, ()), 2.0)
+    assert (sent.message.tokens, sent.message.num_ngram) == (TEXT[4:5], 1)
+    assert sent.message.proposal == (certain(TEXT[4:5]) if verification == "ratio" else None)
+    assert session.state is State.WAITING
 
 
 def test_drafts_of_both_are_told_apart_and_counted():
