@@ -19,7 +19,18 @@ from draft_node.outgoing import Outgoing
 from draft_node.serve.outboxes import Outboxes
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.wire.codec import FIXED_BYTES
-from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Leave, OpenSession, Refusal, UpMessage, Welcome
+from goodspeed.wire.messages import (
+    Ack,
+    Close,
+    DownMessage,
+    Draft,
+    Leave,
+    Offer,
+    OpenSession,
+    Refusal,
+    UpMessage,
+    Welcome,
+)
 from goodspeed.wire.zmq.transport import DraftChannel
 
 if TYPE_CHECKING:  # they import torch, which a node without a model never does
@@ -228,7 +239,7 @@ class DraftDaemon:
 
     def _not_sent(self, message: UpMessage, error: MessageTooLarge | TransportError) -> None:
         if isinstance(error, MessageTooLarge):
-            if not isinstance(message, OpenSession | Draft | Ack | Close):
+            if not isinstance(message, OpenSession | Draft | Offer | Ack | Close):
                 raise error
             self._carry_out(self.core.too_large(message.session_id, str(error)))
             return
