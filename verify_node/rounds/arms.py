@@ -20,8 +20,11 @@ FIRST_TRIALS = 16
 """Each arm's first stretches, as long as its difference is not significant; they are not charged to `explore`."""
 
 GAP_GROWTH, MAX_GAP = 2.0, 4.0
-"""An arm that is known to be worse is tried after twice the gap each time, up to four times the shortest one; and as
-soon as the best arm's rate or load is no longer what it was at the last trial, for two stretches."""
+"""An arm that is known to be worse is tried after twice the gap each time, up to four times the shortest one."""
+
+CHANGED_STRETCHES = 8
+"""It is also tried once so many stretches of the best arm in a row had another rate or load than beside its last trial:
+something is different, and not for a moment only."""
 
 MAX_CREDIT = 12.0
 """Time for stretches of other arms that was not spent is kept for so many of them."""
@@ -64,6 +67,7 @@ class _Record:
     num_stretches: int = 0  # as an experiment
     tried_s: float = 0.0  # busy time of the last of them
     beside: StretchRate | None = None  # the best arm's stretch before it
+    num_other: int = 0  # stretches of the best arm in a row, up to the last, that were not like it
     due_s: float = 0.0  # busy time before which it is not tried
     gap: float = 1.0  # until then, in shortest gaps
 
@@ -175,7 +179,7 @@ class Arms:
     def _end_trial(self, rate: StretchRate | None) -> None:
         record = self._records[self._arm]
         record.num_stretches += 1
-        record.tried_s, record.beside = self._now_s, self._before
+        record.tried_s, record.beside, record.num_other = self._now_s, self._before, 0
         self._trial = _Trial(self._arm, rate) if rate else None
         self._begin(self._best)
 
@@ -185,18 +189,20 @@ class Arms:
         self._before, self._trial = rate, None
         if before and rate:
             is_alike = self._comparisons.observe_same(before, rate)
-            self._notice_changes(before, rate)
             if trial and is_alike:
                 self._comparisons.observe_other(trial.arm, before, trial.rate, rate, self._now_s)
                 self._set_gap(trial.arm)
+        if rate:
+            self._notice_changes(rate)
         self._follow_the_best()
         self._begin(self._next() if self._before else self._best)
 
-    def _notice_changes(self, *stretches: StretchRate) -> None:
-        """Makes arms due whose last trial was under other circumstances than these stretches of the best arm."""
+    def _notice_changes(self, rate: StretchRate) -> None:
+        """Makes arms due whose last trial was under other circumstances than the best arm's last stretches."""
         for record in self._records.values():
-            then = record.beside
-            if then and all(self._comparisons.is_other(now, then) for now in stretches):
+            is_other = record.beside is not None and self._comparisons.is_other(rate, record.beside)
+            record.num_other = record.num_other + 1 if is_other else 0
+            if record.num_other >= CHANGED_STRETCHES:
                 record.is_due()
 
     def _set_gap(self, arm: Arm) -> None:

@@ -39,6 +39,9 @@ FIRST_ELASTICITY, FIRST_ELASTICITY_WEIGHT = 0.7, 0.5
 FIRST_NOISE, FIRST_NOISE_WEIGHT, MAX_NOISE_WEIGHT = 0.15, 2.0, 60.0
 """The standard deviation of a comparison that is believed at first, as if from two, and how many are remembered."""
 
+MIN_NOISE = 0.01
+"""The standard deviation of a comparison is never believed to be smaller."""
+
 
 class Arm(StrEnum):
     """A way of drafting, in the order of effort."""
@@ -108,7 +111,8 @@ class Comparisons:
         difference = abs(apart) * math.sqrt(3 / 4)
         is_alike = difference <= LARGEST_STEP * self._noise
         self._noise_weight = min(self._noise_weight + 1.0, MAX_NOISE_WEIGHT)
-        self._noise += (min(1.25 * difference, LARGEST_STEP * self._noise) - self._noise) / self._noise_weight
+        bounded = max(min(1.25 * difference, LARGEST_STEP * self._noise), MIN_NOISE)
+        self._noise += (bounded - self._noise) / self._noise_weight
         self._elasticity.observe(after, before)
         return is_alike
 

@@ -1,13 +1,14 @@
 """The verify node's experiments with its arms: by hand, and in toy worlds of noisy rounds."""
 
 import math
+from copy import deepcopy
 from itertools import islice
 
 import pytest
 
 from experiments.simulation.switchback import WORLDS, World, play, rates
 from verify_node.rounds import arms as arms_module
-from verify_node.rounds.arms import FIRST_TRIALS, Arms
+from verify_node.rounds.arms import CHANGED_STRETCHES, FIRST_TRIALS, Arms
 from verify_node.rounds.comparisons import MIN_COMPARISONS, Arm
 from verify_node.rounds.stretches import COUNTED_ROUNDS, SETTLING_ROUNDS
 
@@ -126,14 +127,13 @@ def test_stretches_of_very_different_load_are_not_compared():
 
 
 def test_a_rate_is_compared_at_equal_load():
-    """The rate goes with the number of sessions; where 7 are there instead of 4 an arm is not better for that."""
+    """The rate goes with the number of sessions; an arm is not better because two more were there each time."""
     arms = Arms(available=[Arm.NONE, Arm.MODEL])
-    loads = (4, 5, 7, 6, 4, 7, 5)
-    for number in range(200):
-        load = loads[number % 7]
+    for number in range(300):
+        load = 6 if arms.arm is not best(arms) else (4, 5)[number // 2 % 2]
         stretch(arms, SAME, num_sessions=load, tokens=float(load))
     [none, _] = arms.report().arms
-    assert none.relative_rate == pytest.approx(1.0, abs=0.03)
+    assert none.relative_rate == pytest.approx(1.0, abs=0.01)
 
 
 @pytest.mark.parametrize("explore", [-0.1, 1.0])
@@ -253,6 +253,24 @@ def test_an_arm_that_is_known_to_be_worse_is_tried_at_growing_intervals(monkeypa
     assert gaps == sorted(gaps)
     assert gaps[0] < gaps[-1] <= 1.2 * arms_module.MAX_GAP * len(OTHERS) / 0.02
     assert arms.report().explored_share < 0.01
+
+
+def tried_after(arms: Arms, speed: dict[Arm, float], limit: int) -> int | None:
+    """The number of the next stretch that is an experiment, if it is one of the next few."""
+    ahead = deepcopy(arms)
+    return next((number for number in range(limit) if stretch(ahead, speed) is not best(ahead)), None)
+
+
+def test_a_change_of_the_machine_makes_all_arms_due_once_it_has_lasted():
+    arms, speed = Arms(), {Arm.NONE: 0.6, Arm.NGRAM: 0.6, Arm.MODEL: 1.0}
+    slow = {arm: 0.5 * of for arm, of in speed.items()}
+    soon = CHANGED_STRETCHES + 2
+    for _ in range(1030):  # an experiment has just ended
+        stretch(arms, speed)
+    assert tried_after(arms, speed, 2 * soon) is None
+    assert tried_after(arms, slow, soon) in range(CHANGED_STRETCHES - 1, soon)
+    for number in range(2 * soon):
+        assert stretch(arms, speed if number % CHANGED_STRETCHES else slow) is Arm.MODEL  # slow for a moment only
 
 
 # -- what it finds -----------------------------------------------------------------------------------------------------
