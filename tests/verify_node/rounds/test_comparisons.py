@@ -9,6 +9,7 @@ from verify_node.rounds.comparisons import (
     FORGETTING_S,
     LARGEST_STEP,
     MIN_COMPARISONS,
+    MIN_NOISE,
     Advantage,
     Arm,
     Comparisons,
@@ -85,6 +86,14 @@ def test_the_noise_is_that_of_stretches_of_one_arm():
         comparisons.observe_same(rate(10.0), rate(10.0 * math.exp(0.1 * (-1) ** number)))
     comparisons.observe_other(Arm.NONE, rate(1.0), rate(1.0), rate(1.0), 0.0)
     assert comparisons.error(Arm.NONE, 0.0) == pytest.approx(1.25 * 0.1 * math.sqrt(3 / 4), rel=0.01)
+
+
+def test_noise_is_never_believed_to_be_nothing():
+    comparisons = Comparisons()
+    for _ in range(1000):
+        comparisons.observe_same(rate(1.0), rate(1.0))
+    comparisons.observe_other(Arm.NONE, rate(1.0), rate(1.0), rate(1.0), 0.0)
+    assert comparisons.error(Arm.NONE, 0.0) == pytest.approx(MIN_NOISE, rel=1e-3)
 
 
 def test_stretches_too_far_apart_are_not_compared_with():
