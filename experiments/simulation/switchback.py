@@ -3,7 +3,7 @@
 A round's tokens and seconds are drawn; an arm takes effect a few rounds after it was chosen. Compared are the verify
 node's paired switchback (`verify_node.rounds.arms`) and a discounted Thompson sampling over the stretches' own rates,
 unpaired, under the same share of time for other arms than the best or under none. Prints one line for each world and
-difference: `python -m experiments.simulation.switchback` (about 4 minutes; --quick 15 s).
+difference: `python -m experiments.simulation.switchback` (about 12 minutes; --quick a minute).
 
 Knows nothing about sessions or policies.
 """
@@ -26,6 +26,7 @@ from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.stretches import Stretch
 
 ROUND_S, LAG_ROUNDS = 0.03, 4
+MEMORY = 40  # stretches of each arm that the rival remembers
 CHUNK = 4096
 
 
@@ -113,12 +114,13 @@ class Thompson:
     """The rival: each stretch takes the arm with the largest draw from what is known of the arms' rates (discounted).
 
     explore: at most this share of the time goes to other arms than the one of the largest mean; None: no limit.
+    elasticity: how rates are believed to go with the number of sessions; in these worlds 0.7 is true.
     """
 
-    def __init__(self, explore: float | None = 0.02, seed: int = 0, memory: int = 40) -> None:
-        self.explore, self.memory = explore, memory
+    def __init__(self, explore: float | None = 0.02, seed: int = 0, elasticity: float = 0.7) -> None:
+        self.explore, self.elasticity = explore, elasticity
         self._random = np.random.default_rng(seed)
-        self._levels: dict[Arm, deque[float]] = {arm: deque(maxlen=memory) for arm in Arm}
+        self._levels: dict[Arm, deque[float]] = {arm: deque(maxlen=MEMORY) for arm in Arm}
         self.best = self.arm = Arm.MODEL
         self._stretch, self._credit_s = Stretch(), 0.0
 
@@ -128,7 +130,7 @@ class Thompson:
         if not self._stretch.is_over:
             return
         if rate := self._stretch.rate():
-            self._levels[self.arm].append(math.log(rate.tokens_per_s / rate.num_sessions**0.7))  # load is made up for
+            self._levels[self.arm].append(math.log(rate.tokens_per_s / rate.num_sessions**self.elasticity))
         self._stretch = Stretch()
         few = [arm for arm in Arm if len(self._levels[arm]) < 12]
         self.arm = min(few, key=lambda arm: len(self._levels[arm])) if few else self._draw()
@@ -153,6 +155,7 @@ WORLDS: dict[str, dict[str, float]] = {
 CHOOSERS: dict[str, Callable[[int], Chooser]] = {
     "switchback": lambda seed: Arms(),
     "thompson": lambda seed: Thompson(0.02, seed),
+    "thompson, wrong load": lambda seed: Thompson(0.02, seed, elasticity=1.0),
     "thompson, no limit": lambda seed: Thompson(None, seed),
     "always model": lambda seed: Arms(explore=0.0),
 }
