@@ -51,15 +51,19 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
     prompts = None
     if config.prompts is not None and config.prompts != standard_input.NAME:
         prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")
+    _check_folders(config)
     http = bind_http(config.http, config.api_key)
-    if config.tokenizer is None:
+    if config.has_model:
         find_model(config.model, reporter)
-    else:
+    return Found(config, keys, http, prompts)
+
+
+def _check_folders(config: DraftConfig) -> None:
+    if config.tokenizer is not None:
         tokenizer_folder.find(config.tokenizer)
     for folder in config.corpus:
         if not Path(folder).is_dir():
             raise ConfigError(f"--corpus {folder}: there is no such folder; give one with text files")
-    return Found(config, keys, http, prompts)
 
 
 def read_keys(config: DraftConfig) -> ClientKeys | None:

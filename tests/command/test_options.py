@@ -1,12 +1,14 @@
 """Options that several commands share: the same words everywhere, and checked wherever they come from."""
 
+import argparse
+
 import pytest
 
 from draft_node.config import DraftConfig
 from goodspeed.app.demo.options import DemoConfig
 from goodspeed.app.subcommands.generate import GenerateConfig
 from goodspeed.app.subcommands.profile import ProfileConfig
-from goodspeed.command.config import Settings
+from goodspeed.command.config import Settings, add_options, from_namespace
 from goodspeed.errors import ConfigError
 from verify_node.config import VerifyConfig
 
@@ -59,3 +61,18 @@ def test_a_node_has_both_keys_or_neither_and_then_trusts_no_network(settings, ot
 def test_an_unknown_verification_is_refused(settings):
     with pytest.raises(ConfigError, match="--verification 'luck' is unknown; choose one of: match, ratio"):
         make(settings, verification="luck")
+
+
+def test_an_option_may_be_given_several_times_or_never():
+    parser = argparse.ArgumentParser()
+    add_options(parser, DraftConfig)
+    words = ["--model", "m", "--corpus", "a", "--corpus", "b"]
+    assert from_namespace(DraftConfig, parser.parse_args(words)).corpus == ("a", "b")
+    assert from_namespace(DraftConfig, parser.parse_args(words[:2])).corpus == ()
+
+
+def test_a_word_out_of_several_or_none_at_all():
+    parser = argparse.ArgumentParser()
+    add_options(parser, DraftConfig)
+    assert from_namespace(DraftConfig, parser.parse_args(["--model", "m"])).history is None
+    assert from_namespace(DraftConfig, parser.parse_args(["--model", "m", "--history", "off"])).history == "off"

@@ -1,0 +1,70 @@
+"""Reads folders of documents as token ids, for n-gram drafts. Knows nothing about what drafts from them.
+
+A file that cannot be read is named and left out, and so is what a link leads to outside of its folder: a corpus is for
+all users, and only what lies in the folder was given for that.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from goodspeed.errors import reason
+
+SUFFIXES = frozenset(
+    ".txt .md .rst .tex .html .xml .csv .tsv .json .jsonl .yaml .yml .toml .ini .cfg .log .sql .sh "
+    ".py .pyi .ipynb .js .ts .jsx .tsx .css .c .h .cc .cpp .hpp .rs .go .java .kt .swift .rb .php .pl .lua .r".split()
+)
+"""Endings of files that hold text, in small letters."""
+
+MAX_FILE_BYTES = 16 << 20
+"""Larger files are left out: a tokenizer takes a hundred times their size in memory."""
+
+Report = Callable[..., None]
+"""Takes a %-format and its values, as `Reporter.say` does."""
+
+
+def read(folders: tuple[str, ...], tokenizer: Any, max_tokens: int, report: Report) -> Iterator[tuple[int, ...]]:
+    """Yields the token ids of file after file, max_tokens in all at most; the last one may be cut.
+
+    Tells of each folder how much it gave, and of each file that it leaves out why.
+    """
+    num_left = max_tokens
+    for folder in folders:
+        num_files = num_tokens = 0
+        for path in files(Path(folder)):
+            if not num_left:
+                report("--corpus %s: --history-tokens %d is reached, and the rest is left out", folder, max_tokens)
+                break
+            tokens = _encoded(path, tokenizer, report)[:num_left]
+            num_left -= len(tokens)
+            num_tokens += len(tokens)
+            num_files += bool(tokens)
+            if tokens:
+                yield tokens
+        report("--corpus %s: %d tokens in %d files", folder, num_tokens, num_files)
+
+
+def files(folder: Path) -> Iterator[Path]:
+    """Yields the text files in a folder and its folders, in order of their names; links that lead out are left out."""
+    root = os.path.realpath(folder)
+    for place, folders, names in os.walk(root):  # does not follow links to folders
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            if path.suffix.lower() in SUFFIXES and Path(os.path.realpath(path)).is_relative_to(root):
+                yield path
+
+
+def _encoded(path: Path, tokenizer: Any, report: Report) -> tuple[int, ...]:
+    """Returns a file's token ids without special tokens around them; none for a file that cannot be read."""
+    try:
+        if not path.is_file():
+            raise ValueError("it is no regular file")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ValueError(f"it has more than {MAX_FILE_BYTES >> 20} MiB")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8
+        report("--corpus: %s is left out: %s", path, reason(error) if isinstance(error, OSError) else error)
+        return ()
+    return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if text else ()

@@ -1,0 +1,82 @@
+"""Settings of a draft node that belong together, or do not; every refusal says what to do."""
+
+import pytest
+
+from draft_node.cli import build_parser, serve
+from draft_node.config import DraftConfig, NgramSettings
+from goodspeed.command.config import from_namespace
+from goodspeed.errors import CheckpointError, ConfigError
+
+BARE = ("--model", "none", "--tokenizer", "tiny-target")
+MODEL = ("--model", "tiny-draft-s")
+
+
+def parsed(*words: str) -> DraftConfig:
+    return from_namespace(DraftConfig, build_parser().parse_args(list(words)))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--model", "none"), "--model none needs --tokenizer NAME|FOLDER"),
+        ((*MODEL, "--tokenizer", "tiny-target"), "--tokenizer is for --model none; tiny-draft-s brings its own"),
+        ((*BARE, "--fallback", "local"), "--fallback needs a draft model; leave it out, or give a model with --model"),
+        ((*BARE, "--device", "cuda"), "--device needs a draft model"),
+        ((*BARE, "--dtype", "bfloat16"), "--dtype needs"),
+        ((*BARE, "--kv-pages", "9"), "--kv-pages needs"),
+        ((*BARE, "--memory-fraction", "0.5"), "--memory-fraction needs"),
+        ((*BARE, "--threads", "2"), "--threads needs"),
+        ((*BARE, "--min-odds", "0.5"), "--min-odds needs"),
+        ((*BARE, "--proposal", "dense-fp16"), "--proposal needs"),
+        ((*BARE, "--lattice-k", "5"), "--lattice-k needs"),
+        (
+            (*BARE, "--drafter", "model"),
+            "--drafter model needs a draft model; give one with --model",
+        ),
+        ((*MODEL, "--history", "user"), "--history user needs --api-key FILE"),
+        ((*MODEL, "--history", "off", "--history-file", "x"), "--history-file keeps a history"),
+        ((*MODEL, "--history", "all"), "choose one of: off, user, node"),
+        ((*MODEL, "--drafter", "x"), "choose one of: auto, model, ngram, none"),
+        ((*MODEL, "--history-tokens", "0"), "--history-tokens 0 is too small"),
+    ],
+)
+def test_settings_that_contradict(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parsed(*words)
+    assert message in str(error.value)
+
+
+def test_a_node_without_a_model_or_with_one() -> None:
+    assert not parsed(*BARE).has_model
+    assert parsed(*MODEL).has_model
+    assert parsed("--model", "./none").has_model  # the folder of that name
+
+
+def test_the_history_is_each_users_own_wherever_there_are_keys() -> None:
+    assert parsed(*BARE).ngram == NgramSettings() == NgramSettings(history="node", history_tokens=1_000_000)
+    keyed = (*BARE, "--http", "127.0.0.1:0", "--api-key", "keys")
+    assert parsed(*keyed).ngram.history == "user"
+    assert parsed(*keyed, "--history", "node").ngram.history == "node"
+    words = ("--history-tokens", "9", "--history-file", "h", "--corpus", "a", "--corpus", "b")
+    assert parsed(*keyed, *words).ngram == NgramSettings(
+        history="user", history_tokens=9, history_file="h", corpora=("a", "b")
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "message"),
+    [
+        (
+            ("--model", "none", "--tokenizer", "nowhere"),
+            CheckpointError,
+            "nowhere: there is no tokenizer.json",
+        ),
+        ((*BARE, "--corpus", "nowhere"), ConfigError, "--corpus nowhere: there is no such folder"),
+    ],
+)
+def test_what_is_not_there_is_found_before_anything_is_loaded(
+    words: tuple[str, ...], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind) as error:
+        serve(build_parser().parse_args([*words, "--http", "127.0.0.1:0"]))
+    assert message in str(error.value)
