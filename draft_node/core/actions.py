@@ -38,7 +38,7 @@ class Request(Struct, frozen=True):
     num_logprobs: int | None = None  # alternatives told of each position; None: no logprobs at all
     min_tokens: int = 0  # none of stop_ids is drawn before so many
     target: str | None = None  # fingerprint of the target that stop_ids and sampling are for; None: for any
-    user: str = ""  # whose history may draft for it
+    user: str = ""  # whose text it is, and whose history may draft for it; empty where nobody is told apart
     drafter: Drafter = "auto"  # what may draft for it
 
     def open(self, epoch: int, committed: tuple[int, ...], *, tells_drafter: bool = False) -> OpenSession:

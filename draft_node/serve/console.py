@@ -13,7 +13,7 @@ from draft_node.daemon import DraftDaemon
 from draft_node.serve import standard_input
 from draft_node.serve.writing import Writer, Writing, begins_anew
 from draft_node.text.answer import Piece
-from draft_node.text.text_request import Wanted
+from draft_node.text.text_request import Wanted, drafting
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.engine.text import encode
@@ -153,6 +153,7 @@ class Console:
         async with self._encoding:
             token_ids = await asyncio.to_thread(encode, self.vocabulary.tokenizer, prompt.text, chat=config.chat)
         await self.daemon.ready.wait()
+        drafter, max_draft = drafting(config.drafter, config.max_draft)
         sampling, stop = asked.resolve(self._writer.defaults(chat=config.chat))
         return Wanted(
             prompt=tuple(token_ids),
@@ -161,7 +162,8 @@ class Console:
             stop=stop,
             is_chat=config.chat,
             verification=config.verification,
-            max_draft=config.max_draft,
+            max_draft=max_draft,
+            drafter=drafter,
             target=self._writer.target_fingerprint,
             resolve=asked.resolve,
         )

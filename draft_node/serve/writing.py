@@ -68,6 +68,8 @@ class Writer:
             max_draft=wanted.max_draft,
             num_logprobs=wanted.num_logprobs,
             min_tokens=wanted.min_tokens,
+            user=wanted.user,
+            drafter=wanted.drafter,
             target=target,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from draft_node.core.actions import Statistics
-from goodspeed.wire.messages import MAX_DRAFT, Defaults, FinishReason, Sampling, Verification
+from goodspeed.wire.messages import MAX_DRAFT, Defaults, Drafter, FinishReason, Sampling, Verification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +23,18 @@ class Wanted:
     is_chat: bool = False  # the text begins without the blank that a template leaves to the model
     num_logprobs: int | None = None  # alternatives besides the token itself; None: no log-probabilities
     max_draft: int = MAX_DRAFT  # 0: no speculation
+    drafter: Drafter = "auto"  # what may draft for it
+    user: str = ""  # whose text it is, by `goodspeed.node.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing
     target: str | None = None  # fingerprint of the target whose defaults were filled in; None: none were
     resolve: Callable[[Defaults], tuple[Sampling, tuple[str, ...]]] | None = field(default=None, compare=False)
     """Sampling and stop strings under the defaults of another target; None: they are the request's own."""
+
+
+def drafting(drafter: Drafter, max_draft: int) -> tuple[Drafter, int]:
+    """Returns what may draft and the longest draft: where one of them says that nothing drafts, both do."""
+    return ("none", 0) if drafter == "none" or max_draft == 0 else (drafter, max_draft)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,15 @@ connection is not closed to make room."""
 USER = "goodspeed.user"
 """The entry of a request's state that tells who sent it, by the key."""
 
+PERSON = b"goodspeed-user"
+"""Makes a user's name another digest of the key than the one that keys are compared by."""
+
 
 def user_of(scope: Scope) -> str:
-    """Returns a name for the user who sent a request: by the key, else by the host, else one for the request alone."""
+    """Returns a name for the user who sent a request: by the key, else by the host, else one for the request alone.
+
+    By the key it is the same after a restart, and it does not tell the key.
+    """
     name = scope.get("state", {}).get(USER)
     client = scope.get("client")
     return str(name or (host_of(client[0]) if client else f"request {id(scope)}"))
@@ -57,7 +63,7 @@ class KeyCheck:
         credential = _credential(Headers(scope=scope))
         if self._keys.know(credential):
             _tell_authorized(scope)
-            scope.setdefault("state", {})[USER] = hashlib.blake2b(credential, digest_size=16).hexdigest()
+            scope.setdefault("state", {})[USER] = _name_of(credential)
             await self._app(scope, receive, send)
             return
         body = error_body(
@@ -66,6 +72,10 @@ class KeyCheck:
             code="invalid_api_key",
         )
         await JSONResponse(body, 401, {"WWW-Authenticate": self._challenge})(scope, receive, send)
+
+
+def _name_of(credential: bytes) -> str:
+    return hashlib.blake2b(credential, digest_size=16, person=PERSON).hexdigest()
 
 
 def _tell_authorized(scope: Scope) -> None:

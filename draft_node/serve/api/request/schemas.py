@@ -25,7 +25,7 @@ from draft_node.serve.api.request.fields import (
     Zero,
     one_of,
 )
-from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT
+from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Drafter
 
 MAX_STOPS, MAX_STOP_CHARS = 4, 256
 MAX_LOGPROBS = 20
@@ -62,6 +62,11 @@ class Extension(Strict):
     speculate: bool | None = Field(default=None, description="false: the target alone decodes, token by token")
     max_draft: Annotated[int, Field(ge=0, le=MAX_DRAFT)] | None = Field(
         default=None, description="longest draft; 0: none"
+    )
+    drafter: Drafter | None = Field(
+        default=None,
+        description="what may draft: auto takes what pays, model and ngram only that, none leaves all to the target; "
+        "without it the node's --drafter counts",
     )
     mark_accepted: bool | None = Field(
         default=None, description="with stream: each choice of a chunk tells which text came from accepted drafts"

@@ -21,7 +21,9 @@ from draft_node.serve.api.request.prompts import (
 )
 from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.serve.service import Service, Wanted
+from draft_node.text.text_request import drafting
 from goodspeed.node.defaults import SamplingRequest
+from goodspeed.wire.messages import Drafter
 
 DEFAULT_MAX_TOKENS = 16
 """The max_tokens of a completion that does not say; OpenAI's."""
@@ -51,7 +53,7 @@ async def of_completion(request: CompletionRequest, service: Service, config: Dr
     check_within_reach(service)
     ids = [await encoded(prompt, service, user) for prompt in prompts]
     max_tokens = max_tokens_of(request, DEFAULT_MAX_TOKENS, ids, service)
-    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config)
+    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user)
     echoes = [""] * len(prompts)
     if request.echo:
         echoes = [await decoded(prompt, service, user) for prompt in prompts]
@@ -69,7 +71,7 @@ async def of_chat(request: ChatRequest, service: Service, config: DraftConfig, u
     check_within_reach(service)
     ids = [await encode_chat(request.messages, service, user)]
     max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
-    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, is_chat=True)
+    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, is_chat=True)
     return Wish(texts, len(ids[0]), [""] * len(texts), service.draft_fingerprint)
 
 
@@ -99,10 +101,12 @@ def _wanted(
     num_logprobs: int | None,
     service: Service,
     config: DraftConfig,
+    user: str,
     *,
     is_chat: bool = False,
 ) -> list[Wanted]:
     """Returns what is wanted of each prompt and choice."""
+    drafter, max_draft = _drafting(request.goodspeed or Extension(), config)
     if any((request.min_tokens or 0) > most for most in max_tokens):
         raise ApiError(400, f"min_tokens must not be more than {name_of_max_tokens(request)}", param="min_tokens")
     says, target = service.defaults(chat=is_chat), service.target_fingerprint
@@ -122,7 +126,9 @@ def _wanted(
                     stop=stop,
                     is_chat=is_chat,
                     num_logprobs=num_logprobs,
-                    max_draft=_max_draft(request.goodspeed, config),
+                    max_draft=max_draft,
+                    drafter=drafter,
+                    user=user,
                     verification=config.verification,
                     restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
                     target=target,
@@ -143,9 +149,14 @@ def _sampling_request(request: Generation, seed: int) -> SamplingRequest:
     )
 
 
-def _max_draft(extension: Extension | None, config: DraftConfig) -> int:
-    if extension is None:
-        return config.max_draft
-    if extension.speculate is False:
-        return 0
-    return config.max_draft if extension.max_draft is None else min(extension.max_draft, config.max_draft)
+def _drafting(extension: Extension, config: DraftConfig) -> tuple[Drafter, int]:
+    """Returns what may draft, and the longest draft: without drafts one is none and the other 0."""
+    asked, says_none = extension.drafter, extension.speculate is False or extension.max_draft == 0
+    if asked == "model" and not config.has_model:
+        what = "goodspeed.drafter: this draft node has no model; send auto, ngram or none"
+        raise ApiError(400, what, param="goodspeed.drafter")
+    if says_none and asked in ("model", "ngram"):
+        what = f"goodspeed.drafter: {asked} drafts, and the request asks for no drafts, too; drop one of them"
+        raise ApiError(400, what, param="goodspeed.drafter")
+    longest = config.max_draft if extension.max_draft is None else min(extension.max_draft, config.max_draft)
+    return drafting("none" if says_none else asked or config.drafter, longest)

@@ -69,6 +69,7 @@ PREDICATES = {
     "less_than_equal": "must be at most {le}",
     "less_than": "must be less than {lt}",
     "value_error": "{error}",
+    "literal_error": "must be {expected}",
     "none_required": "is reserved; leave it out",
 }
 """What is said of any other parameter, by pydantic's name of the error and with its context."""

@@ -104,7 +104,7 @@ class Api:
 
     def __init__(self, *, keys: Keys | None = None, service: FakeService | None = None, **options: Any) -> None:
         self.service = service or FakeService()
-        self.config = DraftConfig(model="tiny-draft-s", http="127.0.0.1:0", **options)
+        self.config = DraftConfig(**{"model": "tiny-draft-s", "http": "127.0.0.1:0"} | options)
         self.app = create_app(self.service, self.config, lambda: (b"metrics 1\n", "text/plain"), keys)
         self.client = TestClient(self.app)
 

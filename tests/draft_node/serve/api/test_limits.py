@@ -209,6 +209,9 @@ def test_whose_work_a_text_is() -> None:
         assert answer.status_code == 200
     assert len(api.service.users) == 2
     assert not any("key" in user for user in api.service.users)
+    api.client.headers["Authorization"] = "Bearer second-key"
+    assert api.complete().status_code == api.chat().status_code == 200
+    assert {wanted.user for wanted in api.service.wanted} == {"8929247c2732438b9e6e53f08cf758fa"}  # in every release
     for ask in (Api.complete, Api.chat, _detokenize, _echo):
         api = Api()
         assert ask(api).status_code == 200

@@ -172,6 +172,44 @@ def test_drafting_can_be_shortened_and_turned_off(extension: dict[str, Any] | No
     assert api.service.wanted[0].max_draft == longest
 
 
+@pytest.mark.parametrize(
+    ("settings", "extension", "found"),
+    [
+        ({}, None, ("auto", 9)),
+        ({"drafter": "ngram"}, None, ("ngram", 9)),
+        ({"drafter": "ngram"}, {"drafter": "auto"}, ("auto", 9)),
+        ({"drafter": "none"}, {"drafter": "model", "max_draft": 4}, ("model", 4)),
+        ({"drafter": "none"}, {}, ("none", 0)),
+        ({}, {"drafter": "none"}, ("none", 0)),
+        ({}, {"drafter": "none", "max_draft": 4}, ("none", 0)),
+        ({}, {"speculate": False}, ("none", 0)),
+        ({}, {"drafter": "auto", "max_draft": 0}, ("none", 0)),
+        ({"model": "none", "tokenizer": "t"}, {"drafter": "ngram"}, ("ngram", 9)),
+    ],
+)
+def test_what_drafts_is_the_requests_choice_and_else_the_nodes(settings, extension, found) -> None:
+    api = Api(max_draft=9, **settings)
+    assert api.complete(goodspeed=extension).status_code == 200
+    assert (api.service.wanted[0].drafter, api.service.wanted[0].max_draft) == found
+
+
+@pytest.mark.parametrize(
+    ("extension", "message"),
+    [
+        ({"drafter": "model"}, "goodspeed.drafter: this draft node has no model; send auto, ngram or none"),
+        (
+            {"drafter": "ngram", "speculate": False},
+            "goodspeed.drafter: ngram drafts, and the request asks for no drafts, too; drop one of them",
+        ),
+        ({"drafter": "assistant"}, "goodspeed.drafter must be 'auto', 'model', 'ngram' or 'none'"),
+    ],
+)
+def test_what_cannot_draft_is_refused(extension: dict[str, Any], message: str) -> None:
+    answer = Api(model="none", tokenizer="t").complete(goodspeed=extension)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, message)
+    assert answer.json()["error"]["param"] == "goodspeed.drafter"
+
+
 def test_the_first_choice_of_every_prompt_has_the_seed_itself() -> None:
     api = Api()
     api.complete(prompt=["a", "b"], n=3, seed=5)
