@@ -9,7 +9,7 @@ from goodspeed.command import model_options, sampling_options
 from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.node import options
-from goodspeed.node.options import History
+from goodspeed.node.options import NO_MODEL, History
 from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
@@ -17,9 +17,6 @@ NAME = r"[A-Za-z0-9._-]{1,64}"
 
 OF_PROMPTS = ("prompts", "chat", "temperature", "top_k", "top_p", "seed")
 """Settings that requests over HTTP bring themselves."""
-
-NO_MODEL = "none"
-"""The `--model` of a draft node without a model."""
 
 OF_MODEL = (
     *("fallback", "device", "dtype", "kv_pages", "memory_fraction", "threads"),

@@ -13,6 +13,9 @@ from goodspeed.wire.messages import Drafter, Verification
 ROUNDS = ("barrier", "continuous")
 """The verify node's planners."""
 
+NO_MODEL = "none"
+"""The `--model` of a draft node without a model."""
+
 History: TypeAlias = Literal["off", "user", "node"]
 """Whose finished texts draft for a user: nobody's, the user's own, or all that the draft node has finished."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import goodspeed
 from goodspeed.app.demo.options import Client, DemoConfig
+from goodspeed.node.options import NO_MODEL
 
 ROOT = Path(goodspeed.__file__).parents[1]
 """Folder of the packages `goodspeed`, `draft_node` and `verify_node`."""
@@ -36,15 +37,21 @@ def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: 
     """Returns a draft node's command line without its prompt, which comes on standard input or over HTTP."""
     options = {
         "--model": client.draft_model,
+        **_of_drafter(config, client),
         "--verify": endpoint,
         "--name": client.name,
         "--verification": config.verification,
-        "--proposal": config.proposal,
-        "--min-odds": config.min_odds,
         **({"--http": FREE_PORT} if config.http else _of_prompts(config)),
     }
     ahead = "--draft-ahead" if config.draft_ahead else "--no-draft-ahead"
     return [*_command("draft_node", options, log_level), ahead]
+
+
+def _of_drafter(config: DemoConfig, client: Client) -> dict[str, object]:
+    """Returns the options of a draft model, or of a draft node without one, which needs the target's tokenizer."""
+    if client.draft_model == NO_MODEL:
+        return {"--tokenizer": config.model}
+    return {"--proposal": config.proposal, "--min-odds": config.min_odds}
 
 
 def _of_prompts(config: DemoConfig) -> dict[str, object]:

@@ -10,6 +10,7 @@ from goodspeed.embedded.prompts import PATH as HELD_OUT
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
 from goodspeed.node import options
+from goodspeed.node.options import NO_MODEL
 from goodspeed.text import prompts
 from goodspeed.text.prompts import Prompt
 from goodspeed.wire.messages import MAX_CONTEXT, Verification
@@ -31,6 +32,13 @@ class DemoConfig(Settings):
         group="model",
         help="draft models, dealt out to the clients in turn",
         metavar="NAME,NAME",
+    )
+    drafters: str = option(
+        "both",
+        choices=("both", "ngram"),
+        group="model",
+        help="both: draft nodes with models, which look up n-grams, too; ngram: draft nodes without models, for which "
+        "--draft-models does not count",
     )
     policy: str = options.policy("gradient")
     cost: str = option(
@@ -96,12 +104,19 @@ class DemoConfig(Settings):
             )
         if self.http and self.temperature > MAX_HTTP_TEMPERATURE:
             raise ConfigError(f"--temperature {self.temperature:g}: over HTTP it is {MAX_HTTP_TEMPERATURE:g} at most")
+        for name in ("draft_models", "proposal", "min_odds") if self.drafters == "ngram" else ():
+            if getattr(self, name) != getattr(DemoConfig, name):
+                flag = "--" + name.replace("_", "-")
+                raise ConfigError(f"{flag} is for draft models, and --drafters ngram has none; drop one of them")
         for name, path in (("--png", self.png), ("--record", self.record)):
             folder = Path(path or ".").absolute().parent
             if path is not None and not folder.is_dir():
                 raise ConfigError(f"{name} {path}: there is no folder {folder}; make it, or choose another")
 
     def draft_model_names(self) -> list[str]:
+        """Returns the draft models, of which the clients take turns; NO_MODEL for draft nodes without one."""
+        if self.drafters == "ngram":
+            return [NO_MODEL]
         names = [name.strip() for name in self.draft_models.split(",") if name.strip()]
         if not names:
             raise ConfigError("--draft-models names no model; give one, or several with commas between them")

@@ -3,12 +3,16 @@
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from draft_node.cli import build_parser
+from draft_node.config import DraftConfig
+from goodspeed.app.demo.commands import draft_command
 from goodspeed.app.demo.options import DemoConfig, clients
 from goodspeed.app.training import domains
-from goodspeed.command.config import add_options
+from goodspeed.command.config import add_options, from_namespace
 from goodspeed.embedded import prompts
 from goodspeed.errors import ConfigError
 
@@ -50,3 +54,29 @@ def test_over_http_temperatures_end_at_2() -> None:
     DemoConfig(temperature=2.0, http=True).check()
     with pytest.raises(ConfigError, match="--temperature 3: over HTTP it is 2 at most"):
         DemoConfig(temperature=3.0, http=True).check()
+
+
+def test_draft_nodes_without_models_have_the_targets_tokenizer() -> None:
+    config = DemoConfig(drafters="ngram", clients=2)
+    config.check()
+    for client in clients(config):
+        words = draft_command(config, client, "tcp://127.0.0.1:1", "info")
+        assert {"--model=none", "--tokenizer=tiny-target"} < set(words)
+        own = [word for word in words[3:] if word != "--json"]
+        parsed = from_namespace(DraftConfig, build_parser().parse_args(own))  # nothing that needs a model is among them
+        assert not parsed.has_model
+
+
+def test_draft_nodes_with_models_have_their_own_tokenizers() -> None:
+    config = DemoConfig(clients=2)
+    for client in clients(config):
+        words = draft_command(config, client, "tcp://127.0.0.1:1", "info")
+        assert f"--model={client.draft_model}" in words
+        assert not any(word.startswith("--tokenizer") for word in words)
+
+
+@pytest.mark.parametrize("changes", [{"draft_models": "x"}, {"proposal": "dense-fp16"}, {"min_odds": 0.5}])
+def test_what_is_for_draft_models_is_refused_without_them(changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"--{next(iter(changes)).replace('_', '-')} is for draft models"):
+        DemoConfig(drafters="ngram", **changes).check()
+    DemoConfig(**changes).check()
