@@ -60,6 +60,7 @@ def select(
     round_s: Callable[[int], float] | None = None,
     price: float | None = None,
     max_round_s: float = inf,
+    others: float = 0.0,
 ) -> Selection:
     """Chooses at most `budget` nodes, each with its parent, so that they bring the most for what they cost.
 
@@ -67,9 +68,10 @@ def select(
 
     - with neither round_s nor price, as many as the budget allows;
     - with price, while worth x path odds >= price x (round_s(n + 1) - round_s(n)), n nodes being chosen already;
-    - with round_s alone, as many as maximise the sum of worth x (1 + path odds) over round_s(n).
+    - with round_s alone, as many as maximise (others + the sum of worth x (1 + path odds)) over round_s(n).
 
-    round_s: seconds of a round that verifies so many nodes. No more are chosen than keep it within max_round_s.
+    others: worth of those in the round who have drafted nothing; the round brings each of them one token. round_s:
+    seconds of a round that verifies so many nodes. No more are chosen than keep it within max_round_s.
     Raises ConfigError for a negative budget, a price without round_s, or a candidate that is no tree.
     """
     if budget < 0:
@@ -85,7 +87,7 @@ def select(
         if price is not None:
             rest = rest[: _num_worth_it(values, len(first), round_s, price)]
         else:
-            always = sum(candidate.worth for candidate in candidates) + float(order.values[first].sum())
+            always = others + sum(candidate.worth for candidate in candidates) + float(order.values[first].sum())
             rest = rest[: _best_prefix(values, len(first), round_s, always)]
     return Selection(order.per_candidate(np.concatenate([first, rest])), feasible)
 

@@ -11,7 +11,9 @@ Knows nothing about memory, verdicts or tensors.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import accumulate
+from operator import mul
 from typing import Protocol
 
 import numpy as np
@@ -19,9 +21,9 @@ import numpy as np
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.selection import Candidate, select
 from goodspeed.wire import odds
-from verify_node.rounds.drafted import NOTHING, Drafted, of_draft, of_offer
+from verify_node.rounds.drafted import Drafted, of_draft, of_offer
 from verify_node.rounds.planner import RoundLimits
-from verify_node.rounds.self_drafts import SelfDrafts
+from verify_node.rounds.self_drafts import SelfDrafts, Wanting
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 
@@ -90,22 +92,23 @@ class ByOdds:
 
     def choose(self, ready: Sequence[Session]) -> dict[bytes, Drafted]:
         """What each session with drafted tokens has verified, cut to what is worth it, by session."""
-        found = [(session, self._drafted(session)) for session in ready]
-        drafted = [(session, one) for session, one in found if one.tokens]
-        chosen = {session.session_id: one for session, one in found if session.draft is not None}
-        if not drafted:
-            return chosen
+        worths = self._worths(ready)
+        drafted = self._drafted(ready, worths)
         rooms = _rooms(drafted)
         candidates = [
-            Candidate(_odds(session, one), worth=self._worth(session.client), max_nodes=rooms.get(session.session_id))
+            Candidate(_odds(session, one), worth=worths[session.client.name], max_nodes=rooms.get(session.session_id))
             for session, one in drafted
         ]
-        seconds = self._seconds(ready)
-        nodes = select(candidates, self._limits.budget, round_s=seconds.__getitem__).nodes
-        for (session, one), own in zip(drafted, nodes, strict=True):
-            chosen[session.session_id] = one.cut(len(own))
-        self._note(ready, candidates, nodes, seconds)
-        return chosen
+        in_all = sum(worths[session.client.name] for session in ready)
+        others = in_all - sum(candidate.worth for candidate in candidates)
+        num_drafted = sum(len(one.tokens) for _, one in drafted)
+        budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
+        seconds = self._seconds(ready, budget + 1)
+        nodes = select(candidates, budget, round_s=seconds.__getitem__, others=max(0.0, others)).nodes
+        lengths = [len(own) for own in nodes]
+        num_chosen, value = sum(lengths), in_all + sum(map(_value, candidates, lengths))
+        self._least_value = value / seconds[num_chosen] * (seconds[num_chosen + 1] - seconds[num_chosen])
+        return {session.session_id: one.cut(length) for (session, one), length in zip(drafted, lengths, strict=True)}
 
     def least_odds(self, client: Client) -> int:
         """From the price of one more token's time in the last round."""
@@ -122,51 +125,56 @@ class ByOdds:
         """Whether offers and own drafts are looked at from now on."""
         self._only_drafts = not yes
 
-    def _drafted(self, session: Session) -> Drafted:
-        if session.draft is not None:
-            return of_draft(session)
-        if self._only_drafts or not session.takes_offers:
-            return NOTHING
-        offered = of_offer(session)
-        if offered.tokens or self._self_drafts is None:
-            return offered
-        return self._self_drafts.draft(session, self._least_value / self._worth(session.client))
+    def _worths(self, ready: Sequence[Session]) -> dict[str, float]:
+        """What one token of each client is worth."""
+        clients = {session.client.name: session.client for session in ready}
+        return {name: self._worth(client) for name, client in clients.items()}
 
-    def _seconds(self, ready: Sequence[Session]) -> list[float]:
+    def _drafted(self, ready: Sequence[Session], worths: Mapping[str, float]) -> list[tuple[Session, Drafted]]:
+        """All drafted tokens that are there: a session's draft, or else its offer, or else what its own text says."""
+        found: list[tuple[Session, Drafted]] = []
+        wanting: list[Wanting] = []
+        for session in ready:
+            if session.draft is not None:
+                found.append((session, of_draft(session)))
+            elif not self._only_drafts and session.takes_offers:
+                offered = of_offer(session)
+                if offered.tokens:
+                    found.append((session, offered))
+                elif self._self_drafts is not None:
+                    worth = worths[session.client.name]
+                    wanting.append(Wanting(session, worth, self._least_value / worth))
+        if self._self_drafts is not None:
+            found += self._self_drafts.draft(wanting)
+        return [(session, one) for session, one in found if one.tokens]
+
+    def _seconds(self, ready: Sequence[Session], num_drafted: int) -> list[float]:
         """Modelled seconds of a round with all of these sessions, by how many drafted tokens it verifies."""
         num_sessions = len(ready)
         context = sum(len(session.tokens) for session in ready)
-        num_tokens = num_sessions + np.arange(self._limits.budget + 1)
+        num_tokens = num_sessions + np.arange(num_drafted + 1)
         seconds = self._cost.round_s(num_tokens, num_sessions, context) + np.zeros(num_tokens.size)
         rising: list[float] = np.maximum.accumulate(seconds).tolist()
         return rising
 
-    def _note(
-        self,
-        ready: Sequence[Session],
-        candidates: Sequence[Candidate],
-        nodes: Sequence[Sequence[int]],
-        seconds: list[float],
-    ) -> None:
-        """Remembers what one more token's time would have cost in worth."""
-        num = sum(map(len, nodes))
-        worth = sum(self._worth(session.client) for session in ready)
-        for candidate, own in zip(candidates, nodes, strict=True):
-            worth += candidate.worth * float(np.cumprod(candidate.odds)[: len(own)].sum())
-        step = seconds[min(num + 1, len(seconds) - 1)] - seconds[min(num, len(seconds) - 2)]
-        self._least_value = worth / seconds[num] * step
-
 
 def _odds(session: Session, drafted: Drafted) -> list[float]:
     """The odds of each token given those before it, as far as they may count for this session's rule."""
-    known = min(session.acceptance.value, session.acceptance_bound.most)
     if session.verification == "ratio" or not drafted.codes:
-        return [known] * len(drafted.tokens)
-    client = session.client
-    if drafted.source == "self":
-        return client.calibration("self").odds(drafted.codes)
-    first = client.calibration("ngram").odds(drafted.codes[: drafted.num_ngram])
-    return first + client.calibration("model").odds(drafted.codes[drafted.num_ngram :])
+        return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
+    client, num_ngram = session.client, drafted.num_ngram
+    if drafted.source is not None:
+        return client.calibration(drafted.source).odds(drafted.codes)
+    if not num_ngram:
+        return client.calibration("model").odds(drafted.codes)
+    first = client.calibration("ngram").odds(drafted.codes[:num_ngram])
+    return first + client.calibration("model").odds(drafted.codes[num_ngram:])
+
+
+def _value(candidate: Candidate, length: int) -> float:
+    """What the first tokens of a candidate are worth: worth x the sum of their path odds."""
+    path_odds: Iterator[float] = accumulate(candidate.odds[:length], mul)
+    return candidate.worth * sum(path_odds)
 
 
 def _rooms(drafted: Sequence[tuple[Session, Drafted]]) -> dict[bytes, int]:

@@ -1,25 +1,45 @@
 """Drafts that the verify node makes from a session's own prompt and text, for sessions that it advances by itself.
 
 No draft node and no round trip is needed for these, and nothing private: the text is here anyway. Histories and corpora
-stay at the draft nodes. Knows nothing about which drafts are worth it, or about rounds.
+stay at the draft nodes. A round waits while they are made, so the number of them is bounded, and so are the tokens that
+are indexed for them. Knows nothing about which drafts are worth it, or about rounds.
 """
 
 from collections import OrderedDict
-from collections.abc import Container
+from collections.abc import Container, Sequence
+from heapq import nlargest, nsmallest
+from typing import NamedTuple
 
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText
-from verify_node.rounds.drafted import NOTHING, Drafted, of_self
+from verify_node.rounds.drafted import Drafted, of_self
 from verify_node.session.session import Session
 
 MAX_LENGTH = 8
 """Longest draft from a session's own text."""
+
+MAX_DRAFTS = 32
+"""Texts that are looked up for one round, at 20 to 100 us each."""
+
+TRIED_AGAIN = 8
+"""Of these at least so many are texts in which nothing was found the last time, if there are so many."""
+
+MAX_INDEXED = 16_384
+"""Tokens that are indexed for one round, in about 5 ms, or one text that is longer. The others come in later rounds."""
 
 MAX_TOKENS = 4_000_000
 """Tokens of the texts that are indexed at once, about 100 MB; the text that was drafted from longest ago goes first."""
 
 LEAST_ODDS = 0.1
 """Path odds below which nothing is drafted, however cheap a token is."""
+
+
+class Wanting(NamedTuple):
+    """A session that nobody else drafts for in this round."""
+
+    session: Session
+    worth: float  # of one token
+    least_odds: float  # path odds below which a token is not worth its time
 
 
 class SelfDrafts:
@@ -29,20 +49,62 @@ class SelfDrafts:
         self._max_tokens = max_tokens
         self._num_tokens = 0
         self._texts: OrderedDict[bytes, GrowingText] = OrderedDict()
+        self._misses: dict[bytes, int] = {}  # when nothing was found, if that is so the last time, in drafts made
+        self._num_made = 0
 
-    def draft(self, session: Session, least_odds: float) -> Drafted:
-        """What the session's own text says of the tokens that follow it; nothing if their odds are below least_odds."""
-        length = min(MAX_LENGTH, session.max_length)
-        if length < 1:
-            return NOTHING
-        least = min(max(LEAST_ODDS, least_odds), 1.0)
-        found = draft(self._text(session), (), length, sampling=session.opened.sampling, least_odds=least)
-        return of_self(tuple(found.tokens), tuple(found.odds))
+    def draft(self, wanting: Sequence[Wanting]) -> list[tuple[Session, Drafted]]:
+        """What the sessions' own texts say of the tokens that follow them, for those of the highest worth."""
+        found, num_indexed = [], 0
+        for session, _, least_odds in self._first(wanting):
+            num_new = self._num_unknown(session)
+            if num_indexed and num_indexed + num_new > MAX_INDEXED:
+                continue
+            num_indexed += num_new
+            drafted = self._draft(session, max(LEAST_ODDS, least_odds))
+            self._num_made += 1
+            if drafted.tokens:
+                self._misses.pop(session.session_id, None)
+                found.append((session, drafted))
+            else:
+                self._misses[session.session_id] = self._num_made
+        return found
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Forgets the texts of all other sessions."""
         for session_id in [key for key in self._texts if key not in open_sessions]:
             self._num_tokens -= len(self._texts.pop(session_id))
+        self._misses = {key: made for key, made in self._misses.items() if key in open_sessions}
+
+    def _first(self, wanting: Sequence[Wanting]) -> Sequence[Wanting]:
+        """Those who are drafted for in this round: by worth, and in turn where the text said nothing the last time."""
+        worth_it = [one for one in wanting if one.least_odds < 1.0]
+        if len(worth_it) <= MAX_DRAFTS:
+            return worth_it
+        missed = [one for one in worth_it if one.session.session_id in self._misses]
+        fresh = [one for one in worth_it if one.session.session_id not in self._misses]
+        again = max(min(TRIED_AGAIN, len(missed)), MAX_DRAFTS - len(fresh))
+        return [
+            *nlargest(MAX_DRAFTS - again, fresh, key=lambda one: one.worth),
+            *nsmallest(again, missed, key=lambda one: self._misses[one.session.session_id]),
+        ]
+
+    def _draft(self, session: Session, least_odds: float) -> Drafted:
+        """What comes before the text's end: the end itself the target draws in the same round, drafted or not."""
+        opened = session.opened
+        found = draft(
+            self._text(session),
+            (),
+            min(MAX_LENGTH, session.max_length),
+            sampling=opened.sampling,
+            least_odds=least_odds,
+            banned=opened.stop_ids if len(session.tokens) < session.may_stop_at else (),
+        )
+        length = next((at for at, token in enumerate(found.tokens) if token in opened.stop_ids), len(found.tokens))
+        return of_self(found.tokens[:length], found.odds[:length])
+
+    def _num_unknown(self, session: Session) -> int:
+        known = self._texts.get(session.session_id)
+        return len(session.tokens) - (len(known) if known is not None else 0)
 
     def _text(self, session: Session) -> GrowingText:
         """The index of the session's text as it is now."""

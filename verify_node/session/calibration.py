@@ -6,7 +6,6 @@ the odds that are claimed: a claim is believed until a handful of tokens tell be
 odds (pool adjacent violators). Knows nothing about messages, sessions or rounds.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from goodspeed.wire import odds
@@ -27,7 +26,7 @@ def _bucket(claimed: float) -> int:
     return next((number for number, least in enumerate(BOUNDS) if claimed >= least), len(BOUNDS))
 
 
-BUCKETS = tuple(map(_bucket, odds.ODDS))
+BUCKETS = bytes(map(_bucket, odds.ODDS))
 """The bucket of each odds code."""
 
 CLAIMED = tuple(
@@ -46,23 +45,23 @@ class Calibration:
 
     hits: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
     tries: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
-    _odds: list[float] = field(default_factory=lambda: list(CLAIMED))  # of each bucket; falls
+    _odds: list[float] | None = None  # of each bucket; falls; None: to be solved for
 
-    def odds(self, codes: Sequence[int]) -> list[float]:
+    def odds(self, codes: bytes) -> list[float]:
         """Odds that each token is accepted given that those before it are, from the codes of the claimed ones."""
+        if self._odds is None:
+            self._odds = self._solve()
         known = self._odds
-        return [known[BUCKETS[code]] for code in codes]
+        return [known[bucket] for bucket in codes.translate(BUCKETS)]
 
-    def observe(self, codes: Sequence[int], num_accepted: int) -> None:
+    def observe(self, codes: bytes, num_accepted: int) -> None:
         """Of tokens with these codes the first num_accepted were accepted; nothing is known after the next one."""
-        if not codes:
-            return
         for place, code in enumerate(codes[: num_accepted + 1]):
             bucket = BUCKETS[code]
             keep = 1.0 - 1.0 / MEMORY
             self.tries[bucket] = keep * self.tries[bucket] + 1.0
             self.hits[bucket] = keep * self.hits[bucket] + (place < num_accepted)
-        self._odds = self._solve()
+        self._odds = None
 
     def _solve(self) -> list[float]:
         """Shrinks each bucket towards its claim, then pools neighbours until no higher claim has lower odds."""
