@@ -292,11 +292,12 @@ class VerifyCore:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def _open(self, peer: Peer, message: OpenSession, now: float) -> Answer:
-        in_flight = self._in_flight is not None
+        in_flight, was_idle = self._in_flight is not None, all(one.finished for one in self.sessions.values())
         opened = self.register.open(peer, message, now, num_rounds=self.num_rounds, in_flight=in_flight)
         if isinstance(opened, Rejection):
             return opened
-        self.switching.opened(now)
+        if was_idle:
+            self.switching.begin(now)
         return repeat(opened, len(message.prompt) + len(message.committed))
 
     def _hear(self, peer: Peer, message: Draft | Offer | Ack, now: float) -> Answer:

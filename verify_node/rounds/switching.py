@@ -20,7 +20,6 @@ class Switching:
         self._choice = choice
         self._arms = arms
         self._since = 0.0  # end of the last round, or since when somebody asks for something again
-        self._is_idle = True
 
     @property
     def gives_lengths(self) -> bool:
@@ -32,10 +31,14 @@ class Switching:
         """What the experiments found; None where nothing is tried."""
         return self._arms.report() if self._arms is not None else None
 
-    def opened(self, now: float) -> None:
-        """A session is opened: somebody asks for something."""
-        if self._is_idle:
-            self._is_idle, self._since = False, now
+    @property
+    def arm(self) -> Arm | None:
+        """The arm of the next round; None where nothing is tried."""
+        return self._arms.arm if self._arms is not None else None
+
+    def begin(self, now: float) -> None:
+        """Somebody asks for something, and nobody did before: the time until now does not count."""
+        self._since = now
 
     def finished(self, moved: Iterable[Moved], sessions: Sequence[Session], now: float) -> None:
         """A round is done; sessions: those that go on.
@@ -47,13 +50,18 @@ class Switching:
         if arms is None:
             return
         tokens = sum(len(move.taken) * move.session.client.weight for move in moved)
-        arms.available = _available(sessions)
         arms.observe(tokens, now - self._since, max(1, len(sessions)))
-        self._since, self._is_idle = now, not sessions
+        self._since = now
+        if sessions:  # else nobody knows who comes next
+            arms.available = _available(sessions)
         self._choice.looks_at_offers(arms.arm is not Arm.NONE)
 
 
-def _available(sessions: Iterable[Session]) -> list[Arm]:
+def _available(sessions: Sequence[Session]) -> list[Arm]:
     """The arms that differ for these sessions."""
-    arms = [Arm.NONE, Arm.NGRAM]
-    return [*arms, Arm.MODEL] if any(session.takes_drafts for session in sessions) else arms
+    arms = [Arm.NONE]
+    if any(session.may_take_offers for session in sessions):
+        arms.append(Arm.NGRAM)
+    if any(session.takes_drafts for session in sessions):
+        arms.append(Arm.MODEL)
+    return arms

@@ -108,8 +108,12 @@ class SessionState:
     @property
     def takes_offers(self) -> bool:
         """Whether a round that moves it on may verify what follows from offers or from its own text."""
-        is_alone = self.phase is Phase.ADVANCING and self.verification == "match"
-        return is_alone and self.opened.drafter in ("auto", "ngram") and self.max_length > 0
+        return self.phase is Phase.ADVANCING and self.may_take_offers and self.max_length > 0
+
+    @property
+    def may_take_offers(self) -> bool:
+        """Whether its rule and its user allow offers: under ratio a token must not be cut for what it is."""
+        return self.opened.drafter in ("auto", "ngram") and self.verification == "match"
 
     @property
     def takes_drafts(self) -> bool:
