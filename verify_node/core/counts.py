@@ -49,7 +49,7 @@ class Counts:
             self.num_drafted += num_drafted
             self.accepted[num_accepted] += 1
             client.count_draft(num_drafted, num_accepted)
-        for source, _, num, num_right in move.parts:
+        for source, num, num_right in move.parts:
             self.drafted_by[source] += num
             self.accepted_by[source] += num_right
             client.count_source(source, num, num_right)

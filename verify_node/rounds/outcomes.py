@@ -55,25 +55,45 @@ class Moved(Struct, frozen=True):
 
     @property
     def observation(self) -> Observation:
-        """Only a Draft of the draft model tells of the acceptance rate: the policy shares out such drafts' lengths."""
+        """Every Draft counts, whoever drafted it: lengths are shared out by what assigned drafts bring. Offers do not.
+
+        A client cannot choose what counts: so its word for what an index drafted does not matter here.
+        """
         num_tokens = len(self.taken)
-        by_model = self.answered is not None and not self.entry.num_ngram
-        num_drafted = self.entry.num_drafted if by_model else 0
-        num_accepted = min(self.outcome.num_accepted, num_tokens + 1)
-        return Observation(self.session, self.outcome.agreement, num_drafted, num_tokens, num_accepted)
+        num_drafted = self.entry.num_drafted if self.answered is not None else 0
+        return Observation(self.session, self.outcome.agreement, num_drafted, num_tokens, self._num_accepted)
 
     @property
-    def parts(self) -> list[tuple[DraftSource, bytes, int, int]]:
-        """What was verified by source: the codes of its claimed odds, its tokens, and how many were accepted."""
+    def _num_accepted(self) -> int:
+        """Drafted tokens accepted up to the text's end, and that; nothing beyond it was asked for."""
+        return min(self.outcome.num_accepted, len(self.taken) + 1)
+
+    @property
+    def parts(self) -> list[tuple[DraftSource, int, int]]:
+        """What was verified, by source: how many tokens, and how many of them were accepted."""
         num_verified, num_accepted = self.num_verified, self.outcome.num_accepted
-        first, codes = min(self.entry.num_ngram, num_verified), self.entry.odds
-        parts: list[tuple[DraftSource, bytes, int, int]] = []
+        first = min(self.entry.num_ngram, num_verified)
+        parts: list[tuple[DraftSource, int, int]] = []
         if first:
-            parts.append((self.entry.source or "ngram", codes[:first], first, min(num_accepted, first)))
+            parts.append((self.entry.source or "ngram", first, min(num_accepted, first)))
         if num_verified > first:
-            tried = codes[first:] if num_accepted >= first else b""  # nothing is known after a rejection
-            parts.append(("model", tried, num_verified - first, max(0, num_accepted - first)))
+            parts.append(("model", num_verified - first, max(0, num_accepted - first)))
         return parts
+
+    @property
+    def claims(self) -> list[tuple[DraftSource, bytes, int]]:
+        """Codes of the odds that were claimed for tokens up to the first rejection, by source; how many were accepted.
+
+        What follows the text's end does not count: it is drafted at will, and accepted at no cost.
+        """
+        codes, num_accepted = self.entry.odds[: min(self.num_verified, len(self.taken) + 1)], self._num_accepted
+        first = min(self.entry.num_ngram, len(codes))
+        claims: list[tuple[DraftSource, bytes, int]] = []
+        if first:
+            claims.append((self.entry.source or "ngram", codes[:first], min(num_accepted, first)))
+        if first <= num_accepted and first < len(codes):  # nothing is known after a rejection
+            claims.append(("model", codes[first:], num_accepted - first))
+        return claims
 
     def hope(self, round_s: float) -> float:
         """Probability that the next draft was made ahead of this verdict, if the draft node drafts ahead at all."""

@@ -191,7 +191,9 @@ class Scheduler:
         rooms: Mapping[bytes, int],
     ) -> dict[bytes, int]:
         """Lengths of the probes that are due; with time where the policy would draft if nearly all were accepted."""
-        participants = [session for session in participants if rooms.get(session.session_id) != 0]
+        participants = [
+            session for session in participants if rooms.get(session.session_id) != 0 and self._may_draft(session)
+        ]
         if self.mode is not Mode.CONTINUOUS_TIMED:
             num_waiting = len(sessions) if self.mode is Mode.BARRIER_TIMED else 0
             late = [session for session in participants if probes.is_due_short(session, number, round_s, num_waiting)]
@@ -242,8 +244,11 @@ class Scheduler:
             context_len=len(session.tokens),
         )
 
+    def _may_draft(self, session: Session) -> bool:
+        return session.takes_drafts or not self.takes_offers
+
     def _max_length(self, session: Session, probe: bool) -> int:
-        if self.takes_offers and not session.takes_drafts:
+        if not self._may_draft(session):
             return 0
         longest = min(session.max_length, 1 if session.client.num_late else self.budget)
         if probe:  # the probe itself is short

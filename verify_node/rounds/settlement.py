@@ -35,7 +35,7 @@ def observe(
     scheduler.observe_shares(drafting, {*done.verified, *over_budget})
     scheduler.observe(done.number, [move.observation for move in moved])
     for move in moved:
-        for source, codes, _, num_accepted in move.parts:
+        for source, codes, num_accepted in move.claims:
             move.session.client.calibration(source).observe(codes, num_accepted)
 
 
