@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from verify_node.rounds.comparisons import Arm, Comparisons
 from verify_node.rounds.stretches import Stretch, StretchRate
 
-FIRST_TRIALS = 16
+FIRST_TRIALS = 4
 """Each arm's first stretches, as long as its difference is not significant; they are not charged to `explore`."""
 
 GAP_GROWTH, MAX_GAP = 2.0, 4.0
@@ -84,7 +84,8 @@ class Arms:
     which the model of time decides alone.
     """
 
-    def __init__(self, explore: float = 0.02, available: Sequence[Arm] = tuple(Arm)) -> None:
+    def __init__(self, explore: float = 0.02, available: Sequence[Arm] = tuple(Arm), first: Arm = Arm.MODEL) -> None:
+        """first: the best arm until one is found to be better, if anything is tried."""
         if not 0.0 <= explore < 1.0:
             raise ValueError(f"a share of the time must be at least 0 and less than 1, not {explore}")
         self.explore = explore
@@ -96,7 +97,7 @@ class Arms:
         self._before: StretchRate | None = None  # the best arm's last stretch, if it told something
         self._trial: _Trial | None = None  # the stretch since then
         self._num_changes = 0
-        self._best = self._available[-1]
+        self._best = first if explore and first in self._available else self._available[-1]
         self._begin(self._best)
 
     @property
