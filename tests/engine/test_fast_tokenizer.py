@@ -30,7 +30,7 @@ TEMPLATE = """
     {%- if loop.index > 20 %}{% break %}{% endif %}
     {%- set state.num = state.num + 1 %}
     {{- bos_token + message['role'] | upper + ': ' + message.content | tojson + eos_token }}
-{% endfor %}
+  {% endfor %}
 {% generation %}{{ state.num }}{% endgeneration %}
 {%- if tools is none and not documents and add_generation_prompt %}
 the{% endif %}
