@@ -13,6 +13,10 @@ from goodspeed.wire import odds
 PRIOR_TRIES = 4.0
 """k: the tries that a claim counts for."""
 
+UNSEEN = 0.1
+"""Tries that a bucket counts for beside its own where neighbours are pooled: what was seen of one outweighs what is
+claimed in another, so whoever was wrong when sure is not believed when less sure, either."""
+
 MEMORY = 500.0
 """Tries of a bucket that count; older ones are forgotten, since texts change."""
 
@@ -67,7 +71,8 @@ class Calibration:
         """Shrinks each bucket towards its claim, then pools neighbours until no higher claim has lower odds."""
         pools: list[tuple[float, float, int]] = []  # weighted sum of odds, weight, number of buckets; odds fall
         for hits, tries, claimed in zip(self.hits, self.tries, CLAIMED, strict=True):
-            total, weight, number = hits + PRIOR_TRIES * claimed, tries + PRIOR_TRIES, 1
+            weight, number = tries + UNSEEN, 1
+            total = weight * (hits + PRIOR_TRIES * claimed) / (tries + PRIOR_TRIES)
             while pools and pools[-1][0] * weight < total * pools[-1][1]:
                 above = pools.pop()
                 total, weight, number = total + above[0], weight + above[1], number + above[2]

@@ -1,0 +1,172 @@
+"""What the experiments are told, and what follows from their arm. A toy of the experiments says which arm it is."""
+
+from typing import Any
+
+import pytest
+
+from tests.fakes import Desk
+from tests.verify_node.rounds.offering import make_client, make_session
+from verify_node.rounds.arms import Arms
+from verify_node.rounds.choice import Whole
+from verify_node.rounds.comparisons import Arm
+from verify_node.rounds.outcomes import Moved, Outcome
+from verify_node.rounds.planner import Entry
+from verify_node.rounds.switching import Switching
+
+
+class Scripted(Arms):
+    """Takes the arm that a test says, and notes what it is told."""
+
+    def __init__(self, arm: Arm = Arm.MODEL) -> None:
+        super().__init__(0.02)
+        self.said = arm
+        self.seen: list[tuple[float, float, int]] = []
+
+    @property
+    def arm(self) -> Arm:
+        return self.said
+
+    def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None:
+        self.seen.append((worth_tokens, round(seconds, 6), num_sessions))
+
+
+class Choosing(Whole):
+    looks = True
+
+    def looks_at_offers(self, yes: bool) -> None:
+        self.looks = yes
+
+
+def moved(session: Any, num_tokens: int) -> Moved:
+    entry = Entry(session.session_id, 0, (1,), 0, True, session.opened.sampling)
+    tokens = tuple(range(num_tokens))
+    return Moved(session, entry, Outcome(session.session_id, tokens, 0, 0.0), 3, tokens, None)
+
+
+def test_a_round_is_its_weighted_tokens_and_the_time_since_the_last():
+    arms = Scripted()
+    switching = Switching(Choosing(), arms)
+    heavy, light = make_session(1, make_client("a", weight=2.0)), make_session(2)
+    switching.begin(10.0)
+    switching.finished([moved(heavy, 3), moved(light, 1)], [heavy, light], 10.5)
+    switching.finished([moved(light, 1)], [heavy, light], 12.0)
+    assert arms.seen == [(7.0, 0.5, 2), (1.0, 1.5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("arm", "looks", "gives"), [(Arm.NONE, False, False), (Arm.NGRAM, True, False), (Arm.MODEL, True, True)]
+)
+def test_what_each_arm_means(arm, looks, gives):
+    choice = Choosing()
+    switching = Switching(choice, Scripted(arm))
+    switching.finished([], [make_session(1)], 1.0)
+    assert (choice.looks, switching.gives_lengths, switching.arm) == (looks, gives, arm)
+
+
+def test_where_nothing_is_tried_lengths_are_given():
+    switching = Switching(Choosing(), None)
+    switching.finished([moved(make_session(1), 1)], [], 1.0)
+    assert (switching.gives_lengths, switching.report, switching.arm) == (True, None, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "arms"),
+    [
+        ({}, (Arm.NONE, Arm.NGRAM, Arm.MODEL)),
+        ({"drafter": "ngram"}, (Arm.NONE, Arm.NGRAM)),
+        ({"drafter": "model"}, (Arm.NONE, Arm.MODEL)),
+        ({"drafter": "none"}, (Arm.NONE,)),
+        ({"verification": "ratio"}, (Arm.NONE, Arm.MODEL)),
+    ],
+)
+def test_arms_that_differ_for_nobody_are_not_tried(changes, arms):
+    experiments = Arms(0.02)
+    Switching(Choosing(), experiments).finished([], [make_session(1, **changes)], 1.0)
+    assert experiments.available == arms
+
+
+def test_a_node_that_is_left_alone_keeps_its_best_arm():
+    experiments = Arms(0.02)
+    switching = Switching(Choosing(), experiments)
+    switching.finished([], [make_session(1)], 1.0)
+    switching.finished([], [], 2.0)
+    assert (experiments.best, experiments.report().num_changes) == (Arm.MODEL, 0)
+
+
+def test_a_client_without_a_model_leaves_nothing_for_the_arm_of_models():
+    experiments = Arms(0.02)
+    client = make_client(capabilities=frozenset({"odds", "offers", "no_model"}))
+    Switching(Choosing(), experiments).finished([], [make_session(1, client)], 1.0)
+    assert Arm.MODEL not in experiments.available
+
+
+# -- in a verify node --------------------------------------------------------------------------------------------------
+
+
+def observed(desk: Desk) -> list[tuple[float, float, int]]:
+    """Has a toy take the place of the experiments; returns what it will be told."""
+    arms = desk.core.switching._arms = Scripted()
+    return arms.seen
+
+
+def test_time_in_which_nobody_asks_for_anything_does_not_count():
+    desk = Desk(selection="odds")
+    seen = observed(desk)
+    desk.hello()
+    desk.now = 100.0
+    desk.open(max_tokens=1)
+    desk.round(0.5)
+    desk.now = 200.0
+    desk.open(number=2, max_tokens=1)
+    desk.round(0.5)
+    assert seen == [(1.0, 0.5, 1), (1.0, 0.5, 1)]
+
+
+def test_nor_does_it_after_all_were_closed_between_two_rounds():
+    desk = Desk(selection="odds")
+    seen = observed(desk)
+    desk.hello()
+    desk.open()
+    desk.round(0.5)
+    desk.core.register.drop(desk.session())
+    desk.now = 100.0
+    desk.open(number=2)
+    desk.round(0.5)
+    assert seen == [(1.0, 0.5, 1), (1.0, 0.5, 1)]
+
+
+def test_waiting_for_a_draft_counts():
+    desk = Desk(selection="odds")
+    seen = observed(desk)
+    desk.hello(capabilities=("odds", "offers"))
+    desk.open()
+    desk.round(0.5)
+    desk.now += 2.0
+    desk.open(number=2)  # one that comes in the meantime begins nothing anew
+    desk.draft()
+    desk.round(0.5)
+    assert seen[1][1] == 2.5
+
+
+@pytest.mark.parametrize(("arm", "length"), [(Arm.NONE, 0), (Arm.NGRAM, 0), (Arm.MODEL, 4)])
+def test_only_the_arm_of_models_assigns_lengths(arm, length):
+    desk = Desk(selection="odds")
+    observed(desk)
+    desk.core.switching._arms.said = arm
+    desk.hello(capabilities=("odds", "offers"))
+    desk.open()
+    [verdict] = desk.round()
+    assert bool(verdict.next_length) == bool(length)
+
+
+def test_drafts_on_their_way_are_verified_whatever_the_arm_is():
+    desk = Desk(selection="odds")
+    observed(desk)
+    desk.hello(capabilities=("odds", "offers"))
+    desk.open()
+    desk.round()
+    desk.core.switching._arms.said = Arm.NONE
+    desk.draft()
+    [verdict] = desk.round()
+    assert verdict.num_verified > 0
+    assert verdict.next_length == 0
