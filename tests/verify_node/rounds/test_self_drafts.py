@@ -92,17 +92,24 @@ def test_switched_off_or_in_an_arm_without_there_are_none():
     assert lengths(choice, repeating()) == [0]
 
 
+class Asked(SelfDrafts):
+    """Notes the least odds that it is given."""
+
+    least_odds: list[float]
+
+    def draft(self, wanting: Any) -> Any:
+        self.least_odds = [one.least_odds for one in wanting]
+        return super().draft(wanting)
+
+
 def test_the_last_rounds_price_shortens_own_drafts():
-    choice = make_choice(cost=Linear(fixed_s=0.01, token_s=0.002), self_drafts=SelfDrafts(), budget=20)
-    asked: list[float] = []
-    drafts = choice._self_drafts
-    assert drafts is not None
-    usual = drafts.draft
-    drafts.draft = lambda waiting: (asked.extend(one.least_odds for one in waiting), usual(waiting))[1]  # type: ignore[method-assign]
+    asked = Asked()
+    choice = make_choice(cost=Linear(fixed_s=0.01, token_s=0.002), self_drafts=asked, budget=20)
     choice.choose([repeating()])
-    choice.choose([repeating(client=make_client(weight=2.0))])
-    assert asked[0] == 0.0
-    assert 0.1 < asked[1] < 0.5
+    assert asked.least_odds == [0.0]
+    choice.choose([repeating(client=make_client(weight=2.0)), repeating(2, client=make_client("b"))])
+    heavy, light = asked.least_odds
+    assert 0.1 < 2 * heavy == light < 1.0
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------
