@@ -21,6 +21,7 @@ from draft_node.core.actions import (
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from experiments.simulation.acceptance import Acceptance
+from experiments.simulation.claims import claimed
 from experiments.simulation.connection import Connection
 from experiments.simulation.models import BrokenRule, DraftModel
 from experiments.simulation.network import Line
@@ -236,6 +237,7 @@ class DraftNode:
             self.connection.strike()
             self._carry_out(self.core.send_failed(self._watch.now))
         else:
+            message = claimed(message, of_client(self.world.settings.claims, self.index))
             self.world.send_up(self.line, self.connection.peer_id, message)
 
     def _tell(self, session_id: bytes, item: Deliver | Finish | Fail) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from draft_node.core.ahead_rate import LEAST_RATE
 from experiments.simulation.acceptance import Acceptances
+from experiments.simulation.claims import Claims
 from experiments.simulation.ngrams import NgramKind
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
@@ -85,6 +86,9 @@ class Settings:
     policy_seed: int = DEFAULTS.policy.seed  # of `random`
     weighs_time: bool = False  # the policy is given the node's model of what a round's time is (`--cost auto`)
     budget: int = 10
+    selection: str | None = DEFAULTS.selection
+    self_draft: bool = DEFAULTS.self_draft
+    explore: float = DEFAULTS.explore
     eta: float = DEFAULTS.eta
     weigh_evidence: bool = DEFAULTS.weigh_evidence
     beta: float = DEFAULTS.beta
@@ -106,6 +110,7 @@ class Settings:
     draft_ahead: bool = True
     ngrams: tuple[NgramKind, ...] = ("off",)  # what drafts beside the draft model, or without one
     has_model: tuple[bool, ...] = (True,)  # one without cannot write alone either
+    claims: tuple[Claims, ...] = ("known",)  # odds of drafted tokens
     num_users: int = 1  # of each client: one's texts never draft for another
     connect_timeout_s: float = inf  # an absence of the verify node that is longer ends the texts that wait for it
     falls_back: bool = False  # or has the draft model write alone
@@ -133,6 +138,9 @@ class Settings:
             budget=self.budget,
             max_round_tokens=self.max_round_tokens,
             linger_s=self.linger_s,
+            selection=self.selection,
+            self_draft=self.self_draft,
+            explore=self.explore,
             eta=self.eta,
             weigh_evidence=self.weigh_evidence,
             beta=self.beta,

@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 from draft_node.core.ahead_rate import LEAST_RATE
+from experiments.simulation.claims import Claims
 from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Faults, Settings, with_faults
@@ -101,9 +102,18 @@ def _with_ngrams(settings: Settings, seed: int) -> Settings:
     ngrams = tuple(rng.choice(kinds) for _ in range(3))
     has_model = tuple(settings.falls_back or rng.random() < 0.7 for _ in range(4))
     capabilities, num_users = rng.choice(announced), rng.randint(1, 2)
-    if not some:
-        return settings
-    return replace(settings, ngrams=ngrams, has_model=has_model, capabilities=capabilities, num_users=num_users)
+    if some:
+        settings = replace(settings, ngrams=ngrams, has_model=has_model, capabilities=capabilities, num_users=num_users)
+    return _with_selection(settings, seed)
+
+
+def _with_selection(settings: Settings, seed: int) -> Settings:
+    """Verify nodes that select drafted tokens or do not, whatever the policy, and draft nodes that claim anything."""
+    rng = random.Random(f"selection {seed}")
+    kinds: list[Claims] = ["known", "known", "certain", "impossible", "random"]
+    claims = tuple(rng.choice(kinds) for _ in range(3))
+    selection, explore = rng.choice([None, "odds", "odds", "none"]), rng.choice([0.0, 0.02, 0.3])
+    return replace(settings, claims=claims, selection=selection, explore=explore, self_draft=rng.random() < 0.7)
 
 
 def _some_policy(rng: random.Random, seed: int) -> str | Callable[[], Policy]:

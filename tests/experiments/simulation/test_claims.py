@@ -1,0 +1,96 @@
+"""Draft nodes that claim anything of their tokens: no text changes, and no neighbour's share."""
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.simulation.checks import Silence, look_back
+from experiments.simulation.claims import Claims, claimed
+from experiments.simulation.settings import Settings
+from experiments.simulation.world import World
+from experiments.simulation.worlds import some_settings
+from goodspeed.wire.messages import Ack, Draft, Offer
+
+KINDS: list[Claims] = ["known", "certain", "impossible", "random"]
+MIXED = Settings(
+    num_clients=4,
+    num_sessions=3,
+    selection="odds",
+    explore=0.1,
+    weighs_time=True,
+    ngrams=("off", "right", "hostile"),
+    alpha=(0.8, 0.3),
+    validate=True,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_are_the_targets_whatever_is_claimed(kind: Claims) -> None:
+    world = World(1, replace(MIXED, claims=(kind,)))
+    silence = Silence(world)
+    world.run(20_000.0)
+    found = look_back(world, silence)
+    assert (found.what, found.num_sessions) == ([], 12)
+    core = world.verify.core
+    assert core is not None
+    assert core.counts.num_drafted > 0
+
+
+def test_claims_change_no_token_and_are_the_same_again() -> None:
+    draft = Draft(bytes(16), 1, 0, 3, bytes(8), (1, 2, 3), odds=b"\x05\x06\x07")
+    offer = Offer(bytes(16), 1, 3, (1, 2), b"\x05\x06")
+    for kind in KINDS:
+        for message in (draft, offer):
+            told = claimed(message, kind)
+            assert told == claimed(message, kind)
+            assert isinstance(told, Draft | Offer)
+            assert told.tokens == message.tokens
+            assert (told == message) == (kind == "known")
+    ack, plain = Ack(bytes(16), 1, 3), Draft(bytes(16), 1, 0, 3, bytes(8), (1, 2, 3))
+    assert claimed(ack, "certain") == ack
+    assert claimed(plain, "certain") == plain  # an older verify node is told no odds
+
+
+def test_bad_worlds_have_claims_of_every_kind() -> None:
+    worlds = [some_settings(seed) for seed in range(60)]
+    assert {claims for settings in worlds for claims in settings.claims} == set(KINDS)
+    assert {settings.selection for settings in worlds} == {None, "odds", "none"}
+
+
+FIRST, LAST = 150, 900
+"""Rounds before which a liar is believed now and then, and up to which tokens are counted."""
+
+CROWDED = Settings(
+    num_clients=6,
+    num_sessions=10_000,
+    num_at_once=1,
+    sizes=lambda client, session: (10, 60),
+    stops=0.0,
+    selection="odds",
+    explore=0.0,
+    self_draft=False,
+    budget=8,
+    alpha=(0.8, 0.8, 0.8, 0.8, 0.8, 0.02),
+)
+
+
+def rates(claims: Claims) -> list[float]:
+    """Tokens a second of the honest clients, beside one whose tokens are nearly all wrong and who claims this."""
+    world = World(3, replace(CROWDED, claims=("known",) * 5 + (claims,)))
+    world.run_rounds(FIRST)
+    before, since = _tokens(world), world.now
+    world.run_rounds(LAST)
+    return [(after - number) / (world.now - since) for after, number in zip(_tokens(world), before, strict=True)]
+
+
+def _tokens(world: World) -> list[int]:
+    core = world.verify.core
+    assert core is not None
+    return [core.scheduler.clients[f"client-{number}"].num_tokens for number in range(5)]
+
+
+@pytest.mark.parametrize("kind", ["certain", "random"])
+def test_a_liar_takes_nothing_from_its_neighbours(kind: Claims) -> None:
+    honest, beside = rates("known"), rates(kind)
+    assert sum(beside) == pytest.approx(sum(honest), rel=0.03)
+    assert min(beside) > 0.93 * min(honest)
