@@ -29,7 +29,7 @@ from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.core.view import View
-from verify_node.rounds.arms import Arms
+from verify_node.rounds.arms_by_load import ArmsByLoad
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.planner import Planner, Round, RoundLimits, plan
@@ -56,7 +56,7 @@ class VerifyCore:
         planner: Planner,
         scheduler: Scheduler,
         choice: Choice,
-        arms: Arms | None = None,
+        arms: ArmsByLoad | None = None,
         pool: PagePool,
         cost: Refined,
         max_sessions: int,

@@ -15,9 +15,8 @@ from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import MAX_DRAFT, VERSION, Capability, Welcome
 from verify_node.core.core import VerifyCore
 from verify_node.rounds import planner
-from verify_node.rounds.arms import Arms
+from verify_node.rounds.arms_by_load import ArmsByLoad
 from verify_node.rounds.choice import ByOdds, Choice, Whole
-from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.planner import RoundLimits
 from verify_node.rounds.scheduler import Mode, Scheduler
 from verify_node.rounds.self_drafts import SelfDrafts
@@ -131,7 +130,7 @@ def make_core(
         planner=planner.create(settings.rounds),
         scheduler=scheduler,
         choice=_choice(settings, cost, limits, scheduler),
-        arms=Arms(settings.explore, first=Arm.NGRAM) if settings.selects else None,
+        arms=ArmsByLoad(settings.explore) if settings.selects else None,
         pool=pool,
         cost=cost,
         max_sessions=settings.max_sessions,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from verify_node.rounds.comparisons import Arm, Comparisons
 from verify_node.rounds.stretches import Stretch, StretchRate
 
-FIRST_TRIALS = 4
+FIRST_TRIALS = 8
 """Each arm's first stretches, as long as its difference is not significant; they are not charged to `explore`."""
 
 GAP_GROWTH, MAX_GAP = 2.0, 4.0
@@ -143,6 +143,11 @@ class Arms:
         self._stretch.observe(worth_tokens, seconds, num_sessions)
         if self._stretch.is_over:
             self._end_stretch()
+
+    def resume(self) -> None:
+        """Rounds that were not counted here lie between the last one and the next: what was going on begins anew."""
+        self._before = self._trial = None
+        self._begin(self._best)
 
     def report(self) -> ArmsReport:
         return ArmsReport(

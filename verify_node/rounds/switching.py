@@ -6,6 +6,7 @@
 from collections.abc import Iterable, Sequence
 
 from verify_node.rounds.arms import Arms, ArmsReport
+from verify_node.rounds.arms_by_load import ArmsByLoad
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.outcomes import Moved
@@ -15,7 +16,7 @@ from verify_node.session.session import Session
 class Switching:
     """Tells the experiments what every round brought, and the choice of drafted tokens which arm it is."""
 
-    def __init__(self, choice: Choice, arms: Arms | None) -> None:
+    def __init__(self, choice: Choice, arms: Arms | ArmsByLoad | None) -> None:
         """arms: None where nothing is tried, as under the paper's rules."""
         self._choice = choice
         self._arms = arms

@@ -277,10 +277,13 @@ def test_a_change_of_the_machine_makes_all_arms_due_once_it_has_lasted():
 
 
 @pytest.mark.parametrize("best", list(Arm))
-def test_a_difference_of_a_twentieth_is_found_within_twenty_minutes(best):
-    """40,000 rounds of 30 ms whose tokens vary by a quarter; in nine of ten runs at least."""
+def test_a_difference_of_a_twentieth_is_found_within_half_an_hour(best):
+    """60,000 rounds of 30 ms whose tokens vary by a quarter; in nine of ten runs at least.
+
+    It takes that long because the first trials are few: they cost a node that has just started most.
+    """
     world = World(rates(0.05, best))
-    found = [play(world, Arms(), 40_000, seed).ended_with is best for seed in range(10)]
+    found = [play(world, Arms(), 60_000, seed).ended_with is best for seed in range(10)]
     assert sum(found) >= 9
 
 
