@@ -61,6 +61,7 @@ class DraftWorker:
 
     def __init__(self, name: str, endpoint: str, model: str, options: Sequence[str], core: int | None) -> None:
         words = [f"--name={name}", f"--verify={endpoint}", f"--model={model}", *options]
+        words += [f"--connect-timeout-s={CONNECT_TIMEOUT_S}"]  # the verify node may load for longer than this node
         words += [f"--tokenizer={TARGET}"] if model == NO_MODEL else []
         self.name = name
         self._process = start(["experiments.benchmarks.workers", *words], core)

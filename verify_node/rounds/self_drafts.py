@@ -30,7 +30,7 @@ MAX_INDEXED = 16_384
 MAX_TOKENS = 4_000_000
 """Tokens of the texts that are indexed at once, about 100 MB; the text that was drafted from longest ago goes first."""
 
-LEAST_ODDS = 0.1
+LEAST_ODDS = 0.03
 """Path odds below which nothing is drafted, however cheap a token is."""
 
 

@@ -149,15 +149,15 @@ def test_a_draft_does_not_reach_the_end_of_the_text_or_hold_it():
     assert TEXT[5] not in NgramDrafter(replace_message(ends, min_tokens=60), history).draft(text, 9).tokens
 
 
-def test_the_higher_least_odds_end_a_draft():
+def test_the_verify_nodes_least_odds_end_a_draft_or_else_the_nodes_own():
     history = History(1000, per_user=True)
     history.add("", (*PROMPT, *TEXT))
     text = (*PROMPT, *TEXT[:3])
     lengths = [
         len(NgramDrafter(make_request(), history, own).draft(text, 32, theirs).tokens)
-        for own, theirs in ((0.01, 0.0), (0.01, 0.6), (0.6, 0.01), (1.0, 0.0))
+        for own, theirs in ((0.6, 0.0), (0.6, 0.01), (0.01, 0.6), (0.01, 1.0))
     ]
-    assert lengths[0] > lengths[1] == lengths[2] > lengths[3] == 0
+    assert lengths[1] > lengths[0] == lengths[2] > lengths[3] == 0
 
 
 def test_under_the_ratio_rule_only_what_nobody_was_written_drafts():
