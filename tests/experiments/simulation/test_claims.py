@@ -66,6 +66,7 @@ CROWDED = Settings(
     num_at_once=1,
     sizes=lambda client, session: (10, 60),
     stops=0.0,
+    policy="fixed",  # the liar is assigned as much as others
     selection="odds",
     explore=0.0,
     self_draft=False,
@@ -74,23 +75,23 @@ CROWDED = Settings(
 )
 
 
-def rates(claims: Claims) -> list[float]:
+def rate(claims: Claims, seed: int) -> float:
     """Tokens a second of the honest clients, beside one whose tokens are nearly all wrong and who claims this."""
-    world = World(3, replace(CROWDED, claims=("known",) * 5 + (claims,)))
+    world = World(seed, replace(CROWDED, claims=("known",) * 5 + (claims,)))
     world.run_rounds(FIRST)
     before, since = _tokens(world), world.now
     world.run_rounds(LAST)
-    return [(after - number) / (world.now - since) for after, number in zip(_tokens(world), before, strict=True)]
+    return (_tokens(world) - before) / (world.now - since)
 
 
-def _tokens(world: World) -> list[int]:
+def _tokens(world: World) -> int:
     core = world.verify.core
     assert core is not None
-    return [core.scheduler.clients[f"client-{number}"].num_tokens for number in range(5)]
+    return sum(core.scheduler.clients[f"client-{number}"].num_tokens for number in range(5))
 
 
 @pytest.mark.parametrize("kind", ["certain", "random"])
 def test_a_liar_takes_nothing_from_its_neighbours(kind: Claims) -> None:
-    honest, beside = rates("known"), rates(kind)
-    assert sum(beside) == pytest.approx(sum(honest), rel=0.03)
-    assert min(beside) > 0.93 * min(honest)
+    """Within 4 %; 10 % less without calibration. Three worlds, since texts differ."""
+    honest, beside = (sum(rate(claims, seed) for seed in range(3)) for claims in ("known", kind))
+    assert beside == pytest.approx(honest, rel=0.04)
