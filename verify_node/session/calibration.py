@@ -77,4 +77,4 @@ class Calibration:
                 above = pools.pop()
                 total, weight, number = total + above[0], weight + above[1], number + above[2]
             pools.append((total, weight, number))
-        return [total / weight for total, weight, number in pools for _ in range(number)]
+        return [min(1.0, total / weight) for total, weight, number in pools for _ in range(number)]

@@ -75,6 +75,13 @@ def test_odds_are_odds_and_fall_with_the_claim(seen):
     assert all(after <= before + 1e-12 for before, after in pairwise(found))
 
 
+def test_no_rounding_makes_certain_more_than_certain():
+    known = Calibration()
+    for _ in range(300):
+        known.observe(bytes([SURE]), 1)
+        assert known.odds(bytes([SURE])) <= [1.0]
+
+
 def test_texts_change_and_old_tries_are_forgotten():
     known = Calibration()
     for _ in range(5000):
