@@ -4,7 +4,7 @@ Nothing is counted here: collectors read the daemons' own counters at each scrap
 to be in the daemon's own event loop, so that no number changes meanwhile. Knows nothing about HTTP or what is counted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -54,6 +54,16 @@ def counter(name: str, what: str, value: float) -> CounterMetricFamily:
 def counters(name: str, what: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
     """Returns a counter with a sample for each value of a label."""
     return _fill(CounterMetricFamily(PREFIX + name, what, labels=[label]), values)
+
+
+def counters_by(
+    name: str, what: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]
+) -> CounterMetricFamily:
+    """Returns a counter with a sample for each combination of labels."""
+    family = CounterMetricFamily(PREFIX + name, what, labels=labels)
+    for names, value in values.items():
+        family.add_metric(names, value)
+    return family
 
 
 def gauge(name: str, what: str, value: float) -> GaugeMetricFamily:

@@ -31,6 +31,7 @@ from verify_node.core.replies import Replies
 from verify_node.core.view import View
 from verify_node.rounds.arms_by_load import ArmsByLoad
 from verify_node.rounds.choice import Choice
+from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.planner import Planner, Round, RoundLimits, plan
 from verify_node.rounds.probes import WAITING_ROUNDS
@@ -89,6 +90,7 @@ class VerifyCore:
         self._held: tuple[Session, float] | None = None  # no round before that time, while its draft is on its way
         self._in_flight: Round | None = None
         self._taking_part: dict[bytes, Session] = {}  # in the round in flight, or else in the last
+        self.newest_arm: Arm | None = None  # under which the newest round was made; None where nothing is tried
         self._num_alone = 0  # rounds of one session each that are left, to find the one that the target fails on
         self._heartbeat_at = 0.0
 
@@ -319,6 +321,7 @@ class VerifyCore:
             return None
         self.num_rounds = planned.number
         self._in_flight = planned
+        self.newest_arm = self.switching.arm
         self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
         return planned
 

@@ -8,6 +8,8 @@ from goodspeed.engine.pages import PagePool
 from goodspeed.wire.messages import Welcome
 from verify_node.core.counts import Counts
 from verify_node.core.diary import Diary
+from verify_node.rounds.arms import ArmsReport
+from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.planner import RoundLimits
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
@@ -44,6 +46,16 @@ class View:
     def num_running(self) -> int:
         """Open, unfinished sessions that take part in the newest round; the other unfinished ones wait."""
         return sum(not session.finished and self._core.register.has(session) for session in self._core.newest)
+
+    @property
+    def newest_arm(self) -> Arm | None:
+        """The way of drafting under which the newest round was made; None where no other is tried."""
+        return self._core.newest_arm
+
+    @property
+    def arms(self) -> ArmsReport | None:
+        """What is known of the ways of drafting; None where no other is tried."""
+        return self._core.switching.report
 
     @property
     def num_unanswered(self) -> int:

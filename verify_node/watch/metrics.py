@@ -3,16 +3,20 @@
 Keeps the stems that vLLM's dashboards know. Changes nothing, and runs outside of rounds.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import nan
 from typing import get_args
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from goodspeed.node import metrics
-from goodspeed.node.metrics import counter, counters, gauge, gauges, histogram
-from goodspeed.wire.messages import RefusalCode
+from goodspeed.node.metrics import counter, counters, counters_by, gauge, gauges, histogram
+from goodspeed.wire.messages import DraftSource, RefusalCode
 from verify_node.daemon import VerifyDaemon
+from verify_node.rounds.arms import ArmReport
+from verify_node.rounds.comparisons import Arm
+from verify_node.session.client import Client
 from verify_node.watch.present import Present, log_utility, present_clients, shown
 
 Of = Callable[[Present], float]
@@ -53,6 +57,7 @@ class VerifyCollector(Collector):
         yield from self._sessions()
         yield from self._tokens()
         yield from self._rounds()
+        yield from self._arms()
         yield from self._wire()
         yield from self._clients()
 
@@ -73,6 +78,9 @@ class VerifyCollector(Collector):
         yield from metrics.speculation(counts.num_drafts, counts.num_drafted, counts.num_accepted)
         what = "Drafts whose token at this position was accepted."
         yield counters("spec_decode_num_accepted_tokens_per_pos", what, "position", by_position)
+        drafted, accepted = _by_source(counts.drafted_by), _by_source(counts.accepted_by)
+        yield counters("draft_tokens_by_source", "Drafted tokens verified, by what drafted them.", "source", drafted)
+        yield counters("accepted_tokens_by_source", "Drafted tokens accepted.", "source", accepted)
         yield histogram("iteration_tokens_total", "Tokens fed to the target per round.", counts.round_tokens)
 
     def _rounds(self) -> Iterator[Metric]:
@@ -82,6 +90,25 @@ class VerifyCollector(Collector):
         yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(self._daemon.wall))
         yield histogram("round_duration_seconds", "Forward pass and verification of one round.", counts.round_s)
         yield gauge("budget", "Drafted tokens in one round at most.", core.limits.budget)
+
+    def _arms(self) -> Iterator[Metric]:
+        """What the experiments found; NaN for what is not known."""
+        found = self._core.arms
+        known = {one.arm: one for one in found.arms} if found is not None else {}
+        unknown = ArmReport(Arm.NONE, None, None, 0, 0.0)
+        arms = {arm.value: known.get(arm, unknown) for arm in Arm}
+        best = {arm: float(found is not None and arm == found.best) for arm in arms}
+        rates = {arm: nan if one.relative_rate is None else one.relative_rate for arm, one in arms.items()}
+        errors = {arm: nan if one.standard_error is None else one.standard_error for arm, one in arms.items()}
+        stretches = {arm: one.num_stretches for arm, one in arms.items()}
+        yield gauges("arm_is_best", "1 for the way of drafting that brings the most.", "arm", best)
+        yield gauges("arm_relative_rate", "Weighted tokens per second over the best arm's.", "arm", rates)
+        yield gauges("arm_relative_rate_error", "Standard error of that.", "arm", errors)
+        yield gauges("arm_stretches", "Stretches as an experiment.", "arm", stretches)
+        yield gauges("arm_time_share", "Share of the busy time.", "arm", {arm: one.share for arm, one in arms.items()})
+        explored, changes = (found.explored_share, found.num_changes) if found is not None else (0.0, 0)
+        yield gauge("arm_explored_share", "Share of the busy time under other arms than the best.", explored)
+        yield gauge("arm_changes", "Changes of the best arm.", changes)
 
     def _wire(self) -> Iterator[Metric]:
         core, traffic = self._core, self._daemon.channel.traffic
@@ -111,6 +138,24 @@ class VerifyCollector(Collector):
             yield gauges(name, what, "client", {one.client.name: of(one) for one in clients})
         for name, what, of in CLIENT_COUNTERS:
             yield counters(name, what, "client", {one.client.name: of(one) for one in clients})
+        drafted = _by_client(clients, lambda client: client.num_drafted_by)
+        accepted = _by_client(clients, lambda client: client.num_accepted_by)
+        labels = ("client", "source")
+        yield counters_by("client_draft_tokens_by_source", "Drafted tokens verified.", labels, drafted)
+        yield counters_by("client_accepted_tokens_by_source", "Drafted tokens accepted.", labels, accepted)
+
+
+def _by_source(counts: Mapping[DraftSource, int]) -> dict[str, float]:
+    """All sources, also those that drafted nothing yet."""
+    return {source: counts.get(source, 0) for source in get_args(DraftSource)}
+
+
+def _by_client(
+    clients: Iterable[Present], of: Callable[[Client], Mapping[DraftSource, int]]
+) -> dict[tuple[str, ...], float]:
+    return {
+        (one.client.name, source): number for one in clients for source, number in _by_source(of(one.client)).items()
+    }
 
 
 def create_registry(daemon: VerifyDaemon) -> metrics.Registry:

@@ -3,18 +3,25 @@
 from collections.abc import Iterable, Mapping
 
 from goodspeed.wire.messages import Verdict
+from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.planner import Round
 from verify_node.session.session import Session
 
 
-def round_event(done: Round, verdicts: Iterable[Verdict], sessions: Mapping[bytes, Session]) -> dict[str, object]:
-    """Returns the fields of a round's event; its sessions have to be open still."""
+def round_event(
+    done: Round, verdicts: Iterable[Verdict], sessions: Mapping[bytes, Session], arm: Arm | None = None
+) -> dict[str, object]:
+    """Returns the fields of a round's event; its sessions have to be open still.
+
+    arm: the way of drafting that was tried in it, or is the best; None where no other is tried.
+    """
     return {
         "number": done.number,
         "num_drafted": done.num_drafted,
         "num_tokens": done.num_tokens,
         "deferred": len(done.deferred),
         "preempted": len(done.preempted),
+        "arm": arm.value if arm is not None else None,
         "sessions": [_row(verdict, sessions[verdict.session_id]) for verdict in verdicts],
     }
 

@@ -5,11 +5,14 @@ so that a browser can tell them.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
+from goodspeed.wire.messages import DraftSource
+from verify_node.core.counts import Counts
 from verify_node.daemon import VerifyDaemon
+from verify_node.rounds.arms import ArmsReport
 from verify_node.watch.present import Present, log_utility, present_clients, shown
 from verify_node.watch.window.recent import Rates, Recent
 
@@ -62,6 +65,24 @@ class ClientRow(Struct, frozen=True):
     share: float  # of all tokens lately delivered
 
 
+class Source(Struct, frozen=True):
+    """Drafted tokens of one source since the verify node started: `model`, `ngram` or `self`."""
+
+    name: str
+    num_drafted: int  # and verified
+    num_accepted: int
+
+
+class ArmRow(Struct, frozen=True):
+    """What is known of one way of drafting; see `arms.ArmReport`."""
+
+    arm: str
+    is_best: bool
+    relative_rate: float | None  # weighted tokens per second over the best arm's; None: not compared yet
+    standard_error: float | None
+    share: float  # of the busy time
+
+
 class Pool(Struct, frozen=True):
     """Pages of key/value memory."""
 
@@ -94,6 +115,8 @@ class Snapshot(Struct, frozen=True):
     num_clients: int  # connected; those beyond a bound have no row
     clients: tuple[ClientRow, ...]
     events: tuple[Event, ...]
+    sources: tuple[Source, ...] = ()
+    arms: tuple[ArmRow, ...] = ()  # empty where no other way of drafting is tried
 
 
 class Watch:
@@ -124,6 +147,8 @@ class Watch:
             num_clients=len(present),
             clients=(*self._present(present, now), *self._lost(present, now)),
             events=tuple(self._events()),
+            sources=_sources(core.counts),
+            arms=_arms(core.arms),
         )
 
     def _present(self, present: list[Present], now: float) -> Iterator[ClientRow]:
@@ -166,6 +191,19 @@ class Watch:
     def _events(self) -> Iterator[Event]:
         for entry in self._core.diary.entries()[:MAX_EVENTS]:
             yield Event(self._epoch_s + entry.at, entry.kind, entry.client, entry.what, entry.num_times)
+
+
+def _sources(counts: Counts) -> tuple[Source, ...]:
+    return tuple(Source(name, counts.drafted_by[name], counts.accepted_by[name]) for name in get_args(DraftSource))
+
+
+def _arms(found: ArmsReport | None) -> tuple[ArmRow, ...]:
+    if found is None:
+        return ()
+    return tuple(
+        ArmRow(one.arm.value, one.arm is found.best, one.relative_rate, one.standard_error, one.share)
+        for one in found.arms
+    )
 
 
 def _activity(moved_at: float | None, now: float) -> Activity:
