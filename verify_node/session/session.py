@@ -50,6 +50,7 @@ class Session(SessionState):
         self._leave("take_draft", (Phase.AWAITING,), Phase.DRAFTED)
         self.client.draft_arrived()
         self.draft, self.ready_since = draft, now
+        self._drop_older_ahead(draft)
         self.cannot_draft = not draft.tokens
         if draft.tokens:
             self.client.observe_drafting(draft.drafting_s, len(draft.tokens))
@@ -243,7 +244,16 @@ class Session(SessionState):
         self._leave("take_ahead", (Phase.AWAITING,), Phase.DRAFTED)
         self._observe_ahead(True)
         self.draft = _cut(ahead, self.assigned or 0)
+        self._drop_older_ahead(ahead)
         self.cannot_draft = False
+
+    def _drop_older_ahead(self, draft: Draft) -> None:
+        """Its draft node has given up a draft made ahead when it sends one of a later round.
+
+        What was made ahead could come true all the same: of a draft that is cut the target may draw the rest itself.
+        """
+        if self.ahead is not None and self.ahead.round <= draft.round:
+            self.ahead = None
 
     def _observe_ahead(self, came_true: bool) -> None:
         """The draft after one that was accepted whole is there: made ahead of the verdict, or afresh."""

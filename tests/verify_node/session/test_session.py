@@ -101,3 +101,15 @@ def test_a_round_trip_is_from_the_verdict_that_is_answered():
     assert session.round_trip_s == pytest.approx(0.5 + 0.2 * (2.0 - 0.5))
     session.acknowledge(6, 9.0)  # nothing new is answered
     assert session.round_trip_s == pytest.approx(0.8)
+
+
+def test_a_draft_of_a_later_round_ends_the_hope_for_one_made_ahead_before():
+    session = make_session()
+    put(session, 2)
+    text = session.tokens
+    hoped = (*text, 17)
+    ahead = Draft(session.session_id, 1, 3, len(hoped), digest(hoped), (30,), assumes=True)
+    session.take_ahead(ahead, 0.0)
+    assert session.ahead == ahead
+    session.take_draft(Draft(session.session_id, 1, 4, len(text), digest(text), (17, 18)), 0.0)
+    assert session.ahead is None
