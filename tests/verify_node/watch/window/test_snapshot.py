@@ -19,8 +19,8 @@ EPOCH_S = 1e9
 class Scene:
     """A desk that is looked at; only the core and the clock of a daemon are needed for that."""
 
-    def __init__(self) -> None:
-        self.desk = Desk()
+    def __init__(self, **options: Any) -> None:
+        self.desk = Desk(**options)
         self.wall = WallTime()
         daemon: Any = SimpleNamespace(core=self.desk.core, wall=self.wall)
         self.watch = Watch(daemon, NODE, EPOCH_S)
@@ -174,3 +174,22 @@ def _names(value: object) -> list[str]:
     if isinstance(value, dict):
         return [*value, *(name for inner in value.values() for name in _names(inner))]
     return [name for inner in value for name in _names(inner)] if isinstance(value, list | tuple) else []
+
+
+def test_what_drafted_the_tokens(scene: Scene) -> None:
+    scene.write("a", 1)
+    counts = scene.desk.core.counts
+    by_name = {source.name: (source.num_drafted, source.num_accepted) for source in scene.look().sources}
+    assert by_name == {"model": (counts.num_drafted, counts.num_accepted), "ngram": (0, 0), "self": (0, 0)}
+    assert counts.num_drafted > 0
+
+
+def test_what_the_experiments_found(scene: Scene) -> None:
+    assert scene.look().arms == ()  # nothing is tried under the paper's rules
+    selecting = Scene(selection="odds")
+    selecting.write("a", 1)
+    arms = {row.arm: row for row in selecting.look().arms}
+    assert list(arms) == ["none", "ngram", "model"]
+    assert [row.is_best for row in arms.values()] == [False, False, True]
+    assert (arms["model"].relative_rate, arms["model"].share) == (1.0, 1.0)
+    assert arms["none"].relative_rate is None

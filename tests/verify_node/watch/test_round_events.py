@@ -1,0 +1,40 @@
+"""The event of a round: sums, and the way of drafting under which it was made."""
+
+from typing import Any
+
+from tests.fakes import Desk
+from tests.verify_node.rounds.test_switching import observed
+from verify_node.rounds.comparisons import Arm
+from verify_node.watch.round_events import round_event
+
+
+def event(desk: Desk) -> dict[str, Any]:
+    """A round's event, told as the daemon does when it is done."""
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    verdicts: Any = desk.finish(planned)
+    return round_event(planned, verdicts, desk.core.view.sessions, desk.core.view.newest_arm)
+
+
+def test_a_round_has_the_arm_that_it_was_made_under() -> None:
+    desk = Desk(selection="odds")
+    observed(desk)
+    desk.hello(capabilities=("odds", "offers"))
+    desk.open()
+    assert event(desk)["arm"] == "model"
+    desk.draft()
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    desk.core.switching._arms.said = Arm.NONE
+    desk.finish(planned)
+    assert desk.core.view.newest_arm is Arm.MODEL
+    assert event(desk)["arm"] == "none"
+
+
+def test_where_nothing_is_tried_there_is_no_arm() -> None:
+    desk = Desk(selection="none")
+    desk.hello()
+    desk.open()
+    told = event(desk)
+    assert told["arm"] is None
+    assert (told["number"], told["num_drafted"], len(told["sessions"])) == (1, 0, 1)
