@@ -19,6 +19,9 @@ from verify_node.rounds.stretches import Stretch, StretchRate
 FIRST_TRIALS = 8
 """Each arm's first stretches, as long as its difference is not significant; they are not charged to `explore`."""
 
+FIRST_SHARE = 0.1
+"""First trials take at most this share of the busy time so far: a node that has just started is to be of use, too."""
+
 GAP_GROWTH, MAX_GAP = 2.0, 4.0
 """An arm that is known to be worse is tried after twice the gap each time, up to four times the shortest one."""
 
@@ -249,7 +252,8 @@ class Arms:
 
     def _has_free_trials(self, arm: Arm) -> bool:
         is_open = not self._comparisons.is_significant(arm, self._now_s)
-        return is_open and self._records[arm].num_stretches < FIRST_TRIALS
+        is_little = self._explored_s + self._stretch_s <= FIRST_SHARE * self._now_s
+        return is_open and is_little and self._records[arm].num_stretches < FIRST_TRIALS
 
     def _others(self) -> list[Arm]:
         """Arms that may be tried beside the best one."""

@@ -18,6 +18,12 @@ STRETCH_S = STRETCH_ROUNDS * ROUND_S
 OTHERS = (Arm.NONE, Arm.NGRAM)
 
 
+@pytest.fixture
+def often(monkeypatch):
+    """First trials follow each other as soon as they may, whatever they cost."""
+    monkeypatch.setattr(arms_module, "FIRST_SHARE", 1.0)
+
+
 def run(arms: Arms, num_rounds: int, speed: dict[Arm, float], *, num_sessions: int = 4, tokens: float = 4.0) -> None:
     """Rounds without any noise; a round of an arm takes ROUND_S over its speed."""
     for _ in range(num_rounds):
@@ -62,6 +68,7 @@ class Waved:
 # -- by hand -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("often")
 def test_a_stretch_of_another_arm_lies_between_two_of_the_best_one():
     arms = Arms()
     order = [stretch(arms, SAME) for _ in range(8)]
@@ -69,6 +76,7 @@ def test_a_stretch_of_another_arm_lies_between_two_of_the_best_one():
     assert order == [best, Arm.NONE, best, Arm.NGRAM, best, Arm.NONE, best, Arm.NGRAM]
 
 
+@pytest.mark.usefixtures("often")
 def test_a_rate_is_that_of_the_counted_rounds():
     """By hand: 4 tokens in 15 ms beside 4 in 30 ms; the 1,000 of the rounds that settle are not in it."""
     arms, speed = Arms(available=[Arm.NONE, Arm.MODEL]), {Arm.NONE: 2.0, Arm.MODEL: 1.0}
@@ -82,6 +90,7 @@ def test_a_rate_is_that_of_the_counted_rounds():
     assert none.relative_rate == pytest.approx(2.0)
 
 
+@pytest.mark.usefixtures("often")
 def test_a_better_arm_becomes_the_best_after_a_few_comparisons():
     arms, speed = Arms(), SAME | {Arm.NONE: 1.5}
     for _ in range(4 * MIN_COMPARISONS + 1):  # every fourth stretch is one of its, up to the best arm's after the third
@@ -175,6 +184,7 @@ def test_an_arm_that_goes_away_ends_its_stretch(is_trial):
     assert stretch(arms, SAME) is left
 
 
+@pytest.mark.usefixtures("often")
 def test_an_arm_that_was_the_best_one_is_so_again_when_it_is_back():
     arms, speed = Arms(), {Arm.NONE: 1.0, Arm.NGRAM: 1.1, Arm.MODEL: 1.5}
     for _ in range(20):
@@ -205,6 +215,14 @@ def test_an_arm_that_appears_late_has_its_first_trials():
 def explored_s(arms: Arms, before: float = 0.0) -> float:
     report = arms.report()
     return report.explored_share * arms._now_s - before
+
+
+def test_first_trials_take_a_small_share_of_the_time_from_the_start():
+    arms, shares = Arms(), []
+    for _ in range(100):
+        run(arms, STRETCH_ROUNDS, SAME)
+        shares.append(arms.report().explored_share)
+    assert 0.04 < max(shares) <= arms_module.FIRST_SHARE + 0.02  # and what `explore` allows beside them
 
 
 def test_each_arms_first_trials_are_bounded():
