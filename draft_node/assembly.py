@@ -9,6 +9,10 @@ from draft_node.core.link import VerifyLink
 from draft_node.core.ngrams import Ngrams
 from draft_node.daemon import DraftDaemon
 from draft_node.preflight import read_keys
+from draft_node.text import corpus
+from draft_node.text.corpus import Report
+from draft_node.text.history_keeper import HistoryKeeper
+from goodspeed.command.reporter import QUIET
 from goodspeed.engine import tokenizer_folder
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.vocabulary import Vocabulary
@@ -17,17 +21,19 @@ from goodspeed.wire.messages import MAX_CONTEXT, VERSION, Hello
 from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
 
 
-def assemble(config: DraftConfig, keys: ClientKeys | None = None) -> tuple[DraftDaemon, Vocabulary]:
-    """Connects and loads the model, or the tokenizer of a node without one.
+def assemble(
+    config: DraftConfig, keys: ClientKeys | None = None, report: Report = QUIET.say
+) -> tuple[DraftDaemon, Vocabulary]:
+    """Connects and loads the model, or the tokenizer of a node without one, and the texts that n-grams come from.
 
-    Raises the named errors of a model, tokenizer, key or address that cannot be had. keys: as `preflight.read_keys`
-    returns them; by default they are read here.
+    Raises the named errors of a model, tokenizer, history file, key or address that cannot be had. keys: as
+    `preflight.read_keys` returns them; by default they are read here. report: is told how far reading is.
     """
     boot_id = secrets.token_bytes(8)
     channel = connect_draft(config.verify, trusted_network=config.trusted_network, keys=keys or read_keys(config))
     try:
         vocabulary = load(config)
-        return build(config, vocabulary, channel, boot_id), vocabulary
+        return build(config, vocabulary, channel, boot_id, report), vocabulary
     except BaseException:
         channel.close()
         raise
@@ -42,13 +48,26 @@ def load(config: DraftConfig) -> Vocabulary:
     return loading.load(config)
 
 
-def make_ngrams(settings: NgramSettings, tokenizer: str) -> Ngrams:
-    """The texts that n-gram drafts come from, beside each session's own. tokenizer: its fingerprint."""
-    history = History(settings.history_tokens, per_user=settings.history == "user", tokenizer=tokenizer)
-    return Ngrams(history, keeps=settings.history != "off")
+def read_history(settings: NgramSettings, vocabulary: Vocabulary, report: Report) -> History:
+    """Returns the texts that n-gram drafts come from beside each session's own: of the file, and of the corpora.
+
+    Raises ConfigError for a file that is damaged, of another tokenizer or of another --history.
+    """
+    per_user = settings.history == "user"
+    history = History(settings.history_tokens, per_user=per_user, tokenizer=vocabulary.tokenizer_fingerprint)
+    if settings.history_file is not None:
+        num_texts = history.load(settings.history_file)
+        report("--history-file %s: %d texts, %d tokens", settings.history_file, num_texts, history.num_tokens)
+    if settings.corpora:
+        report("reading %s ...", ", ".join(settings.corpora))
+    for tokens in corpus.read(settings.corpora, vocabulary.tokenizer, settings.history_tokens, report):
+        history.add_shared(tokens)
+    return history
 
 
-def build(config: DraftConfig, vocabulary: Vocabulary, channel: DraftChannel, boot_id: bytes) -> DraftDaemon:
+def build(
+    config: DraftConfig, vocabulary: Vocabulary, channel: DraftChannel, boot_id: bytes, report: Report = QUIET.say
+) -> DraftDaemon:
     """Builds a draft node around a channel and a checkpoint, or a tokenizer with --model none, that exist."""
     hello = Hello(
         VERSION,
@@ -64,6 +83,9 @@ def build(config: DraftConfig, vocabulary: Vocabulary, channel: DraftChannel, bo
         from draft_node.model.loading import make_drafting  # torch
 
         drafting = make_drafting(config, vocabulary)
+    settings = config.ngram
+    history = read_history(settings, vocabulary, report)  # before the clock of the link starts
+    path = settings.history_file
     link = VerifyLink.begin(hello, config.verify_timeout_s, time.monotonic())
     core = DraftCore(
         link,
@@ -71,7 +93,8 @@ def build(config: DraftConfig, vocabulary: Vocabulary, channel: DraftChannel, bo
         config.connect_timeout_s,
         config.draft_ahead,
         falls_back=config.fallback == "local",
-        ngrams=make_ngrams(config.ngram, vocabulary.tokenizer_fingerprint),
+        ngrams=Ngrams(history, keeps=settings.history != "off"),
         has_model=config.has_model,
     )
-    return DraftDaemon(drafting, channel, core, config.max_sessions)
+    keeper = HistoryKeeper(history, path, report) if path is not None else None
+    return DraftDaemon(drafting, channel, core, config.max_sessions, keeper)

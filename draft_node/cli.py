@@ -59,7 +59,7 @@ def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, repor
     from draft_node.serve.face import Face
 
     config = found.config
-    daemon, vocabulary = assemble(config, found.keys)
+    daemon, vocabulary = assemble(config, found.keys, reporter.say)
     face = Face(config, vocabulary, daemon, events, bound, reporter)
     try:
         asyncio.run(until_signal(face.run()))
@@ -75,7 +75,7 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
     from draft_node.serve.console import Console
 
     config = found.config
-    daemon, vocabulary = assemble(config, found.keys)
+    daemon, vocabulary = assemble(config, found.keys, reporter.say)
     console = Console(config, vocabulary, daemon, events, found.prompts, reporter)
     try:
         if asyncio.run(until_signal(_work(config, daemon, console, events, reporter))) and console.unfinished:

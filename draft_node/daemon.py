@@ -17,6 +17,7 @@ from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
 from draft_node.outgoing import Outgoing
 from draft_node.serve.outboxes import Outboxes
+from draft_node.text.history_keeper import HistoryKeeper
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.messages import (
@@ -47,14 +48,20 @@ class DraftDaemon:
     """Serves sessions until cancelled; start `serve` beside the calls of `generate`."""
 
     def __init__(
-        self, drafting: "Drafting | None", channel: DraftChannel, core: DraftCore, max_sessions: int = 16
+        self,
+        drafting: "Drafting | None",
+        channel: DraftChannel,
+        core: DraftCore,
+        max_sessions: int = 16,
+        history: HistoryKeeper | None = None,
     ) -> None:
-        """drafting: None for a node without a draft model."""
+        """drafting: None for a node without a draft model; history: None where no file keeps it."""
         self.drafting = drafting
         self.channel = channel
         self.core = core
         self.connected = asyncio.Event()
         self.ready = asyncio.Event()  # texts can be begun
+        self._history = history
         self._outboxes = Outboxes(max_sessions)
         self._outgoing = Outgoing(channel, self._not_sent)
 
@@ -136,6 +143,8 @@ class DraftDaemon:
                     tasks.create_task(self._draft(self.drafting))
                 tasks.create_task(self._watch())
                 tasks.create_task(self._outgoing.run())
+                if self._history is not None:
+                    tasks.create_task(self._history.run())
         except* (PeerRefused, TransportError) as group:
             why = Fail("verify_away", self.link.absence(time.monotonic()))
             raise group.exceptions[0] from None
@@ -146,6 +155,8 @@ class DraftDaemon:
             if self.drafting is not None:
                 self.drafting.close()
             self.channel.close()
+            if self._history is not None:
+                self._history.save_last()
 
     async def _collect(self) -> None:
         while True:

@@ -14,6 +14,7 @@ from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.command.running import warn_trusted_network
 from goodspeed.engine import tokenizer_folder
 from goodspeed.errors import ConfigError
+from goodspeed.ngram import history_file
 from goodspeed.node.preflight import bind_http, find_model
 from goodspeed.text.prompts import Prompt, read_file
 from goodspeed.wire.endpoints import parse_endpoint
@@ -64,6 +65,11 @@ def _check_folders(config: DraftConfig) -> None:
     for folder in config.corpus:
         if not Path(folder).is_dir():
             raise ConfigError(f"--corpus {folder}: there is no such folder; give one with text files")
+    if config.history_file is not None:
+        parent = Path(config.history_file).absolute().parent
+        if not parent.is_dir():
+            raise ConfigError(f"--history-file {config.history_file}: there is no folder {parent}; make it")
+        history_file.read(config.history_file, config.history_tokens)  # a damaged one is refused
 
 
 def read_keys(config: DraftConfig) -> ClientKeys | None:

@@ -1,5 +1,7 @@
 """A user's text: prompts encoded, tokens made into pieces up to a stop string, and where each piece came from.
 
+Also the texts that n-gram drafts come from: folders of documents, and the file of texts that are over.
+
 Knows nothing about HTTP, sockets or tensors.
 
 Loads nothing of: torch, transformers.

@@ -5,6 +5,7 @@ all users, and only what lies in the folder was given for that.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ SUFFIXES = frozenset(
 MAX_FILE_BYTES = 16 << 20
 """Larger files are left out: a tokenizer takes a hundred times their size in memory."""
 
+PROGRESS_S = 5.0
+"""A folder that takes longer is told of once in so many seconds."""
+
 Report = Callable[..., None]
 """Takes a %-format and its values, as `Reporter.say` does."""
 
@@ -27,9 +31,10 @@ Report = Callable[..., None]
 def read(folders: tuple[str, ...], tokenizer: Any, max_tokens: int, report: Report) -> Iterator[tuple[int, ...]]:
     """Yields the token ids of file after file, max_tokens in all at most; the last one may be cut.
 
-    Tells of each folder how much it gave, and of each file that it leaves out why.
+    Tells of each folder how much it gave, in between too, and of each file that it leaves out why.
     """
     num_left = max_tokens
+    tell_at = time.monotonic() + PROGRESS_S
     for folder in folders:
         num_files = num_tokens = 0
         for path in files(Path(folder)):
@@ -42,6 +47,9 @@ def read(folders: tuple[str, ...], tokenizer: Any, max_tokens: int, report: Repo
             num_files += bool(tokens)
             if tokens:
                 yield tokens
+            if time.monotonic() >= tell_at:
+                tell_at = time.monotonic() + PROGRESS_S
+                report("--corpus %s: %d tokens in %d files so far", folder, num_tokens, num_files)
         report("--corpus %s: %d tokens in %d files", folder, num_tokens, num_files)
 
 

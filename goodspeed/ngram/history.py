@@ -41,6 +41,7 @@ class History:
         self.per_user = per_user
         self.tokenizer = tokenizer
         self.num_tokens = 0  # of users
+        self.num_added = 0  # texts of users, ever: whoever saves them sees by it that there is something new
         self._shared = NgramIndex(max_tokens)
         self._by_user: dict[str, NgramIndex] = {}  # who added last is last
 
@@ -53,6 +54,7 @@ class History:
         tokens = tokens[-max(self.max_tokens // MAX_SHARE, 1) :]
         if len(tokens) <= MIN_ORDER:
             return
+        self.num_added += 1
         user = user if self.per_user else EVERYBODY
         if user not in self._by_user and len(self._by_user) == MAX_USERS:
             self._forget(next(iter(self._by_user)))
@@ -81,14 +83,14 @@ class History:
     def save(self, path: str | Path) -> None:
         """Writes users' texts to a file of mode 0600, whole or not at all. Raises ConfigError where it cannot.
 
-        It waits for the disk: from an event loop, call `encode` and hand its bytes to `history_file.write` in a thread.
+        It waits for the disk: from an event loop, call `contents`, and encode and write these in a thread.
         """
-        history_file.write(path, self.encode())
+        history_file.write(path, history_file.encode(self.contents()))
 
-    def encode(self) -> bytes:
-        """Returns the contents of the file, in about 10 ms for a million tokens; shared texts are not in it."""
+    def contents(self) -> SavedHistory:
+        """Returns a copy of what the file holds, in about 4 ms for a million tokens; shared texts are not in it."""
         users = [SavedUser(name, [history_file.pack(text) for text in i.texts()]) for name, i in self._by_user.items()]
-        return history_file.encode(SavedHistory(self.tokenizer, self.per_user, users))
+        return SavedHistory(self.tokenizer, self.per_user, users)
 
     def load(self, path: str | Path) -> int:
         """Adds the texts of a file, none if there is no such file; returns how many.

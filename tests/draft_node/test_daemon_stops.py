@@ -8,6 +8,7 @@ from draft_node.core.actions import Request
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
+from draft_node.text.history_keeper import HistoryKeeper
 from goodspeed.errors import TransportError
 from goodspeed.wire.messages import Hello, Leave, Sampling
 from goodspeed.wire.zmq.transport import MemoryNetwork, VerifyChannel, peer_name
@@ -16,10 +17,14 @@ from tests.fakes import make_core, make_hello
 BOOT = b"aaaaaaaa"
 
 
-def start(network: MemoryNetwork) -> "tuple[DraftDaemon, asyncio.Task[None]]":
+def make_daemon(network: MemoryNetwork, history: HistoryKeeper | None = None) -> DraftDaemon:
     """A draft node without a model: nobody asks it for a text."""
     link = VerifyLink.begin(make_hello(boot_id=BOOT), 3.0, asyncio.get_running_loop().time())
-    daemon = DraftDaemon(None, network.connect_draft(BOOT), DraftCore(link, context_len=100))
+    return DraftDaemon(None, network.connect_draft(BOOT), DraftCore(link, context_len=100), history=history)
+
+
+def start(network: MemoryNetwork) -> "tuple[DraftDaemon, asyncio.Task[None]]":
+    daemon = make_daemon(network)
     return daemon, asyncio.create_task(daemon.serve())
 
 

@@ -81,3 +81,14 @@ def test_several_folders_share_the_bound(folder: Path) -> None:
     texts, told = read(folder, folder / "b", max_tokens=num_tokens)
     assert texts == ["# Größe\n", "print(1)\n"]
     assert told[-1] == f"--corpus {folder / 'b'}: 0 tokens in 0 files"
+
+
+def test_a_folder_that_takes_long_is_told_of_in_between(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "PROGRESS_S", 0.0)
+    _, told = read(folder)
+    assert [line.split(" tokens in ")[1] for line in told] == [
+        "1 files so far",
+        "1 files so far",
+        "2 files so far",
+        "2 files",
+    ]

@@ -1,0 +1,85 @@
+"""A node without a model reads its history file and its corpora when it is built, and says so."""
+
+from pathlib import Path
+
+import pytest
+
+from draft_node import assembly
+from draft_node.config import DraftConfig
+from draft_node.core.ngrams import Ngrams
+from draft_node.preflight import check
+from goodspeed.engine import tokenizer_folder
+from goodspeed.errors import ConfigError
+from goodspeed.ngram.history import History
+from goodspeed.wire.zmq.transport import MemoryNetwork
+
+VOCABULARY = tokenizer_folder.load("tiny-target")
+BOOT = b"aaaaaaaa"
+
+
+def build(**settings) -> tuple[Ngrams, list[str]]:
+    """What n-grams come from, and what was told."""
+    told: list[str] = []
+    config = DraftConfig(model="none", tokenizer="tiny-target", **settings)
+    line = MemoryNetwork().connect_draft(BOOT)
+    daemon = assembly.build(config, VOCABULARY, line, BOOT, lambda what, *values: told.append(what % values))
+    assert daemon.core.ngrams is not None
+    return daemon.core.ngrams, told
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Once upon a time there was a goose.")
+    return str(folder)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    """The file of a node without keys."""
+    history = History(100, per_user=False, tokenizer=VOCABULARY.tokenizer_fingerprint)
+    history.add("", range(20))
+    history.save(tmp_path / "history")
+    return str(tmp_path / "history")
+
+
+def test_a_corpus_drafts_for_everybody(corpus: str) -> None:
+    ngrams, told = build(corpus=(corpus,), history="off")
+    (index,) = ngrams.history.indexes("ana")
+    assert index is ngrams.history.shared[0]
+    assert index.num_tokens == len(VOCABULARY.tokenizer("Once upon a time there was a goose.")["input_ids"])
+    assert told == [f"reading {corpus} ...", f"--corpus {corpus}: {index.num_tokens} tokens in 1 files"]
+
+
+def test_a_history_file_is_taken_up(saved: str) -> None:
+    ngrams, told = build(history_file=saved)
+    assert ngrams.history.num_tokens == 20
+    assert told == [f"--history-file {saved}: 1 texts, 20 tokens"]
+
+
+def test_neither_is_nothing_to_tell() -> None:
+    ngrams, told = build()
+    assert (ngrams.history.indexes("ana"), told) == ([], [])
+
+
+def test_texts_for_all_are_not_handed_to_users_with_keys(saved: str, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    with pytest.raises(ConfigError, match="keeps texts for all users together, unlike this node; delete it"):
+        build(history_file=saved, http="127.0.0.1:0", api_key=str(keys))
+
+
+def test_the_file_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    History(100, per_user=False, tokenizer="another").save(tmp_path / "history")
+    with pytest.raises(ConfigError, match="was written with another tokenizer"):
+        build(history_file=str(tmp_path / "history"))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("damaged", "is damaged: .*; delete it, or give another path"), ("no/file", "there is no folder")]
+)
+def test_a_file_that_cannot_be_had_is_found_before_anything_is_loaded(name: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "damaged").write_bytes(b"x")
+    path = tmp_path / name
+    with pytest.raises(ConfigError, match=f"{path}.* {why}"):
+        check(DraftConfig(model="none", tokenizer="tiny-target", history_file=str(path)))
