@@ -9,7 +9,8 @@ from typing import get_args
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from draft_node.core.counts import KNOWN, Texts, by_source
+from draft_node.core.actions import by_source
+from draft_node.core.counts import KNOWN, Texts
 from draft_node.daemon import DraftDaemon
 from goodspeed.node import metrics
 from goodspeed.node.counts import ResponseCounts

@@ -5,8 +5,8 @@ that concern the connection. Whoever drives the core carries out every action th
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -164,6 +164,16 @@ class Statistics:
     @property
     def acceptance_rate(self) -> float:
         return self.num_accepted / self.num_drafted if self.num_drafted else 0.0
+
+    def by_name(self) -> dict[str, object]:
+        """All counts by name, for JSON. `dataclasses.asdict` would count a Counter's items instead of copying them."""
+        numbers = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return numbers | {"drafted": by_source(self.drafted), "accepted": by_source(self.accepted)}
+
+
+def by_source(tokens: Counter[DraftSource]) -> dict[DraftSource, int]:
+    """Tokens by what drafted them, those that drafted none included."""
+    return {source: tokens[source] for source in get_args(DraftSource)}
 
 
 def _by_source(source: DraftSource | None, number: int, num_ngram: int) -> Counter[DraftSource]:

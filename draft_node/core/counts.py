@@ -9,7 +9,7 @@ from typing import get_args
 
 from draft_node.core.actions import Statistics
 from goodspeed.node.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
-from goodspeed.wire.messages import DraftSource, FinishReason, RefusalCode
+from goodspeed.wire.messages import FinishReason, RefusalCode
 
 OTHER = "other"
 """A reason of a later release: names that come from the network are not kept."""
@@ -42,11 +42,6 @@ def total(*parts: Statistics) -> Statistics:
     names = Statistics.__dataclass_fields__
     begins = Statistics()
     return Statistics(**{name: sum((getattr(part, name) for part in parts), getattr(begins, name)) for name in names})
-
-
-def by_source(tokens: Counter[DraftSource]) -> dict[DraftSource, int]:
-    """Tokens by what drafted them, those that drafted none included."""
-    return {source: tokens[source] for source in get_args(DraftSource)}
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ import secrets
 import sys
 import time
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from draft_node.config import DraftConfig
@@ -48,7 +48,7 @@ class _Serving:
         What came after it counts for drafting, and not as a token of the answer.
         """
         answer, statistics = self.writing.answer, self.writing.statistics
-        told = asdict(statistics) | {"num_tokens": answer.num_tokens, "num_local": answer.num_local}
+        told = statistics.by_name() | {"num_tokens": answer.num_tokens, "num_local": answer.num_local}
         return {
             "index": self.index,
             "session": self.session,

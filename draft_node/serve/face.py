@@ -1,7 +1,6 @@
 """`goodspeed-draft --http`: the daemon, its service and the HTTP server in one event loop. Knows nothing of routes."""
 
 import asyncio
-from dataclasses import asdict
 from functools import partial
 
 from draft_node.config import DraftConfig
@@ -91,7 +90,7 @@ class Face:
             "model": self.config.model,
             "all_finished": self.all_finished,
             "acceptance_rate": statistics.acceptance_rate,
-            **asdict(statistics),
+            **statistics.by_name(),
         }
 
 

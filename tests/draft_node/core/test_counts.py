@@ -1,9 +1,11 @@
 """What the draft node counts: texts as their readers saw them, refusals by known reasons, sums of statistics."""
 
+import json
+
 import pytest
 
-from draft_node.core.actions import Statistics
-from draft_node.core.counts import OTHER, Counts, Texts, by_source, total
+from draft_node.core.actions import Statistics, by_source
+from draft_node.core.counts import OTHER, Counts, Texts, total
 
 
 def test_a_text_from_its_wish_to_its_end():
@@ -73,3 +75,11 @@ def test_tokens_by_what_drafted_them_add_up_too():
     assert by_source(added.drafted) == {"model": 2, "ngram": 5, "self": 0}
     assert by_source(added.accepted) == {"model": 0, "ngram": 0, "self": 0}
     assert one.drafted == {"model": 2, "ngram": 1}, "a sum changes nothing that it adds"
+
+
+def test_counts_are_json_by_name_and_source() -> None:
+    statistics = Statistics(num_drafted=2)
+    statistics.drafted["ngram"] = 2
+    told = json.loads(json.dumps(statistics.by_name()))
+    assert told["num_drafted"] == 2
+    assert told["drafted"] == {"model": 0, "ngram": 2, "self": 0}

@@ -13,7 +13,8 @@ from fastapi import Request
 from starlette.responses import Response
 
 from draft_node.config import DraftConfig
-from draft_node.core.counts import by_source, total
+from draft_node.core.actions import by_source
+from draft_node.core.counts import total
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.schemas import Generation, StreamOptions
 from draft_node.serve.api.request.wanted import Wish
