@@ -1,0 +1,58 @@
+"""Where there are API keys, one user's text never drafts for another: what another user can count, and so time, is the
+same as at a node that nobody has asked before."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.nodes import VerifyNode
+from tests.together.http.conftest import draft_node
+from tests.together.http.test_texts import MODEL, generated, prompt
+from tests.together.http.test_without_a_model import BARE
+
+pytestmark = pytest.mark.alone
+
+OTHERS = ("ben", "cem", "dora", "eva")
+NUM_TOKENS = 60
+MAX_TRIES = 20
+"""So often Ana asks again until offers came in time: rounds of a small target do not wait for them."""
+
+
+@pytest.fixture(name="url", scope="module")
+def url_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Yields the API of a fresh draft node with keys, at a verify node that takes n-gram drafts all the time."""
+    keys: Path = tmp_path_factory.mktemp("keys") / "keys"
+    keys.write_text("".join(f"the-key-of-{name}\n" for name in ("ana", *OTHERS)))
+    keys.chmod(0o600)
+    with (
+        VerifyNode("--cost", "auto", "--selection", "odds", "--explore", "0") as verify,
+        draft_node(verify.endpoint, *BARE, "--api-key", str(keys)) as (_, url),
+    ):
+        yield url
+
+
+def ask(url: str, user: str) -> dict[str, Any]:
+    """A text in which nothing comes twice, so that it never drafts for itself; returns its `usage.goodspeed`."""
+    with openai.OpenAI(base_url=url, api_key=f"the-key-of-{user}", max_retries=0) as client:
+        answer = client.completions.create(
+            model=MODEL, prompt=prompt(0), max_tokens=NUM_TOKENS, temperature=1.0, seed=1
+        )
+    assert answer.choices[0].text == generated(prompt(0), NUM_TOKENS, temperature=1.0, seed=1)
+    told: dict[str, Any] = answer.usage.model_dump()["goodspeed"]
+    return told
+
+
+def test_what_ana_was_told_drafts_for_ana_and_for_nobody_else(url: str) -> None:
+    fresh = ask(url, "ana")
+    assert (fresh["drafted"], fresh["rounds"]) == (0, NUM_TOKENS)
+    num_accepted = num_tries = 0
+    while num_accepted < NUM_TOKENS and num_tries < MAX_TRIES:
+        again, num_tries = ask(url, "ana"), num_tries + 1
+        num_accepted += again["accepted_by"]["ngram"]
+        assert again["rounds"] == NUM_TOKENS - again["accepted"]
+    assert num_accepted >= NUM_TOKENS
+    for user in OTHERS:
+        assert ask(url, user) == fresh
