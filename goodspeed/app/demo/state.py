@@ -23,6 +23,8 @@ class Progress:
     num_rounds: int = 0  # that gave it tokens
     num_drafted: int = 0
     num_accepted: int = 0
+    drafted_by: dict[str, int] = field(default_factory=dict)  # num_drafted by source, once the text is complete
+    accepted_by: dict[str, int] = field(default_factory=dict)  # num_accepted likewise
     first_round: int = 0
     last_round: int = 0
     estimate: float = INITIAL_GOODPUT  # the verify node's, Eq. (4)
@@ -99,6 +101,7 @@ class DemoState:
                 setattr(one, key, event[key])
             for key in ("num_tokens", "num_rounds", "num_drafted", "num_accepted"):
                 setattr(one, key, event[key])
+            one.drafted_by, one.accepted_by = event["drafted"], event["accepted"]
             self.finished_s = now
 
     def _count(self, number: int, row: dict[str, Any]) -> None:

@@ -3,13 +3,14 @@
 import importlib.metadata
 import math
 import platform
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, get_args
 
 from goodspeed import __version__
 from goodspeed.app.demo import words
 from goodspeed.app.demo.options import DemoConfig
 from goodspeed.app.demo.state import DemoState, Progress
+from goodspeed.wire.messages import DraftSource
 
 WALL = ("receive", "forward", "verify", "schedule", "send")
 """The verify node's time, split as in Fig. 3 of the GoodSpeed paper."""
@@ -49,8 +50,16 @@ def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
         "verification": config.verification,
         "num_tokens": state.num_tokens,
         "elapsed_s": state.elapsed_s,
+        "drafted_by": _by_source(one.drafted_by for one in clients),
+        "accepted_by": _by_source(one.accepted_by for one in clients),
         "versions": versions(),
     }
+
+
+def _by_source(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Returns the sum of counts, by what drafted."""
+    each = list(counts)
+    return {source: sum(one.get(source, 0) for one in each) for source in get_args(DraftSource)}
 
 
 def versions() -> dict[str, str]:
@@ -75,6 +84,8 @@ def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
         "goodput": one.goodput,
         "tokens_per_s": one.tokens_per_s,
         "finish_reason": one.finish_reason,
+        "drafted_by": one.drafted_by,
+        "accepted_by": one.accepted_by,
     }
 
 
@@ -109,6 +120,9 @@ def figures(result: dict[str, Any]) -> dict[str, str]:
     total_s = sum(wall_s.values()) or 1.0
     return {
         **short_figures(result),
+        "accepted of drafted tokens": ", ".join(
+            f"{source} {result['accepted_by'][source]} of {number}" for source, number in result["drafted_by"].items()
+        ),
         "verify node's time": ", ".join(f"{part} {wall_s[part] / total_s:.0%}" for part in WALL),
     }
 

@@ -82,4 +82,6 @@ def _finish(text: str, reason: str, usage: dict[str, Any], elapsed_s: float) -> 
         "num_rounds": speculation["rounds"],
         "num_drafted": speculation["drafted"],
         "num_accepted": speculation["accepted"],
+        "drafted": speculation["drafted_by"],
+        "accepted": speculation["accepted_by"],
     }

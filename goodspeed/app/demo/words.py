@@ -11,6 +11,8 @@ OF_ONE_RUN = f"""\
 rounds: in all; for a client those that checked its text and gave it tokens
 acceptance: share of a client's drafted tokens that the target agreed with
 {OF_FIGURES}
+accepted of drafted tokens: by what drafted them: a draft model, the n-gram index of the draft node (ngram),
+  or the verify node, from a text's own earlier part (self)
 verify node's time: receive is waiting for drafts, forward the target's pass, verify comparing the drafts with it,
   schedule sharing out the next budget, send sending the results"""
 

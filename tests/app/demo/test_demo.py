@@ -84,6 +84,8 @@ def test_every_client_has_its_fields(demo: Ended) -> None:
         assert client["seed"] == 0  # what --seed is by default
         assert client["num_tokens"] == len(client["token_ids"]) <= 24
         assert client["num_accepted"] <= client["num_drafted"]
+        assert sum(client["drafted_by"].values()) == client["num_drafted"]
+        assert sum(client["accepted_by"].values()) == client["num_accepted"]
         assert 0 < client["goodput"] <= client["num_tokens"] / client["num_rounds"]
         assert 0 < client["num_rounds"] <= demo.result["num_rounds"]
     assert any(client["num_drafted"] for client in clients)

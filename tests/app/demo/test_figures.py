@@ -40,7 +40,7 @@ def round_event(number: int, uplink_bytes: int, receive: float, *rows: dict[str,
     }
 
 
-def finish_event(token_ids: list[int], elapsed_s: float, **counts: int) -> dict[str, Any]:
+def finish_event(token_ids: list[int], elapsed_s: float, num_ngram: int = 0, **counts: int) -> dict[str, Any]:
     return {
         "event": "finish",
         "text": "x" * len(token_ids),
@@ -48,6 +48,8 @@ def finish_event(token_ids: list[int], elapsed_s: float, **counts: int) -> dict[
         "num_tokens": len(token_ids),
         "finish_reason": "length",
         "elapsed_s": elapsed_s,
+        "drafted": {"model": counts["num_drafted"] - num_ngram, "ngram": num_ngram, "self": 0},
+        "accepted": {"model": counts["num_accepted"], "ngram": 0, "self": 0},
         **counts,
     }
 
@@ -61,7 +63,7 @@ def state() -> DemoState:
     state.apply_verify(round_event(1, 0, 7.0, row("a", 0, 0, 1, 1.0)))
     state.apply_verify(round_event(2, 60, 7.5, row("a", 4, 2, 3, 2.0), row("b", 0, 0, 1, 1.0)))
     state.apply_verify(round_event(3, 90, 8.0, row("b", 2, 0, 1, 0.5)))
-    state.apply_draft("b", finish_event([5, 6], 2.0, num_rounds=2, num_drafted=2, num_accepted=0), 102.0)
+    state.apply_draft("b", finish_event([5, 6], 2.0, num_rounds=2, num_drafted=2, num_accepted=0, num_ngram=2), 102.0)
     state.apply_verify(round_event(4, 90, 8.0))
     state.apply_draft("a", {"event": "tokens", "text": "xx", "token_ids": [1, 2]}, 103.0)
     state.apply_draft(
@@ -86,6 +88,10 @@ def test_what_one_run_comes_to(state: DemoState) -> None:
     assert result["jain"] == pytest.approx((1.6 + 1) ** 2 / (2 * (1.6**2 + 1)))
     assert result["uplink_bytes_per_token"] == 150 / 10
     assert result["num_rounds"] == 5
+    assert result["drafted_by"] == {"model": 8, "ngram": 2, "self": 0}
+    assert result["accepted_by"] == {"model": 5, "ngram": 0, "self": 0}
+    assert b["drafted_by"] == {"model": 0, "ngram": 2, "self": 0}
+    assert "model 5 of 8, ngram 0 of 2, self 0 of 0" in summary.to_text(result)
 
 
 def test_the_wait_for_the_first_prompt_is_no_part_of_the_time(state: DemoState) -> None:
