@@ -22,6 +22,10 @@ class Acceptance(Protocol):
         """
         ...
 
+    def odds(self, position: int, offset: int) -> float:
+        """What the draft model itself claims of that token, all before it being right: it must not know more."""
+        ...
+
 
 Acceptances: TypeAlias = Callable[[int, int], Acceptance]
 """(number of the client, number of its session) -> the session's process."""
@@ -34,6 +38,9 @@ class Independent:
     alpha: float
 
     def rate(self, position: int, offset: int, on_path: bool) -> float:
+        return self.alpha
+
+    def odds(self, position: int, offset: int) -> float:
         return self.alpha
 
 
@@ -53,6 +60,9 @@ class Survival:
         at = min(offset, len(self.survival) - 1)
         before = self.survival[at - 1] if at else 1.0
         return self.survival[at] / before if before else 0.0
+
+    def odds(self, position: int, offset: int) -> float:
+        return self.rate(position, offset, True)
 
 
 class Switching:
@@ -74,3 +84,6 @@ class Switching:
 
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         return self._alphas[self.domain(position)]
+
+    def odds(self, position: int, offset: int) -> float:
+        return self.rate(position, offset, True)

@@ -141,7 +141,7 @@ class DraftNode:
             stays=not (settings.falls_back and self._has_model),
             falls_back=settings.falls_back and self._has_model,
             least_ahead_rate=settings.least_ahead_rate,
-            ngrams=make_ngrams(of_client(settings.ngrams, self.index)),
+            ngrams=make_ngrams(of_client(settings.ngrams, self.index), self._acceptances),
             has_model=self._has_model,
         )
         self._num_drafting = 0
@@ -293,17 +293,34 @@ class DraftNode:
             return
         self._num_drafting += 1
         sharing, context_len = self._num_drafting, len(wanted.tokens)
-        seconds = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, sharing * context_len)
-        seconds += wanted.length * self._cost.round_s(sharing, sharing, sharing * context_len)
         failed = bool(faults.no_draft) and random.random() < faults.no_draft
         self.num_faults += failed
-        tokens = () if failed else self._model.propose(wanted)
+        claimed, path_odds = self._claims(wanted)
+        seconds = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, sharing * context_len)
+        seconds += min(wanted.length, len(claimed)) * self._cost.round_s(sharing, sharing, sharing * context_len)
+        tokens = () if failed else self._model.propose(wanted)[: len(claimed)]
         guess, tokens = (tokens[0], tokens[1:]) if wanted.ahead and tokens else (None, tokens)
-        chances = None
-        if wanted.wants_chances:  # else nothing is asked of the process, which may count that
-            rate = self._acceptances[wanted.request.session_id].rate(len(wanted.tokens), 0, True)
-            chances = (rate,) * len(tokens)
         proposed = Proposed(
-            wanted.request.session_id, wanted.epoch, wanted.round, tokens, None, seconds, guess, chances=chances
+            wanted.request.session_id,
+            wanted.epoch,
+            wanted.round,
+            tokens,
+            drafting_s=seconds,
+            guess=guess,
+            odds=path_odds,
+            chances=claimed[len(claimed) - len(tokens) :] if wanted.wants_chances else None,
         )
         self.world.clock.after(seconds, self._proposed, proposed, self.num_boots)
+
+    def _claims(self, wanted: Propose) -> tuple[tuple[float, ...], float]:
+        """The odds that the draft model claims, of each token until they are below what is worth it; and their product.
+
+        With the token that makes them so low the draft ends, as in `draft_node/model/drafter.py`.
+        """
+        acceptance, position = self._acceptances[wanted.request.session_id], len(wanted.tokens)
+        claims: list[float] = []
+        path_odds = 1.0
+        while len(claims) < wanted.length and (path_odds >= wanted.least_odds or not claims):
+            claims.append(acceptance.odds(position + len(claims), len(claims)))
+            path_odds *= claims[-1]
+        return tuple(claims), path_odds if wanted.wants_chances or wanted.least_odds else 1.0

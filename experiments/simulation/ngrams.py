@@ -1,21 +1,24 @@
-"""n-gram indexes of simulated draft nodes: the real one, one that is often right, and one that says anything.
+"""n-gram indexes of simulated draft nodes: the real one, one that is often right, one that says anything, and records.
 
 Texts of the simulated target are hashes, in which the real index finds matches by chance only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Literal, TypeAlias
 
 from draft_node.core.actions import Request
 from draft_node.core.ngrams import NgramDrafter, Ngrams
+from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.models import drawn
+from experiments.simulation.recorded_texts import RecordedDrafter, RecordedText
 from experiments.simulation.text import VOCAB, feed, feed_all, start
+from goodspeed.errors import ConfigError
 from goodspeed.ngram.drafting import NgramDraft
 from goodspeed.ngram.history import History
 
-NgramKind: TypeAlias = Literal["off", "index", "right", "hostile"]
+NgramKind: TypeAlias = Literal["off", "index", "right", "hostile", "own", "history"]
 
 MAX_TOKENS = 2_000
 RIGHT = 0.8
@@ -59,8 +62,14 @@ class SimulatedNgrams(Ngrams):
 
     history: History = field(default_factory=lambda: History(MAX_TOKENS, per_user=True))
     kind: NgramKind = "index"
+    acceptances: Mapping[bytes, Acceptance] = field(default_factory=dict)  # of the node's sessions
 
     def begin(self, request: Request) -> NgramDrafter | None:
+        if self.kind in ("own", "history"):
+            recorded = self.acceptances.get(request.session_id)
+            if not isinstance(recorded, RecordedText):
+                raise ConfigError("an index replays what was recorded, and of this text nothing was")
+            return RecordedDrafter(request, self.history, self.least_odds, recorded=recorded, source=self.kind)
         if self.kind == "right":
             return RightDrafter(request, self.history, self.least_odds)
         if self.kind == "hostile":
@@ -68,6 +77,6 @@ class SimulatedNgrams(Ngrams):
         return Ngrams.begin(self, request)
 
 
-def make_ngrams(kind: NgramKind) -> Ngrams | None:
-    """The index of a node that begins; None: it drafts without."""
-    return SimulatedNgrams(kind=kind) if kind != "off" else None
+def make_ngrams(kind: NgramKind, acceptances: Mapping[bytes, Acceptance]) -> Ngrams | None:
+    """The index of a node that begins, with what is recorded of its sessions; None: it drafts without."""
+    return SimulatedNgrams(kind=kind, acceptances=acceptances) if kind != "off" else None

@@ -5,13 +5,15 @@ the network it does not give: for its eight data sets stand the embedded models'
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import cycle
 from random import Random
 
 from experiments.simulation import recordings
+from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.presets import FAMILIES, slower
+from experiments.simulation.recorded_texts import RecordedTexts
 from experiments.simulation.replay import Replay, Replayed
 from experiments.simulation.settings import Settings
 
@@ -95,6 +97,51 @@ class Piece:
 
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         return self.text.rate(position + self.start, offset, on_path)
+
+    def odds(self, position: int, offset: int) -> float:
+        return self.text.odds(position + self.start, offset)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of drafting under the default policy with continuous rounds, and by the match rule."""
+
+    has_model: bool = False
+    ngrams: NgramKind = "off"  # of the draft nodes
+    selection: str | None = None  # None: as the verify node has it by default
+    self_draft: bool = False
+    drafts: bool = True
+
+
+WAYS = {
+    "plain": Way(drafts=False),
+    "model, no selection": Way(has_model=True, selection="none"),
+    "model": Way(has_model=True),
+    "n-gram, own text": Way(ngrams="own", self_draft=True),
+    "n-gram": Way(ngrams="history", self_draft=True),
+    "n-gram + model": Way(has_model=True, ngrams="history", self_draft=True),
+}
+"""Without `own text` indexes have other texts of the client's domain. All but the second select by odds and experiment
+with arms, as the verify node does by default; those with n-grams have it draft from sessions' own texts, too."""
+
+
+def serving(row: Row, nodes: Nodes, way: str, *, temperature: float, num_texts: int, seed: int) -> Settings:
+    """The texts of `proposals.jsonl` in a setting of Table I, drafted for in one of the `WAYS`."""
+    chosen = WAYS[way]
+    policy = "gradient" if chosen.drafts else "plain"
+    base = world(row, nodes, policy=policy, rounds="continuous", wire="match", num_texts=num_texts, seed=seed)
+    models = [STAND_INS[row.models[index % len(row.models)]] for index in range(row.num_clients)]
+    texts = RecordedTexts(models, temperature, seed)
+    return replace(
+        base,
+        acceptance=texts,
+        sizes=lambda client, number: (texts.text(client, number).prompt_len, row.max_tokens),
+        ngrams=(chosen.ngrams,),
+        has_model=(chosen.has_model or not chosen.drafts,),
+        selection=chosen.selection,
+        self_draft=chosen.self_draft,
+        replays_own=chosen.self_draft,
+    )
 
 
 def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_texts: int, seed: int) -> Settings:

@@ -45,6 +45,10 @@ class Replayed:
         self.counts.num_unrecorded += 1
         return self._rate if on_path else self._rate_off_path
 
+    def odds(self, position: int, offset: int) -> float:
+        """The text's own rate: whether this token agrees no draft model knows, and what it claimed is not recorded."""
+        return self._rate
+
     def _off_path(self, at: int, base: int) -> str:
         """Returns what was recorded at `at` of a draft that begins at `base` and has disagreed since."""
         left = base + self._right[base % len(self._right)]

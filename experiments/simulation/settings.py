@@ -89,6 +89,7 @@ class Settings:
     selection: str | None = DEFAULTS.selection
     self_draft: bool = DEFAULTS.self_draft
     explore: float = DEFAULTS.explore
+    replays_own: bool = False  # it drafts from sessions' own texts what was recorded: `recorded_texts.py`
     eta: float = DEFAULTS.eta
     weigh_evidence: bool = DEFAULTS.weigh_evidence
     beta: float = DEFAULTS.beta

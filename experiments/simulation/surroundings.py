@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.network import Line, Trunk
 from experiments.simulation.rounds import Finished
@@ -50,6 +51,10 @@ class Surroundings(Protocol):
 
     def send_down(self, peer_id: bytes, message: DownMessage) -> None:
         """The verify node's message to a draft node."""
+        ...
+
+    def acceptance(self, session_id: bytes) -> Acceptance | None:
+        """How likely drafts of a session are accepted; None if no draft node knows it."""
         ...
 
     def request_over(self) -> None:

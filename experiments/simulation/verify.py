@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from experiments.simulation.failures import WHY, Failures
 from experiments.simulation.models import Target
 from experiments.simulation.network import MAX_BYTES, verdict_bytes
+from experiments.simulation.recorded_texts import RecordedSelfDrafts
 from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.surroundings import Surroundings
@@ -20,9 +21,12 @@ from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
 from verify_node.rounds.outcomes import Outcome, Send
 from verify_node.rounds.planner import Round
+from verify_node.rounds.self_drafts import SelfDrafts
 
 
-def make_core(settings: Settings, boot_id: bytes = b"verify-0", target: int = 0) -> VerifyCore:
+def make_core(
+    settings: Settings, boot_id: bytes = b"verify-0", target: int = 0, self_drafts: SelfDrafts | None = None
+) -> VerifyCore:
     """The state machine as the daemon builds it, for the target of this number."""
     core = settings.core
     welcome = core_settings.make_welcome(
@@ -40,7 +44,7 @@ def make_core(settings: Settings, boot_id: bytes = b"verify-0", target: int = 0)
     policy = None if isinstance(settings.policy, str) else settings.policy()
     cost = Refined(settings.round_cost if settings.known_cost else None)
     kind = CheckedCore if settings.validate else VerifyCore
-    return core_settings.make_core(core, welcome, pool, policy=policy, cost=cost, kind=kind)
+    return core_settings.make_core(core, welcome, pool, policy=policy, cost=cost, self_drafts=self_drafts, kind=kind)
 
 
 class VerifyNode:
@@ -72,7 +76,8 @@ class VerifyNode:
         if retarget and self.num_boots > 1 and self._random.random() < retarget:
             self.num_targets += 1
         number = self.num_targets - 1
-        self.core = make_core(settings, self.num_boots.to_bytes(8, "big"), number)
+        own = RecordedSelfDrafts(self.world.acceptance) if settings.replays_own else None
+        self.core = make_core(settings, self.num_boots.to_bytes(8, "big"), number, own)
         self.target = Target(self.core.pool, self.core.limits, self.core.context_len, number)
         self._wake_at = float("inf")
         self._in_flight = False

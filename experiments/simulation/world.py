@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import inf
 from random import Random
 
+from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.draft import DraftNode
 from experiments.simulation.network import Line, Trunk
@@ -123,6 +124,11 @@ class World:
         """
         if target == self.verify.num_targets:
             draft.receive(peer_id, message)
+
+    def acceptance(self, session_id: bytes) -> Acceptance | None:
+        """How likely drafts of a session are accepted; None if no draft node knows it."""
+        found = (draft.generations.get(session_id) for draft in self.drafts)
+        return next((generation.acceptance for generation in found if generation is not None), None)
 
     def request_over(self) -> None:
         self.num_done += 1

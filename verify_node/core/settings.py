@@ -103,13 +103,15 @@ def make_core(
     *,
     policy: Policy | None = None,
     cost: Refined | None = None,
+    self_drafts: SelfDrafts | None = None,
     kind: type[VerifyCore] = VerifyCore,
 ) -> VerifyCore:
     """A verify node without sessions.
 
     welcome: of `make_welcome`; its context is cut to the size of the pool. policy: replaces the one that the settings
-    name. cost: the model of a round's time, which finished rounds refine; by default it knows nothing yet. kind:
-    `CheckedCore` validates itself after every event.
+    name. cost: the model of a round's time, which finished rounds refine; by default it knows nothing yet.
+    self_drafts: what drafts from sessions' own texts, if the settings have it. kind: `CheckedCore` validates itself
+    after every event.
     """
     cost = cost if cost is not None else Refined()
     limits = RoundLimits(settings.budget, settings.max_round_tokens, settings.linger_s)
@@ -129,7 +131,7 @@ def make_core(
         limits=limits,
         planner=planner.create(settings.rounds),
         scheduler=scheduler,
-        choice=_choice(settings, cost, limits, scheduler),
+        choice=_choice(settings, cost, limits, scheduler, self_drafts),
         arms=ArmsByLoad(settings.explore) if settings.selects else None,
         pool=pool,
         cost=cost,
@@ -138,11 +140,14 @@ def make_core(
     )
 
 
-def _choice(settings: CoreSettings, cost: Refined, limits: RoundLimits, scheduler: Scheduler) -> Choice:
+def _choice(
+    settings: CoreSettings, cost: Refined, limits: RoundLimits, scheduler: Scheduler, self_drafts: SelfDrafts | None
+) -> Choice:
     """How the drafted tokens of a round are chosen."""
     if not settings.selects:
         return Whole()
-    return ByOdds(cost, limits, scheduler.worth_of, SelfDrafts() if settings.self_draft else None)
+    own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
+    return ByOdds(cost, limits, scheduler.worth_of, own)
 
 
 def make_welcome(

@@ -10,7 +10,7 @@ from collections.abc import Container, Sequence
 from heapq import nlargest, nsmallest
 from typing import NamedTuple
 
-from goodspeed.ngram.drafting import draft
+from goodspeed.ngram.drafting import NgramDraft, draft
 from goodspeed.ngram.index import GrowingText
 from verify_node.rounds.drafted import Drafted, of_self
 from verify_node.session.session import Session
@@ -90,17 +90,17 @@ class SelfDrafts:
 
     def _draft(self, session: Session, least_odds: float) -> Drafted:
         """What comes before the text's end: the end itself the target draws in the same round, drafted or not."""
-        opened = session.opened
-        found = draft(
-            self._text(session),
-            (),
-            min(MAX_LENGTH, session.max_length),
-            sampling=opened.sampling,
-            least_odds=least_odds,
-            banned=opened.stop_ids if len(session.tokens) < session.may_stop_at else (),
-        )
-        length = next((at for at, token in enumerate(found.tokens) if token in opened.stop_ids), len(found.tokens))
+        stop_ids = session.opened.stop_ids
+        found = self._find(session, min(MAX_LENGTH, session.max_length), least_odds)
+        length = next((at for at, token in enumerate(found.tokens) if token in stop_ids), len(found.tokens))
         return of_self(found.tokens[:length], found.odds[:length])
+
+    def _find(self, session: Session, length: int, least_odds: float) -> NgramDraft:
+        """What the text's index says."""
+        opened = session.opened
+        banned = opened.stop_ids if len(session.tokens) < session.may_stop_at else ()
+        text = self._text(session)
+        return draft(text, (), length, sampling=opened.sampling, least_odds=least_odds, banned=banned)
 
     def _num_unknown(self, session: Session) -> int:
         known = self._texts.get(session.session_id)

@@ -39,6 +39,9 @@ class Known:
     def rate(self, position, offset, on_path):
         return float(self._agrees[position - offset - 1, offset])
 
+    def odds(self, position, offset):
+        return 0.5
+
 
 def machines(policy, num_clients, budget, weigh_evidence, agrees):
     """Per round: lengths verified, tokens accepted, and the estimates after it [rounds, clients] each."""

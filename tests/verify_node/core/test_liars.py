@@ -131,6 +131,9 @@ class WrongAt:
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         return 0.0 if on_path and offset == self.place else 1.0
 
+    def odds(self, position: int, offset: int) -> float:
+        return 1.0
+
 
 HONEST = {"b": 0.6, "c": 0.8, "d": 0.9}
 BUDGET = 24
