@@ -182,6 +182,7 @@ def _settings(plan: Plan, num_clients: int, plain: bool) -> Settings:
         policy="fixed" if plain else "gradient",
         max_draft=0 if plain else BUDGET_EACH,
         weighs_time=not plain,
+        selection="none",  # what draft models bring, in a steady state: nothing is tried meanwhile
         known_cost=True,
         budget=BUDGET_EACH * num_clients,
         max_round_tokens=(1 + BUDGET_EACH) * num_clients + CHUNK,

@@ -155,7 +155,10 @@ def test_greedy_text_is_that_of_plain_transformers() -> None:
 def test_a_draft_equal_to_the_target_is_always_accepted() -> None:
     clients = {"match": {"model": "tiny-target"}, "ratio": {"model": "tiny-target", "proposal": "dense-fp32"}}
     requests = {
-        name: [make_request(prompt_ids(i), 32, temperature=1.0, seed=i, verification=name) for i in range(3)]
+        name: [
+            make_request(prompt_ids(i), 32, temperature=1.0, seed=i, verification=name, drafter="model")
+            for i in range(3)
+        ]
         for name in clients
     }
     for served in Cluster({}, clients).serve(requests).values():
