@@ -3,7 +3,8 @@
 The paper's parts: *receiving* lasts while the verify node waits for draft nodes to draft and to transmit, until its
 batch is complete; *verifying* is the verification itself; *sending* hands accepted tokens and next lengths back. Wall
 time ends when every client has the same number of tokens. With barrier rounds nothing is drafted ahead, as in the
-paper; with continuous ones it is, as GoodSpeed serves by default.
+paper; with continuous ones it is, as GoodSpeed serves by default. The same clients are then served the texts of
+`simulation/proposals.jsonl` with continuous rounds and the match rule, in each of the ways of drafting (`WAYS`).
 """
 
 import sys
@@ -20,9 +21,12 @@ from experiments import harness, styles
 from experiments.harness import Finding, Outcome, Results
 from experiments.progress import parts
 from experiments.simulation.accounts import Run, interval, run
-from experiments.simulation.paper import POLICIES, Nodes, Row, world
+from experiments.simulation.paper import POLICIES, WAYS, Nodes, Row, serving, world
 
 ROUNDS = ("barrier", "continuous")
+PAPER = "paper"
+"""The way of the rows that replay the paper's: draft models only, and nothing is selected under barrier rounds."""
+
 SLACK = 1.03
 """`At most fixed's, within a few percent`."""
 
@@ -41,6 +45,7 @@ class Config:
     families: tuple[str, ...]
     wires: tuple[str, ...]
     nodes: dict[str, Place]
+    temperatures: list[float]  # of the texts that are served
 
 
 def experiment(config: Config) -> Outcome:
@@ -52,9 +57,61 @@ def experiment(config: Config) -> Outcome:
             found[family, nodes, wire, rounds, policy] = _runs(family, nodes, wire, rounds, policy, config)
         fixed = found[family, nodes, wire, rounds, "fixed"]
         for policy in POLICIES:
-            key = {"family": family, "nodes": nodes, "wire": wire, "rounds": rounds, "policy": policy}
-            rows.append(key | _measures(found[family, nodes, wire, rounds, policy], fixed))
-    return Outcome(rows=rows, findings=_findings(config, found))
+            key: dict[str, Any] = {"family": family, "nodes": nodes, "wire": wire, "rounds": rounds, "policy": policy}
+            key |= {"way": PAPER, "temperature": 1.0}
+            own = found[family, nodes, wire, rounds, policy]
+            plain = found[family, nodes, wire, rounds, "plain"]
+            rows.append(key | _measures(own, fixed) | _of_plain(own, plain))
+    findings = _findings(config, found)
+    for family, nodes, temperature in parts("served", product(config.families, config.nodes, config.temperatures)):
+        served = {way: _served(family, config.nodes[nodes], way, temperature, config) for way in WAYS}
+        for way, runs in served.items():
+            rows.append(_served_row(family, nodes, way, temperature, runs, served["plain"]))
+        findings += _served_findings(f"{family}, {nodes}, T = {temperature:g}", served)
+    return Outcome(rows=rows, findings=findings)
+
+
+def _served(family: str, place: Place, way: str, temperature: float, config: Config) -> list[Run]:
+    row = Row(family, 8, 20, 150, place.models)
+    make = partial(serving, row, place, way, temperature=temperature, num_texts=config.texts)
+    return [run(make(seed=seed), seed) for seed in range(config.seeds)]
+
+
+def _served_row(
+    family: str, nodes: str, way: str, temperature: float, runs: list[Run], plain: list[Run]
+) -> dict[str, Any]:
+    """What rows say of `fixed` is not known here."""
+    policy = "gradient" if WAYS[way].drafts else "plain"
+    key = {"family": family, "nodes": nodes, "wire": "match", "rounds": "continuous", "policy": policy, "way": way}
+    measures = {name: value for name, value in _measures(runs, runs).items() if "_of_fixed" not in name}
+    return key | {"temperature": temperature} | measures | _of_plain(runs, plain)
+
+
+def _of_plain(runs: list[Run], plain: list[Run]) -> dict[str, float]:
+    """Wall time, and the mean time until a client is done, which the last one does not decide alone."""
+    against, half = ratio(_walls(runs), _walls(plain))
+    done, done_half = ratio(_done(runs), _done(plain))
+    return {
+        "wall_of_plain": against,
+        "wall_of_plain_ci": half,
+        "mean_done_of_plain": done,
+        "mean_done_of_plain_ci": done_half,
+    }
+
+
+def _done(runs: list[Run]) -> list[float]:
+    return [fmean(each.done_s) for each in runs]
+
+
+def _served_findings(at: str, served: dict[str, list[Run]]) -> list[Finding]:
+    findings = []
+    for way, runs in served.items():
+        if way != "plain":
+            wall, _ = ratio(_walls(runs), _walls(served["plain"]))
+            done, _ = ratio(_done(runs), _done(served["plain"]))
+            findings.append(_at_most(f"{at}: served, wall time, {way} of plain's", wall, None))
+            findings.append(_at_most(f"{at}: served, mean time until done, {way} of plain's", done, None))
+    return findings
 
 
 def _runs(family: str, nodes: str, wire: str, rounds: str, policy: str, config: Config) -> list[Run]:
@@ -143,7 +200,8 @@ def draw(config: Config, results: Results) -> Figure:
     figure = harness.new_figure(4.2 * len(config.nodes), 3.6 * len(config.families))
     panels = figure.subplots(len(config.families), len(config.nodes), squeeze=False)
     for axes, (family, nodes) in zip(panels.flat, product(config.families, config.nodes), strict=True):
-        _draw_panel(axes, config, [row for row in results.rows if (row["family"], row["nodes"]) == (family, nodes)])
+        here = [row for row in results.rows if (row["family"], row["nodes"]) == (family, nodes)]
+        _draw_panel(axes, config, [row for row in here if row.get("way", PAPER) == PAPER])
         axes.set_title(f"{family}, {nodes} draft nodes")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

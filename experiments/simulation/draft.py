@@ -141,7 +141,9 @@ class DraftNode:
             stays=not (settings.falls_back and self._has_model),
             falls_back=settings.falls_back and self._has_model,
             least_ahead_rate=settings.least_ahead_rate,
-            ngrams=make_ngrams(of_client(settings.ngrams, self.index), self._acceptances),
+            ngrams=make_ngrams(
+                of_client(settings.ngrams, self.index), self._acceptances, of_client(settings.ngram_rate, self.index)
+            ),
             has_model=self._has_model,
         )
         self._num_drafting = 0

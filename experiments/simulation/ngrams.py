@@ -22,23 +22,25 @@ NgramKind: TypeAlias = Literal["off", "index", "right", "hostile", "own", "histo
 
 MAX_TOKENS = 2_000
 RIGHT = 0.8
-"""How often a token of the index that is often right is the target's."""
+"""How often a token of the index that is often right is the target's, by default."""
 
 
 @dataclass(slots=True)
 class RightDrafter(NgramDrafter):
-    """Drafts the target's own tokens at a rate of RIGHT, and says so."""
+    """Drafts the target's own tokens at a rate, and says so."""
+
+    rate: float = RIGHT
 
     def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> NgramDraft:
         state = feed_all(start(self.request.sampling.seed), tokens)
         drafted: list[int] = []
-        odds = RIGHT
+        odds = self.rate
         while len(drafted) < length and odds >= max(least_odds, self.least_odds):
-            token, _ = drawn(state, RIGHT)
+            token, _ = drawn(state, self.rate)
             drafted.append(token)
             state = feed(state, token)
-            odds *= RIGHT
-        return NgramDraft(tuple(drafted), (RIGHT,) * len(drafted))
+            odds *= self.rate
+        return NgramDraft(tuple(drafted), (self.rate,) * len(drafted))
 
 
 @dataclass(slots=True)
@@ -63,6 +65,7 @@ class SimulatedNgrams(Ngrams):
     history: History = field(default_factory=lambda: History(MAX_TOKENS, per_user=True))
     kind: NgramKind = "index"
     acceptances: Mapping[bytes, Acceptance] = field(default_factory=dict)  # of the node's sessions
+    rate: float = RIGHT  # of kind `right`
 
     def begin(self, request: Request) -> NgramDrafter | None:
         if self.kind in ("own", "history"):
@@ -71,12 +74,12 @@ class SimulatedNgrams(Ngrams):
                 raise ConfigError("an index replays what was recorded, and of this text nothing was")
             return RecordedDrafter(request, self.history, self.least_odds, recorded=recorded, source=self.kind)
         if self.kind == "right":
-            return RightDrafter(request, self.history, self.least_odds)
+            return RightDrafter(request, self.history, self.least_odds, rate=self.rate)
         if self.kind == "hostile":
             return HostileDrafter(request, self.history, self.least_odds)
         return Ngrams.begin(self, request)
 
 
-def make_ngrams(kind: NgramKind, acceptances: Mapping[bytes, Acceptance]) -> Ngrams | None:
+def make_ngrams(kind: NgramKind, acceptances: Mapping[bytes, Acceptance], rate: float = RIGHT) -> Ngrams | None:
     """The index of a node that begins, with what is recorded of its sessions; None: it drafts without."""
-    return SimulatedNgrams(kind=kind, acceptances=acceptances) if kind != "off" else None
+    return SimulatedNgrams(kind=kind, acceptances=acceptances, rate=rate) if kind != "off" else None

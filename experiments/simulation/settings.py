@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from draft_node.core.ahead_rate import LEAST_RATE
 from experiments.simulation.acceptance import Acceptances
 from experiments.simulation.claims import Claims
-from experiments.simulation.ngrams import NgramKind
+from experiments.simulation.ngrams import RIGHT, NgramKind
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import MAX_DRAFT, Capability
@@ -110,6 +110,7 @@ class Settings:
     draft_cost: tuple[CostModel, ...] = (DRAFT_COST,)  # of one forward pass
     draft_ahead: bool = True
     ngrams: tuple[NgramKind, ...] = ("off",)  # what drafts beside the draft model, or without one
+    ngram_rate: tuple[float, ...] = (RIGHT,)  # how often tokens of an index of kind `right` are the target's
     has_model: tuple[bool, ...] = (True,)  # one without cannot write alone either
     claims: tuple[Claims, ...] = ("known",)  # odds of drafted tokens
     num_users: int = 1  # of each client: one's texts never draft for another

@@ -48,8 +48,17 @@ def test_the_same_texts_are_measured():
 
 def test_every_cell_has_its_row_and_its_place_on_the_map():
     tiny = replace(SMALL, clients=[2], alphas=[0.3, 0.9], round_trips_s=[0.001], machines={"cpu": MACHINE})
+    tiny = replace(tiny, drafters=["model", "ngram"])
     outcome = experiment(tiny)
-    assert [row["alpha"] for row in outcome.rows] == [0.3, 0.9, None]
+    cells = [(row["drafter"], row["alpha"]) for row in outcome.rows]
+    assert cells == [(drafter, alpha) for drafter in ("model", "ngram") for alpha in (0.3, 0.9, None)]
     for row in outcome.rows[:2]:
         assert row["ratio_known"] == pytest.approx(row["gradient_known"] / max(row["plain"], row["fixed"]), abs=1e-3)
     assert len(draw(tiny, outcome).axes) == 2  # one map, one scale
+
+
+def test_an_index_drafts_in_no_time_and_a_node_without_a_model_is_offered_for():
+    cells = {drafter: Cell(SMALL, MACHINE, 0.001, 2, [0.9], drafter) for drafter in ("model", "ngram")}
+    fixed = {drafter: max(way.total for way in cell.fixed().values()) for drafter, cell in cells.items()}
+    assert fixed["ngram"] > 1.2 * fixed["model"]
+    assert cells["ngram"].gradient(True).total > 1.2 * cells["ngram"].plain().total
