@@ -4,16 +4,20 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.benchmarks.target_texts import TargetText
 from experiments.simulation import proposals
 from experiments.simulation.accounts import Run, run
 from experiments.simulation.paper import STAND_INS, TABLE_1, WAYS, Nodes, serving
 from experiments.simulation.proposals import ModelPath, Proposal, Text
+from experiments.simulation.record_proposals import _proposals
 from experiments.simulation.recorded_texts import RecordedText, RecordedTexts, replayed
 from experiments.simulation.recordings import load as load_agreements
 from experiments.simulation.replay import Replay
 from experiments.simulation.settings import Settings
 from experiments.simulation.text import draw, feed
 from goodspeed.errors import ConfigError
+from goodspeed.ngram.index import NgramIndex
+from goodspeed.wire.messages import Sampling
 
 PROPOSALS = (Proposal(), Proposal(bytes([0, 3, 81]), 1), Proposal(bytes([5]), 1), Proposal(bytes([16]), 0))
 TEXT = Text(
@@ -109,3 +113,15 @@ def test_clients_have_texts_of_domains_of_their_own() -> None:
     assert {texts.text(0, number).domain for number in range(8)} == {texts.names[0]}
     with pytest.raises(ConfigError, match=r"temperature 0\.3"):
         RecordedTexts([STAND_INS[0]], 0.3, seed=1)
+
+
+def test_what_an_index_says_is_recorded_with_how_far_it_was_right() -> None:
+    """After 1 2 3 4 1 2 it says 3 4, as before, and the text goes on with 3 9."""
+    text = TargetText("code", Sampling(temperature=0.0), (1, 2, 3, 4, 1), (2, 3, 9))
+    found = list(_proposals(text, []))
+    assert len(found) == 3
+    assert found[0] == Proposal()  # a single token is no match
+    assert (len(found[1].codes), found[1].num_right) == (2, 1)
+    other = NgramIndex()
+    other.add((4, 1, 2, 3, 9))
+    assert next(_proposals(text, [other])).num_right == 3
