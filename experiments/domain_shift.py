@@ -166,6 +166,7 @@ def fallen_under_time(config: Config, seed: int) -> int:
         max_round_tokens=1 << 10,
         weighs_time=True,
         known_cost=True,
+        selection="none",  # probes alone: the verify node's own drafts and experiments would count as well
         latency_s=(0.005,),
         acceptance=lambda client, number: process if client == 0 else Independent(0.8),
     )
