@@ -39,7 +39,8 @@ def say(file: Path, what: str) -> None:
 
 def start(verify: VerifyNode, file: Path, share: float = 1.0) -> DraftNode:
     """share: of the product's patience with a draft model."""
-    return DraftNode(verify.endpoint, module=("tests.faults.sabotaged", str(file), str(share)))
+    only_the_model = ("--drafter", "model")  # no n-gram hides what becomes of it
+    return DraftNode(verify.endpoint, *only_the_model, module=("tests.faults.sabotaged", str(file), str(share)))
 
 
 def drafted(verify: VerifyNode, after: int) -> bool:

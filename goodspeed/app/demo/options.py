@@ -35,10 +35,10 @@ class DemoConfig(Settings):
     )
     drafters: str = option(
         "both",
-        choices=("both", "ngram"),
+        choices=("both", "model", "ngram"),
         group="model",
-        help="both: draft nodes with models, which look up n-grams, too; ngram: draft nodes without models, for which "
-        "--draft-models does not count",
+        help="both: draft nodes with models, which look up n-grams, too; model: models only, as in the paper; ngram: "
+        "draft nodes without models, for which --draft-models does not count",
     )
     policy: str = options.policy("gradient")
     cost: str = option(

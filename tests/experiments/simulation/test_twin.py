@@ -31,7 +31,8 @@ from goodspeed.wire.messages import Verdict
 pytestmark = pytest.mark.alone
 
 ROOT = Path(__file__).parents[3]
-WORDS = ("--clients", "3", "--max-tokens", "50", "--budget", "9", "--cost", "none", "--min-odds", "0")
+ONLY_MODELS = ("--drafters", "model")  # what an index says of a text has no twin
+WORDS = (*ONLY_MODELS, "--clients", "3", "--max-tokens", "50", "--budget", "9", "--cost", "none", "--min-odds", "0")
 COUNTS = ("num_accepted", "num_verified")
 BARRIER = ("--rounds", "barrier", "--no-draft-ahead")
 
