@@ -207,7 +207,7 @@ class Draft(Message, frozen=True, tag="draft"):
 
 
 class Offer(Message, frozen=True, tag="offer"):
-    """Tokens that an n-gram index expects after a text at length 0, which goes on without waiting for them.
+    """Tokens that an n-gram index expects after a text at length 0, which goes on without them, too.
 
     The verify node verifies those that still continue the text when a round is packed, and forgets the rest; nothing
     answers an offer. It acknowledges all tokens below base_len, as an Ack does. A newer offer replaces an older one.

@@ -185,7 +185,8 @@ class VerifyCore:
                 session.go_without(now, self.num_rounds, WAITING_ROUNDS)
         ready = [session for session in sessions if session.draft or self._may_advance(session)]
         awaited = [session for session in sessions if session.awaits_draft]
-        start = self.planner.start(awaited, ready, self.limits, self.round_s)
+        hopes = self.choice.hopes(ready, self.num_rounds + 1)
+        start = self.planner.start(awaited, ready, self.limits, self.round_s, hopes)
         if start.at > now:
             look_at = min([start.at, *(session.late_at for session in awaited)])
             self._held = (start.whom, look_at) if start.whom is not None else None
@@ -198,7 +199,8 @@ class VerifyCore:
         if self._held is None:
             return False
         awaited, ready_at = self._held
-        if now < ready_at and awaited.awaits_draft and self.register.has(awaited):
+        is_awaited = awaited.awaits_draft or awaited.hopes_for_offer
+        if now < ready_at and is_awaited and self.register.has(awaited):
             self.wake_at = min(self.wake_at, ready_at)
             return True
         self._held = None

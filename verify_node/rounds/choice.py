@@ -22,13 +22,16 @@ from goodspeed.fair.latency import Refined
 from goodspeed.fair.selection import Candidate, select
 from goodspeed.wire import odds
 from verify_node.rounds.drafted import Drafted, of_draft, of_offer
-from verify_node.rounds.planner import RoundLimits
+from verify_node.rounds.planner import Hope, RoundLimits
 from verify_node.rounds.self_drafts import SelfDrafts, Wanting
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 
 ALL = odds.LEAST
 """`least_odds` of a verify node that has no bound."""
+
+UNWAITED = 8
+"""One of so many rounds waits for no offer, so that it is known what goes on without."""
 
 LEAST_ODDS = 0.02
 """No bound that is told to a draft node is below: the next round may have more room than the last."""
@@ -43,6 +46,10 @@ class Choice(Protocol):
 
     def least_odds(self, client: Client) -> int:
         """Code of the path odds below which a token of this client would not have been verified in the last round."""
+        ...
+
+    def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
+        """Those of the ready sessions for which an offer may be on its way. number: of the round to be packed."""
         ...
 
     def keep(self, open_sessions: Container[bytes]) -> None:
@@ -64,6 +71,10 @@ class Whole:
     def least_odds(self, client: Client) -> int:
         """There is no bound."""
         return ALL
+
+    def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
+        """None: no offer is looked at."""
+        return []
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Nothing is kept."""
@@ -115,6 +126,12 @@ class ByOdds:
         if not self._least_value:
             return ALL
         return odds.code(max(LEAST_ODDS, self._least_value / self._worth(client)))
+
+    def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
+        """Those of the ready sessions for which an offer may be on its way; none while offers are not looked at."""
+        if self._only_drafts or number % UNWAITED == 0:
+            return []
+        return [Hope(session, session.client.offer_gain.tokens) for session in ready if session.hopes_for_offer]
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Forgets the texts of sessions that are over."""

@@ -24,6 +24,9 @@ from verify_node.session.session import Session
 LATE = 0.25
 """Share of the linger by which a draft may come later than expected."""
 
+OFFER_SHARE = 0.25
+"""Share of a round's time by which offers may hold up a round. It bounds what is lost where they do not come."""
+
 _due_at = attrgetter("due_at")
 
 
@@ -59,6 +62,7 @@ class Entry(Struct, frozen=True):
     odds: bytes = b""  # codes of the drafted tokens' claimed odds, or none
     num_ngram: int = 0  # leading drafted tokens that an index drafted
     source: DraftSource | None = None  # of the drafted tokens, where they are no Draft
+    answered: bool | None = None  # whether its draft node had answered its newest verdict; None: it offers nothing
 
     @property
     def base_len(self) -> int:
@@ -102,11 +106,28 @@ class Start(NamedTuple):
     whom: Session | None = None  # until its draft arrives, no other arrival can start the round earlier
 
 
+class Hope(NamedTuple):
+    """A session that is ready, and whose draft node may be about to offer something for it."""
+
+    session: Session
+    num_expected: float  # of the offer's tokens, those that will be accepted
+
+
 class Planner(Protocol):
     """Decides when there is a round, and what is in it."""
 
-    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: RoundLimits, round_s: float) -> Start:
-        """awaited: those whose drafts are on their way; round_s: how long a round takes, 0 if that is not known."""
+    def start(
+        self,
+        awaited: Sequence[Session],
+        ready: Sequence[Session],
+        limits: RoundLimits,
+        round_s: float,
+        hopes: Sequence[Hope] = (),
+    ) -> Start:
+        """awaited: those whose drafts are on their way; round_s: how long a round takes, 0 if that is not known.
+
+        hopes: those of `ready` whose offers are on their way.
+        """
         ...
 
 
@@ -117,33 +138,67 @@ create = _registry.create
 
 @_registry.register("continuous")
 class Continuous:
-    """Starts with the sessions that are ready; waits for drafts on their way if that pays, at most for the linger."""
+    """Starts with the sessions that are ready; waits for what is on its way if that pays.
 
-    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: RoundLimits, round_s: float) -> Start:
+    A draft is waited for at most for the linger. An offer is waited for at most for a share of a round's time, since
+    its session goes on without it.
+    """
+
+    def start(
+        self,
+        awaited: Sequence[Session],
+        ready: Sequence[Session],
+        limits: RoundLimits,
+        round_s: float,
+        hopes: Sequence[Hope] = (),
+    ) -> Start:
         if not ready:
             return Start(math.inf)
         first = min(session.ready_since for session in ready)
+        late_s = LATE * limits.linger_s
         last = first + limits.linger_s
-        soon = [session for session in awaited if first - LATE * limits.linger_s < session.due_at <= last]
-        whom = _worth_waiting_for(sorted(soon, key=_due_at), len(ready), first, round_s)
+        soon = [
+            _Arrival(session.due_at, session, round_s, 1)
+            for session in awaited
+            if first - late_s < session.due_at <= last
+        ]
+        if hopes:
+            last = first + max(limits.linger_s, OFFER_SHARE * round_s)
+            soon += [
+                _Arrival(hope.session.offer_due_at, hope.session, hope.num_expected * round_s, 0)
+                for hope in hopes
+                if first - late_s < hope.session.offer_due_at <= last
+            ]
+        due_at, whom = _worth_waiting_for(sorted(soon, key=_due_at), len(ready), first)
         if whom is None:
             return Start(first)
-        return Start(min(max(whom.due_at, first) + LATE * limits.linger_s, last), whom)
+        return Start(min(max(due_at, first) + late_s, last), whom)
 
 
-def _worth_waiting_for(soon: Sequence[Session], num_ready: int, first: float, round_s: float) -> Session | None:
-    """The last session of `soon` (sorted by due time) for which waiting pays; None if it pays for none.
+class _Arrival(NamedTuple):
+    """Something that is on its way to a session."""
 
-    A draft that just misses a round loses that round's time; a wait costs every session that is ready already as much.
+    due_at: float
+    session: Session
+    gain_s: float  # what its session gains in time if the round waits for it
+    num_more: int  # sessions that wait with the others once it is there: 0 if it is ready already
+
+
+def _worth_waiting_for(soon: Sequence[_Arrival], num_ready: int, first: float) -> tuple[float, Session | None]:
+    """The last of `soon` (sorted by due time) for which waiting pays, and when it is due; None if it pays for none.
+
+    A draft that just misses a round loses that round's time, and an offer that of the tokens that it brings. A wait
+    costs every session that is ready already as much.
     """
-    best, whom, gained, waited_until = 0.0, None, 0.0, first
-    for num_waiting, session in enumerate(soon, num_ready):
-        at = max(session.due_at, first)
-        gained += round_s - num_waiting * (at - waited_until)
-        waited_until = at
+    found: tuple[float, Session | None] = (first, None)
+    best, gained, waited_until, num_waiting = 0.0, 0.0, first, num_ready
+    for arrival in soon:
+        at = max(arrival.due_at, first)
+        gained += arrival.gain_s - num_waiting * (at - waited_until)
+        waited_until, num_waiting = at, num_waiting + arrival.num_more
         if gained > best:
-            best, whom = gained, session
-    return whom
+            best, found = gained, (arrival.due_at, arrival.session)
+    return found
 
 
 @_registry.register("barrier")
@@ -153,7 +208,14 @@ class Barrier:
     A draft that is late by far is no longer expected (`late_drafts.py`).
     """
 
-    def start(self, awaited: Sequence[Session], ready: Sequence[Session], limits: RoundLimits, round_s: float) -> Start:
+    def start(
+        self,
+        awaited: Sequence[Session],
+        ready: Sequence[Session],
+        limits: RoundLimits,
+        round_s: float,
+        hopes: Sequence[Hope] = (),
+    ) -> Start:
         if not ready:
             return Start(math.inf)
         if awaited:
@@ -298,6 +360,7 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
         odds=drafted.codes,
         num_ngram=drafted.num_ngram,
         source=drafted.source if drafted.tokens else None,
+        answered=session.acked == len(session.tokens) if session.is_offered_to else None,
     )
 
 

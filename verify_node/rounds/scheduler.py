@@ -98,7 +98,7 @@ class Scheduler:
     ) -> None:
         """fairness: of the utility U whose derivative a token is worth. permitted: lengths handed out, in budgets.
 
-        takes_offers: nobody waits for the drafts of an n-gram index, so who has nothing else is assigned no length.
+        takes_offers: who has an n-gram index only makes offers, and is assigned no length.
         """
         self.policy = policy
         self.budget = budget

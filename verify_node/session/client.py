@@ -13,6 +13,7 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import DraftSource
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.calibration import Calibration
+from verify_node.session.offer_gain import OfferGain
 from verify_node.session.suspicion import Suspicion
 
 FASTER, SLOWER = 0.5, 0.1
@@ -48,6 +49,7 @@ class Client:
     round_trip_s: float = 0.0  # smoothed, of the session that answered last; start value of new ones
     draft_fingerprint: str | None = None  # of the draft model that its estimates are of
     capabilities: frozenset[str] = frozenset()  # of the draft node that said Hello last
+    offer_gain: OfferGain = field(default_factory=OfferGain)  # of waiting for its offers
     num_tokens: int = 0  # delivered since this node started, as all that follows
     num_drafted: int = 0  # and verified
     num_accepted: int = 0
@@ -100,6 +102,10 @@ class Client:
     def observe_ahead(self, came_true: bool, hope: float, step: float) -> None:
         """Smooths the share of drafts made ahead; `hope` is how likely this one could have been."""
         self.ahead_share = moved_share(self.ahead_share, came_true, hope, step)
+
+    def observe_offer(self, num_accepted: int, *, answered: bool) -> None:
+        """A round moved a session of it that takes offers; see `OfferGain.observe`."""
+        self.offer_gain.observe(num_accepted, answered=answered)
 
     def observe_goodput(self, num_tokens: int, number: int) -> None:
         """Eq. (4): verify round `number` delivered so many tokens to all its sessions together."""

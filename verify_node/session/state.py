@@ -111,13 +111,28 @@ class SessionState:
         return self.phase is Phase.ADVANCING and self.may_take_offers and self.max_length > 0
 
     @property
+    def is_offered_to(self) -> bool:
+        """Whether it takes offers, from a draft node that makes them."""
+        return self.takes_offers and "offers" in self.client.capabilities
+
+    @property
+    def hopes_for_offer(self) -> bool:
+        """Whether its draft node has the newest verdict still to answer, perhaps by an offer."""
+        return self.is_offered_to and self.acked < len(self.tokens) and self.offer is None
+
+    @property
+    def offer_due_at(self) -> float:
+        """When the answer to its newest verdict should be there."""
+        return self.sent[-1][1] + self.round_trip_s if self.sent else 0.0
+
+    @property
     def may_take_offers(self) -> bool:
         """Whether its rule and its user allow offers: under ratio a token must not be cut for what it is."""
         return self.opened.drafter in ("auto", "ngram") and self.verification == "match"
 
     @property
     def takes_drafts(self) -> bool:
-        """Whether it may be assigned a length: under match an n-gram index offers, and nobody waits for it."""
+        """Whether it may be assigned a length: under match an n-gram index makes offers instead."""
         if self.verification == "ratio":
             return self.opened.drafter != "none"
         return self.opened.drafter in ("auto", "model") and "no_model" not in self.client.capabilities

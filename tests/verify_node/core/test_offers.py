@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Close, Offer, Refusal, Verdict
+from goodspeed.wire.messages import Ack, Close, Offer, Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, replace_message, request_of, session_id
-from verify_node.rounds.choice import ALL
+from verify_node.rounds.choice import ALL, UNWAITED
+from verify_node.rounds.planner import OFFER_SHARE
 
 NEW = ("odds", "offers", "no_model")
 
@@ -294,3 +295,60 @@ def test_what_is_drafted_beyond_a_texts_end_makes_no_claim_believed() -> None:
     assert verdict.num_accepted > 3
     assert sum(client.calibration("model").hits) == pytest.approx(2.0, rel=0.01)
     assert sum(client.calibration("model").tries) == pytest.approx(2.0, rel=0.01)
+
+
+# -- waiting for an offer ----------------------------------------------------------------------------------------------
+
+
+def waiting_desk() -> Desk:
+    """A session whose draft node answers in 10 ms, beside rounds of 100 ms."""
+    desk = Desk(selection="odds", self_draft=False)
+    desk.hello(capabilities=NEW)
+    desk.open(max_tokens=40)
+    for _ in range(4):
+        desk.round(0.1)
+        desk.now += 0.01
+        desk.up("a", offer_of(desk, num=1))
+    desk.round(0.1)
+    return desk
+
+
+def test_a_round_waits_for_the_offer_of_a_near_draft_node() -> None:
+    desk = waiting_desk()
+    assert desk.core.plan(desk.now) is None
+    desk.now += 0.01
+    desk.up("a", offer_of(desk))
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    assert planned.num_drafted == 4
+
+
+def test_an_answer_without_an_offer_ends_the_wait() -> None:
+    desk = waiting_desk()
+    assert desk.core.plan(desk.now) is None
+    session = desk.session()
+    desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
+    assert desk.core.plan(desk.now) is not None
+
+
+def test_an_offer_that_does_not_come_holds_up_a_share_of_a_round() -> None:
+    desk = waiting_desk()
+    started = desk.now
+    while desk.core.plan(desk.now) is None:
+        desk.now += 0.001
+    assert desk.now - started <= OFFER_SHARE * desk.core.round_s
+
+
+def test_offers_that_bring_nothing_are_soon_not_waited_for() -> None:
+    desk = waiting_desk()
+    client = desk.session().client
+    for _ in range(100):
+        client.observe_offer(0, answered=True)
+    assert desk.core.plan(desk.now) is not None
+
+
+def test_one_of_some_rounds_waits_for_no_offer() -> None:
+    desk = waiting_desk()
+    ready = [desk.session()]
+    waits = [bool(desk.core.choice.hopes(ready, number)) for number in range(2 * UNWAITED)]
+    assert waits.count(False) == 2

@@ -14,7 +14,7 @@ from goodspeed.wire.messages import Draft, digest
 from tests.fakes import make_open, session_id
 from tests.verify_node.phases import put
 from verify_node.rounds import planner
-from verify_node.rounds.planner import RoundLimits, plan
+from verify_node.rounds.planner import Hope, RoundLimits, plan
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 
@@ -111,6 +111,34 @@ def test_two_that_come_together_are_worth_a_wait_that_one_is_not(two_ready):
 def test_the_early_one_is_waited_for_and_not_the_late_one(two_ready):
     early, late = due(3, 5.1), due(4, 5.45)
     assert CONTINUOUS.start([late, early], two_ready, LINGER, 0.5).whom is early
+
+
+def hope(number, at, num_expected):
+    """One of the ready sessions, whose draft node should answer at that time."""
+    session = make_session(number, assigned=0, ready_since=5.0)
+    session.sent.append((len(session.tokens), at))
+    return Hope(session, num_expected)
+
+
+def test_an_offer_is_waited_for_where_its_tokens_are_worth_the_wait():
+    hoped = hope(1, 5.2, 0.5)  # two sessions wait 0.2 s for half a token
+    ready = [hoped.session, make_session(2, draft=2, ready_since=6.0)]
+    assert CONTINUOUS.start([], ready, LINGER, 0.81, [hoped]).whom is hoped.session
+    assert CONTINUOUS.start([], ready, LINGER, 0.79, [hoped]) == (5.0, None)
+
+
+def test_an_offer_holds_up_a_share_of_a_round_at_most():
+    share = planner.OFFER_SHARE
+    within, beyond = hope(1, 5.0 + 0.99 * share * 10, 9.0), hope(2, 5.0 + 1.01 * share * 10, 9.0)
+    assert CONTINUOUS.start([], [within.session], LINGER, 10.0, [within]).at == pytest.approx(5.0 + share * 10)
+    assert CONTINUOUS.start([], [beyond.session], LINGER, 10.0, [beyond]) == (5.0, None)
+
+
+def test_offers_and_drafts_are_weighed_together():
+    hoped, late = hope(1, 5.1, 0.3), due(3, 5.3)
+    ready = [hoped.session, make_session(2, draft=2, ready_since=6.0)]
+    assert CONTINUOUS.start([late], ready, LINGER, 0.59) == (5.0, None)
+    assert CONTINUOUS.start([late], ready, LINGER, 0.59, [hoped]).whom is late
 
 
 # -- what --------------------------------------------------------------------------------------------------------------
