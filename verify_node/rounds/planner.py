@@ -156,48 +156,43 @@ class Continuous:
             return Start(math.inf)
         first = min(session.ready_since for session in ready)
         late_s = LATE * limits.linger_s
-        last = first + limits.linger_s
-        soon = [
-            _Arrival(session.due_at, session, round_s, 1)
-            for session in awaited
-            if first - late_s < session.due_at <= last
+        last, last_offer = first + limits.linger_s, first + max(limits.linger_s, OFFER_SHARE * round_s)
+        coming = [_Arrival(session.due_at, last, session, round_s, 1) for session in awaited]
+        coming += [
+            _Arrival(hope.session.offer_due_at, last_offer, hope.session, hope.num_expected * round_s, 0)
+            for hope in hopes
         ]
-        if hopes:
-            last = first + max(limits.linger_s, OFFER_SHARE * round_s)
-            soon += [
-                _Arrival(hope.session.offer_due_at, hope.session, hope.num_expected * round_s, 0)
-                for hope in hopes
-                if first - late_s < hope.session.offer_due_at <= last
-            ]
-        due_at, whom = _worth_waiting_for(sorted(soon, key=_due_at), len(ready), first)
-        if whom is None:
+        soon = [arrival for arrival in coming if first - late_s < arrival.due_at <= arrival.last]
+        latest = _worth_waiting_for(sorted(soon, key=_due_at), len(ready), first)
+        if latest is None:
             return Start(first)
-        return Start(min(max(due_at, first) + late_s, last), whom)
+        return Start(min(max(latest.due_at, first) + late_s, latest.last), latest.session)
 
 
 class _Arrival(NamedTuple):
     """Something that is on its way to a session."""
 
     due_at: float
+    last: float  # it is waited for no longer
     session: Session
     gain_s: float  # what its session gains in time if the round waits for it
     num_more: int  # sessions that wait with the others once it is there: 0 if it is ready already
 
 
-def _worth_waiting_for(soon: Sequence[_Arrival], num_ready: int, first: float) -> tuple[float, Session | None]:
-    """The last of `soon` (sorted by due time) for which waiting pays, and when it is due; None if it pays for none.
+def _worth_waiting_for(soon: Sequence[_Arrival], num_ready: int, first: float) -> _Arrival | None:
+    """The last of `soon` (sorted by due time) for which waiting pays; None if it pays for none.
 
     A draft that just misses a round loses that round's time, and an offer that of the tokens that it brings. A wait
     costs every session that is ready already as much.
     """
-    found: tuple[float, Session | None] = (first, None)
+    found: _Arrival | None = None
     best, gained, waited_until, num_waiting = 0.0, 0.0, first, num_ready
     for arrival in soon:
         at = max(arrival.due_at, first)
         gained += arrival.gain_s - num_waiting * (at - waited_until)
         waited_until, num_waiting = at, num_waiting + arrival.num_more
         if gained > best:
-            best, found = gained, (arrival.due_at, arrival.session)
+            best, found = gained, arrival
     return found
 
 
