@@ -32,7 +32,7 @@ from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
 from verify_node.core.settings import CoreSettings, PolicySettings
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.planner import Entry, Round
+from verify_node.rounds.packing import Entry, Round
 
 Replaced = TypeVar("Replaced", bound=Struct)
 

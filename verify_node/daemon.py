@@ -21,7 +21,7 @@ from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
 from verify_node.rounds.outcomes import Send
-from verify_node.rounds.planner import Round
+from verify_node.rounds.packing import Round
 from verify_node.target.target import RoundResult, Target
 from verify_node.watch.recorder import RoundRecorder
 from verify_node.watch.round_events import round_event

@@ -31,7 +31,7 @@ from goodspeed.fair.latency import Linear, Refined
 from goodspeed.wire.messages import Offer, OpenSession, Sampling
 from verify_node.rounds.choice import ByOdds, Choice
 from verify_node.rounds.drafted import Drafted
-from verify_node.rounds.planner import RoundLimits
+from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.self_drafts import SelfDrafts
 from verify_node.session.client import Client
 from verify_node.session.session import Session

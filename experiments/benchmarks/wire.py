@@ -37,7 +37,7 @@ from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, unif
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.wire.messages import Draft, Sampling, Verification, digest
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.planner import Entry, Round
+from verify_node.rounds.packing import Entry, Round
 from verify_node.target.target import Target
 
 LENGTH = 5

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from experiments.simulation.settings import Faults
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.planner import Round
+from verify_node.rounds.packing import Round
 
 WHY = "simulated"
 

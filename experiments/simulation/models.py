@@ -11,7 +11,7 @@ from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.engine.pages import PagePool
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.planner import Entry, Round, RoundLimits
+from verify_node.rounds.packing import Entry, Round, RoundLimits
 
 FEW = 64
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from goodspeed.wire.messages import Verdict
-from verify_node.rounds.planner import Round
+from verify_node.rounds.packing import Round
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.messages import MIN_LOGPROB, Refusal, Sampling, TokenLogprobs, Verdict
 from tests.fakes import make_core, make_hello, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from verify_node.rounds.planner import Entry, Round
+from verify_node.rounds.packing import Entry, Round
 from verify_node.target.target import Target
 
 TARGET = make_checkpoint(1)

@@ -10,7 +10,7 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import UpMessage
 from verify_node.core.core import VerifyCore
 from verify_node.rounds.outcomes import Outcome, Send
-from verify_node.rounds.planner import Round
+from verify_node.rounds.packing import Round
 
 
 class CheckedCore(VerifyCore):

@@ -33,7 +33,8 @@ from verify_node.rounds.arms_by_load import ArmsByLoad
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.outcomes import Moved, Outcome, Send
-from verify_node.rounds.planner import Planner, Round, RoundLimits, plan
+from verify_node.rounds.packing import Round, RoundLimits, plan
+from verify_node.rounds.planner import Planner
 from verify_node.rounds.probes import WAITING_ROUNDS
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.rounds.settlement import active, allocate, commit, observe, settle

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from goodspeed.node.counts import ROUND_S, ROUND_TOKENS, Histogram
 from goodspeed.wire.messages import DraftSource
 from verify_node.rounds.outcomes import Moved
-from verify_node.rounds.planner import Round
+from verify_node.rounds.packing import Round
 
 
 @dataclass(slots=True)

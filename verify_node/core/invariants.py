@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from goodspeed.engine.pages import PagePool
 from verify_node.core.register import Register
-from verify_node.rounds.planner import Entry, Round, RoundLimits
+from verify_node.rounds.packing import Entry, Round, RoundLimits
 from verify_node.session.client import Client, Peer
 from verify_node.session.invariants import Claim, claims_on_client, claims_on_session
 from verify_node.session.phase import BrokenInvariant, Phase

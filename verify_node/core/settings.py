@@ -17,7 +17,7 @@ from verify_node.core.core import VerifyCore
 from verify_node.rounds import planner
 from verify_node.rounds.arms_by_load import ArmsByLoad
 from verify_node.rounds.choice import ByOdds, Choice, Whole
-from verify_node.rounds.planner import RoundLimits
+from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.scheduler import Mode, Scheduler
 from verify_node.rounds.self_drafts import SelfDrafts
 

@@ -10,7 +10,7 @@ from verify_node.core.counts import Counts
 from verify_node.core.diary import Diary
 from verify_node.rounds.arms import ArmsReport
 from verify_node.rounds.comparisons import Arm
-from verify_node.rounds.planner import RoundLimits
+from verify_node.rounds.packing import RoundLimits
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 

@@ -22,7 +22,8 @@ from goodspeed.fair.latency import Refined
 from goodspeed.fair.selection import Candidate, select
 from goodspeed.wire import odds
 from verify_node.rounds.drafted import Drafted, of_draft, of_offer
-from verify_node.rounds.planner import Hope, RoundLimits
+from verify_node.rounds.packing import RoundLimits
+from verify_node.rounds.planner import Hope
 from verify_node.rounds.self_drafts import SelfDrafts, Wanting
 from verify_node.session.client import Client
 from verify_node.session.session import Session

@@ -6,7 +6,7 @@ from msgspec import Struct
 from goodspeed.fair.policies.cycles import in_time, willing
 from goodspeed.wire import odds
 from goodspeed.wire.messages import DownMessage, Draft, DraftSource, TokenLogprobs, Verdict
-from verify_node.rounds.planner import Entry
+from verify_node.rounds.packing import Entry
 from verify_node.rounds.scheduler import Observation
 from verify_node.session.session import Session
 

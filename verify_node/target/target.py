@@ -21,7 +21,7 @@ from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_rat
 from goodspeed.exact.sampling import Role, SamplingBatch, to_probs, uniform
 from goodspeed.wire.messages import Sampling
 from verify_node.rounds.outcomes import Decisions, Outcome
-from verify_node.rounds.planner import Entry, Round
+from verify_node.rounds.packing import Entry, Round
 from verify_node.target.evidence import log_gains, log_tilts
 from verify_node.target.logprobs import Place, with_logprobs
 from verify_node.target.match_sampling import decide_match, int64_tensor, largest_logits, logit_rows, mask_banned

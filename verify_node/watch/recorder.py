@@ -11,7 +11,7 @@ import msgspec
 from goodspeed.command.events import EventLog
 from goodspeed.node.recording import Drafted, Opened, Round
 from goodspeed.wire.messages import Draft, Verdict, digest
-from verify_node.rounds import planner
+from verify_node.rounds import packing
 from verify_node.rounds.outcomes import Outcome
 from verify_node.session.session import Session
 
@@ -74,7 +74,7 @@ class RoundRecorder:
 
     def finished(
         self,
-        done: planner.Round,
+        done: packing.Round,
         outcomes: Iterable[Outcome],
         verdicts: Sequence[Verdict],
         sessions: Mapping[bytes, Session],

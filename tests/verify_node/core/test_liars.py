@@ -19,7 +19,7 @@ from goodspeed.wire.messages import Ack, Draft, Heartbeat, Refusal, Verdict, dig
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node.rounds import late_drafts
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.planner import Round
+from verify_node.rounds.packing import Round
 from verify_node.session.session import Session
 
 # -- found by the test of what was drawn -------------------------------------------------------------------------------

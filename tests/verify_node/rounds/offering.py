@@ -11,7 +11,7 @@ from goodspeed.wire.messages import Draft, Offer, digest
 from tests.fakes import make_open
 from tests.verify_node.phases import put
 from verify_node.rounds.choice import ByOdds
-from verify_node.rounds.planner import RoundLimits
+from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.self_drafts import SelfDrafts
 from verify_node.session.client import Client
 from verify_node.session.session import Session

@@ -19,7 +19,7 @@ from tests.verify_node.rounds.offering import (
     offering,
 )
 from verify_node.rounds.choice import ALL, Whole
-from verify_node.rounds.planner import RoundLimits, plan
+from verify_node.rounds.packing import RoundLimits, plan
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
 

@@ -14,7 +14,8 @@ from goodspeed.wire.messages import Draft, digest
 from tests.fakes import make_open, session_id
 from tests.verify_node.phases import put
 from verify_node.rounds import planner
-from verify_node.rounds.planner import Hope, RoundLimits, plan
+from verify_node.rounds.packing import RoundLimits, plan
+from verify_node.rounds.planner import Hope
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 

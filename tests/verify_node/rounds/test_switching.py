@@ -10,7 +10,7 @@ from verify_node.rounds.arms import Arms
 from verify_node.rounds.choice import Whole
 from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.outcomes import Moved, Outcome
-from verify_node.rounds.planner import Entry
+from verify_node.rounds.packing import Entry
 from verify_node.rounds.switching import Switching
 
 

@@ -14,7 +14,7 @@ from goodspeed.exact import proposals
 from goodspeed.wire.messages import Ack, Draft, Sampling, digest
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from verify_node.rounds.planner import Entry, Round
+from verify_node.rounds.packing import Entry, Round
 from verify_node.target.target import Target
 
 CHECKPOINT = make_checkpoint(1)

@@ -1,0 +1,240 @@
+"""What enters the next forward pass: plan(number, sessions, ready, limits, pool, drafted) -> Round.
+
+A `Round` is plain integers and bytes, so it could be broadcast to tensor-parallel ranks. Whoever has waited longest
+goes first; what does not fit goes first next time; the youngest session gives way when the memory is full. Knows
+nothing about when a round starts (`planner.py`), tensors, sockets or policies.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from goodspeed.engine.pages import PagePool
+from goodspeed.wire.messages import DraftSource, Sampling, Verification
+from verify_node.rounds.drafted import NOTHING, Drafted, of_draft
+from verify_node.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class RoundLimits:
+    """What no round may exceed."""
+
+    budget: int  # drafted tokens
+    max_round_tokens: int  # everything fed
+    linger_s: float = 0.0
+
+
+class Entry(Struct, frozen=True):
+    """One session's part of a round.
+
+    `tokens` are fed at position `start`; the last `num_drafted` of them are the draft. With `samples` the target
+    draws at the last num_drafted + 1 positions; without, this is a chunk of a prompt that goes on in a later round.
+    """
+
+    session_id: bytes
+    start: int
+    tokens: tuple[int, ...]
+    num_drafted: int
+    samples: bool
+    sampling: Sampling
+    verification: Verification = "match"
+    epoch: int = 0
+    draft_round: int | None = None
+    proposal: bytes | None = None
+    num_logprobs: int | None = None  # alternatives to be told of each token that comes of it; None: no logprobs
+    stop_ids: tuple[int, ...] = ()  # where they may not be drawn: at positions below `may_stop_at`
+    may_stop_at: int = 0
+    odds: bytes = b""  # codes of the drafted tokens' claimed odds, or none
+    num_ngram: int = 0  # leading drafted tokens that an index drafted
+    source: DraftSource | None = None  # of the drafted tokens, where they are no Draft
+    answered: bool | None = None  # whether its draft node had answered its newest verdict; None: it offers nothing
+
+    @property
+    def base_len(self) -> int:
+        """Position of the first token that this entry decides."""
+        return self.start + len(self.tokens) - self.num_drafted
+
+    def banned_at(self, position: int) -> tuple[int, ...]:
+        """What may not be drawn at this position of the text."""
+        return self.stop_ids if position < self.may_stop_at else ()
+
+
+class Round(Struct, frozen=True):
+    """One forward pass: who takes part with what, and who could not."""
+
+    number: int
+    entries: tuple[Entry, ...]
+    prefilled: tuple[bytes, ...] = ()  # sessions fed a part of their prompt, or of their text after a preemption
+    verified: tuple[bytes, ...] = ()  # sessions for which the target draws
+    admitted: tuple[bytes, ...] = ()  # sessions that had no memory before
+    deferred: tuple[bytes, ...] = ()  # ready, and left for the next round
+    preempted: tuple[bytes, ...] = ()  # lost their memory; recomputed later
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(len(entry.tokens) for entry in self.entries)
+
+    @property
+    def context_tokens(self) -> int:
+        """Cached before this round, over all its sessions."""
+        return sum(entry.start for entry in self.entries)
+
+    @property
+    def num_drafted(self) -> int:
+        return sum(entry.num_drafted for entry in self.entries)
+
+
+def plan(
+    number: int,
+    sessions: Iterable[Session],
+    ready: Iterable[Session],
+    limits: RoundLimits,
+    pool: PagePool,
+    drafted: Mapping[bytes, Drafted] | None = None,
+) -> Round:
+    """Packs the ready sessions into one round within the budget, the token limit and the memory.
+
+    drafted: what each session has verified, by session; None: the drafts that arrived, whole. Memory that a preemption
+    needs is freed in `pool` at once.
+    """
+    ready = list(ready)
+    if drafted is None:
+        drafted = {session.session_id: of_draft(session) for session in ready}
+    packing = _Packing(limits, pool, drafted, resident=[session for session in sessions if session.session_id in pool])
+    for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
+        packing.add(session)
+    return packing.round(number)
+
+
+class _Packing:
+    """A round while it is being filled."""
+
+    def __init__(
+        self, limits: RoundLimits, pool: PagePool, drafted: Mapping[bytes, Drafted], resident: list[Session]
+    ) -> None:
+        self.budget = limits.budget
+        self.tokens = limits.max_round_tokens
+        self.prefill = limits.max_round_tokens // 2  # the rest is for those who only need a token or a draft verified
+        self.pool = pool
+        self.drafted = drafted
+        self.resident = sorted(resident, key=lambda session: session.admitted)
+        self.reserved = 0  # pages that the entries so far will take
+        self.entries: list[Entry] = []
+        self.members: set[bytes] = set()
+        self.admitted: list[bytes] = []
+        self.deferred: list[bytes] = []
+        self.preempted: list[bytes] = []
+
+    def add(self, session: Session) -> None:
+        """Gives the session its part of the round, or defers it."""
+        if session.session_id in self.preempted:
+            self.deferred.append(session.session_id)
+            return
+        entry = self._entry(session)
+        if entry is None or not self._reserve(session, len(entry.tokens)):
+            self.deferred.append(session.session_id)
+            return
+        self.entries.append(entry)
+        self.members.add(session.session_id)
+        self.budget -= entry.num_drafted
+        self.tokens -= len(entry.tokens)
+        self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
+
+    def _entry(self, session: Session) -> Entry | None:
+        """What the session would feed: all of it, or else a chunk of what comes before its newest token."""
+        cached = self.pool.length(session.session_id)
+        prefill = len(session.tokens) - cached - 1  # at least 0: the newest token was never fed
+        drafted = self.drafted.get(session.session_id, NOTHING)
+        num_drafted = len(drafted.tokens)
+        if prefill <= self.prefill and num_drafted <= self.budget and prefill + 1 + num_drafted <= self.tokens:
+            return _whole(session, cached, drafted)
+        num_tokens = min(prefill, self.prefill, self.tokens)
+        return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
+
+    def _reserve(self, session: Session, num_tokens: int) -> bool:
+        """Sets pages aside; an older session may take them from the youngest ones that are not in this round.
+
+        A session without memory is let in only when all that it has to be fed finds room: half a prompt would be
+        thrown away again at the next shortage.
+        """
+        admission = session.session_id not in self.pool
+        if admission:
+            num_tokens = len(session.tokens) + len(self.drafted.get(session.session_id, NOTHING).tokens)
+        needed = self.pool.pages_needed(session.session_id, num_tokens)
+        victims = self._victims(session, needed - (self.pool.num_free - self.reserved))
+        if victims is None:
+            return False
+        for victim in victims:
+            self._preempt(victim)
+        self.reserved += needed
+        if admission:
+            self.admitted.append(session.session_id)
+        return True
+
+    def _victims(self, session: Session, num_pages: int) -> list[Session] | None:
+        """The youngest sessions that have to give way for so many pages; None when all that may do not suffice."""
+        victims: list[Session] = []
+        if num_pages <= 0:
+            return victims
+        for other in reversed(self.resident):
+            if num_pages <= 0 or other.admitted <= session.admitted:
+                break
+            if other.session_id not in self.members:
+                victims.append(other)
+                num_pages -= len(self.pool.table(other.session_id))
+        return victims if num_pages <= 0 else None
+
+    def _preempt(self, victim: Session) -> None:
+        self.pool.free(victim.session_id)
+        self.resident.remove(victim)
+        self.preempted.append(victim.session_id)
+
+    def round(self, number: int) -> Round:
+        ids = {entry.session_id: entry for entry in self.entries}
+        return Round(
+            number=number,
+            entries=tuple(self.entries),
+            prefilled=tuple(key for key, entry in ids.items() if not entry.samples or entry.base_len - entry.start > 1),
+            verified=tuple(key for key, entry in ids.items() if entry.samples),
+            admitted=tuple(self.admitted),
+            deferred=tuple(self.deferred),
+            preempted=tuple(self.preempted),
+        )
+
+
+def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
+    """Everything that the session has not been fed, with what is drafted; cached: tokens that it has been."""
+    return Entry(
+        session_id=session.session_id,
+        start=cached,
+        tokens=(*session.tokens[cached:], *drafted.tokens),
+        num_drafted=len(drafted.tokens),
+        samples=True,
+        sampling=session.opened.sampling,
+        verification=session.verification,
+        epoch=session.epoch,
+        draft_round=session.draft.round if session.draft else None,
+        proposal=drafted.proposal,
+        num_logprobs=session.opened.num_logprobs,
+        stop_ids=session.opened.stop_ids if len(session.tokens) < session.may_stop_at else (),
+        may_stop_at=session.may_stop_at,
+        odds=drafted.codes,
+        num_ngram=drafted.num_ngram,
+        source=drafted.source if drafted.tokens else None,
+        answered=session.acked == len(session.tokens) if session.is_offered_to else None,
+    )
+
+
+def _chunk(session: Session, cached: int, num_tokens: int) -> Entry:
+    """The next tokens of a text that goes on in a later round."""
+    return Entry(
+        session_id=session.session_id,
+        start=cached,
+        tokens=tuple(session.tokens[cached : cached + num_tokens]),
+        num_drafted=0,
+        samples=False,
+        sampling=session.opened.sampling,
+        verification=session.verification,
+        epoch=session.epoch,
+    )
