@@ -1,4 +1,4 @@
-"""How far the draft model may write a text by itself, while the verify node is away (`--fallback local`). No I/O.
+"""A text that the draft model writes alone while the verify node is away (`--fallback local`), and its end. No I/O.
 
 What it writes is another distribution than the target's, so every such token is marked. It is asked for one at a time:
 were several drawn at once, then which of them are given up when the verify node comes back would depend on what they

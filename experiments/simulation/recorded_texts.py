@@ -36,11 +36,11 @@ class RecordedText:
         self._length = len(self._path.agreed)
 
     def rate(self, position: int, offset: int, on_path: bool) -> float:
-        """Of the draft model."""
+        """Returns how often the draft model's token there agrees with the target's."""
         return float(self._path.agreed[self._at(position)]) if on_path else RATE_OFF_PATH
 
     def odds(self, position: int, offset: int) -> float:
-        """Of the draft model, after the target's own tokens: after wrong ones it was not asked."""
+        """Returns the odds that the draft model claims there; it was asked after the target's own tokens only."""
         return self._odds[self._at(position)]
 
     def proposal(self, source: Source, position: int) -> Proposal:

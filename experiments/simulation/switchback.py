@@ -47,7 +47,7 @@ class World:
 
 
 class Chooser(Protocol):
-    """Whoever says which arm the next round has."""
+    """What says which arm the next round has."""
 
     @property
     def arm(self) -> Arm: ...

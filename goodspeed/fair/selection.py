@@ -144,7 +144,7 @@ class _Order:
         self._sorted = in_order[self._is_allowed(by_candidate)[in_order]]
 
     def _is_allowed(self, by_candidate: Ints) -> NDArray[np.bool_]:
-        """Of each candidate at most max_nodes, those that bring the most; ancestors bring no less, so they stay too."""
+        """Allows each candidate its best max_nodes nodes; ancestors bring no less than they do, so they stay too."""
         bounds = (len(one.odds) if one.max_nodes is None else max(0, one.max_nodes) for one in self._candidates)
         self._bounds = np.fromiter(bounds, np.int64, len(self._candidates))
         ranks = np.empty(len(by_candidate), np.int64)
