@@ -17,7 +17,7 @@ from goodspeed.engine import tokenizer_folder
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.vocabulary import Vocabulary
 from goodspeed.ngram.history import History
-from goodspeed.wire.messages import MAX_CONTEXT, VERSION, Hello
+from goodspeed.wire.messages import MAX_CONTEXT, VERSION, Capability, Hello
 from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
 
 
@@ -65,6 +65,13 @@ def read_history(settings: NgramSettings, vocabulary: Vocabulary, report: Report
     return history
 
 
+def _capabilities(config: DraftConfig) -> tuple[Capability, ...]:
+    """What the verify node may count on; a draft model that drafts nothing ahead offers nothing, either."""
+    if not config.has_model:
+        return ("odds", "offers", "no_model")
+    return ("odds", "offers", "model_offers") if config.draft_ahead else ("odds", "offers")
+
+
 def build(
     config: DraftConfig, vocabulary: Vocabulary, channel: DraftChannel, boot_id: bytes, report: Report = QUIET.say
 ) -> DraftDaemon:
@@ -76,7 +83,7 @@ def build(
         vocabulary.tokenizer_fingerprint,
         public_name(config.model),
         vocabulary.model_fingerprint,
-        ("odds", "offers") if config.has_model else ("odds", "offers", "no_model"),
+        _capabilities(config),
     )
     drafting = None
     if config.has_model:

@@ -5,20 +5,18 @@ Knows nothing about a session's states or about messages.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from math import prod
-from operator import mul
 from typing import NamedTuple
 
 from draft_node.core.actions import Proposed, Request
 from draft_node.core.ngrams import NgramDrafter
 from goodspeed.exact.positions import certain
-from goodspeed.ngram.drafting import NgramDraft
+from goodspeed.ngram.drafting import Continuation
 
 LEAST_EXPECTED = 1.0
 """n-gram tokens that are expected to be accepted, so many at least, go up alone."""
 
-NOTHING = NgramDraft((), ())
+NOTHING = Continuation()
 
 
 class Choice(NamedTuple):
@@ -58,9 +56,4 @@ class Drafters:
             chances=expected.odds if by_match else None,
             num_ngram=len(expected.tokens),
         )
-        return Choice(proposal, asks_model=self.uses_model and num_expected(expected) < LEAST_EXPECTED)
-
-
-def num_expected(expected: NgramDraft) -> float:
-    """How many of its tokens are accepted on average: each is, if it and all before it agree with the target."""
-    return sum(accumulate(expected.odds, mul), 0.0)
+        return Choice(proposal, asks_model=self.uses_model and expected.num_expected < LEAST_EXPECTED)

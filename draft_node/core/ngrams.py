@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from draft_node.core.actions import Request
-from goodspeed.ngram.drafting import NgramDraft, draft
+from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.history import History
 from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.wire.messages import Sampling
@@ -51,7 +51,7 @@ class NgramDrafter:
     least_odds: float = LEAST_ODDS
     _text: GrowingText = field(default_factory=GrowingText)
 
-    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> NgramDraft:
+    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> Continuation:
         """At most `length` tokens that may follow the text `tokens`, none of which ends it.
 
         least_odds: the verify node's, which knows what a token costs; 0 where it tells none: the node's own count.
@@ -83,9 +83,9 @@ class NgramDrafter:
         return self.history.shared
 
 
-def _before_end(expected: NgramDraft, stop_ids: Sequence[int]) -> NgramDraft:
+def _before_end(expected: Continuation, stop_ids: Sequence[int]) -> Continuation:
     """What comes before the end of the text: the end itself the target draws in the same round, drafted or not."""
     for at, token in enumerate(expected.tokens):
         if token in stop_ids:
-            return NgramDraft(expected.tokens[:at], expected.odds[:at])
+            return Continuation(expected.tokens[:at], expected.odds[:at])
     return expected

@@ -1,17 +1,22 @@
-"""What a session at length 0 offers: tokens that its n-gram index expects, sent in place of an Ack. No I/O.
+"""What a session at length 0 offers: tokens that its n-gram index expects, or that its draft model drafts unasked.
 
-Knows nothing about a session's states.
+The n-gram index is asked at each verdict, and its offer goes up in place of the Ack. The draft model drafts all the
+time, as long as the verify node permits it; what it has drafted goes up when it is more than what was offered. Of both,
+what is expected to bring more tokens is offered. No I/O; knows nothing about a session's states.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from draft_node.core.actions import Proposed
+from draft_node.core.chain import Chain, Wanted
 from draft_node.core.ngrams import NgramDrafter
+from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Offer
+from goodspeed.wire.messages import Offer, OfferSource
 
 OFFER_LENGTH = 32
-"""Tokens of an offer at most: the text may have grown by some when it arrives."""
+"""n-gram tokens of an offer at most: the text may have grown by some when it arrives."""
 
 ENOUGH = OFFER_LENGTH // 2
 """An offer of which so many tokens are left says enough: a new one at each verdict would mostly repeat it."""
@@ -21,30 +26,64 @@ ENOUGH = OFFER_LENGTH // 2
 class Offers:
     """The offers of one session. The verify node keeps the newest, and follows it as the text grows."""
 
-    drafter: NgramDrafter
-    _tokens: tuple[int, ...] = ()  # of the newest offer
-    _base_len: int = 0
+    session_id: bytes
+    ngrams: NgramDrafter | None = None
+    chain: Chain | None = None  # None where no draft model drafts unasked
+    permitted: int = 0  # tokens beyond the text that the draft model may offer; 0: it rests
+    _newest: Continuation = field(default_factory=Continuation)
+    _base_len: int = 0  # of the text that the newest offer follows
+    _looked_at: int = -1  # length of the text that the index was asked about
+    _found: Continuation = field(default_factory=Continuation)  # what it said
 
-    def clear(self) -> None:
-        """The session is opened anew: the verify node knows no offer."""
-        self._tokens = ()
+    def begin(self, text_len: int) -> None:
+        """The session is opened, or has been assigned a length: the verify node knows no offer."""
+        self._newest, self._looked_at, self._found, self.permitted = Continuation(), -1, Continuation(), 0
+        if self.chain is not None:
+            self.chain.begin(text_len)
 
     def next(self, tokens: Sequence[int], epoch: int, least_odds: float) -> Offer | None:
-        """The offer for the text `tokens`; None where the index expects nothing that the newest offer leaves unsaid.
-
-        The index is not even asked while enough is left of the newest offer.
-        """
+        """The offer for the text `tokens`; None where nothing is expected that the newest offer leaves unsaid."""
         rest = self._rest(tokens)
-        if len(rest) >= ENOUGH:
+        source: OfferSource = "ngram"
+        best = self._find(tokens, rest, least_odds)
+        drafted = self.chain.rest(tokens) if self.chain is not None else Continuation()
+        if drafted.num_expected > best.num_expected:
+            best, source = drafted, "model"
+        if best.tokens == rest.tokens[: len(best.tokens)]:
             return None
-        request = self.drafter.request
-        expected = self.drafter.draft(tokens, min(OFFER_LENGTH, request.max_draft), least_odds)
-        if expected.tokens == rest[: len(expected.tokens)]:
-            return None
-        self._tokens, self._base_len = expected.tokens, len(tokens)
-        return Offer(request.session_id, epoch, len(tokens), expected.tokens, odds.encode(expected.odds))
+        self._newest, self._base_len = best, len(tokens)
+        return self._offer(best, source, epoch, len(tokens))
 
-    def _rest(self, tokens: Sequence[int]) -> tuple[int, ...]:
+    def wanted(self, tokens: Sequence[int], least_odds: float) -> Wanted | None:
+        """What the draft model is to draft next, with nobody waiting for it; None: nothing.
+
+        If the text has left the chain, another one begins, and what is drafted for the old one is not taken any more.
+        """
+        if self.chain is None:
+            return None
+        if not self.chain.follows(tokens):
+            self.chain.begin(len(tokens))
+        return self.chain.ask(tokens, self.permitted, least_odds)
+
+    def take(self, proposal: Proposed) -> bool:
+        """Takes the draft model's answer; returns whether the chain has more tokens now."""
+        return self.chain is not None and self.chain.extend(proposal)
+
+    def _find(self, tokens: Sequence[int], rest: Continuation, least_odds: float) -> Continuation:
+        """What the index expects; it is asked once about a text, and not while enough is left of the newest offer."""
+        if self.ngrams is None or len(rest.tokens) >= ENOUGH:
+            return rest
+        if self._looked_at != len(tokens):
+            length = min(OFFER_LENGTH, self.ngrams.request.max_draft)
+            self._looked_at, self._found = len(tokens), self.ngrams.draft(tokens, length, least_odds)
+        return self._found
+
+    def _rest(self, tokens: Sequence[int]) -> Continuation:
         """What the newest offer says beyond the text; nothing if the text went on otherwise."""
-        num_new = len(tokens) - self._base_len
-        return self._tokens[num_new:] if self._tokens[:num_new] == tuple(tokens[self._base_len :]) else ()
+        num_new, newest = len(tokens) - self._base_len, self._newest
+        if newest.tokens[:num_new] != tuple(tokens[self._base_len :]):
+            return Continuation()
+        return Continuation(newest.tokens[num_new:], newest.odds[num_new:])
+
+    def _offer(self, expected: Continuation, source: OfferSource, epoch: int, base_len: int) -> Offer:
+        return Offer(self.session_id, epoch, base_len, expected.tokens, odds.encode(expected.odds), source)

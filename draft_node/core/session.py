@@ -18,6 +18,7 @@ from enum import Enum
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
 from draft_node.core.ahead import Ahead
 from draft_node.core.ahead_rate import AheadRate
+from draft_node.core.chain import Chain
 from draft_node.core.choice import Drafters
 from draft_node.core.in_flight import InFlight
 from draft_node.core.local import RETRY_S, Local, Terms
@@ -27,7 +28,7 @@ from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.target import text_end
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Ack, Close, Draft, Offer, Refusal, Verdict
+from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Verdict
 
 LATER_S = 1.0
 """How long a session waits that was told to try later."""
@@ -112,8 +113,7 @@ class Session:
         self.target = target if self.target is None else self.target
         self._capabilities = frozenset(capabilities)
         self._in_flight.tells_odds = self._tells_odds
-        makes_offers = "offers" in self._capabilities and self.request.verification == "match"
-        self._offers = Offers(self.ngrams) if self.ngrams is not None and makes_offers else None
+        self._offers = self._begin_offers()
         if end is None:
             return self._open(now)
         self.state = State.DONE  # the verify node does not know the session: nothing has to be closed there
@@ -129,9 +129,17 @@ class Session:
         self._enter(State.OPENING, now)
         warm = [self._propose(0)] if self._drafters.uses_model else []
         if self._offers is not None:
-            self._offers.clear()
+            self._offers.begin(len(self.tokens))
         opened = self.request.open(self.epoch, self.committed, tells_drafter="offers" in self._capabilities)
         return [Send(opened), *warm]
+
+    def _begin_offers(self) -> Offers | None:
+        """What may be offered to this verify node. A node that drafts nothing ahead offers nothing of its model."""
+        if "offers" not in self._capabilities or self.request.verification != "match":
+            return None
+        drafts_on = "model_offers" in self._capabilities and self.draft_ahead and self._drafters.uses_model
+        chain = Chain(self.request) if drafts_on else None
+        return Offers(self.request.session_id, self.ngrams, chain) if self.ngrams is not None or chain else None
 
     def disconnect(self) -> None:
         """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
@@ -160,6 +168,8 @@ class Session:
             return []
         if self.state is State.PROPOSING:
             return self._send_draft(proposal if proposal.tokens else self._spare or proposal, now)
+        if self.state is State.ADVANCING and self._offers is not None:
+            return self._drafted_on(self._offers, proposal)
         if self.state is State.LOCAL and self._local is not None:
             return self._write(self._local, proposal, now)
         made = self._in_flight.make_ahead(proposal, len(self.tokens)) if self.state is State.WAITING else None
@@ -227,12 +237,37 @@ class Session:
             return [Send(Close(self.request.session_id, self.epoch)), Finish(verdict.finish_reason)]
         if verdict.next_length == 0:
             self._enter(State.ADVANCING, now)
-            return [Send(self._offer() or self._acknowledgement())]
+            return self._offer(verdict)
+        if self._offers is not None:
+            self._offers.begin(len(self.tokens))
         self._length = verdict.next_length
         if ahead is not None:
             self._enter(State.WAITING, now)
             return self._send(*ahead, Send(self._acknowledgement()))
         return self._begin_draft(verdict.next_length, now)
+
+    def _offer(self, verdict: Verdict) -> list[Action]:
+        """The session goes on by itself: what is expected to follow is offered, or else the verdict acknowledged."""
+        if self._offers is None:
+            return [Send(self._acknowledgement())]
+        self._offers.permitted = min(verdict.offer_length, self.request.max_draft)
+        offer = self._offers.next(self.tokens, self.epoch, self._least_odds)
+        return [Send(offer or self._acknowledgement()), *self._draft_on(self._offers)]
+
+    def _draft_on(self, offers: Offers) -> list[Action]:
+        """Has the draft model go on with its chain; one that the text has left is given up by its round."""
+        wanted = offers.wanted(self.tokens, self._least_odds)
+        if wanted is None:
+            return []
+        self.round += 1
+        return [self._asked(wanted.tokens, wanted.length, least_odds=wanted.least_odds)]
+
+    def _drafted_on(self, offers: Offers, proposal: Proposed) -> list[Action]:
+        """The draft model drafted more of its chain, or failed: then it is asked again after the next verdict."""
+        if not offers.take(proposal):
+            return []
+        drafting, offer = self._draft_on(offers), offers.next(self.tokens, self.epoch, self._least_odds)
+        return [Send(offer), *drafting] if offer is not None else drafting
 
     def _begin_draft(self, length: int, now: float) -> list[Action]:
         """A draft is awaited: it goes up at once, or the draft model is asked."""
@@ -324,7 +359,9 @@ class Session:
         base = (*self.tokens, *self._in_flight.drafted)
         return [self._asked(base, length + 1, ahead=True)]
 
-    def _asked(self, tokens: tuple[int, ...], length: int, *, ahead: bool = False) -> Propose:
+    def _asked(
+        self, tokens: tuple[int, ...], length: int, *, ahead: bool = False, least_odds: float | None = None
+    ) -> Propose:
         return Propose(
             self.request,
             self.epoch,
@@ -332,12 +369,9 @@ class Session:
             tokens,
             length,
             ahead=ahead,
-            least_odds=self._least_odds,
+            least_odds=self._least_odds if least_odds is None else least_odds,
             wants_chances=self._tells_odds and length > 0,
         )
-
-    def _offer(self) -> Offer | None:
-        return self._offers.next(self.tokens, self.epoch, self._least_odds) if self._offers is not None else None
 
     def _acknowledgement(self) -> Ack:
         return Ack(self.request.session_id, self.epoch, len(self.tokens))

@@ -64,7 +64,7 @@ class DraftNode:
         self._acceptances: dict[bytes, Acceptance] = {}
         self._model = DraftModel(self._acceptances)
         self._has_model = of_client(settings.has_model, index)
-        self._num_drafting = 0
+        self._making: dict[bytes, Propose] = {}  # the proposals in the making, by session
         self._is_stopping = False
         self._away_at = 0.0  # the verify node has been away since then, if it is
         self.joined = not settings.joins
@@ -129,7 +129,8 @@ class DraftNode:
         self._is_stopping = False
         self.connection.boot(self.num_boots)
         boot_id = f"{self.index}-{self.num_boots}".rjust(8).encode()[-8:]
-        capabilities: tuple[Capability, ...] = ("odds", "offers", *(() if self._has_model else ("no_model",)))
+        of_model: Capability = "model_offers" if self._has_model else "no_model"
+        capabilities: tuple[Capability, ...] = ("odds", "offers", of_model)
         model = "simulated" if self._has_model else ""
         hello = Hello(VERSION, f"client-{self.index}", boot_id, "simulated", model, capabilities=capabilities)
         link = VerifyLink.begin(hello, TIMEOUT_S, self._watch.now)
@@ -146,7 +147,7 @@ class DraftNode:
             ),
             has_model=self._has_model,
         )
-        self._num_drafting = 0
+        self._making.clear()
         self._start_some()
 
     def _start_some(self, *, one_more: bool = False) -> None:
@@ -202,7 +203,10 @@ class DraftNode:
         if self.world.clock.now < self.frozen_until:
             self.world.clock.at(self.frozen_until, self._proposed, proposed, num_boots)
             return
-        self._num_drafting -= 1
+        wanted = self._making.get(proposed.session_id)
+        if wanted is None or (wanted.epoch, wanted.round) != (proposed.epoch, proposed.round):
+            return  # a newer one replaced it
+        del self._making[proposed.session_id]
         self._carry_out(self.core.proposed(proposed, self._watch.now))
 
     # actions
@@ -281,6 +285,7 @@ class DraftNode:
         self.done.append(generation)
         self.world.request_over()
         self._model.forget(session_id)
+        self._making.pop(session_id, None)
         del self._acceptances[session_id]
 
     def _propose(self, wanted: Propose) -> None:
@@ -293,8 +298,8 @@ class DraftNode:
         if faults.hang and random.random() < faults.hang:
             self.num_faults += 1
             return
-        self._num_drafting += 1
-        sharing, context_len = self._num_drafting, len(wanted.tokens)
+        self._making[wanted.request.session_id] = wanted
+        sharing, context_len = len(self._making), len(wanted.tokens)
         failed = bool(faults.no_draft) and random.random() < faults.no_draft
         self.num_faults += failed
         claimed, path_odds = self._claims(wanted)

@@ -15,7 +15,7 @@ from experiments.simulation.models import drawn
 from experiments.simulation.recorded_texts import RecordedDrafter, RecordedText
 from experiments.simulation.text import VOCAB, feed, feed_all, start
 from goodspeed.errors import ConfigError
-from goodspeed.ngram.drafting import NgramDraft
+from goodspeed.ngram.drafting import Continuation
 from goodspeed.ngram.history import History
 
 NgramKind: TypeAlias = Literal["off", "index", "right", "hostile", "own", "history"]
@@ -31,7 +31,7 @@ class RightDrafter(NgramDrafter):
 
     rate: float = RIGHT
 
-    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> NgramDraft:
+    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> Continuation:
         state = feed_all(start(self.request.sampling.seed), tokens)
         drafted: list[int] = []
         odds = self.rate
@@ -40,7 +40,7 @@ class RightDrafter(NgramDrafter):
             drafted.append(token)
             state = feed(state, token)
             odds *= self.rate
-        return NgramDraft(tuple(drafted), (self.rate,) * len(drafted))
+        return Continuation(tuple(drafted), (self.rate,) * len(drafted))
 
 
 @dataclass(slots=True)
@@ -52,10 +52,10 @@ class HostileDrafter(NgramDrafter):
     def __post_init__(self) -> None:
         self._random = Random(self.request.session_id)
 
-    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> NgramDraft:
+    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> Continuation:
         random = self._random
         drafted = tuple(random.randrange(VOCAB) for _ in range(random.randint(0, length)))
-        return NgramDraft(drafted, tuple(random.choice([0.0, 1.0, random.random()]) for _ in drafted))
+        return Continuation(drafted, tuple(random.choice([0.0, 1.0, random.random()]) for _ in drafted))
 
 
 @dataclass(slots=True)

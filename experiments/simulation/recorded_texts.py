@@ -17,7 +17,7 @@ from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.proposals import Proposal, Source, Text
 from experiments.simulation.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.errors import ConfigError
-from goodspeed.ngram.drafting import NgramDraft
+from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import odds
 from verify_node.rounds.self_drafts import MAX_LENGTH, SelfDrafts
 from verify_node.session.session import Session
@@ -51,7 +51,7 @@ class RecordedText:
         return (position - self.text.prompt_len) % self._length
 
 
-def replayed(proposal: Proposal, state: int, length: int, least_odds: float) -> NgramDraft:
+def replayed(proposal: Proposal, state: int, length: int, least_odds: float) -> Continuation:
     """A proposal in the simulated text that has this state, ended like `goodspeed.ngram.drafting.draft`."""
     drafted: list[int] = []
     claimed: list[float] = []
@@ -64,7 +64,7 @@ def replayed(proposal: Proposal, state: int, length: int, least_odds: float) -> 
         drafted.append(right if at < proposal.num_right else (right + 1) % VOCAB)
         claimed.append(chance)
         state = feed(state, drafted[-1])
-    return NgramDraft(tuple(drafted), tuple(claimed))
+    return Continuation(tuple(drafted), tuple(claimed))
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class RecordedDrafter(NgramDrafter):
     recorded: RecordedText = field(kw_only=True)
     source: Source = field(kw_only=True)
 
-    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> NgramDraft:
+    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> Continuation:
         request = self.request
         room = len(request.prompt) + request.max_tokens - len(tokens) - 1
         state = feed_all(start(request.sampling.seed), tokens)
@@ -91,10 +91,10 @@ class RecordedSelfDrafts(SelfDrafts):
         super().__init__()
         self._acceptance = acceptance
 
-    def _find(self, session: Session, length: int, least_odds: float) -> NgramDraft:
+    def _find(self, session: Session, length: int, least_odds: float) -> Continuation:
         recorded = self._acceptance(session.session_id)
         if not isinstance(recorded, RecordedText):
-            return NgramDraft((), ())
+            return Continuation((), ())
         state = feed_all(start(session.opened.sampling.seed), session.tokens)
         proposal = recorded.proposal("own", len(session.tokens))
         return replayed(proposal, state, min(MAX_LENGTH, length), least_odds)

@@ -7,7 +7,9 @@ distribution is the same token. Knows nothing about rounds, users or where histo
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 from math import exp, log
+from operator import mul
 from typing import NamedTuple, Protocol
 
 from goodspeed.ngram.index import GrowingText, NgramIndex
@@ -29,11 +31,16 @@ class Sampling(Protocol):
     def seed(self) -> int: ...
 
 
-class NgramDraft(NamedTuple):
-    """odds[i]: of token i being accepted, given that all before it were."""
+class Continuation(NamedTuple):
+    """Tokens that may follow a text. odds[i]: of token i being accepted, given that all before it were."""
 
-    tokens: tuple[int, ...]
-    odds: tuple[float, ...]
+    tokens: tuple[int, ...] = ()
+    odds: tuple[float, ...] = ()
+
+    @property
+    def num_expected(self) -> float:
+        """How many of them are accepted on average: each is, if it and all before it agree with the target."""
+        return sum(accumulate(self.odds, mul), 0.0)
 
 
 class _Fit(NamedTuple):
@@ -67,7 +74,7 @@ def draft(
     sampling: Sampling,
     least_odds: float = 0.3,
     banned: Collection[int] = (),
-) -> NgramDraft:
+) -> Continuation:
     """Returns at most `length` tokens that may follow the text, in about 25 us each with a million tokens of history.
 
     It ends where nothing is known, and before a token with which the product of all odds is below least_odds. At
@@ -96,7 +103,7 @@ def draft(
             matches = survivors(matches, nexts, token)
     finally:
         del tokens[first:]
-    return NgramDraft(tuple(drafted), tuple(odds))
+    return Continuation(tuple(drafted), tuple(odds))
 
 
 def _choose(shares: dict[int, float], sampling: Sampling, position: int) -> tuple[int, float]:

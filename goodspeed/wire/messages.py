@@ -54,7 +54,8 @@ StopString: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 Verification: TypeAlias = Literal["match", "ratio"]
 Drafter: TypeAlias = Literal["auto", "model", "ngram", "none"]
 DraftSource: TypeAlias = Literal["model", "ngram", "self"]
-Capability: TypeAlias = Literal["odds", "offers", "no_model"]
+OfferSource: TypeAlias = Literal["model", "ngram"]
+Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers"]
 OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
 FinishReason: TypeAlias = Literal["stop", "length"]
 NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
@@ -207,7 +208,7 @@ class Draft(Message, frozen=True, tag="draft"):
 
 
 class Offer(Message, frozen=True, tag="offer"):
-    """Tokens that an n-gram index expects after a text at length 0, which goes on without them, too.
+    """Tokens that an n-gram index or a draft model expects after a text at length 0, which goes on without them, too.
 
     The verify node verifies those that still continue the text when a round is packed, and forgets the rest; nothing
     answers an offer. It acknowledges all tokens below base_len, as an Ack does. A newer offer replaces an older one.
@@ -219,6 +220,7 @@ class Offer(Message, frozen=True, tag="offer"):
     base_len: Counter  # prompt + committed tokens that it was made on; with the epoch they name the text
     tokens: Annotated[tuple[TokenId, ...], Meta(min_length=1, max_length=MAX_OFFER)]
     odds: Annotated[bytes, Meta(max_length=MAX_OFFER)]  # `odds.encode` of each token
+    source: OfferSource = "ngram"  # what drafted them; "model" only to verify nodes that take model offers
 
     def __post_init__(self) -> None:
         _check_odds(self.tokens, self.odds)
@@ -254,6 +256,7 @@ class Verdict(Message, frozen=True, tag="verdict"):
     dropped: Counter | None = None  # round of a draft made ahead that is dropped unverified: it assumed another text
     least_odds: OddsCode = 255  # code of the path odds below which a drafted token would not be verified; 255: none
     source: DraftSource | None = None  # what drafted the verified tokens, where they were no Draft
+    offer_length: Counter = 0  # tokens beyond the text that the draft model may offer unasked; 0: it rests
 
     def __post_init__(self) -> None:
         if self.logprobs is not None:

@@ -242,9 +242,10 @@ class VerifyCore:
         self.switching.finished(moved, going_on, now)
         gives_lengths = self.switching.gives_lengths
         lengths = allocate(done, moved, going_on, self.scheduler, self.round_s, gives_lengths=gives_lengths)
+        offered = self.scheduler.offer_length(going_on) if gives_lengths else 0
         for move in moved:
             length = lengths.get(move.session.session_id, 0)
-            verdict = settle(move, length, self.round_s, now, self.choice.least_odds(move.session.client))
+            verdict = settle(move, length, self.round_s, now, self.choice.least_odds(move.session.client), offered)
             sends.append(self.replies.tell(move.session.peer_id, verdict))
         return sends
 

@@ -159,7 +159,7 @@ class ByOdds:
                 offered = of_offer(session)
                 if offered.tokens:
                     found.append((session, offered))
-                elif self._self_drafts is not None:
+                elif self._self_drafts is not None and session.may_take_offers:
                     worth = worths[session.client.name]
                     wanting.append(Wanting(session, worth, self._least_value / worth))
         if self._self_drafts is not None:

@@ -53,7 +53,7 @@ class Arm(StrEnum):
     """Lengths 0; n-gram drafts that are there when a round is packed."""
 
     MODEL = "model"
-    """Lengths of the policy; n-gram drafts for sessions at length 0."""
+    """Draft models draft, unasked or at the policy's lengths; n-gram drafts for sessions at length 0."""
 
 
 @dataclass

@@ -48,11 +48,11 @@ def of_draft(session: Session) -> Drafted:
 def of_offer(session: Session) -> Drafted:
     """What the newest offer says of the tokens that follow the text now."""
     offer, first = session.offer, session.num_offered_before
-    if offer is None:
+    if offer is None or not session.may_verify(offer.source):
         return NOTHING
     length = session.max_length
     tokens, codes = offer.tokens[first : first + length], offer.odds[first : first + length]
-    return Drafted(tokens, codes, len(tokens), "ngram")
+    return Drafted(tokens, codes, len(tokens) if offer.source == "ngram" else 0, offer.source)
 
 
 def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:

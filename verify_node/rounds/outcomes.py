@@ -107,7 +107,9 @@ class Moved(Struct, frozen=True):
         timely = in_time(ahead_s, round_s + (0.0 if self.answered.assumes else session.round_trip_s))
         return float(alpha * willing(alpha ** (num_drafted + 1)) * timely)
 
-    def verdict(self, next_length: int, dropped: int | None = None, least_odds: int = odds.LEAST) -> Verdict:
+    def verdict(
+        self, next_length: int, dropped: int | None = None, least_odds: int = odds.LEAST, offer_length: int = 0
+    ) -> Verdict:
         """The message with the decision. What an older release does not know is left out of it."""
         knows_odds = "odds" in self.session.client.capabilities
         return Verdict(
@@ -124,4 +126,5 @@ class Moved(Struct, frozen=True):
             dropped=dropped,
             least_odds=least_odds if knows_odds else odds.LEAST,
             source=self.entry.source if knows_odds else None,
+            offer_length=min(offer_length, self.session.max_length) if self.session.takes_model_offers else 0,
         )

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.policies import ClientState, Policy
+from goodspeed.wire.messages import MAX_OFFER
 from verify_node.rounds import caps, probes
 from verify_node.session.client import Client
 from verify_node.session.session import Session
@@ -244,8 +245,17 @@ class Scheduler:
             context_len=len(session.tokens),
         )
 
+    def offer_length(self, sessions: Sequence[Session]) -> int:
+        """Tokens that the draft model of each of these sessions may offer unasked; 0 where no offers are taken.
+
+        What is permitted is shared equally: which of the tokens are verified the choice decides, by worth and odds.
+        """
+        if not self.takes_offers or not sessions:
+            return 0
+        return min(MAX_OFFER, max(1, int(self.permitted * self.budget) // len(sessions)))
+
     def _may_draft(self, session: Session) -> bool:
-        return session.takes_drafts or not self.takes_offers
+        return not self.takes_offers or (session.takes_drafts and not session.takes_model_offers)
 
     def _max_length(self, session: Session, probe: bool) -> int:
         if not self._may_draft(session):

@@ -10,7 +10,7 @@ from collections.abc import Container, Sequence
 from heapq import nlargest, nsmallest
 from typing import NamedTuple
 
-from goodspeed.ngram.drafting import NgramDraft, draft
+from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
 from verify_node.rounds.drafted import Drafted, of_self
 from verify_node.session.session import Session
@@ -95,7 +95,7 @@ class SelfDrafts:
         length = next((at for at, token in enumerate(found.tokens) if token in stop_ids), len(found.tokens))
         return of_self(found.tokens[:length], found.odds[:length])
 
-    def _find(self, session: Session, length: int, least_odds: float) -> NgramDraft:
+    def _find(self, session: Session, length: int, least_odds: float) -> Continuation:
         """What the text's index says."""
         opened = session.opened
         banned = opened.stop_ids if len(session.tokens) < session.may_stop_at else ()

@@ -70,11 +70,13 @@ def allocate(
     return scheduler.allocate(done.number, going_on, participants, round_s)
 
 
-def settle(move: Moved, next_length: int, round_s: float, now: float, least_odds: int = ALL) -> Verdict:
+def settle(
+    move: Moved, next_length: int, round_s: float, now: float, least_odds: int = ALL, offer_length: int = 0
+) -> Verdict:
     """Tells the session what was decided and assigned: its verdict, which awaits an answer from now on."""
     session = move.session
     dropped = session.expect(move.hope(round_s))
-    verdict = move.verdict(next_length, dropped, least_odds)
+    verdict = move.verdict(next_length, dropped, least_odds, offer_length)
     is_warm = move.entry.draft_round is not None
     session.tell(verdict, now, late_drafts.late_at(session, now, is_warm=is_warm))
     return verdict

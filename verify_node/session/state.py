@@ -11,6 +11,7 @@ from goodspeed.wire.messages import (
     Draft,
     FinishReason,
     Offer,
+    OfferSource,
     OpenSession,
     TextDigest,
     TokenLogprobs,
@@ -108,7 +109,8 @@ class SessionState:
     @property
     def takes_offers(self) -> bool:
         """Whether a round that moves it on may verify what follows from offers or from its own text."""
-        return self.phase is Phase.ADVANCING and self.may_take_offers and self.max_length > 0
+        may = self.may_take_offers or self.takes_model_offers
+        return self.phase is Phase.ADVANCING and may and self.max_length > 0
 
     @property
     def is_offered_to(self) -> bool:
@@ -127,7 +129,7 @@ class SessionState:
 
     @property
     def may_take_offers(self) -> bool:
-        """Whether its rule and its user allow offers: under ratio a token must not be cut for what it is."""
+        """Whether its rule and its user allow n-gram offers: under ratio a token must not be cut for what it is."""
         return self.opened.drafter in ("auto", "ngram") and self.verification == "match"
 
     @property
@@ -136,6 +138,16 @@ class SessionState:
         if self.verification == "ratio":
             return self.opened.drafter != "none"
         return self.opened.drafter in ("auto", "model") and "no_model" not in self.client.capabilities
+
+    @property
+    def takes_model_offers(self) -> bool:
+        """Whether its draft model may offer tokens while it goes on; then it is assigned no length."""
+        allows = self.opened.drafter in ("auto", "model") and self.verification == "match"
+        return allows and "model_offers" in self.client.capabilities
+
+    def may_verify(self, source: OfferSource) -> bool:
+        """Whether offers of what drafted them may be verified."""
+        return self.may_take_offers if source == "ngram" else self.takes_model_offers
 
     @property
     def num_offered_before(self) -> int:

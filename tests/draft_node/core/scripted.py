@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from draft_node.core.ngrams import NgramDrafter
-from goodspeed.ngram.drafting import NgramDraft
+from goodspeed.ngram.drafting import Continuation
 from goodspeed.ngram.history import History
 
 
@@ -17,7 +17,7 @@ class ScriptedDrafter(NgramDrafter):
     odds: float = 0.9  # of every token
     asked: list[tuple[int, int, float]] = field(default_factory=list)  # length of the text, length, least odds
 
-    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> NgramDraft:
+    def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> Continuation:
         self.asked.append((len(tokens), length, least_odds))
         expected = self.text[len(tokens) : len(tokens) + length] if self.text[: len(tokens)] == tuple(tokens) else ()
-        return NgramDraft(expected, (self.odds,) * len(expected))
+        return Continuation(expected, (self.odds,) * len(expected))

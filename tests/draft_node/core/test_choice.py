@@ -4,11 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
-from draft_node.core.choice import num_expected
 from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
 from goodspeed.exact import proposals
 from goodspeed.exact.positions import certain
-from goodspeed.ngram.drafting import NgramDraft
+from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Draft, Sampling, Verdict, digest
 from tests.draft_node.core.scripted import ScriptedDrafter
@@ -37,8 +36,8 @@ def asked_for(session, length):
 
 
 def test_expected_tokens_by_hand():
-    assert num_expected(NgramDraft((1, 2, 3), (0.5, 0.5, 1.0))) == 1.0
-    assert num_expected(NgramDraft((), ())) == 0.0
+    assert Continuation((1, 2, 3), (0.5, 0.5, 1.0)).num_expected == 1.0
+    assert Continuation().num_expected == 0.0
 
 
 def test_tokens_that_are_worth_it_go_up_at_once():

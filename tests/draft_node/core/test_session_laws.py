@@ -46,6 +46,7 @@ class SessionLaws(RuleBasedStateMachine):
         self.drafts: list[Draft] = []  # each once, in the order in which they were first sent
         self.epochs: list[int] = []
         self.offers: list[Offer] = []
+        self.modelled: list[tuple[int, ...]] = []  # texts with what the draft model drafted after them
         self.ended: list[Action] = []
 
     @initialize(
@@ -55,7 +56,7 @@ class SessionLaws(RuleBasedStateMachine):
         index=st.sampled_from([(), TEXT, TEXT[:7] + WRONG]),
         odds=st.sampled_from([0.0, 0.6, 1.0]),
         has_model=st.booleans(),
-        capabilities=st.sampled_from([(), ("odds",), ("odds", "offers")]),
+        capabilities=st.sampled_from([(), ("odds",), ("odds", "offers"), ("odds", "offers", "model_offers")]),
     )
     def begin(
         self,
@@ -99,6 +100,8 @@ class SessionLaws(RuleBasedStateMachine):
                     assert offer.base_len == len(PROMPT) + len(self.delivered)
                     assert self.session.state is State.ADVANCING
                     assert offer not in self.offers
+                    if offer.source == "model":
+                        self._look_at_chain(offer)
                     self.offers.append(offer)
                 case Send(message=OpenSession() as opened):
                     assert opened.committed == tuple(self.delivered)
@@ -106,6 +109,13 @@ class SessionLaws(RuleBasedStateMachine):
                 case Send(message=Ack() as ack):
                     assert ack.base_len == len(PROMPT) + len(self.delivered)
         return actions
+
+    def _look_at_chain(self, offer: Offer) -> None:
+        """Checks that the draft model drafted this after this text, wherever it was asked to begin."""
+        assert "model_offers" in self.capabilities
+        assert self.session.draft_ahead
+        offered = (*PROMPT, *self.delivered, *offer.tokens)
+        assert any(text[: len(offered)] == offered for text in self.modelled)
 
     def _look_at(self, draft: Draft) -> None:
         """Checks that an (epoch, round) has one draft, that rounds rise, and that each draft is on the text or on
@@ -148,6 +158,7 @@ class SessionLaws(RuleBasedStateMachine):
             finish_reason=reason,
             logprobs=None if self.session.request.num_logprobs is None else TOLD[begin:end],
             dropped=dropped,
+            offer_length=8 if (begin + end) % 4 and "model_offers" in self.capabilities else 0,
         )
         actions = self._take(self.session.receive(verdict, self.now))
         assert epoch == self.session.epoch or not actions
@@ -179,6 +190,7 @@ class SessionLaws(RuleBasedStateMachine):
         drafted = tuple(TEXT[at : at + min(length, wanted.length)]) if right else (30,) * min(length, wanted.length)
         guess, drafted = (drafted[0], drafted[1:]) if wanted.ahead and drafted else (None, drafted)
         proposal = Proposed(ID, wanted.epoch, wanted.round, drafted, None, 0.1, guess)
+        self.modelled.append((*wanted.tokens, *proposal.tokens))
         is_wanted = (wanted.epoch, wanted.round) == (self.session.epoch, self.session.round)
         actions = self._take(self.session.proposed(proposal, self.now))
         assert is_wanted or not actions

@@ -76,7 +76,8 @@ def test_odds_that_are_not_worth_their_time_are_not_drafted():
     ("verification", "drafter", "num"), [("match", "auto", 8), ("ratio", "auto", 0), ("match", "model", 0)]
 )
 def test_only_for_sessions_that_may_have_it(verification, drafter, num):
-    session = repeating(verification=verification, drafter=drafter)
+    client = make_client(capabilities=frozenset({"offers", "model_offers"}))
+    session = repeating(client=client, verification=verification, drafter=drafter)
     assert lengths(make_choice(self_drafts=SelfDrafts()), session) == [num]
 
 

@@ -1,0 +1,142 @@
+"""A session whose draft model drafts unasked, while the verify node goes on by itself."""
+
+import pytest
+from msgspec.structs import replace
+
+from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
+from draft_node.core.session import Session, State
+from goodspeed.wire import odds
+from goodspeed.wire.messages import Ack, Draft, Offer, Sampling, Verdict
+from tests.draft_node.core.scripted import ScriptedDrafter
+
+ID = b"0123456789abcdef"
+PROMPT = (1, 2, 3)
+REQUEST = Request(ID, PROMPT, Sampling(seed=5), max_tokens=100)
+KNOWN = ("odds", "offers", "model_offers")
+
+
+def begin(request=REQUEST, capabilities=KNOWN, ahead=True, **options):
+    session = Session(request, draft_ahead=ahead, **options)
+    session.connect(0.0, capabilities=capabilities)
+    return session
+
+
+def verdict(base_len, *tokens, offer_length=8, **changes):
+    return replace(Verdict(ID, 1, None, base_len, tokens, 0, 0, 0, offer_length=offer_length), **changes)
+
+
+def answer(wanted, *tokens, chance=0.9):
+    return Proposed(ID, wanted.epoch, wanted.round, tokens, chances=(chance,) * len(tokens))
+
+
+def offer(base_len, *tokens, chance=0.9):
+    return Send(Offer(ID, 1, base_len, tokens, odds.encode([chance] * len(tokens)), "model"))
+
+
+def drafting(session):
+    """The first verdict, after which the draft model is at work; returns what it was asked for."""
+    delivered, acknowledged, wanted = session.receive(verdict(3, 10), 1.0)
+    assert (delivered, acknowledged) == (Deliver((10,)), Send(Ack(ID, 1, 4)))
+    return wanted
+
+
+def test_the_draft_model_drafts_on_from_the_text_and_offers_what_it_has():
+    session = begin()
+    wanted = drafting(session)
+    assert (wanted.tokens, wanted.wants_chances, wanted.ahead) == ((*PROMPT, 10), True, False)
+    offered, wanted = session.proposed(answer(wanted, 11, 12), 1.1)
+    assert offered == offer(4, 11, 12)
+    assert wanted.tokens == (*PROMPT, 10, 11, 12)
+    assert session.state is State.ADVANCING
+
+
+def test_while_the_text_follows_it_the_draft_model_is_not_disturbed():
+    session = begin()
+    _, wanted = session.proposed(answer(drafting(session), 11, 12), 1.1)
+    assert session.receive(verdict(4, 11), 1.2) == [Deliver((11,)), Send(Ack(ID, 1, 5))], "the rest is known there"
+    offered, _ = session.proposed(answer(wanted, 13), 1.3)
+    assert offered == offer(5, 12, 13)
+
+
+def test_a_text_that_goes_otherwise_is_drafted_for_anew_and_an_old_draft_is_of_no_use():
+    session = begin()
+    _, old = session.proposed(answer(drafting(session), 11, 12), 1.1)
+    _, acknowledged, wanted = session.receive(verdict(4, 20), 1.2)
+    assert acknowledged == Send(Ack(ID, 1, 5))
+    assert wanted.tokens == (*PROMPT, 10, 20)
+    assert session.proposed(answer(old, 13), 1.3) == []
+    assert session.proposed(answer(wanted, 21), 1.4)[0] == offer(5, 21)
+
+
+def test_a_draft_that_the_text_has_overtaken_counts_as_far_as_it_came_true():
+    session = begin()
+    wanted = drafting(session)
+    assert session.receive(verdict(4, 11), 1.2) == [Deliver((11,)), Send(Ack(ID, 1, 5))], "the model is still at it"
+    assert session.proposed(answer(wanted, 11, 12), 1.3)[0] == offer(5, 12)
+
+
+def test_a_draft_that_the_text_has_overtaken_otherwise_begins_a_new_one():
+    session = begin()
+    wanted = drafting(session)
+    session.receive(verdict(4, 20), 1.2)
+    [again] = session.proposed(answer(wanted, 11, 12), 1.3)
+    assert isinstance(again, Propose)
+    assert again.tokens == (*PROMPT, 10, 20)
+
+
+def test_a_model_that_fails_is_asked_again_with_the_next_verdict():
+    session = begin()
+    assert session.proposed(answer(drafting(session)), 1.1) == []
+    assert session.receive(verdict(4, 11), 1.2)[-1].tokens == (*PROMPT, 10, 11)
+
+
+def test_of_model_and_index_the_one_that_is_expected_to_bring_more_is_offered():
+    text = (*PROMPT, 10, 11, 12, 13)
+    index = ScriptedDrafter(REQUEST, text=text, odds=0.5)
+    session = begin(ngrams=index)
+    _, first, wanted = session.receive(verdict(3, 10), 1.0)
+    assert first.message.source == "ngram"
+    unheard = session.proposed(answer(wanted, 21, chance=0.6), 1.1)
+    assert [type(action) for action in unheard] == [Propose], "0.875 tokens are expected of the index"
+    assert session.proposed(answer(unheard[0], 22, chance=0.6), 1.2)[0] == offer(4, 21, 22, chance=0.6)
+    assert len(index.asked) == 1, "the index is asked once about a text"
+
+
+@pytest.mark.parametrize(
+    ("options", "offer_length"),
+    [
+        ({}, 0),
+        ({"ahead": False}, 8),
+        ({"has_model": False}, 8),
+        ({"capabilities": ("odds", "offers")}, 8),
+        ({"request": replace(REQUEST, verification="ratio")}, 8),
+        ({"request": replace(REQUEST, drafter="ngram")}, 8),
+        ({"request": replace(REQUEST, max_draft=0)}, 8),
+    ],
+)
+def test_the_model_rests_where_it_may_not_or_cannot_offer(options, offer_length):
+    actions = begin(**options).receive(verdict(3, 10, offer_length=offer_length), 1.0)
+    assert actions == [Deliver((10,)), Send(Ack(ID, 1, 4))]
+
+
+def test_the_draft_nodes_own_cap_holds():
+    assert drafting(begin(replace(REQUEST, max_draft=2))).length == 2
+
+
+def test_an_assigned_length_ends_the_chain():
+    session = begin()
+    _, old = session.proposed(answer(drafting(session), 11, 12), 1.1)
+    *_, wanted = session.receive(verdict(4, 11, next_length=3), 1.2)
+    assert (wanted.tokens, wanted.length) == ((*PROMPT, 10, 11), 3)
+    assert session.proposed(answer(old, 13), 1.3) == []
+    [sent, *_] = session.proposed(answer(wanted, 12), 1.4)
+    assert isinstance(sent.message, Draft)
+
+
+def test_a_draft_that_was_late_is_no_offer():
+    """A session that went on without its draft may get it after all; nobody asked the chain for it."""
+    session = begin()
+    *_, wanted = session.receive(verdict(3, 10, next_length=3), 1.0)
+    session.tick(100.0)
+    session.receive(verdict(4, 11, offer_length=0), 100.1)
+    assert session.proposed(answer(wanted, 11, 12), 100.2) == []

@@ -1,0 +1,95 @@
+"""Draft models that offer unasked: who may, how much, and what becomes of lengths and of a client's calibration."""
+
+from typing import Any
+
+import pytest
+
+from goodspeed.wire import odds
+from goodspeed.wire.messages import MAX_OFFER, Offer, OfferSource
+from tests.fakes import Desk, alone, make_open, request_of
+from verify_node.core.settings import PERMITTED
+
+KNOWN = ("odds", "offers", "model_offers")
+TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
+
+
+def begin(capabilities: tuple[str, ...] = KNOWN, *, selection: str = "odds", **opened: Any) -> Desk:
+    desk = Desk(selection=selection, self_draft=False)
+    desk.hello(capabilities=capabilities)
+    desk.open(**opened)
+    return desk
+
+
+def offer_of(desk: Desk, *, source: OfferSource = "model", wrong: bool = False) -> Offer:
+    session = desk.session(1)
+    first = len(session.tokens) - len(session.opened.prompt)
+    tokens = tuple((token + 1) % 6 if wrong else token for token in TEXT[first : first + 3])
+    return Offer(session.session_id, session.epoch, len(session.tokens), tokens, odds.encode([0.9] * 3), source)
+
+
+def test_a_draft_model_that_may_offer_is_assigned_no_length_and_told_how_much_it_may() -> None:
+    desk = begin()
+    for _ in range(3):
+        [verdict] = desk.round()
+        assert verdict.next_length == 0
+        assert verdict.offer_length == min(MAX_OFFER, int(PERMITTED * desk.core.limits.budget), 40)
+
+
+def test_what_is_permitted_is_shared_equally() -> None:
+    desk = begin()
+    for number in range(2, 9):
+        desk.open(number=number)
+    lengths = {verdict.offer_length for verdict in desk.round()}
+    assert lengths == {int(PERMITTED * desk.core.limits.budget) // 8}
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "selection", "opened"),
+    [
+        (("odds", "offers"), "odds", {}),
+        (KNOWN, "none", {}),
+        (KNOWN, "odds", {"verification": "ratio"}),
+    ],
+)
+def test_others_are_assigned_lengths_as_ever(
+    capabilities: tuple[str, ...], selection: str, opened: dict[str, str]
+) -> None:
+    [verdict] = begin(capabilities, selection=selection, **opened).round()
+    assert (verdict.next_length > 0, verdict.offer_length) == (True, 0)
+
+
+@pytest.mark.parametrize("drafter", ["ngram", "none"])
+def test_a_user_who_wants_no_model_gets_none(drafter: str) -> None:
+    [verdict] = begin(drafter=drafter).round()
+    assert (verdict.next_length, verdict.offer_length) == (0, 0)
+
+
+def test_what_the_model_offers_is_verified_and_counted_as_the_models() -> None:
+    desk = begin()
+    desk.round()
+    desk.up("a", offer_of(desk))
+    [verdict] = desk.round()
+    assert (verdict.num_verified, verdict.num_accepted, verdict.source) == (3, 3, "model")
+    assert desk.text() == TEXT[:5]
+    client = desk.session().client
+    assert client.num_accepted_by == {"model": 3}
+    assert sum(client.calibration("model").tries) > 2.9
+    assert not sum(client.calibration("ngram").tries)
+
+
+def test_a_wrong_offer_of_a_model_changes_no_text() -> None:
+    desk = begin()
+    desk.round()
+    desk.up("a", offer_of(desk, wrong=True))
+    [verdict] = desk.round()
+    assert verdict.num_accepted == 0
+    assert desk.text() == TEXT[:2]
+
+
+@pytest.mark.parametrize(("drafter", "source"), [("model", "ngram"), ("ngram", "model")])
+def test_what_the_user_does_not_want_is_not_verified(drafter: str, source: OfferSource) -> None:
+    desk = begin(drafter=drafter)
+    desk.round()
+    desk.up("a", offer_of(desk, source=source))
+    [verdict] = desk.round()
+    assert verdict.num_verified == 0
