@@ -6,14 +6,15 @@ batches, so eight users are eight streams in turn). *prompt_lookup*: the same wi
 draft nodes, each a process, served by one verify node; with *_no_speculation* the same without drafts: what the engine
 alone gives; with *_no_model* the same with draft nodes that have no model (--ways asks for them). Every text has the
 same length (nothing ends early). With eight clients each asks for several domains in an order of its own, one after the
-other, so eight different texts are always being written, as in a batch of plain_8. All ways take turns in every
-repetition, each time another one first; medians.
+other, so eight different texts are always being written, as in a batch of plain_8. A run ends with its slowest client;
+with four texts each, that is little of it. All ways take turns in every repetition, each time another one first;
+medians.
 
 Each repetition has other held-out prompts, one of each of the eight domains. Draft nodes keep no history, so drafts
 come from a text itself; with --history N every draft node has served N other texts of each domain before, at the same
 temperature. Nothing that is asked for is in anybody's history. With --busy another process computes all the time.
 
-It takes about 6 minutes on two cores, with --history 15 about 10; about 20 s with --quick.
+It takes about 8 minutes on two cores, with --history 15 about 14; about 20 s with --quick.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="two clients instead of eight, one short repetition")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line; its top: case 1")
     parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
-    parser.add_argument("--turns", type=int, default=2, help="texts of each of the eight clients (default 2)")
+    parser.add_argument("--turns", type=int, default=4, help="texts of each of the eight clients (default 4)")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
     parser.add_argument("--temperature", type=float, nargs="+", default=[1.0, 0.0], help="default: 1 0")
     parser.add_argument(
