@@ -1,7 +1,7 @@
 """Ways of finding the best arm while serving, in toy worlds: what they lose, and how often they change to a worse arm.
 
 A round's tokens and seconds are drawn; an arm takes effect a few rounds after it was chosen. Compared are the verify
-node's paired switchback (`verify_node.rounds.arms`) and a discounted Thompson sampling over the stretches' own rates,
+node's paired switchback (`verify_node.arms.arms`) and a discounted Thompson sampling over the stretches' own rates,
 unpaired, under the same share of time for other arms than the best or under none. Prints one line for each world and
 difference: `python -m experiments.simulation.switchback` (about 12 minutes; --quick a minute).
 
@@ -21,9 +21,9 @@ from typing import Protocol
 
 import numpy as np
 
-from verify_node.rounds.arms import Arms
-from verify_node.rounds.comparisons import Arm
-from verify_node.rounds.stretches import Stretch
+from verify_node.arms.arms import Arms
+from verify_node.arms.comparisons import Arm
+from verify_node.arms.stretches import Stretch
 
 ROUND_S, LAG_ROUNDS = 0.03, 4
 MEMORY = 40  # stretches of each arm that the rival remembers

@@ -21,6 +21,9 @@ from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, Offer, OpenSession, UpMessage, Welcome
+from verify_node.arms.arms_by_load import ArmsByLoad
+from verify_node.arms.comparisons import Arm
+from verify_node.arms.switching import Switching
 from verify_node.core import invariants
 from verify_node.core.counts import Counts
 from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS
@@ -29,16 +32,13 @@ from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.core.view import View
-from verify_node.rounds.arms_by_load import ArmsByLoad
 from verify_node.rounds.choice import Choice
-from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.packing import Round, RoundLimits, plan
 from verify_node.rounds.planner import Planner
 from verify_node.rounds.probes import WAITING_ROUNDS
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.rounds.settlement import active, allocate, commit, observe, settle
-from verify_node.rounds.switching import Switching
 from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Rejection, target_failed
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session

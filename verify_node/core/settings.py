@@ -13,9 +13,9 @@ from goodspeed.fair import policies
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import MAX_DRAFT, VERSION, Capability, Welcome
+from verify_node.arms.arms_by_load import ArmsByLoad
 from verify_node.core.core import VerifyCore
 from verify_node.rounds import planner
-from verify_node.rounds.arms_by_load import ArmsByLoad
 from verify_node.rounds.choice import ByOdds, Choice, Whole
 from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.scheduler import Mode, Scheduler

@@ -13,9 +13,9 @@ from prometheus_client.registry import Collector
 from goodspeed.node import metrics
 from goodspeed.node.metrics import counter, counters, counters_by, gauge, gauges, histogram
 from goodspeed.wire.messages import DraftSource, RefusalCode
+from verify_node.arms.arms import ArmReport
+from verify_node.arms.comparisons import Arm
 from verify_node.daemon import VerifyDaemon
-from verify_node.rounds.arms import ArmReport
-from verify_node.rounds.comparisons import Arm
 from verify_node.session.client import Client
 from verify_node.watch.present import Present, log_utility, present_clients, shown
 

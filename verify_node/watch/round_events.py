@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from goodspeed.wire.messages import Verdict
-from verify_node.rounds.comparisons import Arm
+from verify_node.arms.comparisons import Arm
 from verify_node.rounds.packing import Round
 from verify_node.session.session import Session
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from experiments.simulation.switchback import Thompson, World, play, rates
-from verify_node.rounds.comparisons import Arm
+from verify_node.arms.comparisons import Arm
 
 
 class Fixed:

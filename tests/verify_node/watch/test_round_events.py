@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.fakes import Desk
-from tests.verify_node.rounds.test_switching import observed
-from verify_node.rounds.comparisons import Arm
+from tests.verify_node.arms.test_switching import observed
+from verify_node.arms.comparisons import Arm
 from verify_node.watch.round_events import round_event
 
 

@@ -10,9 +10,9 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from goodspeed.wire.messages import DraftSource
+from verify_node.arms.arms import ArmsReport
 from verify_node.core.counts import Counts
 from verify_node.daemon import VerifyDaemon
-from verify_node.rounds.arms import ArmsReport
 from verify_node.watch.present import Present, log_utility, present_clients, shown
 from verify_node.watch.window.recent import Rates, Recent
 

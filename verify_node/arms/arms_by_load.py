@@ -6,8 +6,8 @@ cores to itself; with many sessions neither is so. Knows nothing about sessions,
 
 from collections.abc import Sequence
 
-from verify_node.rounds.arms import Arms, ArmsReport
-from verify_node.rounds.comparisons import Arm
+from verify_node.arms.arms import Arms, ArmsReport
+from verify_node.arms.comparisons import Arm
 
 FEW = 4
 """With fewer sessions the model's drafts are tried first: there a drafted token costs next to nothing."""

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from verify_node.rounds.stretches import Elasticity, StretchRate
+from verify_node.arms.stretches import Elasticity, StretchRate
 
 SIGNIFICANCE = 2.0
 """Standard errors that a mean difference must exceed before it changes anything."""

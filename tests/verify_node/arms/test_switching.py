@@ -6,12 +6,12 @@ import pytest
 
 from tests.fakes import Desk
 from tests.verify_node.rounds.offering import make_client, make_session
-from verify_node.rounds.arms import Arms
+from verify_node.arms.arms import Arms
+from verify_node.arms.comparisons import Arm
+from verify_node.arms.switching import Switching
 from verify_node.rounds.choice import Whole
-from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.outcomes import Moved, Outcome
 from verify_node.rounds.packing import Entry
-from verify_node.rounds.switching import Switching
 
 
 class Scripted(Arms):

@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verify_node.rounds.comparisons import Arm, Comparisons
-from verify_node.rounds.stretches import Stretch, StretchRate
+from verify_node.arms.comparisons import Arm, Comparisons
+from verify_node.arms.stretches import Stretch, StretchRate
 
 FIRST_TRIALS = 8
 """Each arm's first stretches, as long as its difference is not significant; they are not charged to `explore`."""

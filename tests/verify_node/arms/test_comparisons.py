@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from verify_node.rounds.comparisons import (
+from verify_node.arms.comparisons import (
     FIRST_NOISE,
     FORGETTING_S,
     LARGEST_STEP,
@@ -14,7 +14,7 @@ from verify_node.rounds.comparisons import (
     Arm,
     Comparisons,
 )
-from verify_node.rounds.stretches import StretchRate
+from verify_node.arms.stretches import StretchRate
 
 NOISE = 0.1
 

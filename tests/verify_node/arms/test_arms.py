@@ -7,10 +7,10 @@ from itertools import islice
 import pytest
 
 from experiments.simulation.switchback import WORLDS, World, play, rates
-from verify_node.rounds import arms as arms_module
-from verify_node.rounds.arms import CHANGED_STRETCHES, FIRST_TRIALS, Arms
-from verify_node.rounds.comparisons import MIN_COMPARISONS, Arm
-from verify_node.rounds.stretches import COUNTED_ROUNDS, SETTLING_ROUNDS
+from verify_node.arms import arms as arms_module
+from verify_node.arms.arms import CHANGED_STRETCHES, FIRST_TRIALS, Arms
+from verify_node.arms.comparisons import MIN_COMPARISONS, Arm
+from verify_node.arms.stretches import COUNTED_ROUNDS, SETTLING_ROUNDS
 
 ROUND_S = 0.03
 STRETCH_ROUNDS = SETTLING_ROUNDS + COUNTED_ROUNDS

@@ -5,10 +5,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from verify_node.rounds.arms import Arms, ArmsReport
-from verify_node.rounds.arms_by_load import ArmsByLoad
+from verify_node.arms.arms import Arms, ArmsReport
+from verify_node.arms.arms_by_load import ArmsByLoad
+from verify_node.arms.comparisons import Arm
 from verify_node.rounds.choice import Choice
-from verify_node.rounds.comparisons import Arm
 from verify_node.rounds.outcomes import Moved
 from verify_node.session.session import Session
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from verify_node.rounds.arms_by_load import ArmsByLoad
-from verify_node.rounds.comparisons import Arm
+from verify_node.arms.arms_by_load import ArmsByLoad
+from verify_node.arms.comparisons import Arm
 
 ROUND_S = 0.03
 
