@@ -10,7 +10,7 @@ Knows nothing about sessions, drafts or clocks: a round is its worth-weighted to
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from verify_node.arms.comparisons import Arm, Comparisons
@@ -51,7 +51,7 @@ class ArmsReport:
     best: Arm
     explored_share: float  # of all busy time, first trials included
     num_changes: int  # of the best arm
-    arms: tuple[ArmReport, ...]  # the available ones, in the order of effort
+    arms: tuple[ArmReport, ...]  # those that there are, in the order of effort
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,18 @@ class Arms:
     which the model of time decides alone.
     """
 
-    def __init__(self, explore: float = 0.02, available: Sequence[Arm] = tuple(Arm), first: Arm = Arm.MODEL) -> None:
-        """first: the best arm until one is found to be better, if anything is tried."""
+    def __init__(self, explore: float = 0.02, available: Collection[Arm] = tuple(Arm), first: Arm = Arm.MODEL) -> None:
+        """available: the arms that there are, at least one; of one alone nothing is tried.
+
+        first: the best arm until one is found to be better, if anything is tried; that of most effort if there is no
+        such arm.
+        """
         if not 0.0 <= explore < 1.0:
             raise ValueError(f"a share of the time must be at least 0 and less than 1, not {explore}")
         self.explore = explore
-        self._available = _ordered(available)
+        self._available = tuple(arm for arm in Arm if arm in available)  # in the order of effort
         self._comparisons = Comparisons()
-        self._records = {arm: _Record() for arm in Arm}
+        self._records = {arm: _Record() for arm in self._available}
         self._now_s = self._credit_s = self._explored_s = 0.0
         self._stretch_s = 0.0  # length of the last stretch
         self._before: StretchRate | None = None  # the best arm's last stretch, if it told something
@@ -112,23 +116,6 @@ class Arms:
     def best(self) -> Arm:
         """The arm of all rounds that are no experiment."""
         return self._best
-
-    @property
-    def available(self) -> tuple[Arm, ...]:
-        """Arms that can be taken, in the order of effort; `none` if nothing else can."""
-        return self._available
-
-    @available.setter
-    def available(self, arms: Sequence[Arm]) -> None:
-        """Takes effect with the next round. What is known of an arm that is left out is kept."""
-        if (ordered := _ordered(arms)) == self._available:
-            return
-        self._available = ordered
-        if self._best not in ordered or not self.explore:
-            self._change_best(max(ordered, key=self._expected))
-        if self._arm not in ordered or (self._arm is not self._best and not self.explore):
-            self._before = self._trial = None
-            self._begin(self._best)
 
     def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None:
         """Counts a finished round, after which `arm` says how the next one goes.
@@ -148,7 +135,12 @@ class Arms:
             self._end_stretch()
 
     def resume(self) -> None:
-        """Rounds that were not counted here lie between the last one and the next: what was going on begins anew."""
+        """Rounds that were not counted here lie between the last one and the next: what was going on begins anew.
+
+        A trial that is cut short counts as one: else free trials would go on for ever where none is completed.
+        """
+        if self._arm is not self._best:
+            self._count_trial()
         self._before = self._trial = None
         self._begin(self._best)
 
@@ -186,11 +178,16 @@ class Arms:
             self._end_of_best(rate)
 
     def _end_trial(self, rate: StretchRate | None) -> None:
-        record = self._records[self._arm]
-        record.num_stretches += 1
-        record.tried_s, record.beside, record.num_other = self._now_s, self._before, 0
+        record = self._count_trial()
+        record.beside, record.num_other = self._before, 0
         self._trial = _Trial(self._arm, rate) if rate else None
         self._begin(self._best)
+
+    def _count_trial(self) -> _Record:
+        record = self._records[self._arm]
+        record.num_stretches += 1
+        record.tried_s = self._now_s
+        return record
 
     def _end_of_best(self, rate: StretchRate | None) -> None:
         """Learns from the best arm's stretch, the one before it and what was tried between them; goes on with both."""
@@ -229,8 +226,6 @@ class Arms:
             self._change_best(max(better, key=self._comparisons.advantage))
 
     def _change_best(self, new: Arm) -> None:
-        if new is self._best:
-            return
         self._comparisons.refer_to(new, self._best, self._now_s)
         for record in self._records.values():
             record.beside = None
@@ -258,11 +253,3 @@ class Arms:
     def _others(self) -> list[Arm]:
         """Arms that may be tried beside the best one."""
         return [arm for arm in self._available if arm is not self._best] if self.explore else []
-
-    def _expected(self, arm: Arm) -> tuple[float, int]:
-        """What speaks for an arm that is not tried first: what is known of it, if arms are tried; then its effort."""
-        return self._comparisons.advantage(arm) if self.explore else 0.0, self._available.index(arm)
-
-
-def _ordered(arms: Sequence[Arm]) -> tuple[Arm, ...]:
-    return tuple(arm for arm in Arm if arm in arms) or (Arm.NONE,)

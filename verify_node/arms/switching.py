@@ -1,12 +1,13 @@
 """Carries out what the experiments with arms say: which drafted tokens a round looks at, and whether lengths are given.
 
-`arms.py` decides, on what finished rounds brought. Knows nothing about how the tokens are chosen or shared out.
+`arms.py` and `by_situation.py` decide, on what finished rounds brought. Knows nothing about how the
+tokens are chosen or shared out.
 """
 
 from collections.abc import Iterable, Sequence
 
-from verify_node.arms.arms import Arms, ArmsReport
-from verify_node.arms.arms_by_load import ArmsByLoad
+from verify_node.arms.arms import ArmsReport
+from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.outcomes import Moved
@@ -16,7 +17,7 @@ from verify_node.session.session import Session
 class Switching:
     """Tells the experiments what every round brought, and the choice of drafted tokens which arm it is."""
 
-    def __init__(self, choice: Choice, arms: Arms | ArmsByLoad | None) -> None:
+    def __init__(self, choice: Choice, arms: ArmsBySituation | None) -> None:
         """arms: None where nothing is tried, as under the paper's rules."""
         self._choice = choice
         self._arms = arms
@@ -54,15 +55,15 @@ class Switching:
         arms.observe(tokens, now - self._since, max(1, len(sessions)))
         self._since = now
         if sessions:  # else nobody knows who comes next
-            arms.available = _available(sessions)
+            arms.turn_to(len(sessions), _differing(sessions))
         self._choice.looks_at_offers(arms.arm is not Arm.NONE)
 
 
-def _available(sessions: Sequence[Session]) -> list[Arm]:
+def _differing(sessions: Sequence[Session]) -> set[Arm]:
     """The arms that differ for these sessions."""
-    arms = [Arm.NONE]
+    arms = {Arm.NONE}
     if any(session.may_take_offers for session in sessions):
-        arms.append(Arm.NGRAM)
+        arms.add(Arm.NGRAM)
     if any(session.takes_drafts for session in sessions):
-        arms.append(Arm.MODEL)
+        arms.add(Arm.MODEL)
     return arms

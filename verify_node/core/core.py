@@ -21,7 +21,7 @@ from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, Offer, OpenSession, UpMessage, Welcome
-from verify_node.arms.arms_by_load import ArmsByLoad
+from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.switching import Switching
 from verify_node.core import invariants
@@ -58,7 +58,7 @@ class VerifyCore:
         planner: Planner,
         scheduler: Scheduler,
         choice: Choice,
-        arms: ArmsByLoad | None = None,
+        arms: ArmsBySituation | None = None,
         pool: PagePool,
         cost: Refined,
         max_sessions: int,

@@ -13,7 +13,7 @@ from goodspeed.fair import policies
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import MAX_DRAFT, VERSION, Capability, Welcome
-from verify_node.arms.arms_by_load import ArmsByLoad
+from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.core.core import VerifyCore
 from verify_node.rounds import planner
 from verify_node.rounds.choice import ByOdds, Choice, Whole
@@ -132,7 +132,7 @@ def make_core(
         planner=planner.create(settings.rounds),
         scheduler=scheduler,
         choice=_choice(settings, cost, limits, scheduler, self_drafts),
-        arms=ArmsByLoad(settings.explore) if settings.selects else None,
+        arms=ArmsBySituation(settings.explore) if settings.selects else None,
         pool=pool,
         cost=cost,
         max_sessions=settings.max_sessions,

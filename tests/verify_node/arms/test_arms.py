@@ -154,59 +154,65 @@ def test_a_share_must_be_a_share(explore):
 # -- which arms there are ----------------------------------------------------------------------------------------------
 
 
-def test_without_exploring_the_arm_of_most_effort_is_taken():
-    arms, speed = Arms(explore=0.0), SAME | {Arm.NONE: 3.0}
-    assert {stretch(arms, speed) for _ in range(50)} == {Arm.MODEL}
-    arms.available = [Arm.NGRAM, Arm.NONE]
-    assert {arms.arm} == {Arm.NGRAM}
-    arms.available = [Arm.NONE, Arm.NGRAM, Arm.MODEL]
-    assert {arms.arm} == {Arm.MODEL}
+@pytest.mark.parametrize("available", [(Arm.MODEL, Arm.NGRAM, Arm.NONE), (Arm.NGRAM, Arm.NONE), (Arm.NONE,)])
+def test_without_exploring_the_arm_of_most_effort_is_taken(available):
+    arms, speed = Arms(0.0, available, first=Arm.NGRAM), SAME | {Arm.NONE: 3.0}
+    assert {stretch(arms, speed) for _ in range(50)} == {available[0]}
 
 
-def test_an_arm_that_cannot_be_taken_is_never_taken():
-    arms = Arms(available=[Arm.NONE, Arm.NGRAM])
-    assert {stretch(arms, SAME) for _ in range(50)} == {Arm.NONE, Arm.NGRAM}
-    arms.available = []
-    assert arms.available == (Arm.NONE,)
-    assert {stretch(arms, SAME) for _ in range(50)} == {Arm.NONE}
+@pytest.mark.parametrize(
+    ("available", "first", "taken"),
+    [
+        (tuple(Arm), Arm.NGRAM, Arm.NGRAM),
+        (tuple(Arm), Arm.MODEL, Arm.MODEL),
+        ((Arm.MODEL, Arm.NONE), Arm.NGRAM, Arm.MODEL),
+        ((Arm.NONE, Arm.NGRAM), Arm.MODEL, Arm.NGRAM),
+        ((Arm.NONE,), Arm.MODEL, Arm.NONE),
+    ],
+)
+def test_the_first_arm_is_the_one_that_is_said_or_else_that_of_most_effort(available, first, taken):
+    assert Arms(available=available, first=first).arm is taken
 
 
-@pytest.mark.parametrize("is_trial", [False, True])
-def test_an_arm_that_goes_away_ends_its_stretch(is_trial):
-    arms = Arms()
-    for _ in range(3 if is_trial else 2):
-        stretch(arms, SAME)
-    run(arms, 5, SAME)
-    arms.available = [arm for arm in Arm if arm is not arms.arm]
-    left = arms.arm
-    assert left in arms.available
-    assert left is best(arms)
-    assert stretch(arms, SAME) is left
+def test_an_arm_that_is_not_there_is_never_taken():
+    arms = Arms(available=OTHERS)
+    assert {stretch(arms, SAME) for _ in range(50)} == set(OTHERS)
 
 
+@pytest.mark.parametrize("arm", list(Arm))
+def test_nothing_is_tried_where_there_is_one_arm(arm):
+    arms = Arms(available=[arm])
+    assert {stretch(arms, SAME) for _ in range(50)} == {arm}
+    report = arms.report()
+    assert (report.best, report.explored_share, report.num_changes) == (arm, 0.0, 0)
+
+
+# -- interruptions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_stretches", [1, 2, 3])
 @pytest.mark.usefixtures("often")
-def test_an_arm_that_was_the_best_one_is_so_again_when_it_is_back():
-    arms, speed = Arms(), {Arm.NONE: 1.0, Arm.NGRAM: 1.1, Arm.MODEL: 1.5}
-    for _ in range(20):
-        stretch(arms, speed)
-    arms.available = OTHERS
-    assert best(arms) is Arm.NGRAM
-    for _ in range(20):
-        stretch(arms, speed)
-    assert best(arms) is Arm.NGRAM
-    arms.available = tuple(Arm)
-    stretch(arms, speed)
-    assert best(arms) is Arm.MODEL
+def test_what_is_interrupted_begins_anew(num_stretches):
+    """The best arm's first stretch, a trial or the best arm's second one was going on."""
+    arms = Arms()
+    for _ in range(num_stretches - 1):
+        stretch(arms, SAME)
+    run(arms, STRETCH_ROUNDS - 1, SAME)
+    arms.resume()
+    order = [stretch(arms, SAME | {Arm.MODEL: 1.25}) for _ in range(3)]
+    assert [order[0], order[2]] == [Arm.MODEL] * 2
+    known = {one.arm: one.relative_rate for one in arms.report().arms if one.relative_rate is not None}
+    assert known == pytest.approx({Arm.MODEL: 1.0, order[1]: 1 / 1.25})  # no other one was compared
 
 
-def test_an_arm_that_appears_late_has_its_first_trials():
-    arms, speed = Arms(available=OTHERS), SAME | {Arm.MODEL: 1.5}
-    for _ in range(200):
-        stretch(arms, speed)
-    arms.available = tuple(Arm)
-    for _ in range(3 * MIN_COMPARISONS):
-        stretch(arms, speed)
-    assert best(arms) is Arm.MODEL
+def test_trials_that_are_always_cut_short_take_a_small_share_of_the_time():
+    arms = Arms()
+    for _ in range(2_000):
+        run(arms, STRETCH_ROUNDS * 3 // 2, SAME)
+        arms.resume()
+    report = arms.report()
+    assert {one.relative_rate for one in report.arms} == {None, 1.0}
+    assert 0.01 < report.explored_share < 0.025
 
 
 # -- how much is tried -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes import Desk
 from tests.verify_node.rounds.offering import make_client, make_session
-from verify_node.arms.arms import Arms
+from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.switching import Switching
 from verify_node.rounds.choice import Whole
@@ -14,7 +14,7 @@ from verify_node.rounds.outcomes import Moved, Outcome
 from verify_node.rounds.packing import Entry
 
 
-class Scripted(Arms):
+class Scripted(ArmsBySituation):
     """Takes the arm that a test says, and notes what it is told."""
 
     def __init__(self, arm: Arm = Arm.MODEL) -> None:
@@ -41,6 +41,13 @@ def moved(session: Any, num_tokens: int) -> Moved:
     entry = Entry(session.session_id, 0, (1,), 0, True, session.opened.sampling)
     tokens = tuple(range(num_tokens))
     return Moved(session, entry, Outcome(session.session_id, tokens, 0, 0.0), 3, tokens, None)
+
+
+def tried(switching: Switching) -> tuple[Arm, ...]:
+    """The arms that can be taken, in the order of effort."""
+    report = switching.report
+    assert report is not None
+    return tuple(one.arm for one in report.arms)
 
 
 def test_a_round_is_its_weighted_tokens_and_the_time_since_the_last():
@@ -80,24 +87,48 @@ def test_where_nothing_is_tried_lengths_are_given():
     ],
 )
 def test_arms_that_differ_for_nobody_are_not_tried(changes, arms):
-    experiments = Arms(0.02)
-    Switching(Choosing(), experiments).finished([], [make_session(1, **changes)], 1.0)
-    assert experiments.available == arms
+    switching = Switching(Choosing(), ArmsBySituation())
+    switching.finished([], [make_session(1, **changes)], 1.0)
+    assert tried(switching) == arms
 
 
-def test_a_node_that_is_left_alone_keeps_its_best_arm():
-    experiments = Arms(0.02)
+def test_arms_that_differ_for_somebody_are_tried():
+    switching = Switching(Choosing(), ArmsBySituation())
+    switching.finished([], [make_session(1, drafter="none"), make_session(2, drafter="ngram")], 1.0)
+    assert tried(switching) == (Arm.NONE, Arm.NGRAM)
+
+
+def test_a_node_that_is_left_alone_stays_as_it_is():
+    """Nobody knows who comes next."""
+    experiments = ArmsBySituation()
     switching = Switching(Choosing(), experiments)
-    switching.finished([], [make_session(1)], 1.0)
+    sessions = [make_session(number, drafter="ngram") for number in range(8)]
+    switching.finished([], sessions, 1.0)
     switching.finished([], [], 2.0)
-    assert (experiments.best, experiments.report().num_changes) == (Arm.MODEL, 0)
+    assert (experiments.load, tried(switching)) == (8, (Arm.NONE, Arm.NGRAM))
 
 
 def test_a_client_without_a_model_leaves_nothing_for_the_arm_of_models():
-    experiments = Arms(0.02)
+    switching = Switching(Choosing(), ArmsBySituation())
     client = make_client(capabilities=frozenset({"odds", "offers", "no_model"}))
-    Switching(Choosing(), experiments).finished([], [make_session(1, client)], 1.0)
-    assert Arm.MODEL not in experiments.available
+    switching.finished([], [make_session(1, client)], 1.0)
+    assert Arm.MODEL not in tried(switching)
+
+
+@pytest.mark.parametrize("num_rounds", [20, 200])
+def test_users_without_drafts_do_not_turn_off_the_drafts_of_those_after_them(num_rounds):
+    """Texts by turns, with n-gram drafts and without; drafts bring half as much again."""
+    switching, now = Switching(Choosing(), ArmsBySituation()), 0.0
+    with_drafts, without = make_session(1, drafter="ngram"), make_session(2, drafter="none")
+    taken = []
+    for number in range(60):
+        session = (with_drafts, without)[number % 2]
+        for left in reversed(range(num_rounds)):
+            is_faster = session is with_drafts and switching.arm is Arm.NGRAM
+            taken += [switching.arm] if session is with_drafts else []
+            now += 0.02 if is_faster else 0.03
+            switching.finished([moved(session, 1)], [session] if left else [], now)
+    assert taken.count(Arm.NGRAM) / len(taken) > 0.94  # the others: trials, and each text's first round
 
 
 # -- in a verify node --------------------------------------------------------------------------------------------------

@@ -1,0 +1,61 @@
+"""Experiments of their own for each situation: what pays in one seldom pays in another.
+
+With few sessions a forward pass costs the same with a few drafted tokens more, and one session's draft model has its
+cores to itself; with many sessions neither is so. And where sessions take no drafts, or only some kinds, the arms that
+differ are others. Knows nothing about sessions, drafts or clocks.
+"""
+
+from collections.abc import Collection
+
+from verify_node.arms.arms import Arms, ArmsReport
+from verify_node.arms.comparisons import Arm
+
+FEW = 4
+"""With fewer sessions the model's drafts are tried first: there a drafted token costs next to nothing."""
+
+SLACK = 1.4
+"""A load is left when the number of sessions is beyond its bounds by this factor, so that none is left all the time."""
+
+
+class ArmsBySituation:
+    """One `Arms` for each load (1 session, 2 and 3, 4 to 7, and so on) with each set of arms that differ there."""
+
+    def __init__(self, explore: float = 0.02) -> None:
+        self._explore = explore
+        self._by_situation: dict[tuple[int, frozenset[Arm]], Arms] = {}
+        self._load = 1  # the fewest sessions of the load that holds
+        self._current = self._at(self._load, frozenset(Arm))
+
+    @property
+    def arm(self) -> Arm:
+        """The arm of the next round."""
+        return self._current.arm
+
+    @property
+    def load(self) -> int:
+        """The fewest sessions of the load that holds; it ends where these are twice as many."""
+        return self._load
+
+    def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None:
+        """Counts a finished round (`Arms.observe`) in the situation that it was made in."""
+        self._current.observe(worth_tokens, seconds, num_sessions)
+
+    def turn_to(self, num_sessions: int, available: Collection[Arm]) -> None:
+        """Says what the next round's situation is: how many sessions there are, and which arms differ for them."""
+        if not self._load / SLACK <= num_sessions < 2 * self._load * SLACK:
+            self._load = 1 << (num_sessions.bit_length() - 1)
+        arms = self._at(self._load, frozenset(available))
+        if arms is not self._current:
+            self._current = arms
+            arms.resume()
+
+    def report(self) -> ArmsReport:
+        """What was found in the situation that holds."""
+        return self._current.report()
+
+    def _at(self, load: int, available: frozenset[Arm]) -> Arms:
+        situation = (load, available)
+        if situation not in self._by_situation:
+            first = Arm.MODEL if load < FEW else Arm.NGRAM
+            self._by_situation[situation] = Arms(self._explore, available, first)
+        return self._by_situation[situation]
