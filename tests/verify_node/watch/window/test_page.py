@@ -88,6 +88,8 @@ def test_clients_and_figures_move(page: Page) -> None:
     assert 97 <= sum(shares) <= 103
     assert "joined" in page.text("#events")
     assert page.number("#pool-about") > 0
+    assert page.text("#sources").startswith("model")
+    assert page.text("#arms").startswith("none")
     assert page.errors() == []
 
 

@@ -1,4 +1,7 @@
-"""What the page says of clients in each state, from made-up snapshots: nothing old is shown as if it were new."""
+"""What the page says of clients in each state, and of what drafts, from made-up snapshots.
+
+Nothing old is shown as if it were new.
+"""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +16,7 @@ from tests.verify_node.watch.window.browser import browser, need_browser
 from tests.verify_node.watch.window.serving import served
 from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
 from verify_node.watch.window.feed import Feed
-from verify_node.watch.window.snapshot import Node, Snapshot
+from verify_node.watch.window.snapshot import ArmRow, Node, Snapshot, Source
 
 pytestmark = pytest.mark.alone
 
@@ -37,6 +40,13 @@ ROWS = (
     replace(WRITES, name="is-stuck", since=NOW - 60, activity="stalled", moved=NOW - 8, drafted_per_round=2.0),
 )
 
+SOURCES = (Source("model", 2000, 1500), Source("ngram", 40, 10), Source("self", 0, 0))
+ARMS = (
+    ArmRow("none", False, 0.8, 0.05, 0.06),
+    ArmRow("ngram", True, 1.0, 0.0, 0.9),
+    ArmRow("model", False, None, None, 0.04),
+)
+
 
 def take(_: float) -> Snapshot:
     return replace(
@@ -46,6 +56,8 @@ def take(_: float) -> Snapshot:
         rates=replace(EMPTY.rates, drafted_per_round=22.0),
         num_clients=len(ROWS),
         clients=ROWS,
+        sources=SOURCES,
+        arms=ARMS,
     )
 
 
@@ -97,3 +109,30 @@ def test_one_that_does_not_has_no_estimates(driver: Chrome, name: str, activity:
     for estimate in ("acceptance", "goodput"):
         bar = driver.find_element(By.CSS_SELECTOR, f'tr[data-key="{name}"] .{estimate} .bar i')
         assert re.search(r"width: 0%", str(bar.get_attribute("style")))
+
+
+def rows(driver: Chrome, name: str) -> dict[str, list[str]]:
+    """What a list says, in order of its rows: their texts and the lengths of their bars."""
+    script = """
+        return [...document.querySelectorAll(arguments[0] + " li")].map((li) => [li.dataset.key,
+            [...[...li.querySelectorAll("span")].map((one) => one.innerText), li.querySelector("i").style.width]]);
+    """
+    return dict(driver.execute_script(script, name))
+
+
+def test_tokens_by_what_drafted_them(driver: Chrome) -> None:
+    assert list(rows(driver, "#sources").items()) == [
+        ("model", ["model", "1,500 of 2,000", "0.75", "75%"]),
+        ("ngram", ["ngram", "10 of 40", "0.25", "25%"]),
+        ("self", ["self", "0 of 0", NOTHING, "0%"]),
+    ]
+
+
+def test_what_the_experiments_found_of_the_arms(driver: Chrome) -> None:
+    assert list(rows(driver, "#arms").items()) == [
+        ("none", ["none", "0.80 ± 0.04", "6 %", "6%"]),
+        ("ngram", ["ngram", "best", "90 %", "90%"]),
+        ("model", ["model", "not compared yet", "4 %", "4%"]),
+    ]
+    [best] = driver.find_elements(By.CSS_SELECTOR, "#arms .best")
+    assert best.get_attribute("data-key") == "ngram"

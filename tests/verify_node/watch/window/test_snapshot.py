@@ -1,6 +1,7 @@
 """What a snapshot tells of a verify node: plain figures, nobody forgotten too soon, nothing for ever."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from tests.fakes import Desk
 from verify_node.daemon import WallTime
 from verify_node.watch.window.recent import WINDOW_S
-from verify_node.watch.window.snapshot import LOST_SHOWN_S, STALLED_S, ClientRow, Node, Snapshot, Watch
+from verify_node.watch.window.snapshot import LOST_SHOWN_S, STALLED_S, ArmRow, ClientRow, Node, Snapshot, Source, Watch
 
 NODE = Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 8)
 EPOCH_S = 1e9
+FIGURES = ("relative_rate", "standard_error", "share")
 
 
 class Scene:
@@ -179,9 +181,15 @@ def _names(value: object) -> list[str]:
 def test_what_drafted_the_tokens(scene: Scene) -> None:
     scene.write("a", 1)
     counts = scene.desk.core.counts
-    by_name = {source.name: (source.num_drafted, source.num_accepted) for source in scene.look().sources}
-    assert by_name == {"model": (counts.num_drafted, counts.num_accepted), "ngram": (0, 0), "self": (0, 0)}
-    assert counts.num_drafted > 0
+    num_drafted, num_accepted = counts.num_drafted, counts.num_accepted
+    assert num_drafted > 0
+    counts.drafted_by.update(ngram=30, self=7)  # of which these were accepted
+    counts.accepted_by.update(ngram=20, self=1)
+    assert scene.look().sources == (
+        Source("model", num_drafted, num_accepted),
+        Source("ngram", 30, 20),
+        Source("self", 7, 1),
+    )
 
 
 def test_what_the_experiments_found(scene: Scene) -> None:
@@ -193,3 +201,14 @@ def test_what_the_experiments_found(scene: Scene) -> None:
     assert [row.is_best for row in arms.values()] == [False, False, True]
     assert (arms["model"].relative_rate, arms["model"].share) == (1.0, 1.0)
     assert arms["none"].relative_rate is None
+
+
+def test_each_arm_has_its_own_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(selection="odds")
+    core, found = scene.desk.core, scene.desk.core.view.arms
+    assert found is not None
+    figures = {"none": (0.8, 0.05, 0.06), "ngram": (0.9, 0.02, 0.14), "model": (1.0, 0.0, 0.8)}
+    arms: Any = [dict(zip(FIGURES, figures[one.arm], strict=True)) for one in found.arms]
+    told = replace(found, arms=tuple(replace(one, **own) for one, own in zip(found.arms, arms, strict=True)))
+    monkeypatch.setattr(type(core.switching), "report", property(lambda _: told))
+    assert scene.look().arms == tuple(ArmRow(arm, arm == "model", *own) for arm, own in figures.items())

@@ -13,6 +13,14 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+export const bar = () => element("div", "bar", element("span"), element("b", "", element("i")));
+
+// The number beside the bar that `parent` has, and the bar's length.
+export function setBar(parent, text, share) {
+  setText(parent.querySelector(".bar span"), text);
+  parent.querySelector(".bar i").style.width = `${Math.min(100, 100 * share)}%`;
+}
+
 // Children for these items, in their order: those with the same key are kept and shown anew.
 export function keep(parent, items, keyOf, make, show) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));

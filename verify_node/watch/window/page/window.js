@@ -1,6 +1,7 @@
 // The live page: listens to snapshots, shows the newest, and says so when there are none.
-import { byId, clockTime, count, duration, element, fixed, keep, percent, setText } from "./elements.js";
+import { bar, byId, clockTime, count, duration, element, fixed, keep, percent, setBar, setText } from "./elements.js";
 import { colorOf, draw, interrupt, record } from "./charts.js";
+import { showArms, showSources } from "./drafting.js";
 import { term } from "./terms.js";
 
 const PHASES = { receive: "waiting for drafts", forward: "forward pass", verify: "verification", schedule: "scheduling", send: "sending" };
@@ -66,6 +67,8 @@ function show(snapshot) {
   setText(byId("budget"), count(node.budget));
   setText(byId("num-tokens"), count(snapshot.num_tokens));
   showClients(snapshot);
+  showSources(snapshot.sources);
+  showArms(snapshot.arms);
   showSplit(rates);
   showPool(snapshot.pool);
   showRefusals(snapshot.refusals);
@@ -86,7 +89,6 @@ function showClients(snapshot) {
 
 function makeRow(row) {
   const cell = (label, word, classes, ...content) => element("td", classes, term(label, word, "label"), ...content);
-  const bar = () => element("div", "bar", element("span"), element("b", "", element("i")));
   return element(
     "tr", "",
     element("td", "name", element("span", "swatch"), row.name, element("small")),
@@ -132,8 +134,7 @@ function showNumber(tr, name, text) {
 }
 
 function showBar(tr, name, text, share, isKnown) {
-  showNumber(tr, name, isKnown ? text : "–");
-  tr.querySelector(name).querySelector("i").style.width = `${isKnown ? Math.min(100, 100 * share) : 0}%`;
+  setBar(tr.querySelector(name), isKnown ? text : "–", isKnown ? share : 0);
 }
 
 function showSplit({ wall_s, over_s, rounds_per_s }) {
