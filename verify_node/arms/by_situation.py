@@ -53,6 +53,11 @@ class ArmsBySituation:
         """What was found in the situation that holds."""
         return self._current.report()
 
+    def reports(self) -> list[tuple[int, ArmsReport]]:
+        """What was found in each situation so far, with its load, by load and then by the number of arms."""
+        situations = sorted(self._by_situation, key=lambda situation: (situation[0], len(situation[1])))
+        return [(situation[0], self._by_situation[situation].report()) for situation in situations]
+
     def _at(self, load: int, available: frozenset[Arm]) -> Arms:
         situation = (load, available)
         if situation not in self._by_situation:

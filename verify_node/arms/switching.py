@@ -34,6 +34,11 @@ class Switching:
         return self._arms.report() if self._arms is not None else None
 
     @property
+    def reports(self) -> Sequence[tuple[int, ArmsReport]]:
+        """What they found in each situation, with its fewest sessions; empty where nothing is tried."""
+        return self._arms.reports() if self._arms is not None else ()
+
+    @property
     def arm(self) -> Arm | None:
         """The arm of the next round; None where nothing is tried."""
         return self._arms.arm if self._arms is not None else None

@@ -1,6 +1,6 @@
 """Read access to a verify core for the metrics, the window and the daemon's log. Changes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -54,8 +54,13 @@ class View:
 
     @property
     def arms(self) -> ArmsReport | None:
-        """What is known of the ways of drafting; None where no other is tried."""
+        """What is known of the ways of drafting in the situation that holds; None where no other is tried."""
         return self._core.switching.report
+
+    @property
+    def arms_by_load(self) -> Sequence[tuple[int, ArmsReport]]:
+        """What is known of them in each situation so far, with its fewest sessions; empty where no other is tried."""
+        return self._core.switching.reports
 
     @property
     def num_unanswered(self) -> int:

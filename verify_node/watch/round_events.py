@@ -1,9 +1,14 @@
-"""The events of rounds (`--json`): a round's sums, and a row for each session that moved. Decides nothing."""
+"""The events of rounds (`--json`): a round's sums, and a row for each session that moved. Decides nothing.
+
+Also what the experiments with arms found, which the last event tells.
+"""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 
 from goodspeed.wire.messages import Verdict
 from verify_node.arms.comparisons import Arm
+from verify_node.core.view import View
 from verify_node.rounds.packing import Round
 from verify_node.session.session import Session
 
@@ -24,6 +29,11 @@ def round_event(
         "arm": arm.value if arm is not None else None,
         "sessions": [_row(verdict, sessions[verdict.session_id]) for verdict in verdicts],
     }
+
+
+def arms_found(view: View) -> list[dict[str, object]]:
+    """Returns the experiments' report of each situation, with the fewest sessions of it; none where none is made."""
+    return [{"load": load, **asdict(found)} for load, found in view.arms_by_load]
 
 
 def _row(verdict: Verdict, session: Session) -> dict[str, object]:

@@ -1,11 +1,14 @@
-"""The event of a round: sums, and the way of drafting under which it was made."""
+"""The event of a round: sums, and the way of drafting under which it was made. What was found of these, at the end."""
 
+import json
 from typing import Any
 
 from tests.fakes import Desk
 from tests.verify_node.arms.test_switching import observed
 from verify_node.arms.comparisons import Arm
-from verify_node.watch.round_events import round_event
+from verify_node.watch.round_events import arms_found, round_event
+
+FIGURES = ("arm", "relative_rate", "standard_error", "share")
 
 
 def event(desk: Desk) -> dict[str, Any]:
@@ -38,3 +41,20 @@ def test_where_nothing_is_tried_there_is_no_arm() -> None:
     told = event(desk)
     assert told["arm"] is None
     assert (told["number"], told["num_drafted"], len(told["sessions"])) == (1, 0, 1)
+    assert arms_found(desk.core.view) == []
+
+
+def test_what_was_found_is_told_by_load_and_arm() -> None:
+    desk = Desk(selection="odds")
+    desk.hello(capabilities=("odds", "offers"))
+    for number in range(8):
+        desk.open(number=number)
+    desk.round()
+    one, eight = json.loads(json.dumps(arms_found(desk.core.view)))  # the first round found one, and left eight
+    assert (one["load"], one["best"], eight["load"], eight["best"]) == (1, "model", 8, "model")
+    assert [tuple(row[name] for name in FIGURES) for row in one["arms"]] == [
+        ("none", None, None, 0.0),
+        ("ngram", None, None, 0.0),
+        ("model", 1.0, 0.0, 1.0),
+    ]
+    assert [row["share"] for row in eight["arms"]] == [0.0, 0.0, 0.0]
