@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from draft_node.config import DraftConfig
+from draft_node.core.actions import by_source
 from draft_node.daemon import DraftDaemon
 from draft_node.serve import standard_input
 from draft_node.serve.writing import Writer, Writing, begins_anew
@@ -231,6 +232,8 @@ class Console:
             print(piece.text, end="", flush=True)
         if piece.tokens:
             told = {"index": serving.index, "session": serving.session, "token_ids": token_ids, "text": piece.text}
+            so_far = serving.writing.statistics
+            told |= {"drafted": by_source(so_far.drafted), "accepted": by_source(so_far.accepted)}
             self.events.write("tokens", **told, local=piece.tokens[0].local, at=time.monotonic())
 
     def _finish(self, serving: _Serving) -> None:

@@ -28,11 +28,10 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
     """
     state = DemoState.of(clients)
     recorder = DemoRecorder.of(clients)
-    listening = True
 
     def listen(event: Event) -> None:
-        if listening:
-            state.apply_verify(event)
+        state.apply_verify(event)
+        if not state.is_over:
             recorder.apply_verify(event)
 
     def listen_to_draft(name: str, event: Event) -> None:
@@ -58,7 +57,7 @@ async def run(config: DemoConfig, clients: list[Client], view: View, log_level: 
         except* ProcessError as failed:
             raise _explained(failed.exceptions[0], log_level, view) from None
         if config.http:
-            listening = False  # what others ask for from now on is not part of this run
+            state.is_over = True
             await _stay(verify, view)
         await _end(verify)
     if config.record is not None:

@@ -23,7 +23,7 @@ class Progress:
     num_rounds: int = 0  # that gave it tokens
     num_drafted: int = 0
     num_accepted: int = 0
-    drafted_by: dict[str, int] = field(default_factory=dict)  # num_drafted by source, once the text is complete
+    drafted_by: dict[str, int] = field(default_factory=dict)  # num_drafted by source, as its draft node tells
     accepted_by: dict[str, int] = field(default_factory=dict)  # num_accepted likewise
     first_round: int = 0
     last_round: int = 0
@@ -55,9 +55,11 @@ class DemoState:
     num_rounds: int = 0
     wall_s: dict[str, float] = field(default_factory=dict)
     uplink_bytes: int = 0  # of Draft messages
+    arms: list[dict[str, Any]] = field(default_factory=list)  # what its experiments found, by load; empty without any
     history: list[tuple[int, dict[str, float]]] = field(default_factory=list)  # (round, goodput estimate by client)
     started_s: float = 0.0
     finished_s: float = 0.0
+    is_over: bool = False  # what others ask for from now on is not part of this run
     _idle_s: float = 0.0  # the verify node waited so long for the first prompt
 
     @classmethod
@@ -77,7 +79,11 @@ class DemoState:
         self.started_s = self.finished_s = now
 
     def apply_verify(self, event: dict[str, Any]) -> None:
-        """Applies an event of the verify node: a round, or its totals at the end."""
+        """Applies an event of the verify node: a round, or its totals at the end. Arms are of all that it ever did."""
+        if event["event"] == "stopped":
+            self.arms = event["arms"]
+        if self.is_over:
+            return
         if event["event"] == "round":
             if not self.wall_s:
                 self._idle_s = event["wall_s"]["receive"]
@@ -95,6 +101,7 @@ class DemoState:
         if event["event"] == "tokens":
             one.text += event["text"]
             one.token_ids += event["token_ids"]
+            one.drafted_by, one.accepted_by = event["drafted"], event["accepted"]
             one.elapsed_s = now - self.started_s
         elif event["event"] == "finish":
             for key in ("text", "token_ids", "finish_reason", "elapsed_s"):

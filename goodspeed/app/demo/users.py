@@ -1,7 +1,7 @@
 """Users of the draft nodes' HTTP API: each sends its prompt to its own node and reads the text as it comes.
 
 Yields the events that draft nodes print for prompts on standard input, but for token ids, which HTTP does
-not tell. Knows nothing about processes.
+not tell, and for what drafted the tokens, which it tells at the end only. Knows nothing about processes.
 """
 
 import json
@@ -15,6 +15,9 @@ from httpx2 import AsyncClient, HTTPError, Response
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.errors import ProcessError
 
+UNTOLD: dict[str, Any] = {"token_ids": [], "drafted": {}, "accepted": {}}
+"""What HTTP does not tell of a text that goes on."""
+
 
 async def write(config: DemoConfig, client: Client, url: str) -> AsyncGenerator[dict[str, Any], None]:
     """Yields the events of one text, from the first characters to the end. ProcessError when it is not completed."""
@@ -26,7 +29,7 @@ async def write(config: DemoConfig, client: Client, url: str) -> AsyncGenerator[
                 for choice in chunk["choices"]:
                     reason = choice["finish_reason"] or reason
                     text += choice["text"]
-                    yield {"event": "tokens", "text": choice["text"], "token_ids": []}
+                    yield {"event": "tokens", "text": choice["text"], **UNTOLD}
                 if usage := chunk.get("usage"):
                     yield _finish(text, reason, usage, time.monotonic() - started)
                     return

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from goodspeed.app.demo.options import DemoConfig
 from goodspeed.app.demo.state import DemoState, Progress
-from goodspeed.app.demo.summary import printable
+from goodspeed.app.demo.summary import by_source, printable, sources
 
 REFRESH_S = 0.125
 REPORT_S = 5.0
@@ -30,7 +30,7 @@ MIN_TEXT = 20
 CAPTION = (
     "next draft: most tokens that the client may propose next (not all take part in each round, so these may sum to "
     "more than the budget). accepted: share of its drafted tokens that the target agreed with. "
-    "goodput: tokens per round."
+    "goodput: tokens per round. model, ngram, self: what drafted: draft models, draft nodes' n-grams, the verify node."
 )
 
 
@@ -134,10 +134,17 @@ def headline(config: DemoConfig, state: DemoState) -> str:
     )
 
 
+def drafted(config: DemoConfig, state: DemoState) -> str:
+    """Returns a line with the tokens by what drafted them."""
+    clients = state.progress.values()
+    told = sources(by_source(one.drafted_by for one in clients), by_source(one.accepted_by for one in clients))
+    return f"accepted of drafted tokens{' in complete texts' if config.http else ''}: {told}"
+
+
 def table(config: DemoConfig, state: DemoState, width: int) -> Table:
     """Returns a table with a line for each client, and a caption that explains the columns."""
     shown = Table(title=Text(headline(config, state)), title_justify="left", expand=True)
-    shown.caption, shown.caption_justify = Text(CAPTION), "left"
+    shown.caption, shown.caption_justify = Text(f"{drafted(config, state)}\n{CAPTION}"), "left"
     has_models = width >= FIXED_WIDTH + MODEL_WIDTH + MIN_TEXT
     for name in ("client", "domain", *(["draft model"] if has_models else [])):
         shown.add_column(name, no_wrap=True)

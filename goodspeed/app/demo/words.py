@@ -16,6 +16,10 @@ accepted of drafted tokens: by what drafted them: a draft model, the n-gram inde
 verify node's time: receive is waiting for drafts, forward the target's pass, verify comparing the drafts with it,
   schedule sharing out the next budget, send sending the results"""
 
+OF_ARMS = """
+best arm: the way of drafting that brought the most, with so many texts open, as far as was tried: no drafts (none),
+  n-gram drafts (ngram), or those of models, too (model); what it brought is told with its standard error"""
+
 
 def policy(name: str, cost: str) -> str:
     """Returns the policy's name, and with `gradient` whether it is the daemons' default form of it."""

@@ -51,7 +51,8 @@ def run(namespace: argparse.Namespace) -> int:
     else:
         state = run_interruptible(run_once(config, roster, watcher, namespace.log_level))
         states = {config.policy: state}
-        result, to_text, meaning = summary.summarize(config, state), summary.to_text, words.OF_ONE_RUN
+        result, to_text = summary.summarize(config, state), summary.to_text
+        meaning = words.OF_ONE_RUN + (words.OF_ARMS if result["arms"] else "")
     watcher.doing("drawing the picture")
     try:
         result["png"] = save_picture(states, config.png)

@@ -72,6 +72,7 @@ def test_the_result_has_its_fields(demo: Ended) -> None:
     assert result["uplink_bytes_per_token"] > 0
     assert 0 < result["jain"] <= 1
     assert all(seconds > 0 for seconds in result["wall_s"].values())
+    assert result["arms"] == []  # nothing is tried under the paper's rules
     assert len(demo.out.splitlines()) == 1
 
 

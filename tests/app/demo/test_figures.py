@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,27 @@ def round_event(number: int, uplink_bytes: int, receive: float, *rows: dict[str,
     }
 
 
+def found(load: int, best: str, **arms: tuple[float | None, float | None, float]) -> dict[str, Any]:
+    """What the experiments found at a load; arms: relative rate, standard error, share of the time."""
+    names = ("relative_rate", "standard_error", "share")
+    rows = [{"arm": arm, **dict(zip(names, figures, strict=True))} for arm, figures in arms.items()]
+    return {"load": load, "best": best, "arms": rows}
+
+
+NEVER = (None, None, 0.0)
+FOUND = [
+    found(1, "none", none=(1.0, 0.0, 1.0), ngram=NEVER, model=NEVER),
+    found(2, "none", none=(1.0, 0.0, 0.6), ngram=(0.5, 0.1, 0.2), model=(0.2, 0.1, 0.2)),
+    found(4, "ngram", none=(0.8, 0.04, 0.1), ngram=(1.0, 0.0, 0.8), model=(0.5, 0.1, 0.1)),
+    found(8, "model", none=NEVER, ngram=(0.5, 0.1, 0.1), model=(1.0, 0.0, 0.9)),
+]
+
+
+def tokens_event(token_ids: list[int], drafted: dict[str, int], accepted: dict[str, int]) -> dict[str, Any]:
+    text = "x" * len(token_ids)
+    return {"event": "tokens", "text": text, "token_ids": token_ids, "drafted": drafted, "accepted": accepted}
+
+
 def finish_event(token_ids: list[int], elapsed_s: float, num_ngram: int = 0, **counts: int) -> dict[str, Any]:
     return {
         "event": "finish",
@@ -54,6 +76,11 @@ def finish_event(token_ids: list[int], elapsed_s: float, num_ngram: int = 0, **c
     }
 
 
+def stopped_event(wall_s: dict[str, float], arms: Sequence[dict[str, Any]] = (), uplink_bytes: int = 150) -> Any:
+    totals = {"num_rounds": 5, "uplink_bytes": uplink_bytes, "wall_s": wall_s, "refusals": {}}
+    return {"event": "stopped", **totals, "arms": list(arms)}
+
+
 @pytest.fixture
 def state() -> DemoState:
     """Five rounds: a takes part in rounds 1, 2 and 5 and gets 8 tokens; b in 2 and 3 and gets 2."""
@@ -65,13 +92,13 @@ def state() -> DemoState:
     state.apply_verify(round_event(3, 90, 8.0, row("b", 2, 0, 1, 0.5)))
     state.apply_draft("b", finish_event([5, 6], 2.0, num_rounds=2, num_drafted=2, num_accepted=0, num_ngram=2), 102.0)
     state.apply_verify(round_event(4, 90, 8.0))
-    state.apply_draft("a", {"event": "tokens", "text": "xx", "token_ids": [1, 2]}, 103.0)
+    state.apply_draft("a", tokens_event([1, 2], {"model": 4, "ngram": 2}, {"model": 1, "ngram": 2}), 103.0)
     state.apply_draft(
         "a", finish_event([1, 2, 3, 4, 5, 6, 7, 8], 4.0, num_rounds=3, num_drafted=8, num_accepted=5), 104.0
     )
     state.apply_verify(round_event(5, 150, 8.5, row("a", 4, 3, 4, 4.0)))
     stopped = {"receive": 8.5, "forward": 2.5, "verify": 0.4, "schedule": 0.2, "send": 0.1}
-    state.apply_verify({"event": "stopped", "num_rounds": 5, "uplink_bytes": 150, "wall_s": stopped, "refusals": {}})
+    state.apply_verify(stopped_event(stopped))
     return state
 
 
@@ -92,6 +119,42 @@ def test_what_one_run_comes_to(state: DemoState) -> None:
     assert result["accepted_by"] == {"model": 5, "ngram": 0, "self": 0}
     assert b["drafted_by"] == {"model": 0, "ngram": 2, "self": 0}
     assert "model 5 of 8, ngram 0 of 2, self 0 of 0" in summary.to_text(result)
+
+
+def test_what_drafts_is_known_while_texts_go_on() -> None:
+    state = DemoState.of([Client(name, "small", Prompt("", "", 1)) for name in "ab"])
+    state.apply_draft("a", tokens_event([1], {"model": 4, "ngram": 2}, {"model": 1, "ngram": 2}), 1.0)
+    state.apply_draft("b", tokens_event([1], {"ngram": 5, "self": 9}, {"ngram": 3, "self": 6}), 1.0)
+    state.apply_draft("b", tokens_event([2], {"ngram": 7, "self": 9}, {"ngram": 4, "self": 6}), 2.0)  # all so far
+    result = summary.summarize(DemoConfig(), state)
+    assert result["drafted_by"] == {"model": 4, "ngram": 9, "self": 9}
+    assert result["accepted_by"] == {"model": 1, "ngram": 6, "self": 6}
+
+
+def test_which_arm_was_best_and_what_it_brought_relative_to_none(state: DemoState) -> None:
+    state.apply_verify(stopped_event(ZERO, FOUND))
+    result = summary.summarize(DemoConfig(cost="auto"), state)
+    assert result["arms"] == FOUND
+    told = {name: value for name, value in summary.figures(result).items() if "arm" in name}
+    assert told == {
+        "best arm, 2 to 3 texts": "none",
+        "best arm, 4 to 7 texts": "ngram, 1.25 ± 0.05 times the tokens per second of none",
+    }
+    short = summary.summarize(DemoConfig(cost="auto"), state) | {"arms": [FOUND[0], FOUND[3]]}
+    assert summary.figures(short)["best arm"] == "not compared with none yet: the run was too short"
+    assert "\nbest arm: " in words.OF_ARMS
+
+
+def test_nothing_is_said_of_arms_where_none_is_tried(state: DemoState) -> None:
+    assert "arm" not in summary.to_text(summary.summarize(DemoConfig(), state))
+
+
+def test_what_others_ask_for_afterwards_counts_for_the_arms_alone(state: DemoState) -> None:
+    before = summary.summarize(DemoConfig(), state)
+    state.is_over = True
+    state.apply_verify(round_event(6, 999, 20.0, row("stranger", 8, 8, 9)))
+    state.apply_verify(stopped_event(ZERO, FOUND, uplink_bytes=999))
+    assert summary.summarize(DemoConfig(), state) == {**before, "arms": FOUND}
 
 
 def test_the_wait_for_the_first_prompt_is_no_part_of_the_time(state: DemoState) -> None:

@@ -25,6 +25,9 @@ def state() -> DemoState:
         one.first_round, one.last_round, one.length, one.elapsed_s = 1, 8, 7, 3.0
     state.progress["client-2"].finish_reason = "length"
     state.num_rounds = 8
+    first, second = state.progress.values()
+    first.drafted_by, first.accepted_by = {"model": 8, "ngram": 2, "self": 0}, {"model": 4, "ngram": 1, "self": 0}
+    second.drafted_by, second.accepted_by = {"model": 6, "ngram": 1, "self": 3}, {"model": 5, "ngram": 0, "self": 0}
     return state
 
 
@@ -35,12 +38,18 @@ def test_the_table_shows_every_client(state: DemoState) -> None:
     assert "gradient policy, continuous rounds, budget 24: round 8, 24 tokens" in shown
     for column in ("next draft", "accepted", "goodput"):  # each is explained below
         assert f"{column}: " in " ".join(shown.split("└")[1].split())
+    assert "\naccepted of drafted tokens: model 9 of 14, ngram 1 of 3, self 0 of 3" in shown
     first, second = (line for line in shown.splitlines() if "client-" in line)
     assert [cell.strip() for cell in first.split("│")][1:8] == ["client-1", "math", "small", "7", "0.50", "1.50", "4.0"]
     assert "done" in second
     assert "[b]sql[/b]" in second  # text is not markup
     assert "xx the [31mend" in first  # nothing that a terminal would obey
     assert max(map(len, shown.splitlines())) <= 140
+
+
+def test_what_http_tells_of_complete_texts_only_is_marked(state: DemoState) -> None:
+    told = "accepted of drafted tokens in complete texts: model 9 of 14, ngram 1 of 3, self 0 of 3"
+    assert view.drafted(DemoConfig(http=True), state) == told
 
 
 def test_a_narrow_terminal_shows_every_column_but_the_draft_models_and_some_text(state: DemoState) -> None:

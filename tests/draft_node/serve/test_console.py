@@ -28,7 +28,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.text import encode
 from goodspeed.errors import PromptError
 from goodspeed.text.prompts import Prompt, read_file
-from goodspeed.wire.messages import Defaults
+from goodspeed.wire.messages import Defaults, DraftSource
 
 EOS_IDS = (7, 11)
 CONTEXT_LEN = 2048
@@ -408,3 +408,31 @@ def test_whoever_sits_at_a_terminal_is_told_that_prompts_are_wanted(
     console.reporter = Reporter("x")
     asyncio.run(console.run())
     assert capsys.readouterr().err == "x: type a prompt and press Enter; Ctrl-D ends\n"
+
+
+def test_tokens_are_told_with_what_drafted_them_so_far(capsys: pytest.CaptureFixture[str]) -> None:
+    class Drafting(FakeDaemon):
+        so_far = Statistics()
+
+        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+            drafted: dict[DraftSource, int] = {"model": 7, "ngram": 4, "self": 6}
+            for source, number in drafted.items():
+                self.so_far.drafted.update({source: number})
+                self.so_far.accepted.update({source: number - 2})
+                yield Deliver(request.prompt[:1])
+            yield Finish("length")
+
+        def session(self, _: bytes) -> Any:
+            return SimpleNamespace(statistics=self.so_far)
+
+    console = make_console(Drafting().connect(), [Prompt("The river runs on")])
+    console.events = EventLog(enabled=True)
+    run(console)
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    tokens = [event for event in told if event["event"] == "tokens"]
+    assert [event["drafted"] for event in tokens] == [
+        {"model": 7, "ngram": 0, "self": 0},
+        {"model": 7, "ngram": 4, "self": 0},
+        {"model": 7, "ngram": 4, "self": 6},
+    ]
+    assert tokens[-1]["accepted"] == {"model": 5, "ngram": 2, "self": 4}
