@@ -18,8 +18,9 @@ from typing import Protocol
 
 import numpy as np
 
+from goodspeed.fair.candidates import Candidate
 from goodspeed.fair.latency import Refined
-from goodspeed.fair.selection import Candidate, select
+from goodspeed.fair.selection import select
 from goodspeed.wire import odds
 from verify_node.rounds.drafted import Drafted, of_draft, of_offer
 from verify_node.rounds.packing import RoundLimits

@@ -1,0 +1,73 @@
+"""What clients have drafted: chains and trees of nodes, and the path odds of each node.
+
+A drafted token is a node; its path odds are the product of the odds from the base to it. No node's are higher than its
+parent's, so the likeliest nodes of a candidate, however many, hold their parents. Knows nothing about which are chosen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
+from typing import NamedTuple
+
+from goodspeed.errors import ConfigError
+
+BASE = -1
+"""The parent of a first node: the newest token that is decided."""
+
+OUTSIDE = "odds must lie within 0 and 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What one client has drafted: a chain, or a tree.
+
+    odds: of each node, that it is accepted given that its parent is; within 0 and 1.
+    parents: of each node, the index of its parent, or -1 for the base; None for a chain.
+    worth: of one token, as compared with others'.
+    need: tokens that its drafts must bring before others' are chosen, as a sum of path odds.
+    max_nodes: the most that may be chosen; None for no bound but the budget.
+    """
+
+    odds: Sequence[float]
+    parents: Sequence[int] | None = None
+    worth: float = 1.0
+    need: float = 0.0
+    max_nodes: int | None = None
+
+
+class Ranked(NamedTuple):
+    """The nodes of a tree, the likeliest first and of equals the parent, and their path odds in that order."""
+
+    nodes: list[int]
+    path_odds: list[float]
+
+
+def rank(odds: Sequence[float], parents: Sequence[int]) -> Ranked:
+    """Ranks the nodes of a tree, whatever their order. Raises ConfigError if it is none."""
+    if len(parents) != len(odds):
+        raise ConfigError(f"a tree of {len(odds)} nodes has {len(parents)} parents; each node has one")
+    known = {BASE: (1.0, 0)}  # path odds and depth
+    for node in range(len(odds)):
+        for one in reversed(_unknown_ancestors(node, parents, known)):
+            above, depth = known[parents[one]]
+            known[one] = above * odds[one], depth + 1
+    nodes = sorted(range(len(odds)), key=lambda node: (-known[node][0], known[node][1]))
+    return Ranked(nodes, [known[node][0] for node in nodes])
+
+
+def _unknown_ancestors(node: int, parents: Sequence[int], known: dict[int, tuple[float, int]]) -> list[int]:
+    """The node and those above it that are not known yet, the lowest first."""
+    found: list[int] = []
+    while node not in known:
+        if not BASE <= parents[node] < len(parents) or len(found) == len(parents):
+            raise ConfigError(f"the parents {list(parents)} are no tree: each is an index, or -1 for the base")
+        found.append(node)
+        node = parents[node]
+    return found
+
+
+def path_odds(candidate: Candidate, tree: Ranked | None = None) -> list[float]:
+    """Path odds of the nodes that may be chosen, the highest first. tree: its ranks, if it is a tree."""
+    odds = tree.path_odds if tree is not None else list(accumulate(candidate.odds, mul))
+    return odds if candidate.max_nodes is None else odds[: max(0, candidate.max_nodes)]
