@@ -2,7 +2,7 @@
 
 `Whole` is the paper: drafts arrive as they were assigned, and are verified whole or not yet. `ByOdds` looks at every
 drafted token that is there when a round is packed, in drafts, in offers, and in what the verify node drafts itself from
-a session's own text. It verifies those that bring the most for the time that they add, by `goodspeed.selection`: a
+a session's own text. It verifies those that bring the most for the time that they add, as `goodspeed.selection` says: a
 token's worth is w U'(X) of its client, its odds are what its draft node claims, calibrated by what became of such
 claims. The others are cut, never deferred: under match a cut draft is exact. Under ratio a token must not be cut for
 what it is, so there its odds are the client's acceptance rate, whatever the token.
@@ -11,16 +11,14 @@ Knows nothing about memory, verdicts or tensors.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from itertools import accumulate
-from operator import mul
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
+from goodspeed.fair.by_value import Cost, Taken, take
 from goodspeed.fair.candidates import Candidate
 from goodspeed.fair.latency import Refined
-from goodspeed.fair.selection import select
 from goodspeed.wire import odds
 from verify_node.rounds.drafted import Drafted, of_draft, of_offer
 from verify_node.rounds.packing import RoundLimits
@@ -112,16 +110,14 @@ class ByOdds:
             Candidate(_odds(session, one), worth=worths[session.client.name], max_nodes=rooms.get(session.session_id))
             for session, one in drafted
         ]
-        in_all = sum(worths[session.client.name] for session in ready)
-        others = in_all - sum(candidate.worth for candidate in candidates)
+        alone = Taken([0] * len(candidates), sum(worths[session.client.name] for session in ready))
         num_drafted = sum(len(one.tokens) for _, one in drafted)
         budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
         seconds = self._seconds(ready, budget + 1)
-        nodes = select(candidates, budget, round_s=seconds.__getitem__, others=max(0.0, others)).nodes
-        lengths = [len(own) for own in nodes]
-        num_chosen, value = sum(lengths), in_all + sum(map(_value, candidates, lengths))
+        counts, value = take(candidates, alone, budget, Cost(seconds.__getitem__))
+        num_chosen = sum(counts)
         self._least_value = value / seconds[num_chosen] * (seconds[num_chosen + 1] - seconds[num_chosen])
-        return {session.session_id: one.cut(length) for (session, one), length in zip(drafted, lengths, strict=True)}
+        return {session.session_id: one.cut(count) for (session, one), count in zip(drafted, counts, strict=True)}
 
     def least_odds(self, client: Client) -> int:
         """From the price of one more token's time in the last round."""
@@ -171,10 +167,9 @@ class ByOdds:
         """Modelled seconds of a round with all of these sessions, by how many drafted tokens it verifies."""
         num_sessions = len(ready)
         context = sum(len(session.tokens) for session in ready)
-        num_tokens = num_sessions + np.arange(num_drafted + 1)
-        seconds = self._cost.round_s(num_tokens, num_sessions, context) + np.zeros(num_tokens.size)
-        rising: list[float] = np.maximum.accumulate(seconds).tolist()
-        return rising
+        num_tokens = np.arange(num_sessions, num_sessions + num_drafted + 1)
+        seconds: list[float] = self._cost.round_s(num_tokens, num_sessions, context).tolist()
+        return seconds
 
 
 def _odds(session: Session, drafted: Drafted) -> list[float]:
@@ -188,12 +183,6 @@ def _odds(session: Session, drafted: Drafted) -> list[float]:
         return client.calibration("model").odds(drafted.codes)
     first = client.calibration("ngram").odds(drafted.codes[:num_ngram])
     return first + client.calibration("model").odds(drafted.codes[num_ngram:])
-
-
-def _value(candidate: Candidate, length: int) -> float:
-    """What the first tokens of a candidate are worth: worth x the sum of their path odds."""
-    path_odds: Iterator[float] = accumulate(candidate.odds[:length], mul)
-    return candidate.worth * sum(path_odds)
 
 
 def _rooms(drafted: Sequence[tuple[Session, Drafted]]) -> dict[bytes, int]:
