@@ -289,7 +289,10 @@ class DraftNode:
         del self._acceptances[session_id]
 
     def _propose(self, wanted: Propose) -> None:
-        """Steps of the draft model are shared by all proposals in the making, as many as there are at the beginning."""
+        """Steps of the draft model are shared by all proposals in the making, as many as there are at the beginning.
+
+        The first step feeds what the cache lacks, and draws the first token.
+        """
         if not self._has_model:
             raise BrokenRule("a proposal is asked for of a node without a draft model")
         if wanted.request.session_id not in self._acceptances:
@@ -304,7 +307,8 @@ class DraftNode:
         self.num_faults += failed
         claimed, path_odds = self._claims(wanted)
         seconds = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, sharing * context_len)
-        seconds += min(wanted.length, len(claimed)) * self._cost.round_s(sharing, sharing, sharing * context_len)
+        step_s = self._cost.round_s(sharing, sharing, sharing * context_len)
+        seconds += max(0, min(wanted.length, len(claimed)) - 1) * step_s
         tokens = () if failed else self._model.propose(wanted)[: len(claimed)]
         guess, tokens = (tokens[0], tokens[1:]) if wanted.ahead and tokens else (None, tokens)
         proposed = Proposed(

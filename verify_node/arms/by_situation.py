@@ -10,8 +10,9 @@ from collections.abc import Collection
 from verify_node.arms.arms import Arms, ArmsReport
 from verify_node.arms.comparisons import Arm
 
-FEW = 4
-"""With fewer sessions the model's drafts are tried first: there a drafted token costs next to nothing."""
+FEW = 8
+"""With fewer sessions the model's drafts are tried first: there a drafted token costs next to nothing. With
+more, draft models on the verify node's own machine took more of its time than they brought."""
 
 SLACK = 1.4
 """A load is left when the number of sessions is beyond its bounds by this factor, so that none is left all the time."""

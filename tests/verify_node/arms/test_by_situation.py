@@ -107,8 +107,7 @@ def test_nothing_is_tried_in_a_set_of_one(num_sessions: int) -> None:
     ("num_sessions", "available", "first"),
     [
         (1, ALL, Arm.MODEL),
-        (3, ALL, Arm.MODEL),
-        (4, ALL, Arm.NGRAM),
+        (7, ALL, Arm.MODEL),
         (8, ALL, Arm.NGRAM),
         (1, NO_MODEL, Arm.NGRAM),
         (8, NO_MODEL, Arm.NGRAM),
