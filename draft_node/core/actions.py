@@ -76,8 +76,9 @@ class Propose(Struct, frozen=True):
     """Have the draft model propose up to `length` tokens after `tokens`; 0 only brings its cache up to date.
 
     With `ahead` the last of `tokens` are not verified yet, and the proposal begins with a guess of what follows them.
-    With `local` nobody verifies it: what is drawn is the text. Under the match rule the proposal ends where the odds
-    that all of it is accepted fall below `least_odds`.
+    With `local` nobody verifies it: what is drawn is the text. With `unasked` nobody waits for it, and the last
+    `num_unverified` of `tokens` are drafted themselves. Under the match rule the proposal ends where the odds that all
+    of it is accepted fall below `least_odds`.
     """
 
     request: Request
@@ -89,6 +90,13 @@ class Propose(Struct, frozen=True):
     local: bool = False
     least_odds: float = 0.0
     wants_chances: bool = False  # those of `Proposed` are for the verify node
+    unasked: bool = False
+    num_unverified: int = 0
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for it: others make way, in steps and in memory."""
+        return not self.ahead and not self.unasked
 
 
 class Proposed(Struct, frozen=True):

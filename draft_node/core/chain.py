@@ -11,15 +11,13 @@ from math import prod
 from typing import NamedTuple
 
 from draft_node.core.actions import Proposed, Request
+from draft_node.core.ngrams import FLOOR
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import MAX_OFFER
 
 AT_ONCE = 4
 """Tokens that the draft model is asked for at once. Each answer takes both nodes' time for a message, and a model that
 drafts more at once learns later that the text went on otherwise. Measured with 1, 2, 3 and 5: no difference."""
-
-LEAST_ODDS = 0.03
-"""The chain grows no more while the odds that all of it is accepted are below, however little a token costs."""
 
 
 class Wanted(NamedTuple):
@@ -38,17 +36,17 @@ class Chain:
     _base_len: int = 0  # of the text that it follows
     _tokens: list[int] = field(default_factory=list)
     _odds: list[float] = field(default_factory=list)
-    _is_asked: bool = False  # the draft model makes its next tokens
+    _num_asked: int = 0  # tokens that the draft model is at work on now
 
     def begin(self, text_len: int) -> None:
         """A new chain begins after a text of this length."""
-        self._base_len, self._tokens, self._odds, self._is_asked = text_len, [], [], False
+        self._base_len, self._tokens, self._odds, self._num_asked = text_len, [], [], 0
 
     def follows(self, tokens: Sequence[int]) -> bool:
         """Whether the text `tokens` goes on as the chain does, as far as that is known."""
         new = list(tokens[self._base_len :])
-        is_known = len(new) <= len(self._tokens) or self._is_asked
-        return is_known and new[: len(self._tokens)] == self._tokens[: len(new)]
+        is_within = len(new) <= len(self._tokens) + self._num_asked
+        return is_within and new[: len(self._tokens)] == self._tokens[: len(new)]
 
     def rest(self, tokens: Sequence[int]) -> Continuation:
         """What it says beyond the text `tokens`, before the text's end; nothing if the text goes on otherwise."""
@@ -64,20 +62,27 @@ class Chain:
 
         permitted: tokens beyond the text; least_odds: of the verify node.
         """
-        first = len(tokens) - self._base_len
-        path_odds, least_odds = prod(self._odds[first:]), max(least_odds, LEAST_ODDS)
-        room = len(self.request.prompt) + self.request.max_tokens - len(tokens) - 1
-        length = min(AT_ONCE, min(permitted, MAX_OFFER, room) - (len(self._tokens) - first))
-        if self._is_asked or self._has_ended or length <= 0 or path_odds < least_odds:
+        if self._num_asked:
             return None
-        self._is_asked = True
-        return Wanted((*tokens[: self._base_len], *self._tokens), length, least_odds / path_odds)
+        self._forget(len(tokens) - self._base_len)
+        path_odds, least_odds = prod(self._odds), max(least_odds, FLOOR)
+        room = len(self.request.prompt) + self.request.max_tokens - len(tokens) - 1
+        length = min(AT_ONCE, min(permitted, MAX_OFFER, room) - len(self._tokens))
+        if self._has_ended or length <= 0 or path_odds < least_odds:
+            return None
+        self._num_asked = length
+        return Wanted((*tokens, *self._tokens), length, least_odds / path_odds)
+
+    def _forget(self, num_confirmed: int) -> None:
+        """The first tokens are part of the text."""
+        del self._tokens[:num_confirmed], self._odds[:num_confirmed]
+        self._base_len += num_confirmed
 
     def extend(self, proposal: Proposed) -> bool:
         """The draft model's answer continues it, if it was asked. Returns whether there are more tokens now."""
-        if not self._is_asked:
+        if not self._num_asked:
             return False
-        self._is_asked = False
+        self._num_asked = 0
         self._tokens += proposal.tokens
         self._odds += proposal.chances or (1.0,) * len(proposal.tokens)
         return bool(proposal.tokens)

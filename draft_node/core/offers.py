@@ -45,11 +45,11 @@ class Offers:
         """The offer for the text `tokens`; None where nothing is expected that the newest offer leaves unsaid."""
         rest = self._rest(tokens)
         source: OfferSource = "ngram"
-        best = self._find(tokens, rest, least_odds)
-        drafted = self.chain.rest(tokens) if self.chain is not None else Continuation()
+        best = rest if len(rest.tokens) >= ENOUGH else self._find(tokens, least_odds)
+        drafted = self.chain.rest(tokens) if self.chain is not None and self.permitted else Continuation()
         if drafted.num_expected > best.num_expected:
             best, source = drafted, "model"
-        if best.tokens == rest.tokens[: len(best.tokens)]:
+        if best.tokens == rest.tokens[: len(best.tokens)] or (source == "model" and _is_little_more(best, rest)):
             return None
         self._newest, self._base_len = best, len(tokens)
         return self._offer(best, source, epoch, len(tokens))
@@ -69,10 +69,10 @@ class Offers:
         """Takes the draft model's answer; returns whether the chain has more tokens now."""
         return self.chain is not None and self.chain.extend(proposal)
 
-    def _find(self, tokens: Sequence[int], rest: Continuation, least_odds: float) -> Continuation:
-        """What the index expects; it is asked once about a text, and not while enough is left of the newest offer."""
-        if self.ngrams is None or len(rest.tokens) >= ENOUGH:
-            return rest
+    def _find(self, tokens: Sequence[int], least_odds: float) -> Continuation:
+        """What the index expects; it is asked once about a text."""
+        if self.ngrams is None:
+            return Continuation()
         if self._looked_at != len(tokens):
             length = min(OFFER_LENGTH, self.ngrams.request.max_draft)
             self._looked_at, self._found = len(tokens), self.ngrams.draft(tokens, length, least_odds)
@@ -81,9 +81,16 @@ class Offers:
     def _rest(self, tokens: Sequence[int]) -> Continuation:
         """What the newest offer says beyond the text; nothing if the text went on otherwise."""
         num_new, newest = len(tokens) - self._base_len, self._newest
+        if num_new >= len(newest.tokens):
+            return Continuation()
         if newest.tokens[:num_new] != tuple(tokens[self._base_len :]):
             return Continuation()
         return Continuation(newest.tokens[num_new:], newest.odds[num_new:])
 
     def _offer(self, expected: Continuation, source: OfferSource, epoch: int, base_len: int) -> Offer:
         return Offer(self.session_id, epoch, base_len, expected.tokens, odds.encode(expected.odds), source)
+
+
+def _is_little_more(chain: Continuation, offered: Continuation) -> bool:
+    """Whether a chain goes on from what was offered, and is not twice as long: each message takes both nodes' time."""
+    return chain.tokens[: len(offered.tokens)] == offered.tokens and len(chain.tokens) < 2 * len(offered.tokens)

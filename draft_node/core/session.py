@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from msgspec.structs import replace
+
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
 from draft_node.core.ahead import Ahead
 from draft_node.core.ahead_rate import AheadRate
@@ -255,12 +257,14 @@ class Session:
         return [Send(offer or self._acknowledgement()), *self._draft_on(self._offers)]
 
     def _draft_on(self, offers: Offers) -> list[Action]:
-        """Has the draft model go on with its chain; one that the text has left is given up by its round."""
+        """Has the draft model go on with its chain, or with a new one if the text has left that."""
         wanted = offers.wanted(self.tokens, self._least_odds)
         if wanted is None:
             return []
         self.round += 1
-        return [self._asked(wanted.tokens, wanted.length, least_odds=wanted.least_odds)]
+        asked = self._asked(wanted.tokens, wanted.length)
+        num_unverified = len(wanted.tokens) - len(self.tokens)
+        return [replace(asked, least_odds=wanted.least_odds, unasked=True, num_unverified=num_unverified)]
 
     def _drafted_on(self, offers: Offers, proposal: Proposed) -> list[Action]:
         """The draft model drafted more of its chain, or failed: then it is asked again after the next verdict."""
@@ -359,9 +363,7 @@ class Session:
         base = (*self.tokens, *self._in_flight.drafted)
         return [self._asked(base, length + 1, ahead=True)]
 
-    def _asked(
-        self, tokens: tuple[int, ...], length: int, *, ahead: bool = False, least_odds: float | None = None
-    ) -> Propose:
+    def _asked(self, tokens: tuple[int, ...], length: int, *, ahead: bool = False) -> Propose:
         return Propose(
             self.request,
             self.epoch,
@@ -369,7 +371,7 @@ class Session:
             tokens,
             length,
             ahead=ahead,
-            least_odds=self._least_odds if least_odds is None else least_odds,
+            least_odds=self._least_odds,
             wants_chances=self._tells_odds and length > 0,
         )
 

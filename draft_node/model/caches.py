@@ -47,7 +47,7 @@ class Caches:
         del cache.tokens[keep:]
         self._runner.truncate(job.session_id, keep)
         if not job.propose.ahead:
-            cache.num_final = min(keep, len(job.propose.tokens))
+            cache.num_final = min(keep, len(job.propose.tokens) - job.propose.num_unverified)
 
     def forget(self, session_id: bytes) -> None:
         """The session is over: frees its memory."""
@@ -62,8 +62,8 @@ class Caches:
     def reserve(self, job: Job, jobs: Mapping[bytes, Job]) -> bool:
         """Whether this step's tokens fit the context and the memory; idle sessions' memory is taken first.
 
-        What is drafted ahead takes nobody's memory, and gives way to what is not. Of texts written locally the older
-        takes a younger one's: no verify node goes on with what has no room, so one at least has to move.
+        What nobody waits for takes nobody's memory, and gives way to what is awaited. Of texts written locally the
+        older takes a younger one's: no verify node goes on with what has no room, so one at least has to move.
 
         jobs: every proposal in the making, by session.
         """
@@ -74,7 +74,7 @@ class Caches:
         needed = pool.pages_needed(job.session_id, len(self.lacking(job)))
         while pool.num_free - self._reserved < needed:
             idle = [key for key in self._caches if key in pool and self._gives_way(key, job, jobs)]
-            if not idle or job.propose.ahead:
+            if not idle or not job.propose.is_awaited:
                 return False
             self._evict(min(idle, key=lambda key: self._caches[key].used))
         self._reserved += needed
@@ -83,7 +83,7 @@ class Caches:
 
     def _gives_way(self, session_id: bytes, to: Job, jobs: Mapping[bytes, Job]) -> bool:
         job = jobs.get(session_id)
-        if job is None or job.propose.ahead:
+        if job is None or not job.propose.is_awaited:
             return True
         ages = list(self._caches)
         return job.propose.local and to.propose.local and ages.index(session_id) > ages.index(to.session_id)

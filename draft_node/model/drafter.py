@@ -88,13 +88,13 @@ class Drafter:
     def step(self) -> list[Proposed]:
         """Runs one forward pass for every proposal in the making; returns those that are complete.
 
-        Those made ahead of a verdict take part while there are no others.
+        Those that nobody waits for take part while there are no others.
         """
         self._caches.begin_step()
         jobs: list[Job] = []
         done: list[Job] = []
         waiting = [self._jobs[key] for key in self._caches if key in self._jobs]  # the oldest sessions first
-        for job in [job for job in waiting if not job.propose.ahead] or waiting:
+        for job in [job for job in waiting if job.propose.is_awaited] or waiting:
             (jobs if self._caches.reserve(job, self._jobs) else done).append(job)
         chunks = [self._chunk(job) for job in jobs]
         sampling = [job for job, chunk in zip(jobs, chunks, strict=True) if chunk.num_logits]

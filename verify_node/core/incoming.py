@@ -68,13 +68,16 @@ def take_ack(session: Session, ack: Ack, round_s: float, now: float) -> Answer:
 
 
 def take_offer(session: Session, offer: Offer, welcome: Welcome, round_s: float, now: float) -> Answer:
-    """Takes the draft node's position, and what its index expects to follow. Nothing answers it."""
+    """Takes the draft node's position, and what it expects to follow. Nothing answers it unless the text is finished.
+
+    What a draft model offers unasked may cross the last verdict, and asks for nothing.
+    """
     if refused := check_offer(offer, session, welcome.vocab_size):
         return refused
     if offer.base_len > session.acked:
         session.acknowledge_only(offer.base_len, session.window(round_s), now)
     session.take_offer(offer)
-    return repeat(session, offer.base_len) if session.finished else None
+    return repeat(session, offer.base_len) if session.finished and offer.source == "ngram" else None
 
 
 def repeat(session: Session, base_len: int) -> Answer:

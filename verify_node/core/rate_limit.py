@@ -47,8 +47,9 @@ SESSION_MESSAGES_PER_S: Final = 4.0
 """Messages that a session may cost without earning them: it says three at most (a draft, one ahead of its verdict, an
 Ack), and repeats them once a second at first, then ever more rarely down to once in 8 s."""
 
-VERDICT_MESSAGES: Final = 4.0
-"""Messages that a verdict earns its receiver: three at most are said to it, and one may come twice."""
+VERDICT_MESSAGES: Final = 8.0
+"""Messages that a verdict earns its receiver: an Ack and up to five offers, each at least twice as long as the one
+before, are said to it, and some may come twice."""
 
 BURST_S: Final = 20.0
 """So many seconds' worth of messages may come at once: what a line held back, or all sessions opened again."""

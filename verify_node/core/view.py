@@ -58,7 +58,7 @@ class View:
         return self._core.switching.report
 
     @property
-    def arms_by_load(self) -> Sequence[tuple[int, ArmsReport]]:
+    def arms_by_situation(self) -> Sequence[tuple[int, ArmsReport]]:
         """What is known of them in each situation so far, with its fewest sessions; empty where no other is tried."""
         return self._core.switching.reports
 

@@ -55,12 +55,10 @@ class Moved(Struct, frozen=True):
 
     @property
     def observation(self) -> Observation:
-        """Every Draft counts, whoever drafted it: lengths are shared out by what assigned drafts bring. Offers do not.
-
-        A client cannot choose what counts: so its word for what an index drafted does not matter here.
-        """
+        """Every Draft counts, whoever drafted it, and what a draft model offers: n-gram offers do not."""
         num_tokens = len(self.taken)
-        num_drafted = self.entry.num_drafted if self.answered is not None else 0
+        counts = self.answered is not None or self.entry.source == "model"
+        num_drafted = self.entry.num_drafted if counts else 0
         return Observation(self.session, self.outcome.agreement, num_drafted, num_tokens, self._num_accepted)
 
     @property

@@ -246,13 +246,14 @@ class Scheduler:
         )
 
     def offer_length(self, sessions: Sequence[Session]) -> int:
-        """Tokens that the draft model of each of these sessions may offer unasked; 0 where no offers are taken.
+        """Tokens that each draft model of these sessions that may offer may; 0 where no offers are taken.
 
         What is permitted is shared equally: which of the tokens are verified the choice decides, by worth and odds.
         """
-        if not self.takes_offers or not sessions:
+        num_offering = sum(session.takes_model_offers for session in sessions)
+        if not self.takes_offers or not num_offering:
             return 0
-        return min(MAX_OFFER, max(1, int(self.permitted * self.budget) // len(sessions)))
+        return min(MAX_OFFER, max(1, int(self.permitted * self.budget) // num_offering))
 
     def _may_draft(self, session: Session) -> bool:
         return not self.takes_offers or (session.takes_drafts and not session.takes_model_offers)

@@ -142,7 +142,7 @@ class SessionState:
     @property
     def takes_model_offers(self) -> bool:
         """Whether its draft model may offer tokens while it goes on; then it is assigned no length."""
-        allows = self.opened.drafter in ("auto", "model") and self.verification == "match"
+        allows = self.opened.drafter in ("auto", "model") and self.opened.verification == "match"
         return allows and "model_offers" in self.client.capabilities
 
     def may_verify(self, source: OfferSource) -> bool:
@@ -171,9 +171,9 @@ class SessionState:
         return self.round_trip_s + self.client.draft_s_per_token * drafting
 
     def window(self, round_s: float) -> int:
-        """Tokens that may be on their way: 16, or two round trips' worth of rounds, at most 256."""
+        """Tokens that may be on their way: 16, or what two round trips' worth of rounds bring, at most 256."""
         rounds = 2 * self.round_trip_s / round_s if round_s else 0
-        return min(MAX_WINDOW, max(WINDOW, int(rounds)))
+        return min(MAX_WINDOW, max(WINDOW, int(rounds * max(1.0, self.client.goodput.value))))
 
     def is_ready(self, window: int = WINDOW) -> bool:
         """Whether a round can move it forward now."""

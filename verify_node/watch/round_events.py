@@ -33,7 +33,7 @@ def round_event(
 
 def arms_found(view: View) -> list[dict[str, object]]:
     """Returns the experiments' report of each situation, with the fewest sessions of it; none where none is made."""
-    return [{"load": load, **asdict(found)} for load, found in view.arms_by_load]
+    return [{"load": load, **asdict(found)} for load, found in view.arms_by_situation]
 
 
 def _row(verdict: Verdict, session: Session) -> dict[str, object]:

@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from draft_node.core.actions import Proposed, Request
-from draft_node.core.chain import AT_ONCE, LEAST_ODDS, Chain
+from draft_node.core.chain import AT_ONCE, Chain
+from draft_node.core.ngrams import FLOOR
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import Sampling
 
@@ -58,7 +59,7 @@ def test_it_ends_where_all_of_it_is_too_unlikely():
     chain.extend(drafted(5, odds=0.5))
     assert chain.ask(PROMPT, 20, 0.5) is None
     assert chain.ask((*PROMPT, 4), 20, 0.5) is not None, "the text has come true so far"
-    assert begun().ask(PROMPT, 20, 0.0).least_odds == LEAST_ODDS
+    assert begun().ask(PROMPT, 20, 0.0).least_odds == FLOOR
 
 
 def test_a_text_that_goes_otherwise_leaves_it():
@@ -84,6 +85,13 @@ def test_a_text_that_grows_beyond_it_leaves_it_unless_the_model_drafts_on():
     chain.extend(drafted(5, 6))
     assert chain.rest((*PROMPT, 4, 5)).tokens == (6,)
     assert not chain.follows((*PROMPT, 4, 7))
+
+
+def test_a_text_that_has_overtaken_all_that_was_asked_for_leaves_it():
+    chain = begun()
+    chain.ask(PROMPT, 2, 0.0)
+    assert chain.follows((*PROMPT, 4, 5))
+    assert not chain.follows((*PROMPT, 4, 5, 6)), "what is made now cannot reach beyond the text"
 
 
 def test_what_was_not_asked_for_is_no_part_of_it():

@@ -140,3 +140,27 @@ def test_a_draft_that_was_late_is_no_offer():
     session.tick(100.0)
     session.receive(verdict(4, 11, offer_length=0), 100.1)
     assert session.proposed(answer(wanted, 11, 12), 100.2) == []
+
+
+def test_a_chain_is_told_of_again_when_it_is_twice_as_long():
+    session = begin()
+    offered, wanted = session.proposed(answer(drafting(session), 11, 12), 1.1)
+    assert offered == offer(4, 11, 12)
+    [wanted] = session.proposed(answer(wanted, 13), 1.2)
+    assert isinstance(wanted, Propose), "each message takes both nodes' time"
+    assert session.proposed(answer(wanted, 14), 1.3)[0] == offer(4, 11, 12, 13, 14)
+
+
+def test_a_model_that_may_offer_no_more_offers_nothing_that_it_has():
+    session = begin()
+    *_, wanted = session.receive(verdict(3, 10), 1.0)
+    session.receive(verdict(4, 11, offer_length=0), 1.1)
+    assert session.proposed(answer(wanted, 11, 12, 13), 1.2) == []
+    assert session.receive(verdict(5, 12, offer_length=0), 1.3)[1:] == [Send(Ack(ID, 1, 6))]
+
+
+def test_nobody_waits_for_it_and_what_is_drafted_is_not_verified():
+    session = begin()
+    first = drafting(session)
+    _, second = session.proposed(answer(first, 11, 12), 1.1)
+    assert [(one.is_awaited, one.num_unverified) for one in (first, second)] == [(False, 0), (False, 2)]

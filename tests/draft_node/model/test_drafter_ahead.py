@@ -143,3 +143,30 @@ def test_when_the_model_fails_the_one_made_ahead_is_empty_too():
     drafter.step()
     [given_up] = drafter.abandon()
     assert (given_up.guess, given_up.tokens, given_up.proposal) == (None, (), None)
+
+
+def unasked(request, tokens, length, num_unverified=0, round=2):
+    """Asks for more of what is drafted while the session goes on."""
+    return Propose(request, 1, round, tuple(tokens), length, unasked=True, num_unverified=num_unverified)
+
+
+def test_a_text_that_leaves_what_was_drafted_unasked_is_drafted_for_as_if_nothing_had_been():
+    """Three tokens from its end: the cache must not take what no verdict has decided for final."""
+    request = make_request()
+    drafter = make_drafter()
+    [first] = run(drafter, unasked(request, request.prompt, 4))
+    run(drafter, unasked(request, (*request.prompt, *first.tokens), 2, num_unverified=4, round=3))
+    other = tuple((token + 1) % VOCAB for token in first.tokens[:3])
+    again = unasked(request, (*request.prompt, *other), 3, round=4)
+    assert run(drafter, again)[0].tokens == fresh(wanted(request, (*request.prompt, *other), 3))
+
+
+def test_what_is_awaited_comes_before_what_was_not_asked_for_and_that_is_not_before_drafts_ahead():
+    drafter = make_drafter()
+    chain, early, late = make_request(1), make_request(2), make_request(3)
+    drafter.add(unasked(chain, chain.prompt, 1))
+    drafter.add(ahead(early, early.prompt, 0))
+    drafter.add(wanted(late, late.prompt, 2))
+    finished = [proposed.session_id for _ in range(4) for proposed in drafter.step()]
+    assert finished[0] == late.session_id
+    assert set(finished[1:]) == {chain.session_id, early.session_id}

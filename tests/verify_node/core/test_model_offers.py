@@ -93,3 +93,29 @@ def test_what_the_user_does_not_want_is_not_verified(drafter: str, source: Offer
     desk.up("a", offer_of(desk, source=source))
     [verdict] = desk.round()
     assert verdict.num_verified == 0
+
+
+def test_one_that_crosses_the_last_verdict_asks_for_nothing() -> None:
+    desk = begin(max_tokens=2)
+    desk.round()
+    late = offer_of(desk)
+    desk.round()
+    assert desk.session().finished
+    assert desk.up("a", late) == []
+
+
+def test_who_may_not_offer_takes_no_part_of_what_is_permitted() -> None:
+    desk = begin()
+    desk.hello("b", capabilities=("odds", "offers", "no_model"))
+    for number in range(2, 9):
+        desk.open("b", number)
+    lengths = {verdict.session_id: verdict.offer_length for verdict in desk.round()}
+    assert sorted(lengths.values())[-2:] == [0, min(int(PERMITTED * desk.core.limits.budget), 40)]
+
+
+def test_a_session_opened_under_ratio_is_assigned_lengths_whatever_its_client_was_proven() -> None:
+    desk = begin(verification="ratio")
+    desk.session().client.suspicion.proven = True
+    [verdict] = desk.round()
+    assert desk.session().verification == "match"
+    assert verdict.next_length > 0
