@@ -21,7 +21,7 @@ def test_plain_decoding_is_a_token_of_everybody_each_round():
 
 
 def test_a_fixed_length_by_hand():
-    """All is accepted, nothing made ahead: 3 tokens in a round of 10 + 3 x 1 ms, the way, 3 steps of drafting."""
+    """All is accepted, nothing made ahead: 3 tokens in a round of 10 + 3 x 1 ms, the way, 2 steps of drafting."""
     settings = Settings(
         num_clients=1,
         policy="fixed",
@@ -34,7 +34,7 @@ def test_a_fixed_length_by_hand():
         draft_ahead=False,
     )
     found = steady(settings, Stretch(30, 90), 1)
-    assert found.total == pytest.approx(3 / (0.013 + 0.01 + 0.006), rel=0.04)
+    assert found.total == pytest.approx(3 / (0.013 + 0.01 + 0.004), rel=0.04)
     assert found.drafted.tolist() == [2.0]
 
 
@@ -60,5 +60,5 @@ def test_every_cell_has_its_row_and_its_place_on_the_map():
 def test_an_index_drafts_in_no_time_and_a_node_without_a_model_is_offered_for():
     cells = {drafter: Cell(SMALL, MACHINE, 0.001, 2, [0.9], drafter) for drafter in ("model", "ngram")}
     fixed = {drafter: max(way.total for way in cell.fixed().values()) for drafter, cell in cells.items()}
-    assert fixed["ngram"] > 1.2 * fixed["model"]
+    assert fixed["ngram"] > 1.1 * fixed["model"]  # by a model's steps, of which there is one for each token
     assert cells["ngram"].gradient(True).total > 1.2 * cells["ngram"].plain().total
