@@ -5,8 +5,8 @@ import time
 
 from draft_node.config import DraftConfig, NgramSettings
 from draft_node.core.core import DraftCore
+from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.link import VerifyLink
-from draft_node.core.ngrams import Ngrams
 from draft_node.daemon import DraftDaemon
 from draft_node.preflight import read_keys
 from draft_node.text import corpus

@@ -77,6 +77,7 @@ class DraftCollector(Collector):
         daemon, traffic = self._daemon, self._daemon.channel.traffic
         refusals = dict.fromkeys(get_args(RefusalCode), 0) | daemon.core.counts.refusals
         yield gauge("connected", "1 while the verify node is there, else 0.", daemon.link.connected)
+        yield gauge("draft_model_resting", "1 while it drafts nothing unasked, else 0.", daemon.core.resting.is_resting)
         yield gauge("writing_locally", "1 while the draft model writes alone, else 0.", daemon.is_local)
         yield counter("reconnects", "Handshakes after the first.", max(0, daemon.core.counts.num_connected - 1))
         yield counter(

@@ -34,11 +34,12 @@ from draft_node.core.actions import (
     Tell,
     WriteLocally,
 )
-from draft_node.core.ahead_rate import LEAST_RATE, AheadRate
 from draft_node.core.counts import Counts, total
+from draft_node.core.drafts.ahead_rate import LEAST_RATE, AheadRate
+from draft_node.core.drafts.ngrams import Ngrams
+from draft_node.core.drafts.resting import Resting
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.local import Terms
-from draft_node.core.ngrams import Ngrams
 from draft_node.core.session import Session
 from goodspeed.wire.messages import DownMessage, Heartbeat, Leave, Refusal, Verdict
 
@@ -58,6 +59,7 @@ class DraftCore:
     has_model: bool = True  # without one, nothing is ever asked of a draft model
     is_local: bool = False  # the draft model writes alone now
     sessions: dict[bytes, Session] = field(default_factory=dict)
+    resting: Resting = field(default_factory=Resting)  # of the draft model
     counts: Counts = field(default_factory=Counts)
     _last_word: Fail | None = None  # what every user is told from now on
     _has_left: bool = False  # nothing is sent any more
@@ -76,8 +78,9 @@ class DraftCore:
         """
         rate = AheadRate(least=self.least_ahead_rate)
         ngrams = self.ngrams.begin(request) if self.ngrams is not None else None
-        session = Session(request, self.draft_ahead, rate, ngrams, self.has_model)
+        session = Session(request, self.draft_ahead, rate, ngrams, self.has_model, self.resting)
         self.sessions[request.session_id] = session
+        self.resting.num_texts = len(self.sessions)
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]
         if self.link.connected:
@@ -91,6 +94,7 @@ class DraftCore:
         session = self.sessions.pop(session_id, None)
         if session is None:
             return []
+        self.resting.num_texts = len(self.sessions)
         self.counts.statistics = total(self.counts.statistics, session.statistics)
         self._keep(session)
         closing = _of(session, session.cancel())

@@ -18,14 +18,15 @@ from enum import Enum
 from msgspec.structs import replace
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send, Statistics
-from draft_node.core.ahead import Ahead
-from draft_node.core.ahead_rate import AheadRate
-from draft_node.core.chain import Chain
-from draft_node.core.choice import Drafters
-from draft_node.core.in_flight import InFlight
+from draft_node.core.drafts.ahead import Ahead
+from draft_node.core.drafts.ahead_rate import AheadRate
+from draft_node.core.drafts.chain import Chain
+from draft_node.core.drafts.choice import Drafters
+from draft_node.core.drafts.in_flight import InFlight
+from draft_node.core.drafts.ngrams import NgramDrafter
+from draft_node.core.drafts.offers import Offers
+from draft_node.core.drafts.resting import Resting
 from draft_node.core.local import RETRY_S, Local, Terms
-from draft_node.core.ngrams import NgramDrafter
-from draft_node.core.offers import Offers
 from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.target import text_end
@@ -61,6 +62,7 @@ class Session:
     ahead_rate: AheadRate = field(default_factory=AheadRate)  # at which drafts made ahead come true
     ngrams: NgramDrafter | None = None  # what drafts for it beside the draft model
     has_model: bool = True  # the node has a draft model
+    resting: Resting = field(default_factory=Resting)  # of that model
     state: State = State.OFFLINE
     epoch: int = 0
     round: int = -1  # of the last proposal asked for
@@ -141,7 +143,9 @@ class Session:
             return None
         drafts_on = "model_offers" in self._capabilities and self.draft_ahead and self._drafters.uses_model
         chain = Chain(self.request) if drafts_on else None
-        return Offers(self.request.session_id, self.ngrams, chain) if self.ngrams is not None or chain else None
+        if self.ngrams is None and chain is None:
+            return None
+        return Offers(self.request.session_id, self.ngrams, chain, self.resting)
 
     def disconnect(self) -> None:
         """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
@@ -215,6 +219,8 @@ class Session:
             return []
         self.tokens += new
         self.statistics.count(verdict, len(new), self._in_flight.num_ngram(verdict))
+        if self._offers is not None:
+            self._offers.observe(len(new), verdict.num_accepted if verdict.source == "model" else 0)
         accepted = self._in_flight.accepted(verdict, len(self.tokens) - len(new), len(self.tokens))
         actions: list[Action] = [Deliver(new, logprobs, accepted)] if new else []
         return actions + self._go_on(verdict, now)

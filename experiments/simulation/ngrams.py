@@ -9,7 +9,7 @@ from random import Random
 from typing import Literal, TypeAlias
 
 from draft_node.core.actions import Request
-from draft_node.core.ngrams import NgramDrafter, Ngrams
+from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.models import drawn
 from experiments.simulation.recorded_texts import RecordedDrafter, RecordedText

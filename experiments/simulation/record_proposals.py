@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
-from draft_node.core.ngrams import FLOOR
-from draft_node.core.offers import OFFER_LENGTH
+from draft_node.core.drafts.ngrams import FLOOR
+from draft_node.core.drafts.offers import OFFER_LENGTH
 from draft_node.model.confidence import acceptance_chances
 from experiments.benchmarks.target_texts import TargetText, write
 from experiments.simulation import proposals

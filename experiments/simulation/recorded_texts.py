@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from random import Random
 
-from draft_node.core.ngrams import FLOOR, NgramDrafter
+from draft_node.core.drafts.ngrams import FLOOR, NgramDrafter
 from experiments.simulation import proposals
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.proposals import Proposal, Source, Text

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypeVar
 
-from draft_node.core.ahead_rate import LEAST_RATE
+from draft_node.core.drafts.ahead_rate import LEAST_RATE
 from experiments.simulation.acceptance import Acceptances
 from experiments.simulation.claims import Claims
 from experiments.simulation.ngrams import RIGHT, NgramKind

@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from draft_node.core.ahead_rate import LEAST_RATE
+from draft_node.core.drafts.ahead_rate import LEAST_RATE
 from experiments.simulation.claims import Claims
 from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.ngrams import NgramKind

@@ -6,7 +6,7 @@ import pytest
 
 from draft_node import assembly
 from draft_node.config import DraftConfig
-from draft_node.core.ngrams import Ngrams
+from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.preflight import check
 from goodspeed.engine import tokenizer_folder
 from goodspeed.errors import ConfigError

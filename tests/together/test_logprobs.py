@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from draft_node.core.actions import Deliver, Finish, Propose, Request, Send
-from draft_node.core.ahead_rate import AheadRate
+from draft_node.core.drafts.ahead_rate import AheadRate
 from draft_node.core.session import Session
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from draft_node.core.actions import Action, Deliver, Finish, Propose, Proposed, Request, Send
-from draft_node.core.ahead_rate import AheadRate
+from draft_node.core.drafts.ahead_rate import AheadRate
 from draft_node.core.session import Session
 from draft_node.model.drafter import Drafter
 from goodspeed.engine.pages import PagePool

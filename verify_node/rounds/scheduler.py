@@ -161,6 +161,8 @@ class Scheduler:
 
         sessions: every active session that has had its first token; participants: those among them to be told.
         """
+        if not any(self._may_draft(session) for session in sessions):
+            return self.allocate_none(number, participants)  # which spares the policy's search
         budget = self.handed_out(sessions)
         rooms = caps.room(sessions, participants)
         probed = self._probes(number, sessions, participants, round_s, budget, rooms)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from draft_node.core.ngrams import NgramDrafter
+from draft_node.core.drafts.ngrams import NgramDrafter
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.ngram.history import History
 

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
+from draft_node.core.drafts.resting import TRIAL, Resting
 from draft_node.core.session import Session, State
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Ack, Draft, Offer, Sampling, Verdict
@@ -164,3 +165,36 @@ def test_nobody_waits_for_it_and_what_is_drafted_is_not_verified():
     first = drafting(session)
     _, second = session.proposed(answer(first, 11, 12), 1.1)
     assert [(one.is_awaited, one.num_unverified) for one in (first, second)] == [(False, 0), (False, 2)]
+
+
+def test_a_model_whose_tokens_come_too_late_is_not_asked_until_it_is_tried_again():
+    resting = Resting(num_texts=1)
+    session = begin(replace(REQUEST, max_tokens=500), resting=resting)
+    length = len(PROMPT)
+    while not resting.is_resting:
+        *_, last = session.receive(verdict(length, 50 + length), 1.0)  # its answer never comes in time
+        length += 1
+    assert length == len(PROMPT) + 1 + TRIAL, "before the first verdict nothing is permitted"
+    assert last == Send(Ack(ID, 1, length)), "nothing is asked of the draft model any more"
+    while resting.is_resting:
+        *_, last = session.receive(verdict(length, 50 + length), 1.0)
+        length += 1
+    assert isinstance(last, Propose)
+    assert (last.unasked, len(last.tokens)) == (True, length)
+
+
+def test_tokens_of_others_do_not_keep_a_model_from_resting_and_its_own_do():
+    for source, rests in (("model", False), ("ngram", True), ("self", True)):
+        resting = Resting(num_texts=1)
+        session = begin(resting=resting)
+        for base_len in range(3, 5 + TRIAL, 2):
+            session.receive(verdict(base_len, 20, 21, source=source, num_verified=1, num_accepted=1), 1.0)
+        assert resting.is_resting is rests, source
+
+
+def test_where_the_verify_node_permits_nothing_the_model_is_not_judged():
+    resting = Resting(num_texts=1)
+    session = begin(resting=resting)
+    for base_len in range(3, 3 + 3 * TRIAL):
+        session.receive(verdict(base_len, 20, offer_length=0), 1.0)
+    assert not resting.is_resting

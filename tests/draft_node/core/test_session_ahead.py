@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Finish, Propose, Proposed, Request, Send
-from draft_node.core.ahead_rate import LEAST_RATE, AheadRate
+from draft_node.core.drafts.ahead_rate import LEAST_RATE, AheadRate
 from draft_node.core.retransmission import RESEND_S
 from draft_node.core.session import Session, State
 from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Sampling, Verdict, digest

@@ -11,7 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 from draft_node.core.actions import Proposed, Request
-from draft_node.core.ngrams import FLOOR
+from draft_node.core.drafts.ngrams import FLOOR
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import MAX_OFFER
 

@@ -9,7 +9,7 @@ from math import prod
 from typing import NamedTuple
 
 from draft_node.core.actions import Proposed, Request
-from draft_node.core.ngrams import NgramDrafter
+from draft_node.core.drafts.ngrams import NgramDrafter
 from goodspeed.exact.positions import certain
 from goodspeed.ngram.drafting import Continuation
 

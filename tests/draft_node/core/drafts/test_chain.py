@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from draft_node.core.actions import Proposed, Request
-from draft_node.core.chain import AT_ONCE, Chain
-from draft_node.core.ngrams import FLOOR
+from draft_node.core.drafts.chain import AT_ONCE, Chain
+from draft_node.core.drafts.ngrams import FLOOR
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import Sampling
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Propose, Request, Send
-from draft_node.core.offers import ENOUGH, OFFER_LENGTH
+from draft_node.core.drafts.offers import ENOUGH, OFFER_LENGTH
 from draft_node.core.retransmission import RESEND_S
 from draft_node.core.session import Session, State
 from goodspeed.wire import odds

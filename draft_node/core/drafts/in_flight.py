@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from draft_node.core.actions import Proposed
-from draft_node.core.ahead import Ahead, codes
+from draft_node.core.drafts.ahead import Ahead, codes
 from goodspeed.wire.messages import Draft, TextDigest, Verdict
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from draft_node.core.actions import Request, Send
 from draft_node.core.core import DraftCore
+from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
 from draft_node.core.link import VerifyLink
-from draft_node.core.ngrams import NgramDrafter, Ngrams
 from draft_node.core.session import State
 from goodspeed.ngram.history import History
 from goodspeed.wire.messages import Ack, Offer, Sampling, Verdict, Verification, Welcome

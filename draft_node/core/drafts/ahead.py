@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from draft_node.core.actions import Proposed, Request, Statistics
-from draft_node.core.ahead_rate import AheadRate
+from draft_node.core.drafts.ahead_rate import AheadRate
 from goodspeed.wire import odds as odds_codes
 from goodspeed.wire.messages import Draft, TextDigest, Verdict
 

@@ -1,16 +1,18 @@
 """What a session at length 0 offers: tokens that its n-gram index expects, or that its draft model drafts unasked.
 
 The n-gram index is asked at each verdict, and its offer goes up in place of the Ack. The draft model drafts all the
-time, as long as the verify node permits it; what it has drafted goes up when it is more than what was offered. Of both,
-what is expected to bring more tokens is offered. No I/O; knows nothing about a session's states.
+time, as long as the verify node permits it and its tokens come in time; what it has drafted goes up when it is more
+than what was offered. Of both, what is expected to bring more tokens is offered. No I/O; knows nothing about a
+session's states.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from draft_node.core.actions import Proposed
-from draft_node.core.chain import Chain, Wanted
-from draft_node.core.ngrams import NgramDrafter
+from draft_node.core.drafts.chain import Chain, Wanted
+from draft_node.core.drafts.ngrams import NgramDrafter
+from draft_node.core.drafts.resting import Resting
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Offer, OfferSource
@@ -29,7 +31,8 @@ class Offers:
     session_id: bytes
     ngrams: NgramDrafter | None = None
     chain: Chain | None = None  # None where no draft model drafts unasked
-    permitted: int = 0  # tokens beyond the text that the draft model may offer; 0: it rests
+    resting: Resting = field(default_factory=Resting)  # of the draft model, which may serve other sessions too
+    permitted: int = 0  # tokens beyond the text that the draft model may offer
     _newest: Continuation = field(default_factory=Continuation)
     _base_len: int = 0  # of the text that the newest offer follows
     _looked_at: int = -1  # length of the text that the index was asked about
@@ -40,6 +43,11 @@ class Offers:
         self._newest, self._looked_at, self._found, self.permitted = Continuation(), -1, Continuation(), 0
         if self.chain is not None:
             self.chain.begin(text_len)
+
+    def observe(self, num_tokens: int, num_accepted: int) -> None:
+        """The text has grown, by `num_accepted` tokens that the draft model had offered among others."""
+        if self.chain is not None and self.permitted:
+            self.resting.observe(num_tokens, num_accepted)
 
     def next(self, tokens: Sequence[int], epoch: int, least_odds: float) -> Offer | None:
         """The offer for the text `tokens`; None where nothing is expected that the newest offer leaves unsaid."""
@@ -59,7 +67,7 @@ class Offers:
 
         If the text has left the chain, another one begins, and what is drafted for the old one is not taken any more.
         """
-        if self.chain is None:
+        if self.chain is None or self.resting.is_resting:
             return None
         if not self.chain.follows(tokens):
             self.chain.begin(len(tokens))
