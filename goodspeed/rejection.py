@@ -1,5 +1,5 @@
-"""The two verification rules over tensors, as other programs import them; see `goodspeed/exact/rejection.py`."""
+"""The two verification rules, as other programs import them; see `goodspeed/exact/rejection.py`."""
 
-from goodspeed.exact.rejection import verify_match, verify_ratio
+from goodspeed.exact.rejection import match_tree, verify_match, verify_ratio
 
-__all__ = ["verify_match", "verify_ratio"]
+__all__ = ["match_tree", "verify_match", "verify_ratio"]

@@ -12,6 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from goodspeed.engine.layout import Group, GroupLimits, Ints, Layout, Plan, plan
 from goodspeed.engine.memory import KVPool
+from goodspeed.engine.trees import Bools
 
 
 @dataclass(frozen=True)
@@ -115,19 +116,22 @@ class Batch:
         return GroupTensors(group, source, self._make_mask(made, group, window, fold))
 
     def _make_mask(self, made: Plan, group: Group, window: int | None, fold: int) -> Tensor:
-        query = self._tensor(made.query_positions(group))[:, :, None]
-        key = torch.arange(group.num_pages * self.pool.page_size, device=self.pool.device)
+        query = self._tensor(made.query_rows(group))[:, :, None]
+        num_keys = group.num_pages * self.pool.page_size
+        key = torch.arange(num_keys, device=self.pool.device)
         hidden = key > query  # [num_chunks, num_queries, num_keys]
         if window is not None:
             hidden |= key <= query - window
+        for chunk, queries, unseen in made.hidden_in_trees(group, num_keys, window):
+            hidden[chunk, self._tensor(queries)] = self._tensor(unseen)
         mask = torch.zeros(hidden.shape, dtype=self.pool.dtype, device=self.pool.device)
         mask.masked_fill_(hidden, float("-inf"))
         if fold > 1:
             mask = mask[:, :, None].expand(-1, -1, fold, -1).flatten(1, 2)
         return mask[:, None]
 
-    def _tensor(self, ints: Ints) -> Tensor:
-        found = torch.from_numpy(ints)
+    def _tensor(self, array: Ints | Bools) -> Tensor:
+        found = torch.from_numpy(array)
         return found if self.pool.device.type == "cpu" else found.to(self.pool.device, non_blocking=True)
 
 

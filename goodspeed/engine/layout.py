@@ -5,13 +5,12 @@ together, each padded to the group's longest draft and context; grouping keeps t
 a long context does not make the others pay, and keeps a group's gathered keys and values small enough for the cache.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from goodspeed.engine.trees import Bools, Ints, Tree
 
 FETCH_COST = 8
 """Fetching one key row costs about as much as multiplying this many queries with it (measured on a CPU)."""
@@ -27,14 +26,18 @@ class GroupLimits:
 
 @dataclass(frozen=True)
 class Layout:
-    """Chunks in packed order; chunk i appends counts[i] tokens to a session that has starts[i] cached."""
+    """Chunks in packed order; chunk i appends counts[i] tokens to a session that has starts[i] cached.
+
+    The last tokens of a chunk may be a tree; the others of its tokens, and all of a chunk without one, are a chain.
+    """
 
     starts: Ints  # [num_chunks]
     counts: Ints  # [num_chunks]
     tables: Ints  # [num_chunks, max_pages], each row filled up with its own last page
-    positions: Ints  # [num_tokens]
+    positions: Ints  # [num_tokens] in the text
     slots: Ints  # [num_tokens] row of the pool, page * page_size + offset
     page_size: int
+    trees: Mapping[int, Tree] = field(default_factory=dict)  # by chunk
 
     def following(self) -> "Layout":
         """Returns the layout of the next single token of every chunk, in the pages that its session already has."""
@@ -80,14 +83,34 @@ class Plan:
     starts: Ints  # [num_chunks]
     tables: Ints  # [num_chunks, max_pages]
     num_tokens: int
+    trees: Mapping[int, Tree]
 
     def pages(self, group: Group) -> Ints:
         """Returns the pages that the group gathers [num_chunks * num_pages]; a short table repeats its last page."""
         return self.tables[group.low : group.high, : group.num_pages].ravel()
 
-    def query_positions(self, group: Group) -> Ints:
-        """Returns positions [num_chunks, num_queries] from the first gathered key on; padding repeats a row's last."""
+    def query_rows(self, group: Group) -> Ints:
+        """Returns each query's own key [num_chunks, num_queries], counted from the first gathered key on.
+
+        Padding repeats a chunk's last. Of a chain these are the positions in the text.
+        """
         return self.starts[group.low : group.high, None] + self._tokens(group)
+
+    def hidden_in_trees(self, group: Group, num_keys: int, window: int | None) -> list[tuple[int, Ints, Bools]]:
+        """What the group's trees hide: for each its chunk within the group, the queries that are its nodes, the keys.
+
+        The keys are [num_queries, num_keys]; padding repeats a chunk's last query.
+        """
+        found: list[tuple[int, Ints, Bools]] = []
+        for chunk in range(group.low, group.high):
+            tree = self.trees.get(chunk)
+            if tree is not None:
+                first = int(self.counts[chunk]) - len(tree)
+                queries = np.arange(first, group.num_queries)
+                nodes = np.minimum(queries - first, len(tree) - 1)
+                hidden = tree.hidden(int(self.starts[chunk]) + first - 1, num_keys, window)
+                found.append((chunk - group.low, queries, hidden[nodes]))
+        return found
 
     def padding(self) -> tuple[Ints, Ints] | None:
         """Returns the token of each padded query row, and the row of each token; None when no query is padded."""
@@ -106,20 +129,36 @@ class Plan:
         return tokens
 
 
-def lay_out(starts: Sequence[int], counts: Sequence[int], tables: Sequence[Ints], page_size: int) -> Layout:
-    """Lays out every token of the batch; tables[i] holds the pages of chunk i, new ones included."""
+def lay_out(
+    starts: Sequence[int],
+    counts: Sequence[int],
+    tables: Sequence[Ints],
+    page_size: int,
+    trees: Mapping[int, Tree] | None = None,
+) -> Layout:
+    """Lays out every token of the batch; tables[i] holds the pages of chunk i, new ones included.
+
+    trees: of the chunks whose last tokens are a tree, by chunk.
+    """
     start, count = np.array(starts, np.int64), np.array(counts, np.int64)
     table = np.empty((len(tables), max(map(len, tables))), np.int64)
     for row, pages in zip(table, tables, strict=True):
         row[: len(pages)] = pages
         row[len(pages) :] = pages[-1]
     chunk = np.arange(len(start))  # of each token
-    positions: Ints = start
+    rows: Ints = start  # of each token's key within its session
     if max(counts) > 1:
         chunk = np.repeat(chunk, count)
-        positions = (start - count.cumsum() + count)[chunk] + np.arange(len(chunk))
-    page, offset = np.divmod(positions, page_size)
-    return Layout(start, count, table, positions, table[chunk, page] * page_size + offset, page_size)
+        rows = (start - count.cumsum() + count)[chunk] + np.arange(len(chunk))
+    page, offset = np.divmod(rows, page_size)
+    slots = table[chunk, page] * page_size + offset
+    if not trees:
+        return Layout(start, count, table, rows, slots, page_size)
+    positions, ends = rows.copy(), count.cumsum()
+    for number, tree in trees.items():
+        end = int(ends[number])
+        positions[end - len(tree) : end] = rows[end - len(tree)] - 1 + tree.depths
+    return Layout(start, count, table, positions, slots, page_size, trees)
 
 
 def plan(layout: Layout, window: int | None, limits: GroupLimits) -> Plan:
@@ -129,7 +168,7 @@ def plan(layout: Layout, window: int | None, limits: GroupLimits) -> Plan:
     num_pages = [-(-(start + count) // layout.page_size) for start, count in zip(starts.tolist(), counts, strict=True)]
     bounds = _bounds(counts, [pages * layout.page_size for pages in num_pages], limits)
     groups = [Group(low, high, max(counts[low:high]), max(num_pages[low:high])) for low, high in bounds]
-    return Plan(groups, layout.counts, starts, tables, len(layout.positions))
+    return Plan(groups, layout.counts, starts, tables, len(layout.positions), layout.trees)
 
 
 def _in_window(layout: Layout, window: int) -> tuple[Ints, Ints]:

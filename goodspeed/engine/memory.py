@@ -57,6 +57,11 @@ class KVPool:
             new = new.nan_to_num_()  # an overflow must stay in its own session, whoever owns the page next
         self.rows[layer].index_copy_(0, slots, new)
 
+    def copy(self, source: Tensor, target: Tensor) -> None:
+        """Copies rows of all layers; source and target are slots [num_rows], and may overlap."""
+        for rows in self.rows:
+            rows.index_copy_(0, target, rows.index_select(0, source))
+
     def split(self, memory: Tensor, num_chunks: int) -> tuple[Tensor, Tensor]:
         """Returns views of pages or rows of the pool as keys and values [num_chunks, kv_heads, num_keys, dim]."""
         rows = memory.view(num_chunks, -1, *memory.shape[-2:]).transpose(1, 2)

@@ -16,6 +16,7 @@ from goodspeed.engine.batch import Batch
 from goodspeed.engine.layout import GroupLimits, lay_out
 from goodspeed.engine.memory import KVPool
 from goodspeed.engine.pages import PagePool
+from goodspeed.engine.trees import Tree
 from goodspeed.errors import PoolExhausted
 
 GROUP_BYTES = {"cpu": 4 << 20, "cuda": 1 << 29}  # what a group gathers should stay in a CPU's cache
@@ -24,11 +25,16 @@ MAX_PADDING = {"cpu": 1 << 10, "cuda": 1 << 18}  # a launch costs a GPU more tha
 
 @dataclass(frozen=True)
 class Chunk:
-    """Tokens to append to a session at its cached length; logits are returned for the last `num_logits` of them."""
+    """Tokens to append to a session at its cached length; logits are returned for the last `num_logits` of them.
+
+    parents: of the last tokens, where they are a tree: of each its parent's index among them, or -1 for the token
+    before them all. Parents come first. Every other token follows the one before it.
+    """
 
     key: Hashable
     tokens: Sequence[int]
     num_logits: int
+    parents: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,12 +72,27 @@ class Packed:
                 _restore(self.pool, chunk.key, start)
             raise
 
+    def keep(self, key: Hashable, length: int, path: Sequence[int]) -> None:
+        """Keeps some of the tokens that a session has after its first `length`, by their index, and forgets the others.
+
+        They are the nodes of a path through a tree, from its base down, so that their keys are rotated for the places
+        that they get: behind each other, after the first `length`.
+        """
+        if list(path) != list(range(len(path))):
+            slots = [self.pool.slots(key, [length + node for node in nodes]) for nodes in (path, range(len(path)))]
+            source, target = (torch.from_numpy(one).to(self.memory.device, non_blocking=True) for one in slots)
+            self.memory.copy(source, target)
+        self.pool.truncate(key, length + len(path))
+
     def _check(self, chunks: Sequence[Chunk]) -> None:
         if not chunks or len({chunk.key for chunk in chunks}) != len(chunks):
             raise ValueError("a forward pass needs sessions, each of them once")
         for chunk in chunks:
             if not 0 <= chunk.num_logits <= len(chunk.tokens) or not chunk.tokens:
                 raise ValueError(f"{chunk.num_logits} logits of {len(chunk.tokens)} tokens cannot be had")
+            num_nodes, num_cached = len(chunk.parents or ()), self.pool.length(chunk.key)
+            if num_nodes > len(chunk.tokens) or 0 < num_nodes == num_cached + len(chunk.tokens):
+                raise ValueError(f"a tree of {num_nodes} nodes needs as many tokens, and one before it")
         needed = sum(self.pool.pages_needed(chunk.key, len(chunk.tokens)) for chunk in chunks)
         if needed > self.pool.num_free:
             raise PoolExhausted(
@@ -83,7 +104,8 @@ class Packed:
         keys, counts = [chunk.key for chunk in chunks], [len(chunk.tokens) for chunk in chunks]
         last = self._followed(keys, starts, counts)
         if last is None:
-            layout = lay_out(starts, counts, [self.pool.table(key) for key in keys], self.pool.page_size)
+            tables = [self.pool.table(key) for key in keys]
+            layout = lay_out(starts, counts, tables, self.pool.page_size, _trees(chunks))
         else:
             layout = last.layout.following()
         tokens = np.fromiter(chain.from_iterable(chunk.tokens for chunk in chunks), np.int64, len(layout.positions))
@@ -113,6 +135,12 @@ class Packed:
         if last is None or last.keys != keys or not last.batch.layout.is_followed_by(starts, counts):
             return None
         return last.batch
+
+
+def _trees(chunks: Sequence[Chunk]) -> dict[int, Tree]:
+    """Returns the trees that are no chains, by chunk."""
+    trees = {number: Tree.of(chunk.parents) for number, chunk in enumerate(chunks) if chunk.parents}
+    return {number: tree for number, tree in trees.items() if tree is not None}
 
 
 def _wanted(chunks: Sequence[Chunk], order: list[int]) -> list[int]:

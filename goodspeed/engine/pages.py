@@ -4,7 +4,7 @@ Knows nothing about tensors, models or rounds: a key is any hashable name of a s
 of a session lies in its page number p // page_size, at row p % page_size. Every operation costs the pages it touches.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,12 @@ class PagePool:
     def table(self, key: Hashable) -> Pages:
         """Returns a session's pages in order of position [num_owned]: a view, valid until the pool changes."""
         return self._tables[key][: self._num_owned(self._lengths[key])]
+
+    def slots(self, key: Hashable, positions: Sequence[int]) -> Pages:
+        """Returns the pool's rows of some of a session's positions: page * page_size + row in the page."""
+        page, row = np.divmod(np.array(positions, np.int64), self.page_size)
+        slots: Pages = self.table(key)[page] * self.page_size + row
+        return slots
 
     def extend(self, key: Hashable, num_tokens: int) -> None:
         """Appends room for tokens. Raises PoolExhausted, and changes nothing, when too few pages are free."""

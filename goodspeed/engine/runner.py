@@ -69,6 +69,14 @@ class Runner:
             logits[:, self.checkpoint.num_tokens :] = float("-inf")
         return logits
 
+    @torch.inference_mode()
+    def keep(self, key: Hashable, length: int, path: Sequence[int]) -> None:
+        """After a tree was fed behind a session's first `length` positions: keeps the nodes of a path, in order.
+
+        path: indexes of nodes, from a first node down; empty to keep none. The other nodes are forgotten.
+        """
+        self._packed.keep(key, length, path)
+
     def truncate(self, key: Hashable, length: int) -> None:
         """Forget a session's positions from `length` on."""
         self.pool.truncate(key, length)

@@ -40,6 +40,25 @@ def match(target_tokens: Sequence[int], draft_tokens: Sequence[int]) -> tuple[in
     return agrees.index(False) if False in agrees else len(agrees), sum(agrees)
 
 
+def match_tree(target_tokens: Sequence[int], tokens: Sequence[int], parents: Sequence[int]) -> tuple[list[int], int]:
+    """The match rule for one session's token tree, on the host: returns (path, next_token).
+
+    tokens [num_nodes] and parents [num_nodes]: of each node its token, and its parent's index or -1 for the base.
+    target_tokens [num_nodes + 1]: the target's own draw after the base, then after each node, with the noise of its
+    depth. The path goes down while a child has the token that was drawn; of two such children it takes the first.
+    """
+    drawn = list(map(int, target_tokens))
+    children: dict[tuple[int, int], int] = {}  # by parent and token
+    for node in reversed(range(len(tokens))):
+        children[int(parents[node]), int(tokens[node])] = node
+    path: list[int] = []
+    at = children.get((-1, drawn[0]))
+    while at is not None:
+        path.append(at)
+        at = children.get((at, drawn[at + 1]))
+    return path, drawn[path[-1] + 1 if path else 0]
+
+
 def verify_ratio(
     target_probs: Tensor,
     draft_tokens: Tensor,

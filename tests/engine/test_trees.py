@@ -1,0 +1,138 @@
+"""Trees at the end of a chunk: each node's logits are those of its path, and what is kept of a tree never branched."""
+
+import random
+from collections.abc import Hashable
+from pathlib import Path
+
+import pytest
+import torch
+
+from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.trees import Tree
+from tests.engine.test_runner import Reference, known
+
+PROMPT = [72, 101, 108, 108, 111, 3, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.fixture(scope="module")
+def reference(architecture: Path) -> Reference:
+    return Reference(architecture)
+
+
+def path_to(node: int, parents: list[int]) -> list[int]:
+    """The nodes from the base down to this one."""
+    path: list[int] = []
+    while node != -1:
+        path.insert(0, node)
+        node = parents[node]
+    return path
+
+
+def random_parents(rng: random.Random, num_nodes: int) -> list[int]:
+    return [rng.randint(-1, node - 1) for node in range(num_nodes)]
+
+
+def expected(reference: Reference, text: list[int], nodes: list[int], parents: list[int]) -> torch.Tensor:
+    """Logits after the text, and after each node's path behind it [num_nodes + 1, vocab]."""
+    texts = [text, *([*text, *(nodes[one] for one in path_to(node, parents))] for node in range(len(nodes)))]
+    return torch.cat([reference.logits(one, 1) for one in texts])
+
+
+@pytest.mark.parametrize("num_cached", [0, 3, 11])
+@pytest.mark.parametrize("page_size", [1, 4, 16])
+def test_each_node_has_the_logits_of_its_path(reference: Reference, num_cached: int, page_size: int) -> None:
+    runner = reference.runner(num_pages=128 // page_size, page_size=page_size)
+    if num_cached:
+        runner.forward([Chunk("a", PROMPT[:num_cached], 0)])
+    nodes, parents = [10, 11, 12, 13, 14, 15, 16], [-1, -1, 0, 0, 2, 1, 4]
+    found = runner.forward([Chunk("a", [*PROMPT[num_cached:], *nodes], len(nodes) + 1, parents)])
+    torch.testing.assert_close(known(found), known(expected(reference, PROMPT, nodes, parents)), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("path", [[], [1], [1, 5], [0, 2, 4, 6], [0, 3]])
+def test_what_is_kept_is_as_if_it_had_never_branched(reference: Reference, path: list[int]) -> None:
+    branching, plain = (reference.runner(num_pages=16, page_size=4) for _ in range(2))
+    nodes, parents = [10, 11, 12, 13, 14, 15, 16], [-1, -1, 0, 0, 2, 1, 4]
+    branching.forward([Chunk("a", [*PROMPT, *nodes], 0, parents)])
+    branching.keep("a", len(PROMPT), path)
+    text = [*PROMPT, *(nodes[node] for node in path)]
+    plain.forward([Chunk("a", text, 0)])
+    assert branching.pool.length("a") == len(text)
+    for one, other in zip(rows(branching, len(text)), rows(plain, len(text)), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
+    found = branching.forward([Chunk("a", [20, 21], 2)])
+    torch.testing.assert_close(known(found), known(reference.logits([*text, 20, 21], 2)), atol=1e-4, rtol=0)
+
+
+def rows(runner: Runner, length: int) -> list[torch.Tensor]:
+    """The session's keys and values in each layer."""
+    slots = torch.from_numpy(runner.pool.slots("a", range(length)))
+    return [layer[slots] for layer in runner._packed.memory.rows]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("page_size", [1, 16])
+def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:
+    """Trees, chains and pieces of prompts in one pass, in any order, over contexts of unequal length."""
+    rng = random.Random(seed)
+    runner = reference.runner(num_pages=1200 // page_size, page_size=page_size)
+    cached: dict[Hashable, list[int]] = {}
+    for step in range(20):
+        if len(cached) < 6:
+            cached[step] = []
+        chunks = [make_chunk(rng, key) for key in cached if rng.random() < 0.8] or [make_chunk(rng, step)]
+        rng.shuffle(chunks)
+        found = runner.forward(chunks)
+        wanted = []
+        for chunk in chunks:
+            text, parents = cached.setdefault(chunk.key, []), list(chunk.parents or [])
+            before = [*text, *chunk.tokens[: len(chunk.tokens) - len(parents)]]
+            nodes = list(chunk.tokens[len(chunk.tokens) - len(parents) :])
+            wanted.append(expected(reference, before, nodes, parents)[-chunk.num_logits or len(nodes) + 1 :])
+            path = path_to(rng.randrange(len(nodes)), parents) if nodes and rng.random() < 0.8 else []
+            runner.keep(chunk.key, len(before), path)
+            cached[chunk.key] = [*before, *(nodes[node] for node in path)]
+        torch.testing.assert_close(known(found), known(torch.cat(wanted)), atol=1e-4, rtol=0)
+
+
+def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
+    num_before, num_nodes = rng.choice([1, 1, 1, 4, rng.randint(5, 40)]), rng.choice([0, 0, 1, 3, 8, 20])
+    tokens = [rng.randrange(258) for _ in range(num_before + num_nodes)]
+    parents = random_parents(rng, num_nodes) if num_nodes else None
+    return Chunk(key, tokens, rng.choice([0, 1, num_nodes + 1]), parents)
+
+
+def test_a_chain_with_parents_is_computed_as_one_without(reference: Reference) -> None:
+    with_parents, without = (reference.runner(num_pages=8) for _ in range(2))
+    one = with_parents.forward([Chunk("a", PROMPT, 12, list(range(-1, 6)))])
+    other = without.forward([Chunk("a", PROMPT, 12)])
+    assert torch.equal(one, other)
+
+
+def test_a_failed_pass_with_a_tree_leaves_the_session_as_it_was(reference: Reference) -> None:
+    runner = reference.runner(num_pages=8)
+    runner.forward([Chunk("a", PROMPT, 0)])
+    for parents, why in ([1, -1], "no tree"), ([-1, 5], "no tree"), ([-1, -1, -1, -1], "as many tokens"):
+        with pytest.raises(ValueError, match=why):
+            runner.forward([Chunk("a", [1, 2, 3], 1, parents)])
+        assert runner.pool.length("a") == len(PROMPT)
+    with pytest.raises(ValueError, match="one before it"):
+        runner.forward([Chunk("b", [1, 2], 1, [-1, -1])])
+    assert "b" not in runner.pool
+
+
+def test_a_tree_knows_depths_and_ancestors_and_chains_are_none() -> None:
+    tree = Tree.of([-1, 0, 0, -1, 2])
+    assert tree is not None
+    assert tree.depths.tolist() == [1, 2, 2, 1, 3]
+    assert [row.nonzero()[0].tolist() for row in tree.sees] == [[0], [0, 1], [0, 2], [3], [0, 2, 4]]
+    assert Tree.of([-1, 0, 1]) is None
+    assert Tree.of([]) is None
+    assert Tree.of([-1, -1]) is not None
+
+
+def test_a_window_hides_by_position_and_not_by_row() -> None:
+    tree = Tree.of([-1, -1, 1])  # rows 3, 4, 5 after the base in row 2; positions 3, 3, 4
+    assert tree is not None
+    seen = [(~row).nonzero()[0].tolist() for row in tree.hidden(2, 8, window=3)]
+    assert seen == [[1, 2, 3], [1, 2, 4], [2, 4, 5]]
