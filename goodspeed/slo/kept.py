@@ -1,0 +1,44 @@
+"""Whether a text kept what it was to keep, judged by the times at which its reader got it. No clock of its own."""
+
+from dataclasses import dataclass
+
+from goodspeed.slo.objectives import Objectives
+
+SLACK = 1e-9
+"""Seconds by which sums of times may be off."""
+
+
+@dataclass(slots=True)
+class Times:
+    """The times of one text, on its reader's clock."""
+
+    asked_at: float
+    first_at: float | None = None
+    last_at: float | None = None
+    num_tokens: int = 0
+
+    def delivered(self, num_tokens: int, now: float) -> None:
+        """Tokens reached the reader, several at once where a draft was accepted."""
+        if num_tokens <= 0:
+            return
+        self.first_at = now if self.first_at is None else self.first_at
+        self.last_at = now
+        self.num_tokens += num_tokens
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Seconds until the first token; None before it."""
+        return None if self.first_at is None else self.first_at - self.asked_at
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Mean seconds per token after the first; None before there are two."""
+        if self.first_at is None or self.last_at is None or self.num_tokens < 2:
+            return None
+        return (self.last_at - self.first_at) / (self.num_tokens - 1)
+
+    def attained(self, slo: Objectives) -> bool:
+        """Whether a text that is complete kept its objectives. One without any token kept no TTFT; one token, any TPOT."""
+        in_time = slo.ttft_s is None or (self.ttft_s is not None and self.ttft_s <= slo.ttft_s + SLACK)
+        quick = slo.tpot_s is None or self.tpot_s is None or self.tpot_s <= slo.tpot_s + SLACK
+        return in_time and quick

@@ -1,0 +1,83 @@
+"""Service level objectives (SLOs) of one text, and the tiers that name them. Knows nothing about whether they are kept.
+
+TTFT is the time from a request to its first token; TPOT, the time per output token after it.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from goodspeed.errors import ConfigError
+
+TIER: Final = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+"""What a tier may be called: its name becomes a label of metrics."""
+
+DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s)\Z")
+
+LONGEST_S: Final = 3600.0
+"""Longest time that is taken as an objective."""
+
+SHORTEST_S: Final = 1e-4
+"""Shortest time that is taken as an objective."""
+
+MAX_TIERS: Final = 32
+
+EXAMPLE: Final = "as in chat:ttft=500ms,tpot=50ms"
+
+
+class Objectives(Struct, frozen=True):
+    """What one text is to keep, in seconds; None: anything will do."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    tier: str = ""  # that it is from; empty where the request said it itself
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it asks for nothing."""
+        return self.ttft_s is None and self.tpot_s is None
+
+    def at_least(self, least_tpot_s: float) -> "Objectives":
+        """The same with a TPOT that is not below a bound, which somebody else set for whoever asks."""
+        if self.tpot_s is None or self.tpot_s >= least_tpot_s:
+            return self
+        return Objectives(self.ttft_s, least_tpot_s, self.tier)
+
+
+def parse_tiers(texts: Sequence[str]) -> dict[str, Objectives]:
+    """The tiers of `--slo-tier NAME:ttft=500ms,tpot=50ms`, by name. ConfigError says what is wrong with which."""
+    tiers: dict[str, Objectives] = {}
+    for text in texts:
+        tier = parse_tier(text)
+        if tier.tier in tiers:
+            raise ConfigError(f"--slo-tier {text}: the tier {tier.tier} is there twice; give each a name of its own")
+        tiers[tier.tier] = tier
+    if len(tiers) > MAX_TIERS:
+        raise ConfigError(f"--slo-tier: {len(tiers)} tiers, and at most {MAX_TIERS} can be told apart; give fewer")
+    return tiers
+
+
+def parse_tier(text: str) -> Objectives:
+    """One tier, as `NAME:ttft=500ms,tpot=50ms`; either of both may be left out."""
+    name, colon, rest = text.partition(":")
+    if not colon or not TIER.match(name):
+        what = "a tier is a name of letters, digits, '.', '_' and '-', a colon and what it promises"
+        raise ConfigError(f"--slo-tier {text}: {what}, {EXAMPLE}")
+    found: dict[str, float] = {}
+    for part in rest.split(","):
+        key, equals, value = part.partition("=")
+        if not equals or key not in ("ttft", "tpot") or key in found:
+            raise ConfigError(f"--slo-tier {text}: {part!r} is not ttft=TIME or tpot=TIME, each once; {EXAMPLE}")
+        found[key] = _seconds(text, key, value)
+    return Objectives(found.get("ttft"), found.get("tpot"), name)
+
+
+def _seconds(text: str, key: str, value: str) -> float:
+    match = DURATION.match(value)
+    seconds = float(match[1]) * (1e-3 if match[2] == "ms" else 1.0) if match else 0.0
+    if not SHORTEST_S <= seconds <= LONGEST_S:
+        allowed = f"a time from {SHORTEST_S * 1000:g}ms to {LONGEST_S:g}s"
+        raise ConfigError(f"--slo-tier {text}: {key} is {value!r} and must be {allowed}; {EXAMPLE}")
+    return seconds

@@ -1,0 +1,34 @@
+"""What a text is owed in the next round, and how long that may last: Eqs. (2), (3) of AdaServe, Alg. 3 of AdaSpec.
+
+A text with a TPOT is on time while it has a token for every `tpot_s` since its first one. Knows nothing about who is
+served with what.
+"""
+
+from collections.abc import Iterable
+from math import inf
+
+T_SPEC_FACTOR = 1.05
+"""By so much the next round may be longer than the last was, as in the code of AdaServe's authors."""
+
+
+def owed_tokens(tpot_s: float, decoding_s: float, num_decoded: int, round_s: float) -> float:
+    """Tokens that the next round has to bring for the text to be on time when it ends: A(r) = (l + t) / TPOT - o.
+
+    decoding_s: l, since its first token; num_decoded: o, tokens after that one; round_s: t, how long a round takes.
+    Every round brings one token, so below 1 nothing has to be drafted. It may be negative: the text is ahead.
+    """
+    return (decoding_s + T_SPEC_FACTOR * round_s) / tpot_s - num_decoded
+
+
+def attainable(owed: float, most: float) -> bool:
+    """Whether a text that can be brought `most` tokens by one round can be on time after it."""
+    return owed <= most
+
+
+def longest_round_s(texts: Iterable[tuple[float, float, int]]) -> float:
+    """How long the next round may take if it brings every text one token: the least of TPOT (o + 1) - l.
+
+    texts: `(tpot_s, decoding_s, num_decoded)` of those that can still be on time; one that cannot would keep everybody
+    else waiting for nothing. Without any it is infinite.
+    """
+    return min((tpot_s * (num_decoded + 1) - decoding_s for tpot_s, decoding_s, num_decoded in texts), default=inf)

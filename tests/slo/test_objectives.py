@@ -1,0 +1,53 @@
+"""Tiers as they are written on the command line."""
+
+import pytest
+
+from goodspeed.errors import ConfigError
+from goodspeed.slo.objectives import Objectives, parse_tier, parse_tiers
+
+
+def test_tiers_are_read_with_their_units():
+    assert parse_tier("chat:ttft=500ms,tpot=50ms") == Objectives(0.5, 0.05, "chat")
+    assert parse_tier("code:tpot=.02s") == Objectives(None, 0.02, "code")
+    assert parse_tier("batch:ttft=2s") == Objectives(2.0, None, "batch")
+    assert list(parse_tiers(["a:tpot=1s", "b:tpot=2s"])) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("chat", "a colon"),
+        (":tpot=1s", "a name of letters"),
+        ("a b:tpot=1s", "a name of letters"),
+        ("chat:", "is not ttft=TIME"),
+        ("chat:tpot", "is not ttft=TIME"),
+        ("chat:speed=1s", "'speed=1s' is not ttft=TIME"),
+        ("chat:tpot=1s,tpot=2s", "each once"),
+        ("chat:tpot=50", "tpot is '50' and must be a time from 0.1ms to 3600s"),
+        ("chat:tpot=-1ms", "must be a time"),
+        ("chat:tpot=nans", "must be a time"),
+        ("chat:tpot=0ms", "must be a time"),
+        ("chat:tpot=2e3s", "must be a time"),
+        ("chat:tpot=3601s", "must be a time"),
+    ],
+)
+def test_what_is_no_tier_is_refused_with_an_example(text, why):
+    with pytest.raises(ConfigError, match="as in chat:ttft=500ms,tpot=50ms") as refused:
+        parse_tier(text)
+    assert why in str(refused.value)
+
+
+def test_a_tier_is_there_once_and_there_are_not_too_many():
+    with pytest.raises(ConfigError, match="the tier a is there twice"):
+        parse_tiers(["a:tpot=1s", "a:tpot=2s"])
+    with pytest.raises(ConfigError, match="33 tiers, and at most 32"):
+        parse_tiers([f"t{number}:tpot=1s" for number in range(33)])
+
+
+def test_a_bound_on_the_tpot_clamps_and_loosens_nothing():
+    slo = Objectives(0.5, 0.05, "chat")
+    assert slo.at_least(0.1) == Objectives(0.5, 0.1, "chat")
+    assert slo.at_least(0.01) is slo
+    assert Objectives(0.5).at_least(0.1) == Objectives(0.5)
+    assert Objectives().is_empty
+    assert not slo.is_empty
