@@ -43,11 +43,11 @@ def take(
 
     trees: those of the candidates that are no chains, by their places. Raises ConfigError for odds beyond 0 and 1.
     """
-    way = _of_few if sum(len(one.odds) for one in candidates) <= FEW else _of_many
+    way = _take_few if sum(len(one.odds) for one in candidates) <= FEW else _take_many
     return way(candidates, first, most, cost, trees or {})
 
 
-def _of_few(candidates: Sequence[Candidate], first: Taken, most: int, cost: Cost, trees: Mapping[int, Ranked]) -> Taken:
+def _take_few(candidates: Sequence[Candidate], first: Taken, most: int, cost: Cost, trees: Mapping[int, Ranked]) -> Taken:
     if not all(0.0 <= odds <= 1.0 for one in candidates for odds in one.odds):
         raise ConfigError(OUTSIDE)
     num_first = sum(first.counts)
@@ -59,14 +59,14 @@ def _of_few(candidates: Sequence[Candidate], first: Taken, most: int, cost: Cost
     )[: most - num_first]
     falling = [-negative for negative, _, _ in order]
     sums = list(accumulate(falling, initial=first.value))
-    number = _num_of_few(falling, sums, num_first, cost)
+    number = _num_worth_few(falling, sums, num_first, cost)
     counts = list(first.counts)
     for _, _, k in order[:number]:
         counts[k] += 1
     return Taken(counts, sums[number])
 
 
-def _num_of_few(falling: Sequence[float], sums: Sequence[float], num_first: int, cost: Cost) -> int:
+def _num_worth_few(falling: Sequence[float], sums: Sequence[float], num_first: int, cost: Cost) -> int:
     """How many of the values are worth it. sums: what the round brings with none of them, with one, and so on."""
     round_s, price = cost
     if round_s is None:
@@ -79,7 +79,7 @@ def _num_of_few(falling: Sequence[float], sums: Sequence[float], num_first: int,
     return next(too_dear, len(falling))
 
 
-def _of_many(
+def _take_many(
     candidates: Sequence[Candidate], first: Taken, most: int, cost: Cost, trees: Mapping[int, Ranked]
 ) -> Taken:
     values = _values(candidates, trees)
@@ -89,7 +89,7 @@ def _of_many(
     num_left = int(np.count_nonzero(~np.isnan(values)))
     falling = -np.sort(-values, axis=None)[: min(most - num_first, num_left)]  # NaN is last
     sums = np.cumsum(np.concatenate([[first.value], falling]))
-    number = _num_of_many(falling, sums, num_first, cost)
+    number = _num_worth_many(falling, sums, num_first, cost)
     if not number:
         return first
     counts = _num_above(values, falling[number - 1], number)
@@ -117,8 +117,8 @@ def _values(candidates: Sequence[Candidate], trees: Mapping[int, Ranked]) -> Flo
     return values
 
 
-def _num_of_many(falling: Floats, sums: Floats, num_first: int, cost: Cost) -> int:
-    """As `_num_of_few`."""
+def _num_worth_many(falling: Floats, sums: Floats, num_first: int, cost: Cost) -> int:
+    """As `_num_worth_few`."""
     round_s, price = cost
     if round_s is None:
         return len(falling)

@@ -74,7 +74,7 @@ class _Record:
     due_s: float = 0.0  # busy time before which it is not tried
     gap: float = 1.0  # until then, in shortest gaps
 
-    def is_due(self) -> None:
+    def make_due(self) -> None:
         self.due_s, self.gap = 0.0, 1.0
 
 
@@ -209,7 +209,7 @@ class Arms:
             is_other = record.beside is not None and self._comparisons.is_other(rate, record.beside)
             record.num_other = record.num_other + 1 if is_other else 0
             if record.num_other >= CHANGED_STRETCHES:
-                record.is_due()
+                record.make_due()
 
     def _set_gap(self, arm: Arm) -> None:
         record = self._records[arm]
@@ -217,7 +217,7 @@ class Arms:
             record.gap = min(record.gap * GAP_GROWTH, MAX_GAP)
             record.due_s = self._now_s + record.gap * len(self._others()) * self._stretch_s / self.explore
         else:
-            record.is_due()
+            record.make_due()
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class Arms:
         self._comparisons.refer_to(new, self._best, self._now_s)
         for record in self._records.values():
             record.beside = None
-            record.is_due()
+            record.make_due()
         self._best = new
         self._before = self._trial = None
         self._num_changes += 1

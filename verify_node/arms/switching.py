@@ -67,7 +67,7 @@ class Switching:
 def _differing(sessions: Sequence[Session]) -> set[Arm]:
     """The arms that differ for these sessions."""
     arms = {Arm.NONE}
-    if any(session.may_take_offers for session in sessions):
+    if any(session.allows_ngrams for session in sessions):
         arms.add(Arm.NGRAM)
     if any(session.takes_drafts for session in sessions):
         arms.add(Arm.MODEL)

@@ -33,7 +33,7 @@ ALL = odds.LEAST
 UNWAITED = 8
 """One of so many rounds waits for no offer, so that it is known what goes on without."""
 
-LEAST_ODDS = 0.02
+LOWEST_BOUND = 0.02
 """No bound that is told to a draft node is below: the next round may have more room than the last."""
 
 
@@ -123,7 +123,7 @@ class ByOdds:
         """From the price of one more token's time in the last round."""
         if not self._least_value:
             return ALL
-        return odds.code(max(LEAST_ODDS, self._least_value / self._worth(client)))
+        return odds.code(max(LOWEST_BOUND, self._least_value / self._worth(client)))
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
         """Those of the ready sessions for which an offer may be on its way; none while offers are not looked at."""
@@ -156,7 +156,7 @@ class ByOdds:
                 offered = of_offer(session)
                 if offered.tokens:
                     found.append((session, offered))
-                elif self._self_drafts is not None and session.may_take_offers:
+                elif self._self_drafts is not None and session.allows_ngrams:
                     worth = worths[session.client.name]
                     wanting.append(Wanting(session, worth, self._least_value / worth))
         if self._self_drafts is not None:

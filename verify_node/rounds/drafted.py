@@ -48,7 +48,7 @@ def of_draft(session: Session) -> Drafted:
 def of_offer(session: Session) -> Drafted:
     """What the newest offer says of the tokens that follow the text now."""
     offer, first = session.offer, session.num_offered_before
-    if offer is None or not session.may_verify(offer.source):
+    if offer is None or not session.allows_offers_of(offer.source):
         return NOTHING
     length = session.max_length
     tokens, codes = offer.tokens[first : first + length], offer.odds[first : first + length]

@@ -109,7 +109,7 @@ class SessionState:
     @property
     def takes_offers(self) -> bool:
         """Whether a round that moves it on may verify what follows from offers or from its own text."""
-        may = self.may_take_offers or self.takes_model_offers
+        may = self.allows_ngrams or self.takes_model_offers
         return self.phase is Phase.ADVANCING and may and self.max_length > 0
 
     @property
@@ -128,7 +128,7 @@ class SessionState:
         return self.sent[-1][1] + self.round_trip_s if self.sent else 0.0
 
     @property
-    def may_take_offers(self) -> bool:
+    def allows_ngrams(self) -> bool:
         """Whether its rule and its user allow n-gram offers: under ratio a token must not be cut for what it is."""
         return self.opened.drafter in ("auto", "ngram") and self.verification == "match"
 
@@ -145,9 +145,9 @@ class SessionState:
         allows = self.opened.drafter in ("auto", "model") and self.opened.verification == "match"
         return allows and "model_offers" in self.client.capabilities
 
-    def may_verify(self, source: OfferSource) -> bool:
+    def allows_offers_of(self, source: OfferSource) -> bool:
         """Whether offers of what drafted them may be verified."""
-        return self.may_take_offers if source == "ngram" else self.takes_model_offers
+        return self.allows_ngrams if source == "ngram" else self.takes_model_offers
 
     @property
     def num_offered_before(self) -> int:
