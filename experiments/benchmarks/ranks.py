@@ -157,7 +157,9 @@ def show(table: Table) -> None:
     for drafter, by_temperature in table.items():
         for temperature, by_domain in by_temperature.items():
             shares = mean(by_domain)
-            print(f"{drafter:<18}{temperature:>4}  " + "".join(f"{one:7.3f}" for one in shares) + f"{second(shares):9.2f}")
+            print(
+                f"{drafter:<18}{temperature:>4}  " + "".join(f"{one:7.3f}" for one in shares) + f"{second(shares):9.2f}"
+            )
             domains = ", ".join(f"{name} {one.shares[0]:.2f}/{one.shares[1]:.2f}" for name, one in by_domain.items())
             print(f"{'':<24}rank 1/2: {domains}")
 

@@ -47,7 +47,9 @@ def take(
     return way(candidates, first, most, cost, trees or {})
 
 
-def _take_few(candidates: Sequence[Candidate], first: Taken, most: int, cost: Cost, trees: Mapping[int, Ranked]) -> Taken:
+def _take_few(
+    candidates: Sequence[Candidate], first: Taken, most: int, cost: Cost, trees: Mapping[int, Ranked]
+) -> Taken:
     if not all(0.0 <= odds <= 1.0 for one in candidates for odds in one.odds):
         raise ConfigError(OUTSIDE)
     num_first = sum(first.counts)

@@ -26,7 +26,7 @@ def test_equal_chunks_share_a_group_without_padding() -> None:
     made = plan(layout, None, LOOSE)
     assert (len(made.groups), made.padding()) == (1, None)
     assert made.pages(made.groups[0]).tolist() == [7, 2, 5, 5]  # filled up with the session's own page
-    assert made.query_positions(made.groups[0]).tolist() == [[3, 4], [1, 2]]
+    assert made.query_rows(made.groups[0]).tolist() == [[3, 4], [1, 2]]
 
 
 def test_padded_queries_repeat_the_last_one() -> None:
@@ -37,14 +37,14 @@ def test_padded_queries_repeat_the_last_one() -> None:
     padded, unpadded = padding
     assert padded.tolist() == [0, 1, 2, 3, 3, 3]
     assert padded[unpadded].tolist() == [0, 1, 2, 3]
-    assert made.query_positions(made.groups[0]).tolist() == [[0, 1, 2], [0, 0, 0]]
+    assert made.query_rows(made.groups[0]).tolist() == [[0, 1, 2], [0, 0, 0]]
 
 
 def test_a_window_gathers_only_its_pages() -> None:
     layout = lay_out([10], [2], [pages(9, 8, 7)], page_size=4)
     made = plan(layout, 3, LOOSE)  # position 10 sees 8, 9, 10
     group = made.groups[0]
-    assert (made.pages(group).tolist(), made.query_positions(group).tolist()) == ([7], [[2, 3]])
+    assert (made.pages(group).tolist(), made.query_rows(group).tolist()) == ([7], [[2, 3]])
 
 
 def test_one_long_context_does_not_make_the_others_pay() -> None:
@@ -89,7 +89,7 @@ def visible(made: Plan, group: Group, window: int | None, page_size: int) -> lis
     for i in range(group.num_chunks):
         own = made.pages(group).reshape(group.num_chunks, -1)[i]
         slots = [int(page) * page_size + offset for page in own for offset in range(page_size)]
-        for query in made.query_positions(group)[i]:
+        for query in made.query_rows(group)[i]:
             low = 0 if window is None else query - window + 1
             rows.append([slot for position, slot in enumerate(slots) if low <= position <= query])
     return rows

@@ -15,7 +15,10 @@ FEW = 8
 more, draft models on the verify node's own machine took more of its time than they brought."""
 
 SLACK = 1.4
-"""A load is left when the number of sessions is beyond its bounds by this factor, so that none is left all the time."""
+"""A load is left at once when the number of sessions is beyond its bounds by this factor."""
+
+PATIENCE = 24
+"""A load is left after so many rounds in a row beyond its bounds: a number that wavers about a bound leaves none."""
 
 
 class ArmsBySituation:
@@ -25,6 +28,7 @@ class ArmsBySituation:
         self._explore = explore
         self._by_situation: dict[tuple[int, frozenset[Arm]], Arms] = {}
         self._load = 1  # the fewest sessions of the load that holds
+        self._num_beyond = 0  # rounds in a row that were beyond its bounds
         self._current = self._at(self._load, frozenset(Arm))
 
     @property
@@ -43,8 +47,11 @@ class ArmsBySituation:
 
     def turn_to(self, num_sessions: int, available: Collection[Arm]) -> None:
         """Says what the next round's situation is: how many sessions there are, and which arms differ for them."""
-        if not self._load / SLACK <= num_sessions < 2 * self._load * SLACK:
-            self._load = 1 << (num_sessions.bit_length() - 1)
+        is_within = self._load <= num_sessions < 2 * self._load
+        is_near = self._load / SLACK <= num_sessions < 2 * self._load * SLACK
+        self._num_beyond = 0 if is_within else self._num_beyond + 1
+        if not is_near or self._num_beyond >= PATIENCE:
+            self._load, self._num_beyond = 1 << (num_sessions.bit_length() - 1), 0
         arms = self._at(self._load, frozenset(available))
         if arms is not self._current:
             self._current = arms

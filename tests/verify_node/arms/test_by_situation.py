@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from verify_node.arms.by_situation import ArmsBySituation
+from verify_node.arms.by_situation import PATIENCE, ArmsBySituation
 from verify_node.arms.comparisons import Arm
 
 ROUND_S = 0.03
@@ -47,6 +47,17 @@ def test_a_load_is_kept_while_the_number_of_sessions_wavers_at_its_bound() -> No
         arms.turn_to(number, ALL)
         loads.append(arms.load)
     assert loads == [8, 8, 8, 8, 8, 8, 8, 4]
+
+
+def test_a_load_is_left_when_the_number_of_sessions_stays_beyond_its_bound() -> None:
+    """Sessions that come one by one must not leave eight of them in the load of four."""
+    arms = ArmsBySituation()
+    for number in range(1, 8):
+        arms.turn_to(number, ALL)
+    assert arms.load == 4
+    loads = [arms.load for _ in range(PATIENCE) for _ in [arms.turn_to(8, ALL)]]
+    assert loads == [4] * (PATIENCE - 1) + [8]
+    assert arms.arm is Arm.NGRAM
 
 
 def test_each_load_finds_its_own_best_arm_and_remembers_it() -> None:
