@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from goodspeed.engine.layout import Group, GroupLimits, Ints, Layout, Plan, plan
+from goodspeed.engine.layout import Group, GroupLimits, Layout, Plan, plan
 from goodspeed.engine.memory import KVPool
-from goodspeed.engine.trees import Bools
+from goodspeed.engine.trees import Bools, Ints
 
 
 @dataclass(frozen=True)

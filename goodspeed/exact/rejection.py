@@ -40,7 +40,9 @@ def match(target_tokens: Sequence[int], draft_tokens: Sequence[int]) -> tuple[in
     return agrees.index(False) if False in agrees else len(agrees), sum(agrees)
 
 
-def match_tree(target_tokens: Sequence[int], tokens: Sequence[int], parents: Sequence[int]) -> tuple[list[int], int]:
+def match_tree(
+    target_tokens: Sequence[int] | Tensor, tokens: Sequence[int] | Tensor, parents: Sequence[int] | Tensor
+) -> tuple[list[int], int]:
     """The match rule for one session's token tree, on the host: returns (path, next_token).
 
     tokens [num_nodes] and parents [num_nodes]: of each node its token, and its parent's index or -1 for the base.

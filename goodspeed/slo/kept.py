@@ -38,7 +38,10 @@ class Times:
         return (self.last_at - self.first_at) / (self.num_tokens - 1)
 
     def attained(self, slo: Objectives) -> bool:
-        """Whether a text that is complete kept its objectives. One without any token kept no TTFT; one token, any TPOT."""
+        """Whether a text that is complete kept its objectives.
+
+        One without any token has kept no TTFT; one of a single token has kept any TPOT.
+        """
         in_time = slo.ttft_s is None or (self.ttft_s is not None and self.ttft_s <= slo.ttft_s + SLACK)
         quick = slo.tpot_s is None or self.tpot_s is None or self.tpot_s <= slo.tpot_s + SLACK
         return in_time and quick

@@ -1,5 +1,7 @@
 """The match rule for token trees: cases by hand, chains, and a search over all paths."""
 
+from itertools import pairwise
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,14 +50,16 @@ def test_the_path_is_the_only_one_that_the_target_drew(nodes, data):
         for node in range(-1, len(nodes))
     ]
     path, next_token = match_tree(drawn, tokens, parents)
-    agreeing = [one for one in paths(parents) if all(tokens[b] == drawn[a + 1] for a, b in zip([-1, *one], one))]
+    agreeing = [
+        one for one in paths(parents) if all(tokens[child] == drawn[node + 1] for node, child in pairwise([-1, *one]))
+    ]
     assert path == max(agreeing, key=len)
     assert next_token == drawn[(path or [-1])[-1] + 1]
 
 
 def paths(parents):
     """All paths from the base, the empty one too."""
-    found = [[]]
+    found: list[list[int]] = [[]]
     for node in range(len(parents)):
         path = [node]
         while parents[path[0]] != -1:

@@ -55,7 +55,10 @@ def test_a_load_is_left_when_the_number_of_sessions_stays_beyond_its_bound() -> 
     for number in range(1, 8):
         arms.turn_to(number, ALL)
     assert arms.load == 4
-    loads = [arms.load for _ in range(PATIENCE) for _ in [arms.turn_to(8, ALL)]]
+    loads = []
+    for _ in range(PATIENCE):
+        arms.turn_to(8, ALL)
+        loads.append(arms.load)
     assert loads == [4] * (PATIENCE - 1) + [8]
     assert arms.arm is Arm.NGRAM
 
