@@ -12,7 +12,7 @@ from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.serve import standard_input
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.command.running import warn_trusted_network
-from goodspeed.engine import tokenizer_folder
+from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import ConfigError
 from goodspeed.ngram import history_file
 from goodspeed.node.preflight import bind_http, find_model

@@ -14,7 +14,7 @@ from draft_node.core.actions import Propose, Request
 from experiments.simulation.acceptance import Independent
 from experiments.simulation.models import DraftModel, Target
 from experiments.simulation.text import STOP, VOCAB, alone, next_token
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.policies import Policy
 from goodspeed.wire.messages import (
     VERSION,

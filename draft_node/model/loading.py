@@ -8,7 +8,7 @@ from draft_node.model.drafting import Drafting
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
-from goodspeed.engine.vocabulary import Vocabulary
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 
 
 def load(config: DraftConfig) -> Checkpoint:

@@ -17,8 +17,8 @@ from draft_node.text.answer import Piece
 from draft_node.text.text_request import Wanted, drafting
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
-from goodspeed.engine.text import encode
-from goodspeed.engine.vocabulary import Vocabulary
+from goodspeed.engine.tokenizing.text import encode
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.defaults import SamplingRequest
 from goodspeed.text.prompts import Prompt, cut_notice, no_prompts_error, parse

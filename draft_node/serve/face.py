@@ -12,7 +12,7 @@ from draft_node.serve.connection_report import tell
 from draft_node.serve.service import Service
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
-from goodspeed.engine.vocabulary import Vocabulary
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.node import metrics, web
 from goodspeed.node.counts import ResponseCounts
 

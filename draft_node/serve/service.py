@@ -20,7 +20,7 @@ from draft_node.serve.writing import Writer, begins_anew
 from draft_node.text.answer import Alternative, Piece, Token
 from draft_node.text.encoding import Encoder
 from draft_node.text.text_request import Begun, Ended, Target, Wanted
-from goodspeed.engine.vocabulary import Vocabulary
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.wire.messages import Defaults
 

@@ -14,8 +14,8 @@ from draft_node.daemon import DraftDaemon
 from draft_node.text.answer import Answer, Piece
 from draft_node.text.text_request import Wanted
 from draft_node.text.token_text import TokenTexts
-from goodspeed.engine.text import leaves_blank
-from goodspeed.engine.vocabulary import Vocabulary
+from goodspeed.engine.tokenizing.text import leaves_blank
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.node import defaults
 from goodspeed.wire.messages import Defaults

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draft_node.text.fair_queue import FairQueue
-from goodspeed.engine.text import decode, encode_chat, encode_prompt
+from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_prompt
 
 LONG = 1 << 14
 """A text of at least this many characters, or token ids, is long; encoding that many takes about 10 ms."""

@@ -37,7 +37,7 @@ from experiments.benchmarks.ways import ALONE, SERVED, TARGET, WAYS, Alone, ByGo
 from experiments.benchmarks.workers import end
 from goodspeed.embedded.prompts import NUM_DOMAINS, Prompt
 from goodspeed.engine import checkpoints
-from goodspeed.engine.text import encode_prompt
+from goodspeed.engine.tokenizing.text import encode_prompt
 
 NUM_CLIENTS = 8
 RATIOS = {

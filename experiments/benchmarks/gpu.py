@@ -38,7 +38,7 @@ from experiments.benchmarks.gpu_rounds import (
     weight_bytes,
 )
 from goodspeed.engine.checkpoints import DTYPES
-from goodspeed.engine.memory import KVShape, bytes_per_page, pages_for
+from goodspeed.engine.paged.memory import KVShape, bytes_per_page, pages_for
 from goodspeed.engine.runner import Runner
 
 HEADER = (

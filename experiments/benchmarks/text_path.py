@@ -22,7 +22,7 @@ from draft_node.text.answer import Answer
 from draft_node.text.token_text import TokenTexts
 from goodspeed.embedded import prompts
 from goodspeed.engine.checkpoints import load_tokenizer
-from goodspeed.engine.text import encode_prompt
+from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.text.streaming import TextStream
 from goodspeed.wire.messages import TokenLogprobs
 

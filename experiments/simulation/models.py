@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from draft_node.core.actions import Propose
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.text import VOCAB, draw, feed, feed_all, start
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from verify_node.rounds.outcomes import Outcome
 from verify_node.rounds.packing import Entry, Round, RoundLimits
 

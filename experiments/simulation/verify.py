@@ -13,7 +13,7 @@ from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.surroundings import Surroundings
 from experiments.simulation.text import VOCAB
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core import settings as core_settings

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from goodspeed.engine import attention
-from goodspeed.engine.memory import KVPool, KVShape
-from goodspeed.engine.packed import Chunk, Packed
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged import attention
+from goodspeed.engine.paged.memory import KVPool, KVShape
+from goodspeed.engine.paged.packed import Chunk, Packed
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.support import expected_windows
 from goodspeed.errors import UnsupportedModelError
 

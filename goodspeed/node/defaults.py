@@ -7,7 +7,7 @@ Welcome. Knows nothing about HTTP, files or models' weights.
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from goodspeed.engine.generation_settings import GenerationSettings
+from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.wire.messages import Defaults, Sampling, Welcome
 
 

@@ -17,7 +17,7 @@ from goodspeed.node.counts import Histogram, ResponseCounts
 from goodspeed.wire.messages import Welcome
 
 if TYPE_CHECKING:  # it imports numpy, and a draft node without a model has no pool
-    from goodspeed.engine.pages import PagePool
+    from goodspeed.engine.paged.pages import PagePool
 
 Registry: TypeAlias = CollectorRegistry
 Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily)

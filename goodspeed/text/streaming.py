@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from goodspeed.engine.text import decode
+from goodspeed.engine.tokenizing.text import decode
 
 REPLACEMENT = "\ufffd"
 """A decoder's character for bytes that are no UTF-8; at the end of a text they mostly are an incomplete character."""

@@ -12,7 +12,7 @@ from goodspeed.embedded import models, prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
-from goodspeed.engine.text import encode_prompt
+from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.errors import ConfigError, PoolExhausted, PromptError
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.wire.messages import Sampling

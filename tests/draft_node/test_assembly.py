@@ -8,7 +8,7 @@ from draft_node import assembly
 from draft_node.config import DraftConfig
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.preflight import check
-from goodspeed.engine import tokenizer_folder
+from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
 from goodspeed.wire.zmq.transport import MemoryNetwork

@@ -10,7 +10,7 @@ import transformers
 from torch import nn
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.attention import refuse_unknown
+from goodspeed.engine.paged.attention import refuse_unknown
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import UnsupportedModelError
 

@@ -19,7 +19,7 @@ from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
-from goodspeed.engine.text import encode_prompt
+from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.wire.messages import Sampling
 from tests.faults import texts
 from tests.nodes import DraftNode, Process, VerifyNode

@@ -11,7 +11,7 @@ from httpx2 import Client
 from goodspeed.app.generation import generate
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
-from goodspeed.engine.text import decode, encode_prompt
+from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from tests.faults.texts import GREEDY, ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 

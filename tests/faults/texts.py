@@ -27,7 +27,7 @@ from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.engine.text import encode_prompt
+from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Sampling

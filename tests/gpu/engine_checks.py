@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen3Config
 
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.memory import bytes_per_page
+from goodspeed.engine.paged.memory import bytes_per_page
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.trial import kv_shapes
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from goodspeed.engine.generation_settings import MAX_STOP_CHARS, MAX_STOPS, GenerationSettings, TextDefaults
+from goodspeed.engine.tokenizing.generation_settings import MAX_STOP_CHARS, MAX_STOPS, GenerationSettings, TextDefaults
 from goodspeed.node import defaults
 from goodspeed.wire.codec import decode_down, encode
 from goodspeed.wire.messages import VERSION, Defaults, Sampling, Welcome
-from tests.engine.test_generation_settings import settings
+from tests.engine.tokenizing.test_generation_settings import settings
 
 OPEN: dict[str, Any] = {"temperature": None, "top_k": None, "top_p": None}
 SETTINGS = GenerationSettings(TextDefaults(0.6), TextDefaults(0.7, stop=("\n\n",)))

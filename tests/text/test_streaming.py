@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goodspeed.engine.checkpoints import load_tokenizer
-from goodspeed.engine.text import decode
+from goodspeed.engine.tokenizing.text import decode
 from goodspeed.text.streaming import MAX_OPEN, MAX_WINDOW, TextStream
 from tests.strategies import plain_text
 

@@ -14,7 +14,7 @@ from draft_node.core.actions import Action, Deliver, Finish, Propose, Proposed, 
 from draft_node.core.drafts.ahead_rate import AheadRate
 from draft_node.core.session import Session
 from draft_node.model.drafter import Drafter
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Sampling, Verdict
 from tests.exact import chi_square

@@ -14,7 +14,7 @@ only when none is.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ProtocolError
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.smoothing import smoothed

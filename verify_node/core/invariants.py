@@ -6,7 +6,7 @@ Each function raises BrokenInvariant for the first claim that does not hold, and
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from verify_node.core.register import Register
 from verify_node.rounds.packing import Entry, Round, RoundLimits
 from verify_node.session.client import Client, Peer

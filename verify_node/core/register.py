@@ -8,7 +8,7 @@ the pool is not changed while one is in flight.
 
 from collections.abc import Mapping
 
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import Ack, Close, Draft, Hello, Offer, OpenSession, UpMessage, Welcome
 from verify_node.core.diary import Diary

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.fair.latency import Refined

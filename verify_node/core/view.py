@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.messages import Welcome
 from verify_node.arms.arms import ArmsReport
 from verify_node.arms.comparisons import Arm

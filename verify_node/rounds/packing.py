@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.messages import DraftSource, Sampling, Verification
 from verify_node.rounds.drafted import NOTHING, Drafted, of_draft
 from verify_node.session.session import Session

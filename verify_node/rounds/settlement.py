@@ -5,7 +5,7 @@ In that order, as the core calls it. No I/O, no clock, no torch.
 
 from collections.abc import Mapping, Sequence
 
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.messages import Verdict
 from verify_node.rounds import late_drafts
 from verify_node.rounds.choice import ALL

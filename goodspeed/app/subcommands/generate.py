@@ -90,7 +90,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     """
     from goodspeed.app import generation
     from goodspeed.engine.runner import Runner
-    from goodspeed.engine.text import encode, leaves_blank
+    from goodspeed.engine.tokenizing.text import encode, leaves_blank
 
     tokenizer = checkpoint.tokenizer
     prompt_ids = encode(tokenizer, config.prompt, chat=config.chat)

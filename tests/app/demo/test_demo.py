@@ -20,7 +20,7 @@ from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
-from goodspeed.engine.text import decode, encode_prompt
+from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from goodspeed.node import recording
 from goodspeed.wire.messages import Sampling
 

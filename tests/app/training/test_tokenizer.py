@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from goodspeed.app.training import tokenizer
 from goodspeed.app.training.domains import chats
 from goodspeed.embedded import models
-from goodspeed.engine.generation_settings import TextDefaults, read
+from goodspeed.engine.tokenizing.generation_settings import TextDefaults, read
 
 TOKENIZER: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(models.path("tiny-target"))
 RAW: Tokenizer = tokenizer.load(models.path("tiny-target"))

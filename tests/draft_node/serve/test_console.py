@@ -25,7 +25,7 @@ from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import Reporter
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.text import encode
+from goodspeed.engine.tokenizing.text import encode
 from goodspeed.errors import PromptError
 from goodspeed.text.prompts import Prompt, read_file
 from goodspeed.wire.messages import Defaults, DraftSource

@@ -26,7 +26,7 @@ from draft_node.serve.service import (
     Wanted,
 )
 from goodspeed.command.events import EventLog
-from goodspeed.engine.text import decode, encode_prompt
+from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import Defaults, Sampling

@@ -12,7 +12,7 @@ from draft_node.text.answer import Alternative, Answer, Piece
 from draft_node.text.spans import Span
 from draft_node.text.token_text import TokenTexts
 from goodspeed.engine.checkpoints import load_tokenizer
-from goodspeed.engine.text import decode
+from goodspeed.engine.tokenizing.text import decode
 from goodspeed.text.streaming import TextStream
 from goodspeed.wire.messages import TokenLogprobs
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from draft_node.text import corpus
-from goodspeed.engine.text import decode
-from goodspeed.engine.tokenizer_folder import load
+from goodspeed.engine.tokenizing.text import decode
+from goodspeed.engine.tokenizing.tokenizer_folder import load
 
 TOKENIZER = load("tiny-target").tokenizer
 

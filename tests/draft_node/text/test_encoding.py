@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from draft_node.text.encoding import LONG, Encoder
-from goodspeed.engine.text import encode_prompt
+from goodspeed.engine.tokenizing.text import encode_prompt
 from tests.together.cluster.cluster import load
 from tests.waiting import until
 

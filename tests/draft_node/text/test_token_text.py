@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from draft_node.text.token_text import TokenTexts
 from goodspeed.engine.checkpoints import load_tokenizer
-from goodspeed.engine.text import decode
+from goodspeed.engine.tokenizing.text import decode
 from tests.strategies import plain_text
 
 LLAMA_2 = decoders.Sequence(

@@ -14,7 +14,7 @@ from experiments.simulation.faults import LIMIT_S, main, play
 from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.text import alone
 from experiments.simulation.world import World
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from verify_node.core import incoming
 from verify_node.rounds import late_drafts
 from verify_node.rounds.outcomes import Moved

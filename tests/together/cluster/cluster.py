@@ -22,7 +22,7 @@ from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
-from goodspeed.engine.text import encode_prompt
+from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.messages import Sampling, TokenLogprobs
 from goodspeed.wire.zmq.transport import bind_verify, connect_draft

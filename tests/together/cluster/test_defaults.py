@@ -18,7 +18,7 @@ from draft_node.serve.service import Piece, Service, Wanted
 from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
 from goodspeed.command.events import EventLog
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.generation_settings import GenerationSettings, TextDefaults
+from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.fair.latency import Refined
 from goodspeed.text.prompts import Prompt
 from goodspeed.wire.memory_network import MemoryNetwork

@@ -15,8 +15,8 @@ from draft_node.serve.api.request.wanted import choice_seed
 from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
 from goodspeed.embedded import prompts
 from goodspeed.embedded.models import path
-from goodspeed.engine.generation_settings import GenerationSettings
-from goodspeed.engine.text import decode
+from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
+from goodspeed.engine.tokenizing.text import decode
 from tests.together.cluster.cluster import load, prompt_ids
 
 pytestmark = pytest.mark.alone

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from experiments.simulation.settings import Settings
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.messages import MAX_DRAFT

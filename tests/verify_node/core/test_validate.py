@@ -4,7 +4,7 @@ import pytest
 
 from experiments.simulation.faults import play
 from experiments.simulation.settings import Settings, with_faults
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.messages import Ack
 from tests.fakes import Desk, make_open, session_id
 from verify_node.core.register import Register

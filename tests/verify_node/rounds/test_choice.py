@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
 from goodspeed.fair.latency import Linear
 from tests.verify_node.rounds.offering import (

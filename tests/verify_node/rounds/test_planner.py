@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goodspeed.engine.pages import PagePool
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.node import options

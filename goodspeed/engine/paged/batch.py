@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from goodspeed.engine.layout import Group, GroupLimits, Layout, Plan, plan
-from goodspeed.engine.memory import KVPool
-from goodspeed.engine.trees import Bools, Ints
+from goodspeed.engine.paged.layout import Group, GroupLimits, Layout, Plan, plan
+from goodspeed.engine.paged.memory import KVPool
+from goodspeed.engine.paged.trees import Bools, Ints
 
 
 @dataclass(frozen=True)

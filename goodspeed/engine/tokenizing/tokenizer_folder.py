@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from goodspeed.embedded import models
-from goodspeed.engine.fast_tokenizer import FILE, FastTokenizer, reads_alike
-from goodspeed.engine.text import fingerprint, num_tokens
-from goodspeed.engine.vocabulary import Vocabulary
+from goodspeed.engine.tokenizing.fast_tokenizer import FILE, FastTokenizer, reads_alike
+from goodspeed.engine.tokenizing.text import fingerprint, num_tokens
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError
 
 EOS_FILES = ("generation_config.json", "config.json")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from goodspeed.engine import memory
+from goodspeed.engine.paged import memory
 
 CPU = torch.device("cpu")
 PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

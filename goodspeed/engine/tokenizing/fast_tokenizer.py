@@ -12,7 +12,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from goodspeed.engine import chat_template
+from goodspeed.engine.tokenizing import chat_template
 
 FILE, CONFIG, MODEL_CONFIG, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "config.json", "chat_template.jinja"
 

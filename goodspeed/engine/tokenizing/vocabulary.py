@@ -6,7 +6,7 @@ Serving users takes this much of a checkpoint and no more, so a node without a m
 from dataclasses import dataclass, field
 from typing import Any
 
-from goodspeed.engine.generation_settings import GenerationSettings
+from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tokenizers import normalizers, processors
 
-from goodspeed.engine import checkpoints, text
+from goodspeed.engine import checkpoints
+from goodspeed.engine.tokenizing import text
 from goodspeed.errors import PromptError
 from goodspeed.text.streaming import TextStream
 

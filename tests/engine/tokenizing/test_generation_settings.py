@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.generation_settings import (
+from goodspeed.engine.tokenizing.generation_settings import (
     FOR_ALL,
     FOR_CHATS,
     MAX_STOP_CHARS,

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.layout import lay_out
+from goodspeed.engine.paged.layout import lay_out
 from goodspeed.engine.runner import Chunk, Runner
 
 OTHER = "other"

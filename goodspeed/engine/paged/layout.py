@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from goodspeed.engine.trees import Bools, Ints, Tree
+from goodspeed.engine.paged.trees import Bools, Ints, Tree
 
 FETCH_COST = 8
 """Fetching one key row costs about as much as multiplying this many queries with it (measured on a CPU)."""

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from goodspeed.engine.batch import Batch
-from goodspeed.engine.layout import GroupLimits, lay_out
-from goodspeed.engine.memory import KVPool
-from goodspeed.engine.pages import PagePool
-from goodspeed.engine.trees import Tree
+from goodspeed.engine.paged.batch import Batch
+from goodspeed.engine.paged.layout import GroupLimits, lay_out
+from goodspeed.engine.paged.memory import KVPool
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.engine.paged.trees import Tree
 from goodspeed.errors import PoolExhausted
 
 GROUP_BYTES = {"cpu": 4 << 20, "cuda": 1 << 29}  # what a group gathers should stay in a CPU's cache
