@@ -1,7 +1,8 @@
 """A trial of each model at load: paged attention has to compute the logits that the model's own attention computes.
 
 A short forward pass records each layer's key/value shapes and sliding window; then a few tokens go through a small pool
-in pieces, with a rollback, and the logits are compared with the unmodified model's. So a model that keeps other state
+in pieces, with a rollback, and at last as a tree with two branches. The logits are compared with the unmodified
+model's. So a model that keeps other state
 than keys and values, masks in its own way, or ignores our keyword is refused, whatever its name is.
 """
 
@@ -75,7 +76,8 @@ def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
 def check_logits(model: Any, shape: KVShape, num_layers: int, vocab_size: int, device: torch.device) -> None:
     """Compares a few logits, computed in pieces from a paged pool, with those of the model's own attention."""
     tokens = (torch.arange(20) * 7919 + 1) % vocab_size
-    expected = _own_logits(model, tokens[None].to(device))
+    other = torch.where(torch.arange(20) < 17, tokens, (tokens + 1) % vocab_size)  # another end of the same text
+    expected, branch = _own_logits(model, torch.stack([tokens, other]).to(device))
     memory = KVPool(shape, num_layers, 8, 4, model.dtype, device)
     packed = Packed(model, PagePool(8, 4), memory)
     ids: list[int] = tokens.tolist()
@@ -84,6 +86,11 @@ def check_logits(model: Any, shape: KVShape, num_layers: int, vocab_size: int, d
     packed.pool.truncate("a", 7)
     rows += [packed.forward([Chunk("b", ids[5:6], 0), Chunk("a", ids[7:8], 1)])]
     rows += [packed.forward([Chunk("a", ids[8:], 12)])]
+    for key in ("a", "b"):
+        packed.pool.free(key)
+    tree = Chunk("c", [*ids, *other[17:].tolist()], 7, [-1, 0, 1, 2, 0, 4, 5])
+    rows += [packed.forward([tree])]
+    expected = torch.cat([expected, expected[16:], branch[17:]])
     differences, largest = (torch.cat(rows) - expected).abs().amax(dim=-1), expected.abs().max().item()
     # In 16 bits, rounding sends a few tokens to other experts; the median still tells a wrong attention.
     difference = (differences.max() if model.dtype == torch.float32 else differences.median()).item()
@@ -98,7 +105,7 @@ def _own_logits(model: Any, tokens: Tensor) -> Tensor:
     own = "sdpa" if model._supports_sdpa else "eager"
     model.set_attn_implementation(own)
     try:
-        logits: Tensor = model(input_ids=tokens, use_cache=False).logits[0]
+        logits: Tensor = model(input_ids=tokens, use_cache=False).logits
     finally:
         model.set_attn_implementation(attention.NAME)
     return logits
