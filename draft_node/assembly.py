@@ -13,8 +13,8 @@ from draft_node.text import corpus
 from draft_node.text.corpus import Report
 from draft_node.text.history_keeper import HistoryKeeper
 from goodspeed.command.reporter import QUIET
-from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.folders import public_name
+from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.ngram.history import History
 from goodspeed.wire.messages import MAX_CONTEXT, VERSION, Capability, Hello

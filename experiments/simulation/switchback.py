@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from statistics import mean
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from verify_node.arms.arms import Arms
 from verify_node.arms.comparisons import Arm
-from verify_node.arms.stretches import Stretch
+from verify_node.arms.stretches import ArmRound, Stretch
 
 ROUND_S, LAG_ROUNDS = 0.03, 4
 MEMORY = 40  # stretches of each arm that the rival remembers
@@ -39,6 +39,7 @@ class World:
     calm_s: float = 30.0  # mean time between them
     bursts_s: float = 0.0  # mean length of phases of 2 and of 8 sessions; 0: always 8
     turns_s: float = math.inf  # after so many seconds the differences between the arms are inverted
+    in_pace: bool = False  # arms differ in what their rounds take, and not in what they bring
 
     def rate(self, arm: Arm, now_s: float) -> float:
         best = max(self.rates.values())
@@ -55,7 +56,7 @@ class Chooser(Protocol):
     @property
     def best(self) -> Arm: ...
 
-    def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None: ...
+    def observe(self, done: ArmRound) -> None: ...
 
 
 @dataclass
@@ -90,8 +91,9 @@ def play(world: World, chooser: Chooser, num_rounds: int, seed: int) -> Outcome:
         arm, best = on_its_way.popleft(), chooser.best
         noise, stretch, luck = next(drawn)
         rate = world.rate(arm, now_s)
-        seconds = ROUND_S * stretch * (2.0 if is_slow else 1.0)
-        tokens = rate * num_sessions**0.7 * (1.0 + (noise - 1.0) * math.sqrt(8 / num_sessions))
+        seconds = ROUND_S * stretch * (2.0 if is_slow else 1.0) / (rate if world.in_pace else 1.0)
+        steps = num_sessions**0.7
+        tokens = steps * (1.0 if world.in_pace else rate) * (1.0 + (noise - 1.0) * math.sqrt(8 / num_sessions))
         if world.slow_s and luck < seconds / (world.slow_s if is_slow else world.calm_s):
             is_slow = not is_slow
         if world.bursts_s and 1.0 - luck < seconds / world.bursts_s:
@@ -100,7 +102,7 @@ def play(world: World, chooser: Chooser, num_rounds: int, seed: int) -> Outcome:
         now_s += seconds
         lost_s += seconds * (1.0 - rate / most)
         explored_s += seconds * (chooser.arm is not best)
-        chooser.observe(tokens, seconds, num_sessions)
+        chooser.observe(ArmRound(tokens, steps, seconds, num_sessions))
         if chooser.best is not best:
             outcome.num_changes += 1
             outcome.num_false += world.rate(chooser.best, now_s) <= world.rate(best, now_s)
@@ -124,9 +126,9 @@ class Thompson:
         self.best = self.arm = Arm.MODEL
         self._stretch, self._credit_s = Stretch(), 0.0
 
-    def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None:
-        self._credit_s += (self.explore or 0.0) * seconds - seconds * (self.arm is not self.best)
-        self._stretch.observe(worth_tokens, seconds, num_sessions)
+    def observe(self, done: ArmRound) -> None:
+        self._credit_s += (self.explore or 0.0) * done.seconds - done.seconds * (self.arm is not self.best)
+        self._stretch.observe(done)
         if not self._stretch.is_over:
             return
         if rate := self._stretch.rate():
@@ -145,8 +147,9 @@ class Thompson:
         return drawn if self.explore is None or self._credit_s > 0.0 else self.best
 
 
-WORLDS: dict[str, dict[str, float]] = {
+WORLDS: dict[str, dict[str, Any]] = {
     "constant": {},
+    "in pace": {"in_pace": True},
     "busy now and then": {"slow_s": 5.0},
     "bursts": {"bursts_s": 3.0},
     "busy and bursts": {"slow_s": 5.0, "bursts_s": 3.0},

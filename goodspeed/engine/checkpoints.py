@@ -16,10 +16,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
 from goodspeed.engine import identity
-from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.engine.folders import find_folder, read_config, refuse_weights
-from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.support import naming, refuse_architecture, refuse_config
+from goodspeed.engine.tokenizing import generation_settings
+from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.tokenizing.text import fingerprint, num_tokens
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError

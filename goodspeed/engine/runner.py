@@ -10,9 +10,9 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from goodspeed.engine.paged import attention
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.linear import prepack
+from goodspeed.engine.paged import attention
 from goodspeed.engine.paged.memory import KVPool, bytes_per_page, pages_for, pages_in
 from goodspeed.engine.paged.packed import Chunk, Packed
 from goodspeed.engine.paged.pages import PagePool

@@ -24,8 +24,8 @@ from draft_node.serve.api.request import schemas
 from draft_node.serve.api.request.body import BodyLimit, reads
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.fields import Strict
-from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.engine.folders import INDEX, find_folder
+from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.exact import positions, proposals
 from goodspeed.fair.latency import Sample, saved

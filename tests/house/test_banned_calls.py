@@ -16,7 +16,10 @@ BANNED_BUT_NEEDED: dict[tuple[str, str], str] = {}
 """(file, what): why it can do no harm there."""
 
 OWN_INVARIANTS = {
-    ("goodspeed/engine/paged/batch.py", "self.mask is not None"): "a Gather is only ever made with its mask, in layout.py",
+    (
+        "goodspeed/engine/paged/batch.py",
+        "self.mask is not None",
+    ): "a Gather is only ever made with its mask, in layout.py",
 }
 """(file, condition): why nothing from outside can make it false."""
 

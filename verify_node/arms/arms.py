@@ -14,12 +14,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from verify_node.arms.comparisons import Arm, Comparisons
-from verify_node.arms.stretches import Stretch, StretchRate
+from verify_node.arms.stretches import ArmRound, Stretch, StretchRate
 
-FIRST_TRIALS = 8
+FIRST_TRIALS = 16
 """Each arm's first stretches, as long as its difference is not significant; they are not charged to `explore`."""
 
-FIRST_SHARE = 0.1
+FIRST_SHARE = 0.33
 """First trials take at most this share of the busy time so far: a node that has just started is to be of use, too."""
 
 GAP_GROWTH, MAX_GAP = 2.0, 4.0
@@ -97,7 +97,6 @@ class Arms:
             raise ValueError(f"a share of the time must be at least 0 and less than 1, not {explore}")
         self.explore = explore
         self._available = tuple(arm for arm in Arm if arm in available)  # in the order of effort
-        self._comparisons = Comparisons()
         self._records = {arm: _Record() for arm in self._available}
         self._now_s = self._credit_s = self._explored_s = 0.0
         self._stretch_s = 0.0  # length of the last stretch
@@ -105,6 +104,7 @@ class Arms:
         self._trial: _Trial | None = None  # the stretch since then
         self._num_changes = 0
         self._best = first if explore and first in self._available else self._available[-1]
+        self._comparisons = Comparisons(self._best)
         self._begin(self._best)
 
     @property
@@ -117,20 +117,16 @@ class Arms:
         """The arm of all rounds that are no experiment."""
         return self._best
 
-    def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None:
-        """Counts a finished round, after which `arm` says how the next one goes.
-
-        worth_tokens: tokens delivered in it, each times its session's worth. seconds: wall time since the last round
-        ended, or since the first session came if there was none in between; waiting for drafts is in it, time in which
-        nobody asked for anything is not. num_sessions: those that were open, whether the round served them or not.
-        """
-        self._now_s += seconds
-        self._credit_s += self.explore * seconds
-        self._records[self._arm].seconds += seconds
+    def observe(self, done: ArmRound) -> None:
+        """Counts a finished round, after which `arm` says how the next one goes."""
+        self._now_s += done.seconds
+        self._credit_s += self.explore * done.seconds
+        self._records[self._arm].seconds += done.seconds
         if self._arm is not self._best:
-            self._explored_s += seconds
-            self._credit_s -= 0.0 if self._is_free else seconds
-        self._stretch.observe(worth_tokens, seconds, num_sessions)
+            self._explored_s += done.seconds
+            self._credit_s -= 0.0 if self._is_free else done.seconds
+        if self._stretch.observe(done):
+            self._comparisons.observe_gain(self._arm, done.worth_tokens, done.worth_steps)
         if self._stretch.is_over:
             self._end_stretch()
 
@@ -172,6 +168,7 @@ class Arms:
 
     def _end_stretch(self) -> None:
         rate, self._stretch_s = self._stretch.rate(), self._stretch.seconds
+        self._comparisons.end_stretch(self._arm)
         if self._arm is not self._best:
             self._end_trial(rate)
         else:

@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from verify_node.arms.arms import Arms, ArmsReport
 from verify_node.arms.comparisons import Arm
+from verify_node.arms.stretches import ArmRound
 
 FEW = 8
 """With fewer sessions the model's drafts are tried first: there a drafted token costs next to nothing. With
@@ -41,9 +42,9 @@ class ArmsBySituation:
         """The fewest sessions of the load that holds; it ends where these are twice as many."""
         return self._load
 
-    def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None:
-        """Counts a finished round (`Arms.observe`) in the situation that it was made in."""
-        self._current.observe(worth_tokens, seconds, num_sessions)
+    def observe(self, done: ArmRound) -> None:
+        """Counts a finished round in the situation that it was made in."""
+        self._current.observe(done)
 
     def turn_to(self, num_sessions: int, available: Collection[Arm]) -> None:
         """Says what the next round's situation is: how many sessions there are, and which arms differ for them."""

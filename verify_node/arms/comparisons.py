@@ -1,8 +1,9 @@
 """What comparisons of stretches say of arms: mean advantages over the best arm, and how sure they are.
 
-A stretch of another arm is compared with the mean of its two neighbours of the best arm, which cancels what changes
-slowly. How far two stretches of one arm are apart tells the noise of such a comparison, whatever makes it. Knows
-nothing about when arms are tried, or about clocks: busy seconds are passed in.
+An arm's rate is its gain (tokens per step) times its pace (steps per second). Gains are known from all rounds of their
+arms; compared are paces: a stretch of another arm with the mean of its two neighbours of the best arm, which cancels
+what changes slowly. How far two stretches of one arm are apart tells the noise of such a comparison, whatever makes
+it. Knows nothing about when arms are tried, or about clocks: busy seconds are passed in.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from verify_node.arms.gains import Gain
 from verify_node.arms.stretches import Elasticity, StretchRate
 
 SIGNIFICANCE = 2.0
@@ -34,10 +36,14 @@ MAX_LOAD_CHANGE = 2.0
 """A comparison of stretches whose numbers of sessions differ by more than this factor says nothing."""
 
 FIRST_ELASTICITY, FIRST_ELASTICITY_WEIGHT = 0.7, 0.5
-"""A rate goes with the number of sessions to this power, as is believed at first; how firmly, in squared logarithms."""
+"""The pace goes with the number of sessions to this power, as is believed at first; how firmly, in squared
+logarithms."""
 
 FIRST_NOISE, FIRST_NOISE_WEIGHT, MAX_NOISE_WEIGHT = 0.15, 2.0, 60.0
 """The standard deviation of a comparison that is believed at first, as if from two, and how many are remembered."""
+
+OTHER_GAIN = 0.15
+"""Logarithm by which the gains of two stretches of the best arm differ if they are of other texts."""
 
 MIN_NOISE = 0.01
 """The standard deviation of a comparison is never believed to be smaller."""
@@ -58,7 +64,7 @@ class Arm(StrEnum):
 
 @dataclass
 class Advantage:
-    """The mean logarithm of an arm's rate over the best arm's."""
+    """The mean logarithm of an arm's pace over the best arm's."""
 
     mean: float = 0.0
     weight: float = 0.0  # comparisons, older ones weighing less; 0: nothing is known
@@ -95,10 +101,20 @@ class Advantage:
 class Comparisons:
     """The advantages of all arms over the best one."""
 
-    def __init__(self) -> None:
-        self._advantages = {arm: Advantage() for arm in Arm}
+    def __init__(self, best: Arm = Arm.MODEL) -> None:
+        self._best = best
+        self._gains = {arm: Gain() for arm in Arm}
+        self._advantages = {arm: Advantage() for arm in Arm}  # in pace
         self._noise, self._noise_weight = FIRST_NOISE, FIRST_NOISE_WEIGHT
         self._elasticity = Elasticity(FIRST_ELASTICITY, FIRST_ELASTICITY_WEIGHT)
+
+    def observe_gain(self, arm: Arm, worth_tokens: float, worth_steps: float) -> None:
+        """Learns from a counted round of this arm what its drafts bring."""
+        self._gains[arm].observe(worth_tokens, worth_steps)
+
+    def end_stretch(self, arm: Arm) -> None:
+        """The rounds of this arm that were counted since the last call are one stretch."""
+        self._gains[arm].end_stretch()
 
     def observe_same(self, before: StretchRate, after: StretchRate) -> bool:
         """Learns the noise from two stretches of the best arm. Returns whether they are alike enough for a comparison.
@@ -123,7 +139,8 @@ class Comparisons:
             self._advantages[arm].learn((first + second) / 2, self._noise, now_s)
 
     def refer_to(self, new: Arm, old: Arm, now_s: float) -> None:
-        """Makes another arm the one that advantages are over."""
+        """Makes another arm the best one, over which advantages are."""
+        self._best = new
         for arm, advantage in self._advantages.items():
             if arm is not new:
                 advantage.refer_to(self._advantages[new], now_s, is_reference=arm is old)
@@ -131,12 +148,14 @@ class Comparisons:
 
     def advantage(self, arm: Arm) -> float:
         """The logarithm of the arm's rate over the best arm's; 0 if nothing is known."""
-        return self._advantages[arm].mean
+        pace = self._advantages[arm]
+        return pace.mean + self._gains[arm].log - self._gains[self._best].log if pace.weight else 0.0
 
     def error(self, arm: Arm, now_s: float) -> float:
         """The standard error of an advantage; infinite if nothing is known."""
         weight = self._advantages[arm].weight_at(now_s)
-        return self._noise / math.sqrt(weight) if weight else math.inf
+        of_gains = self._gains[arm].variance + self._gains[self._best].variance
+        return math.sqrt(self._noise**2 / weight + of_gains) if weight else math.inf
 
     def is_significant(self, arm: Arm, now_s: float) -> bool:
         is_enough = self._advantages[arm].weight_at(now_s) > MIN_COMPARISONS - 0.5  # they fade between two trials
@@ -152,13 +171,14 @@ class Comparisons:
         return is_agreed and self.is_significant(arm, now_s) and self.advantage(arm) < 0.0
 
     def is_other(self, now: StretchRate, then: StretchRate) -> bool:
-        """Whether two stretches of the best arm differ by more than noise, or in load."""
+        """Whether two stretches of the best arm differ by more than noise, in what drafts bring, or in load."""
         difference = self._log_ratio(now, then)
-        return difference is None or abs(difference) > LARGEST_STEP * self._noise
+        is_other_pace = difference is None or abs(difference) > LARGEST_STEP * self._noise
+        return is_other_pace or abs(math.log(now.gain / then.gain)) > OTHER_GAIN
 
     def _log_ratio(self, one: StretchRate, other: StretchRate) -> float | None:
-        """The logarithm of one rate over the other at equal load; None if the loads were too different."""
+        """The logarithm of one pace over the other at equal load; None if the loads were too different."""
         load = math.log(one.num_sessions / other.num_sessions)
         if abs(load) > math.log(MAX_LOAD_CHANGE):
             return None
-        return math.log(one.tokens_per_s / other.tokens_per_s) - self._elasticity.value * load
+        return math.log(one.steps_per_s / other.steps_per_s) - self._elasticity.value * load

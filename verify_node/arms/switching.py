@@ -4,11 +4,12 @@
 tokens are chosen or shared out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from verify_node.arms.arms import ArmsReport
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
+from verify_node.arms.stretches import ArmRound
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.outcomes import Moved
 from verify_node.session.session import Session
@@ -47,8 +48,10 @@ class Switching:
         """Somebody asks for something, and nobody did before: the time until now does not count."""
         self._since = now
 
-    def finished(self, moved: Iterable[Moved], sessions: Sequence[Session], now: float) -> None:
-        """A round is done; sessions: those that go on.
+    def finished(
+        self, moved: Sequence[Moved], sessions: Sequence[Session], now: float, *, reads_prompts: bool = False
+    ) -> None:
+        """A round is done; sessions: those that go on. reads_prompts: it fed more than each text's newest token.
 
         Tokens count with their clients' weights, and not with U'(X) as in the policy: that would fall as the better
         arm's goodput rises, until all arms look alike.
@@ -57,7 +60,8 @@ class Switching:
         if arms is None:
             return
         tokens = sum(len(move.taken) * move.session.client.weight for move in moved)
-        arms.observe(tokens, now - self._since, max(1, len(sessions)))
+        steps = sum(move.session.client.weight for move in moved)
+        arms.observe(ArmRound(tokens, steps, now - self._since, max(1, len(sessions)), reads_prompts))
         self._since = now
         if sessions:  # else nobody knows who comes next
             arms.turn_to(len(sessions), _differing(sessions))

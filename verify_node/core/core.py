@@ -239,7 +239,7 @@ class VerifyCore:
         observe(done, moved, self.sessions, self.scheduler, self.pool)
         self.counts.finished(done, moved, duration_s)
         going_on = active(moved, self.sessions)
-        self.switching.finished(moved, going_on, now)
+        self.switching.finished(moved, going_on, now, reads_prompts=bool(done.prefilled))
         gives_lengths = self.switching.gives_lengths
         lengths = allocate(done, moved, going_on, self.scheduler, self.round_s, gives_lengths=gives_lengths)
         offered = self.scheduler.offer_length(going_on) if gives_lengths else 0

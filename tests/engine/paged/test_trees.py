@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.paged.trees import Tree
+from goodspeed.engine.runner import Chunk, Runner
 from tests.engine.test_runner import Reference, known
 
 PROMPT = [72, 101, 108, 108, 111, 3, 4, 5, 6, 7, 8, 9]

@@ -13,8 +13,8 @@ from tokenizers import processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from goodspeed.embedded import models
-from goodspeed.engine.tokenizing import text, tokenizer_folder
 from goodspeed.engine.checkpoints import load_tokenizer
+from goodspeed.engine.tokenizing import text, tokenizer_folder
 from goodspeed.engine.tokenizing.fast_tokenizer import FastTokenizer, reads_alike
 from goodspeed.errors import CheckpointError, PromptError
 
@@ -192,7 +192,8 @@ def test_a_damaged_tokenizer_says_so(save: Save, damage: str) -> None:
 @pytest.mark.parametrize("settings", [{}, {"add_bos_token": True}])
 def test_neither_way_loads_torch(save: Save, settings: dict[str, Any]) -> None:
     program = (
-        "import sys; from goodspeed.engine.tokenizing import tokenizer_folder as t; from goodspeed.engine.tokenizing.text import encode\n"
+        "import sys; from goodspeed.engine.tokenizing import tokenizer_folder as t\n"
+        "from goodspeed.engine.tokenizing.text import encode\n"
         "found = t.load(sys.argv[1]); encode(found.tokenizer, 'the', chat=True)\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
     )

@@ -6,6 +6,7 @@ import pytest
 
 from experiments.simulation.switchback import Thompson, World, play, rates
 from verify_node.arms.comparisons import Arm
+from verify_node.arms.stretches import ArmRound
 
 
 class Fixed:
@@ -22,7 +23,7 @@ class Fixed:
     def best(self) -> Arm:
         return self.bests[min(self.seen // 100, len(self.bests) - 1)]
 
-    def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None:
+    def observe(self, done: ArmRound) -> None:
         self.seen += 1
 
 

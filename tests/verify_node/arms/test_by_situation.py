@@ -6,6 +6,7 @@ import pytest
 
 from verify_node.arms.by_situation import PATIENCE, ArmsBySituation
 from verify_node.arms.comparisons import Arm
+from verify_node.arms.stretches import ArmRound
 
 ROUND_S = 0.03
 ALL, NO_MODEL, ALONE = tuple(Arm), (Arm.NONE, Arm.NGRAM), (Arm.NONE,)
@@ -24,7 +25,7 @@ def run(
     taken = []
     for _ in range(num_rounds):
         taken.append(arms.arm)
-        arms.observe(num_sessions, ROUND_S / speed[arms.arm], num_sessions)
+        arms.observe(ArmRound(num_sessions, num_sessions, ROUND_S / speed[arms.arm], num_sessions))
         arms.turn_to(num_sessions, available)
     return taken
 
@@ -159,5 +160,5 @@ def test_a_stretch_goes_on_while_the_situation_stays() -> None:
     arms = ArmsBySituation()
     for number in (8, 9, 7, 10):  # within the load's bounds; the set in any order
         arms.turn_to(number, ALL[::-1] if number % 2 else ALL)
-        arms.observe(1.0, ROUND_S, number)
+        arms.observe(ArmRound(1.0, 1.0, ROUND_S, number))
     assert arms._current._stretch.num_rounds == 4

@@ -26,8 +26,8 @@ def advantage(*differences: float) -> Advantage:
     return known
 
 
-def rate(tokens_per_s: float, num_sessions: float = 4) -> StretchRate:
-    return StretchRate(tokens_per_s, num_sessions)
+def rate(steps_per_s: float, num_sessions: float = 4) -> StretchRate:
+    return StretchRate(steps_per_s, steps_per_s, num_sessions)
 
 
 def test_comparisons_are_averaged():

@@ -8,6 +8,7 @@ from tests.fakes import Desk
 from tests.verify_node.rounds.offering import make_client, make_session
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
+from verify_node.arms.stretches import ArmRound
 from verify_node.arms.switching import Switching
 from verify_node.rounds.choice import Whole
 from verify_node.rounds.outcomes import Moved, Outcome
@@ -20,14 +21,16 @@ class Scripted(ArmsBySituation):
     def __init__(self, arm: Arm = Arm.MODEL) -> None:
         super().__init__(0.02)
         self.said = arm
-        self.seen: list[tuple[float, float, int]] = []
+        self.rounds: list[ArmRound] = []
+        self.seen: list[tuple[float, float, int]] = []  # of each its tokens, seconds and sessions
 
     @property
     def arm(self) -> Arm:
         return self.said
 
-    def observe(self, worth_tokens: float, seconds: float, num_sessions: int) -> None:
-        self.seen.append((worth_tokens, round(seconds, 6), num_sessions))
+    def observe(self, done: ArmRound) -> None:
+        self.rounds.append(done)
+        self.seen.append((done.worth_tokens, round(done.seconds, 6), done.num_sessions))
 
 
 class Choosing(Whole):
@@ -58,6 +61,14 @@ def test_a_round_is_its_weighted_tokens_and_the_time_since_the_last():
     switching.finished([moved(heavy, 3), moved(light, 1)], [heavy, light], 10.5)
     switching.finished([moved(light, 1)], [heavy, light], 12.0)
     assert arms.seen == [(7.0, 0.5, 2), (1.0, 1.5, 2)]
+
+
+def test_a_step_is_a_sessions_part_in_a_round_whatever_its_draft_brought():
+    arms = Scripted()
+    switching = Switching(Choosing(), arms)
+    heavy, light = make_session(1, make_client("a", weight=2.0)), make_session(2)
+    switching.finished([moved(heavy, 3), moved(light, 1)], [heavy, light], 0.5, reads_prompts=True)
+    assert arms.rounds == [ArmRound(7.0, 3.0, 0.5, 2, reads_prompts=True)]
 
 
 @pytest.mark.parametrize(
