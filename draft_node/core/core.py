@@ -80,7 +80,6 @@ class DraftCore:
         ngrams = self.ngrams.begin(request) if self.ngrams is not None else None
         session = Session(request, self.draft_ahead, rate, ngrams, self.has_model, self.resting)
         self.sessions[request.session_id] = session
-        self.resting.num_texts = len(self.sessions)
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]
         if self.link.connected:
@@ -94,7 +93,6 @@ class DraftCore:
         session = self.sessions.pop(session_id, None)
         if session is None:
             return []
-        self.resting.num_texts = len(self.sessions)
         self.counts.statistics = total(self.counts.statistics, session.statistics)
         self._keep(session)
         closing = _of(session, session.cancel())

@@ -170,6 +170,8 @@ class Session:
 
     def proposed(self, proposal: Proposed, now: float) -> list[Action]:
         """The draft model is done: send its draft, unless it was made for a base of the past."""
+        if self._offers is not None:
+            self._offers.answered()
         if (proposal.epoch, proposal.round) != (self.epoch, self.round):
             return []
         if self.state is State.PROPOSING:

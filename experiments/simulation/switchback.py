@@ -39,6 +39,7 @@ class World:
     calm_s: float = 30.0  # mean time between them
     bursts_s: float = 0.0  # mean length of phases of 2 and of 8 sessions; 0: always 8
     turns_s: float = math.inf  # after so many seconds the differences between the arms are inverted
+    texts_s: float = 0.0  # drafts bring half as much again in every second phase of this length; 0: in none
     in_pace: bool = False  # arms differ in what their rounds take, and not in what they bring
 
     def rate(self, arm: Arm, now_s: float) -> float:
@@ -93,7 +94,8 @@ def play(world: World, chooser: Chooser, num_rounds: int, seed: int) -> Outcome:
         rate = world.rate(arm, now_s)
         seconds = ROUND_S * stretch * (2.0 if is_slow else 1.0) / (rate if world.in_pace else 1.0)
         steps = num_sessions**0.7
-        tokens = steps * (1.0 if world.in_pace else rate) * (1.0 + (noise - 1.0) * math.sqrt(8 / num_sessions))
+        easy = 1.5 if world.texts_s and (now_s // world.texts_s) % 2 else 1.0
+        tokens = steps * easy * (1.0 if world.in_pace else rate) * (1.0 + (noise - 1.0) * math.sqrt(8 / num_sessions))
         if world.slow_s and luck < seconds / (world.slow_s if is_slow else world.calm_s):
             is_slow = not is_slow
         if world.bursts_s and 1.0 - luck < seconds / world.bursts_s:

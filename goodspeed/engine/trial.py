@@ -2,8 +2,8 @@
 
 A short forward pass records each layer's key/value shapes and sliding window; then a few tokens go through a small pool
 in pieces, with a rollback, and at last as a tree with two branches. The logits are compared with the unmodified
-model's. So a model that keeps other state
-than keys and values, masks in its own way, or ignores our keyword is refused, whatever its name is.
+model's. So a model that keeps other state than keys and values, masks in its own way, or ignores our keyword is
+refused, whatever its name is.
 """
 
 from typing import Any
@@ -92,8 +92,9 @@ def check_logits(model: Any, shape: KVShape, num_layers: int, vocab_size: int, d
     rows += [packed.forward([tree])]
     expected = torch.cat([expected, expected[16:], branch[17:]])
     differences, largest = (torch.cat(rows) - expected).abs().amax(dim=-1), expected.abs().max().item()
-    # In 16 bits, rounding sends a few tokens to other experts; the median still tells a wrong attention.
-    difference = (differences.max() if model.dtype == torch.float32 else differences.median()).item()
+    # In 16 bits, rounding sends a few tokens to other experts; the medians of the parts still tell a wrong attention.
+    parts = torch.split(differences, [7, 13, 4, 3])  # in one piece, in pieces, the tree's first branch, its second
+    difference = (differences.max() if model.dtype == torch.float32 else max(part.median() for part in parts)).item()
     if not difference <= TOLERANCE[model.dtype] * largest:
         raise UnsupportedModelError(
             f"{type(model).__name__}: logits differ from the model's own by {difference:.3g} (largest {largest:.3g}); "

@@ -40,8 +40,8 @@ class Times:
     def attained(self, slo: Objectives) -> bool:
         """Whether a text that is complete kept its objectives.
 
-        One without any token has kept no TTFT; one of a single token has kept any TPOT.
+        One without any token has kept nothing; one of a single token has kept any TPOT.
         """
         in_time = slo.ttft_s is None or (self.ttft_s is not None and self.ttft_s <= slo.ttft_s + SLACK)
         quick = slo.tpot_s is None or self.tpot_s is None or self.tpot_s <= slo.tpot_s + SLACK
-        return in_time and quick
+        return self.num_tokens > 0 and in_time and quick

@@ -25,4 +25,4 @@ def test_the_tightest_text_that_is_not_lost_bounds_the_round():
 
 def test_the_example_of_adaspec_one_step_fits_and_two_do_not():
     """TPOT 16 ms, nothing decoded yet: rounds of 1 and 2 drafting steps take 15 and 18 ms."""
-    assert longest_round_s([(0.016, 0.0, 0)]) == pytest.approx(0.016)
+    assert 0.015 <= longest_round_s([(0.016, 0.0, 0)]) < 0.018

@@ -97,6 +97,7 @@ class Arms:
             raise ValueError(f"a share of the time must be at least 0 and less than 1, not {explore}")
         self.explore = explore
         self._available = tuple(arm for arm in Arm if arm in available)  # in the order of effort
+        self._comparisons = Comparisons()
         self._records = {arm: _Record() for arm in self._available}
         self._now_s = self._credit_s = self._explored_s = 0.0
         self._stretch_s = 0.0  # length of the last stretch
@@ -104,7 +105,6 @@ class Arms:
         self._trial: _Trial | None = None  # the stretch since then
         self._num_changes = 0
         self._best = first if explore and first in self._available else self._available[-1]
-        self._comparisons = Comparisons(self._best)
         self._begin(self._best)
 
     @property
@@ -125,8 +125,7 @@ class Arms:
         if self._arm is not self._best:
             self._explored_s += done.seconds
             self._credit_s -= 0.0 if self._is_free else done.seconds
-        if self._stretch.observe(done):
-            self._comparisons.observe_gain(self._arm, done.worth_tokens, done.worth_steps)
+        self._stretch.observe(done)
         if self._stretch.is_over:
             self._end_stretch()
 
@@ -168,7 +167,6 @@ class Arms:
 
     def _end_stretch(self) -> None:
         rate, self._stretch_s = self._stretch.rate(), self._stretch.seconds
-        self._comparisons.end_stretch(self._arm)
         if self._arm is not self._best:
             self._end_trial(rate)
         else:
@@ -190,6 +188,8 @@ class Arms:
         """Learns from the best arm's stretch, the one before it and what was tried between them; goes on with both."""
         before, trial = self._before, self._trial
         self._before, self._trial = rate, None
+        if rate:
+            self._comparisons.observe_best(rate)
         if before and rate:
             is_alike = self._comparisons.observe_same(before, rate)
             if trial and is_alike:

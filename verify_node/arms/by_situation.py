@@ -18,8 +18,9 @@ more, draft models on the verify node's own machine took more of its time than t
 SLACK = 1.4
 """A load is left at once when the number of sessions is beyond its bounds by this factor."""
 
-PATIENCE = 24
-"""A load is left after so many rounds in a row beyond its bounds: a number that wavers about a bound leaves none."""
+PATIENCE_ABOVE, PATIENCE_BELOW = 24, 160
+"""A load is left after so many rounds in a row above or below its bounds. Sessions that come one by one are soon in the
+load of them all; where their number wavers about a bound, some stretches pass before the smaller load holds."""
 
 
 class ArmsBySituation:
@@ -51,7 +52,8 @@ class ArmsBySituation:
         is_within = self._load <= num_sessions < 2 * self._load
         is_near = self._load / SLACK <= num_sessions < 2 * self._load * SLACK
         self._num_beyond = 0 if is_within else self._num_beyond + 1
-        if not is_near or self._num_beyond >= PATIENCE:
+        patience = PATIENCE_BELOW if num_sessions < self._load else PATIENCE_ABOVE
+        if not is_near or self._num_beyond >= patience:
             self._load, self._num_beyond = 1 << (num_sessions.bit_length() - 1), 0
         arms = self._at(self._load, frozenset(available))
         if arms is not self._current:

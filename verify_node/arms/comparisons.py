@@ -1,9 +1,10 @@
 """What comparisons of stretches say of arms: mean advantages over the best arm, and how sure they are.
 
-An arm's rate is its gain (tokens per step) times its pace (steps per second). Gains are known from all rounds of their
-arms; compared are paces: a stretch of another arm with the mean of its two neighbours of the best arm, which cancels
-what changes slowly. How far two stretches of one arm are apart tells the noise of such a comparison, whatever makes
-it. Knows nothing about when arms are tried, or about clocks: busy seconds are passed in.
+An arm's rate is its gain (tokens per step) times its pace (steps per second). A stretch of another arm is compared in
+pace with the mean of its two neighbours of the best arm, which cancels what changes slowly, and in gain with the best
+arm's last ten stretches, since gains are noisy and those of plain decoding are not. How far the paces of two stretches
+of one arm are apart tells the noise of such a comparison, whatever makes it. Knows nothing about when arms are tried,
+or about clocks: busy seconds are passed in.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from verify_node.arms.gains import Gain
+from verify_node.arms.gains import RecentGain
 from verify_node.arms.stretches import Elasticity, StretchRate
 
 SIGNIFICANCE = 2.0
@@ -64,12 +65,13 @@ class Arm(StrEnum):
 
 @dataclass
 class Advantage:
-    """The mean logarithm of an arm's pace over the best arm's."""
+    """The mean logarithm of an arm's rate over the best arm's."""
 
     mean: float = 0.0
     weight: float = 0.0  # comparisons, older ones weighing less; 0: nothing is known
     weighed_s: float = 0.0  # busy time of `weight`
     surprise: float = 0.0  # the last comparison was outside of what was expected: above (1), below (-1)
+    gain_variance: float = 0.0  # of one comparison, beside that of its paces
 
     def weight_at(self, now_s: float) -> float:
         return self.weight * math.exp((self.weighed_s - now_s) / FORGETTING_S)
@@ -96,25 +98,21 @@ class Advantage:
         self.weight = 1.0 / (1.0 / own + 1.0 / weight) if own and weight else 0.0
         self.mean = self.mean - other.mean if self.weight else 0.0
         self.weighed_s, self.surprise = now_s, 0.0
+        self.gain_variance = max(self.gain_variance, other.gain_variance)
 
 
 class Comparisons:
     """The advantages of all arms over the best one."""
 
-    def __init__(self, best: Arm = Arm.MODEL) -> None:
-        self._best = best
-        self._gains = {arm: Gain() for arm in Arm}
-        self._advantages = {arm: Advantage() for arm in Arm}  # in pace
+    def __init__(self) -> None:
+        self._recent = RecentGain()  # of the best arm
+        self._advantages = {arm: Advantage() for arm in Arm}
         self._noise, self._noise_weight = FIRST_NOISE, FIRST_NOISE_WEIGHT
         self._elasticity = Elasticity(FIRST_ELASTICITY, FIRST_ELASTICITY_WEIGHT)
 
-    def observe_gain(self, arm: Arm, worth_tokens: float, worth_steps: float) -> None:
-        """Learns from a counted round of this arm what its drafts bring."""
-        self._gains[arm].observe(worth_tokens, worth_steps)
-
-    def end_stretch(self, arm: Arm) -> None:
-        """The rounds of this arm that were counted since the last call are one stretch."""
-        self._gains[arm].end_stretch()
+    def observe_best(self, rate: StretchRate) -> None:
+        """Learns from a stretch of the best arm what its drafts bring now."""
+        self._recent.observe(rate)
 
     def observe_same(self, before: StretchRate, after: StretchRate) -> bool:
         """Learns the noise from two stretches of the best arm. Returns whether they are alike enough for a comparison.
@@ -135,12 +133,17 @@ class Comparisons:
     def observe_other(self, arm: Arm, before: StretchRate, rate: StretchRate, after: StretchRate, now_s: float) -> None:
         """Learns from a stretch of another arm between two of the best one."""
         first, second = self._log_ratio(rate, before), self._log_ratio(rate, after)
-        if first is not None and second is not None:
-            self._advantages[arm].learn((first + second) / 2, self._noise, now_s)
+        if first is None or second is None:
+            return
+        advantage = self._advantages[arm]
+        variance = self._recent.variance_beside(rate)
+        advantage.gain_variance += (variance - advantage.gain_variance) / (1.0 + advantage.weight_at(now_s))
+        difference = (first + second) / 2 + math.log(rate.gain / self._recent.mean)
+        advantage.learn(difference, math.sqrt(self._noise**2 + variance), now_s)
 
     def refer_to(self, new: Arm, old: Arm, now_s: float) -> None:
         """Makes another arm the best one, over which advantages are."""
-        self._best = new
+        self._recent = RecentGain()
         for arm, advantage in self._advantages.items():
             if arm is not new:
                 advantage.refer_to(self._advantages[new], now_s, is_reference=arm is old)
@@ -148,14 +151,13 @@ class Comparisons:
 
     def advantage(self, arm: Arm) -> float:
         """The logarithm of the arm's rate over the best arm's; 0 if nothing is known."""
-        pace = self._advantages[arm]
-        return pace.mean + self._gains[arm].log - self._gains[self._best].log if pace.weight else 0.0
+        return self._advantages[arm].mean
 
     def error(self, arm: Arm, now_s: float) -> float:
         """The standard error of an advantage; infinite if nothing is known."""
-        weight = self._advantages[arm].weight_at(now_s)
-        of_gains = self._gains[arm].variance + self._gains[self._best].variance
-        return math.sqrt(self._noise**2 / weight + of_gains) if weight else math.inf
+        advantage = self._advantages[arm]
+        weight = advantage.weight_at(now_s)
+        return math.sqrt((self._noise**2 + advantage.gain_variance) / weight) if weight else math.inf
 
     def is_significant(self, arm: Arm, now_s: float) -> bool:
         is_enough = self._advantages[arm].weight_at(now_s) > MIN_COMPARISONS - 0.5  # they fade between two trials

@@ -1,101 +1,55 @@
 """Tokens that an arm brings per step, where a step is one session's part in a round: without drafts it is one token.
 
-A gain is known from all counted rounds under its arm, so it has little noise, and that of plain decoding has none.
 Knows nothing about time.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-MEMORY = 80
-"""A stretch's weight falls by e in so many stretches of the same arm: texts change."""
+from verify_node.arms.stretches import StretchRate
 
-CORRELATION = 2.0
-"""Rounds of the same texts are alike, so that many are worth as much as half of them that were not."""
+KEPT = 0.9
+"""What a stretch of the best arm weighs beside the next one: about ten are remembered."""
 
-LARGEST_STEP, LEAST_STEP = 3.0, 0.05
-"""A stretch is a surprise if its logarithm is so many standard deviations away from what was known, and this far."""
-
-SURPRISED_WEIGHT = 2.0
-"""What was known weighs no more than so many stretches after a surprise, and nothing after a second one in the same
-direction."""
-
-SMALLEST = 1e-9
+SPREAD_MEMORY = 40
+"""Stretches over which it is learned how far their gains lie apart."""
 
 
 @dataclass
-class _Sums:
-    """Weighed sums over rounds."""
+class RecentGain:
+    """The best arm's gain in its last stretches: less noisy than that of one.
 
-    tokens: float = 0.0
-    steps: float = 0.0
-    squares: float = 0.0  # of the differences of a round's tokens from their expectation
-    rounds: float = 0.0
+    Gains of stretches lie apart for more reasons than the noise of their rounds: texts are easy or hard for a while.
+    """
 
-    def plus(self, other: _Sums) -> _Sums:
-        return _Sums(
-            self.tokens + other.tokens,
-            self.steps + other.steps,
-            self.squares + other.squares,
-            self.rounds + other.rounds,
-        )
+    _sum: float = 0.0  # of the stretches' gains, the older ones weighing less
+    _weight: float = 0.0
+    _squares: float = 0.0  # of these weights
+    _spread: float = 0.0  # mean square of how far the logarithm of a stretch's gain is from what came before
+    _num_seen: int = 0
 
-    def times(self, factor: float) -> _Sums:
-        return _Sums(self.tokens * factor, self.steps * factor, self.squares * factor, self.rounds * factor)
-
-    @property
-    def mean(self) -> float:
-        return max(SMALLEST, self.tokens / self.steps) if self.steps else 1.0
-
-
-@dataclass
-class Gain:
-    """The mean of tokens over steps under one arm, and how sure it is."""
-
-    _known: _Sums = field(default_factory=_Sums)  # before this stretch
-    _new: _Sums = field(default_factory=_Sums)  # in this stretch
-    _surprise: float = 0.0  # of the last stretch: above what was known (1), below (-1)
-
-    def observe(self, worth_tokens: float, worth_steps: float) -> None:
-        """Takes a round: its tokens and its steps, each weighed with its session's worth."""
-        self._new = self._new.plus(_Sums(worth_tokens, worth_steps, rounds=1.0))
-        self._new.squares += (worth_tokens - self.mean * worth_steps) ** 2
-
-    def end_stretch(self) -> None:
-        """Ends a stretch: one that differs from what was known before makes that weigh less."""
-        new, known = self._new, self._known
-        if not new.rounds:
-            return
-        surprise = self._find_surprise()
-        if surprise and surprise == self._surprise:
-            known = _Sums()
-        elif surprise:
-            known = known.times(min(1.0, SURPRISED_WEIGHT * new.rounds / known.rounds))
-        self._known, self._new = known.times(1.0 - 1.0 / MEMORY).plus(new), _Sums()
-        self._surprise = surprise
-
-    def _find_surprise(self) -> float:
-        new, known = self._new, self._known
-        if not known.rounds or not new.steps:
-            return 0.0
-        both = known.plus(new)
-        deviation = math.sqrt(CORRELATION * both.squares / both.rounds * new.rounds) / (new.steps * known.mean)
-        step = math.log(new.mean / known.mean)
-        return math.copysign(1.0, step) if abs(step) > max(LEAST_STEP, LARGEST_STEP * deviation) else 0.0
+    def observe(self, rate: StretchRate) -> None:
+        """Takes the best arm's newest stretch."""
+        if self._num_seen:
+            step = math.log(rate.gain / self.mean)
+            self._spread += (step * step - self._spread) / min(self._num_seen, SPREAD_MEMORY)
+        self._num_seen += 1
+        self._sum = KEPT * self._sum + rate.gain
+        self._weight = KEPT * self._weight + 1.0
+        self._squares = KEPT**2 * self._squares + 1.0
 
     @property
     def mean(self) -> float:
         """Tokens per step; 1 before anything was seen."""
-        return self._known.plus(self._new).mean
+        return self._sum / self._weight if self._weight else 1.0
 
-    @property
-    def log(self) -> float:
-        return math.log(self.mean)
+    def variance_beside(self, trial: StretchRate) -> float:
+        """Variance of the logarithm of a trial's gain over this one.
 
-    @property
-    def variance(self) -> float:
-        """Of `log`."""
-        both = self._known.plus(self._new)
-        return CORRELATION * both.squares / (both.steps * both.mean) ** 2 if both.steps else 0.0
+        A trial that drafts meets texts that are as easy or hard as those of any stretch; plain decoding brings the same
+        whatever the texts are.
+        """
+        own = max(trial.gain_variance, self._spread) if trial.gain_variance else 0.0
+        return own + (self._spread * self._squares / self._weight**2 if self._weight else 0.0)

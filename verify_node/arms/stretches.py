@@ -14,6 +14,9 @@ COUNTED_ROUNDS = 24
 MAX_PASSED_OVER = 24
 """Rounds of a stretch that read prompts are passed over, up to so many: they take what the prompts take."""
 
+CORRELATION = 2.0
+"""Rounds of the same texts are alike: n of them tell as much of the gain as n / 2 independent ones."""
+
 MAX_WEIGHT = 20.0
 """Of what is remembered of the load: about 40 changes by the factor 2."""
 
@@ -40,6 +43,7 @@ class StretchRate:
     tokens_per_s: float  # worth-weighted
     steps_per_s: float  # the pace: of a session one step a round that it took part in, worth-weighted
     num_sessions: float  # mean
+    gain_variance: float = 0.0  # of the gain's logarithm; 0 without drafts
 
     @property
     def gain(self) -> float:
@@ -58,6 +62,7 @@ class Stretch:
     num_passed_over: int = 0
     worth_tokens: float = 0.0
     worth_steps: float = 0.0
+    squares: tuple[float, float, float] = (0.0, 0.0, 0.0)  # sums of tokens^2, tokens x steps, steps^2
     num_served: int = 0  # sessions, over the counted rounds
 
     @property
@@ -77,6 +82,9 @@ class Stretch:
         self.counted_s += done.seconds
         self.worth_tokens += done.worth_tokens
         self.worth_steps += done.worth_steps
+        tokens, steps = done.worth_tokens, done.worth_steps
+        new = (tokens * tokens, tokens * steps, steps * steps)
+        self.squares = (self.squares[0] + new[0], self.squares[1] + new[1], self.squares[2] + new[2])
         self.num_served += done.num_sessions
         return True
 
@@ -85,7 +93,15 @@ class Stretch:
         if min(self.worth_tokens, self.worth_steps, self.counted_s) <= 0.0 or not self.num_served:
             return None
         tokens_per_s, steps_per_s = self.worth_tokens / self.counted_s, self.worth_steps / self.counted_s
-        return StretchRate(tokens_per_s, steps_per_s, self.num_served / self.num_counted)
+        return StretchRate(tokens_per_s, steps_per_s, self.num_served / self.num_counted, self._gain_variance)
+
+    @property
+    def _gain_variance(self) -> float:
+        """From how far the rounds' tokens are from the gain times their steps."""
+        gain = self.worth_tokens / self.worth_steps
+        of_tokens, of_both, of_steps = self.squares
+        squares = of_tokens - 2.0 * gain * of_both + gain * gain * of_steps
+        return CORRELATION * max(0.0, squares) / self.worth_tokens**2
 
 
 @dataclass

@@ -60,7 +60,7 @@ class Switching:
         if arms is None:
             return
         tokens = sum(len(move.taken) * move.session.client.weight for move in moved)
-        steps = sum(move.session.client.weight for move in moved)
+        steps = sum(move.session.client.weight for move in moved if move.taken)  # the end of a text is no token
         arms.observe(ArmRound(tokens, steps, now - self._since, max(1, len(sessions)), reads_prompts))
         self._since = now
         if sessions:  # else nobody knows who comes next

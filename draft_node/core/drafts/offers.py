@@ -20,6 +20,9 @@ from goodspeed.wire.messages import Offer, OfferSource
 OFFER_LENGTH = 32
 """n-gram tokens of an offer at most: the text may have grown by some when it arrives."""
 
+MAX_SILENT = 128
+"""Tokens of a text for which a draft model may be silent before that counts against it."""
+
 ENOUGH = OFFER_LENGTH // 2
 """An offer of which so many tokens are left says enough: a new one at each verdict would mostly repeat it."""
 
@@ -33,6 +36,8 @@ class Offers:
     chain: Chain | None = None  # None where no draft model drafts unasked
     resting: Resting = field(default_factory=Resting)  # of the draft model, which may serve other sessions too
     permitted: int = 0  # tokens beyond the text that the draft model may offer
+    _has_answered: bool = False  # the draft model, since it last rested
+    _num_silent: int = 0  # tokens of the text without an answer of the draft model
     _newest: Continuation = field(default_factory=Continuation)
     _base_len: int = 0  # of the text that the newest offer follows
     _looked_at: int = -1  # length of the text that the index was asked about
@@ -45,9 +50,20 @@ class Offers:
             self.chain.begin(text_len)
 
     def observe(self, num_tokens: int, num_accepted: int) -> None:
-        """The text has grown, by `num_accepted` tokens that the draft model had offered among others."""
-        if self.chain is not None and self.permitted:
-            self.resting.observe(num_tokens, num_accepted)
+        """The text has grown, by `num_accepted` tokens that the draft model had offered among others.
+
+        It is judged from its first answer on: before, its cache may still have to catch up with a long text.
+        """
+        if self.chain is None or not self.permitted:
+            return
+        self._num_silent = 0 if self._has_answered else self._num_silent + num_tokens
+        if self.resting.is_resting or self._has_answered or self._num_silent > MAX_SILENT:
+            self.resting.observe(self.session_id, num_tokens, num_accepted)
+        self._has_answered = self._has_answered and not self.resting.is_resting
+
+    def answered(self) -> None:
+        """The draft model has answered, in time or not."""
+        self._has_answered = True
 
     def next(self, tokens: Sequence[int], epoch: int, least_odds: float) -> Offer | None:
         """The offer for the text `tokens`; None where nothing is expected that the newest offer leaves unsaid."""

@@ -92,7 +92,7 @@ class Plan:
     def query_rows(self, group: Group) -> Ints:
         """Returns each query's own key [num_chunks, num_queries], counted from the first gathered key on.
 
-        Padding repeats a chunk's last. Of a chain these are the positions in the text.
+        Padding repeats a chunk's last.
         """
         return self.starts[group.low : group.high, None] + self._tokens(group)
 
@@ -102,9 +102,8 @@ class Plan:
         The keys are [num_queries, num_keys]; padding repeats a chunk's last query.
         """
         found: list[tuple[int, Ints, Bools]] = []
-        for chunk in range(group.low, group.high):
-            tree = self.trees.get(chunk)
-            if tree is not None:
+        for chunk, tree in self.trees.items():
+            if group.low <= chunk < group.high:
                 first = int(self.counts[chunk]) - len(tree)
                 queries = np.arange(first, group.num_queries)
                 nodes = np.minimum(queries - first, len(tree) - 1)

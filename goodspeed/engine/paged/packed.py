@@ -6,7 +6,7 @@ the bookkeeping one and the tensors.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import torch
@@ -76,8 +76,12 @@ class Packed:
         """Keeps some of the tokens that a session has after its first `length`, by their index, and forgets the others.
 
         They are the nodes of a path through a tree, from its base down, so that their keys are rotated for the places
-        that they get: behind each other, after the first `length`.
+        that they get: behind each other, after the first `length`. ValueError, with nothing changed, for what is none.
         """
+        places = [length, *(length + node for node in path)]
+        ascends = all(one < other for one, other in pairwise(path))
+        if min(places) < 0 or max(places) > self.pool.length(key) - bool(path) or not ascends or (path and path[0] < 0):
+            raise ValueError(f"{list(path)} is no path through what follows {length} of {self.pool.length(key)} tokens")
         if list(path) != list(range(len(path))):
             slots = [self.pool.slots(key, [length + node for node in nodes]) for nodes in (path, range(len(path)))]
             source, target = (torch.from_numpy(one).to(self.memory.device, non_blocking=True) for one in slots)

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
-from draft_node.core.drafts.resting import TRIAL, Resting
+from draft_node.core.drafts.offers import MAX_SILENT
+from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
 from draft_node.core.session import Session, State
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Ack, Draft, Offer, Sampling, Verdict
@@ -167,34 +168,53 @@ def test_nobody_waits_for_it_and_what_is_drafted_is_not_verified():
     assert [(one.is_awaited, one.num_unverified) for one in (first, second)] == [(False, 0), (False, 2)]
 
 
+def late(session, num_tokens, start=3, source=None):
+    """The text grows by one token after the other, and the draft model answers each time when it is too late."""
+    wanted = None
+    for length in range(start, start + num_tokens):
+        accepted = {"num_verified": 1, "num_accepted": 1} if source else {}
+        *_, last = session.receive(verdict(length, 50 + length, source=source, **accepted), 1.0)
+        if wanted is not None:
+            session.proposed(answer(wanted, 7), 1.0)
+        wanted = last if isinstance(last, Propose) else wanted
+    return last
+
+
 def test_a_model_whose_tokens_come_too_late_is_not_asked_until_it_is_tried_again():
-    resting = Resting(num_texts=1)
+    resting = Resting()
     session = begin(replace(REQUEST, max_tokens=500), resting=resting)
-    length = len(PROMPT)
-    while not resting.is_resting:
-        *_, last = session.receive(verdict(length, 50 + length), 1.0)  # its answer never comes in time
-        length += 1
-    assert length == len(PROMPT) + 1 + TRIAL, "before the first verdict nothing is permitted"
+    length = len(PROMPT) + LEAST_TRIAL + 2  # before the first verdict nothing is permitted, and then it answers once
+    last = late(session, LEAST_TRIAL + 2)
+    assert resting.is_resting
     assert last == Send(Ack(ID, 1, length)), "nothing is asked of the draft model any more"
-    while resting.is_resting:
-        *_, last = session.receive(verdict(length, 50 + length), 1.0)
-        length += 1
+    last = late(session, REST, start=length)
+    assert not resting.is_resting
     assert isinstance(last, Propose)
-    assert (last.unasked, len(last.tokens)) == (True, length)
+    assert (last.unasked, len(last.tokens)) == (True, length + REST)
 
 
 def test_tokens_of_others_do_not_keep_a_model_from_resting_and_its_own_do():
     for source, rests in (("model", False), ("ngram", True), ("self", True)):
-        resting = Resting(num_texts=1)
-        session = begin(resting=resting)
-        for base_len in range(3, 5 + TRIAL, 2):
-            session.receive(verdict(base_len, 20, 21, source=source, num_verified=1, num_accepted=1), 1.0)
+        resting = Resting()
+        session = begin(replace(REQUEST, max_tokens=500), resting=resting)
+        late(session, LEAST_TRIAL + 2, source=source)
         assert resting.is_resting is rests, source
 
 
+def test_a_model_that_is_still_reading_is_not_judged_unless_it_reads_for_long():
+    resting = Resting()
+    session = begin(replace(REQUEST, max_tokens=500), resting=resting)
+    for length in range(3, 3 + MAX_SILENT + LEAST_TRIAL):
+        session.receive(verdict(length, 50 + length), 1.0)
+        assert not resting.is_resting
+    session.receive(verdict(length + 1, 7), 1.0)
+    session.receive(verdict(length + 2, 7), 1.0)
+    assert resting.is_resting
+
+
 def test_where_the_verify_node_permits_nothing_the_model_is_not_judged():
-    resting = Resting(num_texts=1)
-    session = begin(resting=resting)
-    for base_len in range(3, 3 + 3 * TRIAL):
+    resting = Resting()
+    session = begin(replace(REQUEST, max_tokens=500), resting=resting)
+    for base_len in range(3, 3 + 3 * LEAST_TRIAL):
         session.receive(verdict(base_len, 20, offer_length=0), 1.0)
     assert not resting.is_resting

@@ -1,14 +1,20 @@
 """Trees at the end of a chunk: each node's logits are those of its path, and what is kept of a tree never branched."""
 
 import random
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
+from goodspeed.engine import checkpoints
+from goodspeed.engine.paged import packed
 from goodspeed.engine.paged.trees import Tree
 from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.errors import UnsupportedModelError
 from tests.engine.test_runner import Reference, known
 
 PROMPT = [72, 101, 108, 108, 111, 3, 4, 5, 6, 7, 8, 9]
@@ -102,6 +108,26 @@ def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
     return Chunk(key, tokens, rng.choice([0, 1, num_nodes + 1]), parents)
 
 
+@pytest.mark.parametrize("path", [[1, 0], [0, 0], [-1], [7], [2, 9]])
+def test_what_is_no_path_is_not_kept_and_changes_nothing(reference: Reference, path: list[int]) -> None:
+    runner = reference.runner(num_pages=16, page_size=4)
+    runner.forward([Chunk("a", [*PROMPT, 10, 11, 12, 13, 14, 15, 16], 0, [-1, -1, 0, 0, 2, 1, 4])])
+    before = [layer.clone() for layer in rows(runner, 19)]
+    with pytest.raises(ValueError, match="no path"):
+        runner.keep("a", len(PROMPT), path)
+    assert runner.pool.length("a") == 19
+    assert all(map(torch.equal, before, rows(runner, 19)))
+
+
+def test_a_chunk_may_be_all_tree(reference: Reference) -> None:
+    runner = reference.runner(num_pages=16, page_size=4)
+    runner.forward([Chunk("a", PROMPT, 0)])
+    nodes, parents = [10, 11, 12], [-1, -1, 1]
+    found = runner.forward([Chunk("a", nodes, 3, parents)])
+    wanted = expected(reference, PROMPT, nodes, parents)[1:]
+    torch.testing.assert_close(known(found), known(wanted), atol=1e-4, rtol=0)
+
+
 def test_a_chain_with_parents_is_computed_as_one_without(reference: Reference) -> None:
     with_parents, without = (reference.runner(num_pages=8) for _ in range(2))
     one = with_parents.forward([Chunk("a", PROMPT, 12, list(range(-1, 6)))])
@@ -136,3 +162,24 @@ def test_a_window_hides_by_position_and_not_by_row() -> None:
     assert tree is not None
     seen = [(~row).nonzero()[0].tolist() for row in tree.hidden(2, 8, window=3)]
     assert seen == [[1, 2, 3], [1, 2, 4], [2, 4, 5]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("broken", ["sees", "depths"])
+def test_a_model_whose_trees_are_computed_wrongly_is_refused(
+    broken: str, dtype: str, save_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial at load would notice that branches see each other, or that nodes are rotated for their rows."""
+
+    def wrong(parents: Sequence[int]) -> Tree | None:
+        tree = Tree.of(parents)
+        if tree is None:
+            return None
+        rows = np.arange(1, len(parents) + 1)
+        return replace(tree, depths=rows) if broken == "depths" else replace(tree, sees=rows[:, None] >= rows)
+
+    folder = str(save_checkpoint("llama"))
+    Runner(checkpoints.load(folder, dtype=dtype), num_pages=4)
+    monkeypatch.setattr(packed, "Tree", SimpleNamespace(of=wrong))
+    with pytest.raises(UnsupportedModelError, match="logits differ"):
+        Runner(checkpoints.load(folder, dtype=dtype), num_pages=4)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from verify_node.arms.by_situation import PATIENCE, ArmsBySituation
+from verify_node.arms.by_situation import PATIENCE_ABOVE, PATIENCE_BELOW, ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.stretches import ArmRound
 
@@ -57,11 +57,21 @@ def test_a_load_is_left_when_the_number_of_sessions_stays_beyond_its_bound() -> 
         arms.turn_to(number, ALL)
     assert arms.load == 4
     loads = []
-    for _ in range(PATIENCE):
+    for _ in range(PATIENCE_ABOVE):
         arms.turn_to(8, ALL)
         loads.append(arms.load)
-    assert loads == [4] * (PATIENCE - 1) + [8]
+    assert loads == [4] * (PATIENCE_ABOVE - 1) + [8]
     assert arms.arm is Arm.NGRAM
+
+
+def test_a_number_that_wavers_about_a_bound_leaves_the_larger_load_only_after_long() -> None:
+    arms = ArmsBySituation()
+    arms.turn_to(8, ALL)
+    for num_rounds, load in ((PATIENCE_ABOVE * 3, 8), (PATIENCE_BELOW, 4)):
+        for number in (8, 7):
+            for _ in range(num_rounds):
+                arms.turn_to(number, ALL)
+        assert arms.load == load
 
 
 def test_each_load_finds_its_own_best_arm_and_remembers_it() -> None:

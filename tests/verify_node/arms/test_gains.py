@@ -6,78 +6,68 @@ import random
 import pytest
 
 from verify_node.arms.comparisons import Arm, Comparisons
-from verify_node.arms.gains import CORRELATION, MEMORY, Gain
-from verify_node.arms.stretches import StretchRate
+from verify_node.arms.gains import KEPT, RecentGain
+from verify_node.arms.stretches import CORRELATION, ArmRound, Stretch, StretchRate
 
 
-def test_a_gain_is_tokens_over_steps():
-    gain = Gain()
-    for tokens, steps in ((8, 8), (12, 8), (10, 4)):
-        gain.observe(tokens, steps)
-    assert gain.mean == pytest.approx(30 / 20)
-    assert gain.log == pytest.approx(math.log(1.5))
+def rate(gain, steps_per_s=1.0, variance=0.0):
+    return StretchRate(gain * steps_per_s, steps_per_s, 8, variance)
 
 
-def test_plain_decoding_has_no_noise():
-    gain = Gain()
-    for steps in (8, 7, 3, 8):
-        gain.observe(steps, steps)
-    assert (gain.mean, gain.variance) == (1.0, 0.0)
+def test_the_newest_stretches_weigh_most():
+    recent = RecentGain()
+    for gain in (1.5, 1.2):
+        recent.observe(rate(gain))
+    assert recent.mean == pytest.approx((KEPT * 1.5 + 1.2) / (KEPT + 1.0))
+    for _ in range(60):
+        recent.observe(rate(1.1))
+    assert recent.mean == pytest.approx(1.1, abs=1e-3)
 
 
-def test_the_variance_is_that_of_the_mean():
-    """Rounds of 8 steps with a deviation of 2 tokens: 400 of them leave 2 / 8 / sqrt(400), if they are independent."""
-    rng, gain = random.Random(0), Gain()
-    for _ in range(400):
-        gain.observe(12 + rng.choice([-2, 2]), 8)
-    assert gain.variance == pytest.approx(CORRELATION * (2 / 12) ** 2 / 400, rel=0.3)
+def test_a_trial_is_as_uncertain_as_stretches_lie_apart_and_plain_decoding_only_as_their_mean():
+    recent = RecentGain()
+    for number in range(400):
+        recent.observe(rate(1.5 * math.exp(0.1 * (-1) ** number)))
+    of_mean = recent.variance_beside(rate(1.0))
+    assert of_mean == pytest.approx(0.01 * (1 - KEPT) / (1 + KEPT), rel=0.2)
+    assert recent.variance_beside(rate(1.5, variance=0.001)) == pytest.approx(of_mean + 0.01, rel=0.2)
+    assert recent.variance_beside(rate(1.5, variance=0.09)) == pytest.approx(of_mean + 0.09)
 
 
-def stretches(gain, *means):
+def stretch_of(tokens):
+    """Rounds of 8 steps."""
+    stretch = Stretch(num_rounds=100, seconds=100.0)
+    for one in tokens:
+        stretch.observe(ArmRound(one, 8.0, 0.03, 8))
+    found = stretch.rate()
+    assert found is not None
+    return found
+
+
+def test_plain_decoding_has_no_noise_in_gain():
+    assert (stretch_of([8.0] * 24).gain, stretch_of([8.0] * 24).gain_variance) == (1.0, 0.0)
+
+
+def test_the_variance_of_a_gain_is_that_of_the_mean():
+    """Rounds with a deviation of 2 of 12 tokens: 2,400 of them leave 2 / 12 / sqrt(2,400), if independent."""
     rng = random.Random(0)
-    for mean in means:
-        for _ in range(24):
-            gain.observe(8 * mean + rng.choice([-2, 2]), 8)
-        gain.end_stretch()
-
-
-def test_old_stretches_fade():
-    gain = Gain()
-    stretches(gain, *[1.2] * MEMORY, *[1.1] * (3 * MEMORY))
-    assert gain.mean == pytest.approx(1.1, abs=0.02)
-
-
-def test_a_surprise_is_half_believed_and_a_second_one_is():
-    gain = Gain()
-    stretches(gain, *[1.5] * 20)
-    assert gain.mean == pytest.approx(1.5, abs=0.03)
-    stretches(gain, 1.0)
-    assert gain.mean == pytest.approx((2 * 1.5 + 1.0) / 3, abs=0.1)  # a stretch's own deviation is 0.05
-    stretches(gain, 1.0)
-    assert gain.mean == pytest.approx(1.0, abs=0.1)
-
-
-def test_surprises_on_both_sides_are_noise():
-    gain = Gain()
-    stretches(gain, *[1.5] * 20, 0.9, 2.1)
-    assert 1.2 < gain.mean < 1.8
-
-
-def test_what_was_never_seen_or_brought_nothing_has_a_logarithm_too():
-    assert (Gain().log, Gain().variance) == (0.0, 0.0)
-    gain = Gain()
-    gain.observe(0, 8)
-    assert math.isfinite(gain.log)
+    found = stretch_of([12.0 + rng.choice([-2, 2]) for _ in range(2400)])
+    assert found.gain_variance == pytest.approx(CORRELATION * (2 / 12) ** 2 / 2400, rel=0.05)
 
 
 def test_an_advantage_is_that_in_pace_and_that_in_gain():
     """By hand: twice the pace, and the best arm brings 1.5 tokens a step: 4 / 3 in all."""
-    comparisons = Comparisons(Arm.NGRAM)
-    comparisons.observe_gain(Arm.NGRAM, 12, 8)
-    comparisons.observe_gain(Arm.NONE, 8, 8)
-    one, two = StretchRate(1.0, 1.0, 8), StretchRate(2.0, 2.0, 8)
-    comparisons.observe_other(Arm.NONE, one, two, one, 0.0)
+    comparisons = Comparisons()
+    comparisons.observe_best(rate(1.5))
+    comparisons.observe_other(Arm.NONE, rate(1.5), rate(1.0, 2.0), rate(1.5), 0.0)
     assert math.exp(comparisons.advantage(Arm.NONE)) == pytest.approx(4 / 3)
-    comparisons.refer_to(Arm.NONE, Arm.NGRAM, 0.0)
-    assert math.exp(comparisons.advantage(Arm.NGRAM)) == pytest.approx(3 / 4)
-    assert comparisons.advantage(Arm.NONE) == 0.0
+
+
+def test_a_noisy_gain_makes_a_comparison_less_sure():
+    errors = []
+    for variance in (0.0, 0.04):
+        comparisons = Comparisons()
+        comparisons.observe_best(rate(1.5))
+        comparisons.observe_other(Arm.NGRAM, rate(1.5), rate(1.5, variance=variance), rate(1.5), 0.0)
+        errors.append(comparisons.error(Arm.NGRAM, 0.0))
+    assert errors[1] ** 2 == pytest.approx(errors[0] ** 2 + 0.04)
