@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from verify_node.arms.comparisons import Arm, Comparisons
 from verify_node.arms.stretches import ArmRound, Stretch, StretchRate
 
-FIRST_TRIALS = 16
+FIRST_TRIALS = 24
 """Each arm's first stretches, as long as its difference is not significant; they are not charged to `explore`."""
 
-FIRST_SHARE = 0.33
+FIRST_SHARE = 0.1
 """First trials take at most this share of the busy time so far: a node that has just started is to be of use, too."""
 
 GAP_GROWTH, MAX_GAP = 2.0, 4.0

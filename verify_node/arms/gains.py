@@ -16,6 +16,9 @@ KEPT = 0.9
 SPREAD_MEMORY = 40
 """Stretches over which it is learned how far their gains lie apart."""
 
+FIRST_SPREAD, FIRST_WEIGHT = 0.04, 6
+"""The variance that is believed at first, as if from so many stretches: the first ones may be alike by chance."""
+
 
 @dataclass
 class RecentGain:
@@ -27,14 +30,14 @@ class RecentGain:
     _sum: float = 0.0  # of the stretches' gains, the older ones weighing less
     _weight: float = 0.0
     _squares: float = 0.0  # of these weights
-    _spread: float = 0.0  # mean square of how far the logarithm of a stretch's gain is from what came before
+    _spread: float = FIRST_SPREAD  # mean square of how far the logarithm of a stretch's gain is from what came before
     _num_seen: int = 0
 
     def observe(self, rate: StretchRate) -> None:
         """Takes the best arm's newest stretch."""
         if self._num_seen:
             step = math.log(rate.gain / self.mean)
-            self._spread += (step * step - self._spread) / min(self._num_seen, SPREAD_MEMORY)
+            self._spread += (step * step - self._spread) / min(self._num_seen + FIRST_WEIGHT, SPREAD_MEMORY)
         self._num_seen += 1
         self._sum = KEPT * self._sum + rate.gain
         self._weight = KEPT * self._weight + 1.0

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 LEAST_SHARE = 0.03
 """Share of the texts' tokens that must be accepted tokens of the model."""
 
-TRIAL, LEAST_TRIAL = 24, 96
-"""Tokens of each text, and of all texts at least, after which the share is judged: accepted tokens come in runs, and
-after fewer a model that is of use would often be taken for one that is not."""
+TRIAL, LEAST_TRIAL = 24, 512
+"""Tokens of each text, and of all texts at least, after which the share is judged. Accepted tokens come in runs, and
+some texts are drafted by n-grams alone: after fewer, a model that is of use would often rest."""
 
 REST = 96
 """Tokens of each text for which the model rests after one trial that failed; after the next, twice as many."""

@@ -182,7 +182,7 @@ def late(session, num_tokens, start=3, source=None):
 
 def test_a_model_whose_tokens_come_too_late_is_not_asked_until_it_is_tried_again():
     resting = Resting()
-    session = begin(replace(REQUEST, max_tokens=500), resting=resting)
+    session = begin(replace(REQUEST, max_tokens=5000), resting=resting)
     length = len(PROMPT) + LEAST_TRIAL + 2  # before the first verdict nothing is permitted, and then it answers once
     last = late(session, LEAST_TRIAL + 2)
     assert resting.is_resting
@@ -196,14 +196,14 @@ def test_a_model_whose_tokens_come_too_late_is_not_asked_until_it_is_tried_again
 def test_tokens_of_others_do_not_keep_a_model_from_resting_and_its_own_do():
     for source, rests in (("model", False), ("ngram", True), ("self", True)):
         resting = Resting()
-        session = begin(replace(REQUEST, max_tokens=500), resting=resting)
+        session = begin(replace(REQUEST, max_tokens=5000), resting=resting)
         late(session, LEAST_TRIAL + 2, source=source)
         assert resting.is_resting is rests, source
 
 
 def test_a_model_that_is_still_reading_is_not_judged_unless_it_reads_for_long():
     resting = Resting()
-    session = begin(replace(REQUEST, max_tokens=500), resting=resting)
+    session = begin(replace(REQUEST, max_tokens=5000), resting=resting)
     for length in range(3, 3 + MAX_SILENT + LEAST_TRIAL):
         session.receive(verdict(length, 50 + length), 1.0)
         assert not resting.is_resting
@@ -214,7 +214,7 @@ def test_a_model_that_is_still_reading_is_not_judged_unless_it_reads_for_long():
 
 def test_where_the_verify_node_permits_nothing_the_model_is_not_judged():
     resting = Resting()
-    session = begin(replace(REQUEST, max_tokens=500), resting=resting)
+    session = begin(replace(REQUEST, max_tokens=5000), resting=resting)
     for base_len in range(3, 3 + 3 * LEAST_TRIAL):
         session.receive(verdict(base_len, 20, offer_length=0), 1.0)
     assert not resting.is_resting

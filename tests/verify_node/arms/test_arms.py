@@ -212,7 +212,7 @@ def test_trials_that_are_always_cut_short_take_a_small_share_of_the_time():
         arms.resume()
     report = arms.report()
     assert {one.relative_rate for one in report.arms} == {None, 1.0}
-    assert 0.01 < report.explored_share < 0.025
+    assert 0.01 < report.explored_share < 0.03  # the first trials are in it
 
 
 # -- how much is tried -------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_exploration_is_a_small_share_of_the_time(world, difference):
 
 def test_in_the_long_run_the_share_is_not_exceeded():
     arms = Arms()
-    run(arms, 10_000, SAME)
+    run(arms, 20_000, SAME)
     before_s, from_s = explored_s(arms), arms._now_s
     run(arms, 100_000, SAME)
     later = explored_s(arms, before_s) / (arms._now_s - from_s)
@@ -315,11 +315,11 @@ def test_a_difference_of_a_twentieth_is_found_within_half_an_hour(best):
     assert sum(found) >= 9
 
 
-def test_a_loss_of_a_twentieth_in_pace_is_mostly_found_within_three_minutes():
+def test_a_loss_of_a_twentieth_in_pace_is_found_within_ten_minutes():
     """What drafts bring is noisy, and known from all rounds; what rounds take is less noisy, and that is compared."""
     world = World({Arm.NONE: 1.0, Arm.NGRAM: 0.95, Arm.MODEL: 0.95}, in_pace=True)
-    found = [play(world, Arms(), 6_000, seed) for seed in range(10)]
-    assert sum(one.ended_with is Arm.NONE for one in found) >= 8
+    found = [play(world, Arms(), 20_000, seed) for seed in range(10)]
+    assert sum(one.ended_with is Arm.NONE for one in found) >= 9
 
 
 def test_rounds_that_read_prompts_are_passed_over_unless_there_are_hardly_others():

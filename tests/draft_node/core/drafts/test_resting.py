@@ -40,7 +40,7 @@ def test_a_model_that_is_used_goes_on_and_its_next_rest_is_short():
     assert not resting.is_resting, "it has rested for the shortest time"
 
 
-@pytest.mark.parametrize(("num_accepted", "rests"), [(2, True), (3, False)])
+@pytest.mark.parametrize(("num_accepted", "rests"), [(15, True), (16, False)])
 def test_the_share_of_the_texts_decides(num_accepted, rests):
     resting = Resting()
     write(resting, LEAST_TRIAL, num_accepted)
@@ -49,20 +49,20 @@ def test_the_share_of_the_texts_decides(num_accepted, rests):
 
 
 def test_many_texts_are_tried_and_rest_for_as_long_as_one_each():
-    resting, texts = Resting(), [bytes([number]) for number in range(10)]
-    write(resting, 10 * TRIAL - 1, texts=texts)
+    resting, texts = Resting(), [bytes([number]) for number in range(30)]
+    write(resting, 30 * TRIAL - 1, texts=texts)
     assert not resting.is_resting, "the model has just caught up with the last of them"
-    write(resting, 1, texts=texts[9:])
+    write(resting, 1, texts=texts[29:])
     assert resting.is_resting
-    write(resting, 10 * REST - 1, texts=texts)
+    write(resting, 30 * REST - 1, texts=texts)
     assert resting.is_resting
-    write(resting, 1, texts=texts[9:])
+    write(resting, 1, texts=texts[29:])
     assert not resting.is_resting
 
 
 def test_texts_that_are_over_do_not_make_the_next_trial_longer():
     resting = Resting()
-    write(resting, 10 * TRIAL, texts=[bytes([number]) for number in range(10)])
+    write(resting, 30 * TRIAL, texts=[bytes([number]) for number in range(30)])
     write(resting, REST)
     assert not resting.is_resting
     write(resting, LEAST_TRIAL)
