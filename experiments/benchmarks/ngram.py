@@ -19,14 +19,13 @@ import json
 import random
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 
-from experiments.benchmarks.target_texts import TARGET, TargetText, write
+from experiments.benchmarks.target_texts import TARGET, TargetText, grouped, index_of_others, write
 from goodspeed.app.training import domains
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.ngram.drafting import draft
@@ -89,11 +88,9 @@ Replays = dict[str, dict[str, dict[str, Replay]]]  # [source][temperature][domai
 
 
 def replay(texts: Sequence[TargetText]) -> Replays:
-    groups: dict[tuple[str, float], list[TargetText]] = defaultdict(list)
-    for text in texts:
-        groups[text.domain, text.sampling.temperature].append(text)
     found: Replays = {source: {f"{t:g}": {} for t in TEMPERATURES} for source in SOURCES}
-    for (domain, temperature), group in groups.items():
+    for group in grouped(texts):
+        domain, temperature = group[0].domain, group[0].sampling.temperature
         for source in SOURCES:
             one = found[source][f"{temperature:g}"][domain] = Replay()
             for number, text in enumerate(group):
@@ -105,11 +102,7 @@ def histories(source: str, group: Sequence[TargetText], number: int) -> list[Ngr
     """What may draft for a text of a group, which is not in it."""
     if source == "own":
         return []
-    others = group[:number] if source == "earlier" else [*group[:number], *group[number + 1 :]]
-    index = NgramIndex()
-    for other in others:
-        index.add(other.prompt + other.written)
-    return [index]
+    return [index_of_others(group[: number + 1] if source == "earlier" else group, group[number])]
 
 
 def documents(num_tokens: int) -> Iterator[list[int]]:

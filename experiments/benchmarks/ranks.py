@@ -23,9 +23,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from experiments.benchmarks.target_texts import TargetText, write
+from experiments.benchmarks.target_texts import TargetText, grouped, index_of_others, write, written_logits
 from goodspeed.engine import checkpoints
-from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.ngram.index import GrowingText, NgramIndex
@@ -69,13 +68,10 @@ def measure(texts: Sequence[TargetText]) -> Table:
     for name in MODELS:
         for text, ranks in zip(texts, model_ranks(name, texts), strict=True):
             _add(table[name], text, ranks)
-    groups: dict[tuple[str, float], list[TargetText]] = defaultdict(list)
-    for text in texts:
-        groups[text.domain, text.sampling.temperature].append(text)
-    for group in groups.values():
+    for group in grouped(texts):
         for text in group:
             _add(table["n-gram, own"], text, index_ranks(text, []))
-            _add(table["n-gram, history"], text, index_ranks(text, [_others(group, text)]))
+            _add(table["n-gram, history"], text, index_ranks(text, [index_of_others(group, text)]))
     return table
 
 
@@ -88,14 +84,7 @@ def _add(found: dict[str, dict[str, Ranks]], text: TargetText, ranks: Sequence[i
 def model_ranks(name: str, texts: Sequence[TargetText]) -> Iterator[list[int]]:
     """Yields the rank of each written token of each text, all before it being the target's."""
     checkpoint = checkpoints.load(name)
-    runner = Runner(checkpoint, num_pages=checkpoint.context_len // 16)
-    for text in texts:
-        num = len(text.written)
-        if not num:
-            yield []
-            continue
-        logits = runner.forward([Chunk(0, (text.prompt + text.written)[:-1], num)])
-        runner.free(0)
+    for text, logits in zip(texts, written_logits(checkpoint, texts), strict=True):
         scores = noisy_scores(logits, text, checkpoint.num_tokens)
         own = scores.gather(1, torch.tensor(text.written)[:, None])
         yield (scores > own).sum(1).tolist()
@@ -132,14 +121,6 @@ def _order(growing: GrowingText, histories: Sequence[NgramIndex], text: TargetTe
         noises = noise_at(match_key(text.sampling.seed, at), shares)
         scores = {token: share / noise for (token, share), noise in zip(shares.items(), noises, strict=True)}
     return sorted(scores, key=scores.__getitem__, reverse=True)
-
-
-def _others(group: Sequence[TargetText], text: TargetText) -> NgramIndex:
-    index = NgramIndex()
-    for other in group:
-        if other is not text:
-            index.add(other.prompt + other.written)
-    return index
 
 
 def mean(by_domain: dict[str, Ranks]) -> list[float]:
@@ -183,7 +164,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    table = measure(list(write(TEMPERATURES, *((1, 20) if options.quick else (PER_DOMAIN, NUM_TOKENS)))))
+    texts = write(TEMPERATURES, *((1, 20) if options.quick else (PER_DOMAIN, NUM_TOKENS)))
+    table = measure([text for text in texts if text.written])
     show(table)
     if options.json:
         print(json.dumps(summary(table)))

@@ -1,13 +1,15 @@
-"""Texts that the embedded target writes from the held-out prompts, many at a time.
+"""Texts that the embedded target writes from the held-out prompts, many at a time, and another model's logits on them.
 
 Under match a text is a function of target, prompt, temperature and seed, so what any drafts would have brought is
 found offline. Knows nothing about drafts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from goodspeed.embedded import prompts
 from goodspeed.embedded.prompts import Prompt
@@ -16,6 +18,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.exact.sampling import SamplingBatch, choose
+from goodspeed.ngram.index import NgramIndex
 from goodspeed.wire.messages import Sampling
 
 TARGET = "tiny-target"
@@ -65,3 +68,32 @@ def _write(
         TargetText(prompt.domain, sampling, tokens, tuple(new))
         for (prompt, _), sampling, tokens, new in zip(asked, samplings, encoded, written, strict=True)
     ]
+
+
+def grouped(texts: Iterable[TargetText]) -> list[list[TargetText]]:
+    """The texts of each domain at each temperature, in the order in which they come."""
+    groups: dict[tuple[str, float], list[TargetText]] = defaultdict(list)
+    for text in texts:
+        groups[text.domain, text.sampling.temperature].append(text)
+    return list(groups.values())
+
+
+def index_of_others(group: Iterable[TargetText], text: TargetText) -> NgramIndex:
+    """An index over all texts of a group but this one."""
+    index = NgramIndex()
+    for other in group:
+        if other is not text:
+            index.add(other.prompt + other.written)
+    return index
+
+
+@torch.inference_mode()
+def written_logits(checkpoint: Checkpoint, texts: Iterable[TargetText]) -> Iterator[Tensor]:
+    """Yields a model's logits before each written token of each text, all before it being the target's.
+
+    Shape: [len(text.written), vocab]. A text has one written token at least.
+    """
+    runner = Runner(checkpoint, num_pages=checkpoint.context_len // 16)
+    for text in texts:
+        yield runner.forward([Chunk(0, (text.prompt + text.written)[:-1], len(text.written))])
+        runner.free(0)

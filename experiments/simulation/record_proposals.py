@@ -9,7 +9,6 @@ minutes on one core. The only module of this folder that loads torch.
 
 import argparse
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -17,12 +16,11 @@ import torch
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.offers import OFFER_LENGTH
 from draft_node.model.confidence import acceptance_chances
-from experiments.benchmarks.target_texts import TargetText, write
+from experiments.benchmarks.target_texts import TargetText, grouped, index_of_others, write, written_logits
 from experiments.simulation import proposals
 from experiments.simulation.paper import STAND_INS
 from experiments.simulation.proposals import ModelPath, Proposal, Text
 from goodspeed.engine import checkpoints
-from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText, NgramIndex
@@ -37,10 +35,7 @@ SHORTEST = 50
 
 def record(texts: Iterable[TargetText], kept: int = KEPT) -> list[Text]:
     """What is proposed for the first texts of each group that are long enough."""
-    groups: dict[tuple[str, float], list[TargetText]] = defaultdict(list)
-    for text in texts:
-        groups[text.domain, text.sampling.temperature].append(text)
-    chosen = [(group, text) for group in groups.values() for text in _long_enough(group)[:kept]]
+    chosen = [(group, text) for group in grouped(texts) for text in _long_enough(group)[:kept]]
     paths = {name: model_paths(name, [text for _, text in chosen]) for name in STAND_INS}
     return [
         Text(
@@ -49,7 +44,7 @@ def record(texts: Iterable[TargetText], kept: int = KEPT) -> list[Text]:
             seed=text.sampling.seed,
             prompt_len=len(text.prompt),
             own=proposals.joined(_proposals(text, [])),
-            history=proposals.joined(_proposals(text, [_others(group, text)])),
+            history=proposals.joined(_proposals(text, [index_of_others(group, text)])),
             models={name: paths[name][number] for name in STAND_INS},
         )
         for number, (group, text) in enumerate(chosen)
@@ -59,14 +54,6 @@ def record(texts: Iterable[TargetText], kept: int = KEPT) -> list[Text]:
 def _long_enough(group: Sequence[TargetText]) -> list[TargetText]:
     """Where a domain has no such texts, its longest."""
     return [text for text in group if len(text.written) >= SHORTEST] or [max(group, key=lambda one: len(one.written))]
-
-
-def _others(group: Iterable[TargetText], text: TargetText) -> NgramIndex:
-    index = NgramIndex()
-    for other in group:
-        if other is not text:
-            index.add(other.prompt + other.written)
-    return index
 
 
 def _proposals(text: TargetText, histories: Sequence[NgramIndex]) -> Iterator[Proposal]:
@@ -85,12 +72,9 @@ def _proposals(text: TargetText, histories: Sequence[NgramIndex]) -> Iterator[Pr
 def model_paths(name: str, texts: Sequence[TargetText]) -> list[ModelPath]:
     """What a draft model says after each position of each text, all before it being the target's."""
     checkpoint = checkpoints.load(name)
-    runner = Runner(checkpoint, num_pages=checkpoint.context_len // 16)
     found = []
-    for text in texts:
+    for text, logits in zip(texts, written_logits(checkpoint, texts), strict=True):
         num = len(text.written)
-        logits = runner.forward([Chunk(0, (text.prompt + text.written)[:-1], num)])
-        runner.free(0)
         positions = torch.arange(len(text.prompt), len(text.prompt) + num)
         batch = SamplingBatch.of([text.sampling] * num)
         tokens = choose(logits, batch, positions, num_tokens=checkpoint.num_tokens)

@@ -60,7 +60,7 @@ class Runner:
 
         Columns beyond the tokenizer are -inf; the tensor is one of inference mode. Raises PoolExhausted or PromptError,
         and changes nothing, when the pages do not suffice, a session would outgrow the context, or an id is not the
-        tokenizer's.
+        tokenizer's. Every node of a tree counts towards the context, as it has a row of its own.
         """
         for chunk in chunks:
             self._check(chunk)

@@ -4,7 +4,7 @@ No model of time knows that draft models share caches with the target, or that s
 verify node switches between its arms for short stretches (a switchback): a stretch of another arm lies between two of
 the best one and is compared with them. Only a significant difference changes the best arm.
 
-Knows nothing about sessions, drafts or clocks: a round is its worth-weighted tokens and its seconds.
+Knows nothing about sessions, drafts or clocks: a round is an `ArmRound`.
 """
 
 from __future__ import annotations

@@ -62,31 +62,32 @@ class Stretch:
     num_passed_over: int = 0
     worth_tokens: float = 0.0
     worth_steps: float = 0.0
-    squares: tuple[float, float, float] = (0.0, 0.0, 0.0)  # sums of tokens^2, tokens x steps, steps^2
+    tokens_squared: float = 0.0  # these three are sums over the counted rounds
+    tokens_steps: float = 0.0
+    steps_squared: float = 0.0
     num_served: int = 0  # sessions, over the counted rounds
 
     @property
     def is_over(self) -> bool:
         return self.num_counted >= COUNTED_ROUNDS
 
-    def observe(self, done: ArmRound) -> bool:
-        """Takes a round; returns whether it counts."""
+    def observe(self, done: ArmRound) -> None:
+        """Counts a round, unless drafts of the arm before still settle or it is passed over."""
         is_settled = self.num_rounds >= SETTLING_ROUNDS and self.seconds >= SETTLING_S
         is_passed_over = is_settled and done.reads_prompts and self.num_passed_over < MAX_PASSED_OVER
         self.num_rounds += 1
         self.seconds += done.seconds
         self.num_passed_over += is_passed_over
         if not is_settled or is_passed_over:
-            return False
+            return
         self.num_counted += 1
         self.counted_s += done.seconds
         self.worth_tokens += done.worth_tokens
         self.worth_steps += done.worth_steps
-        tokens, steps = done.worth_tokens, done.worth_steps
-        new = (tokens * tokens, tokens * steps, steps * steps)
-        self.squares = (self.squares[0] + new[0], self.squares[1] + new[1], self.squares[2] + new[2])
+        self.tokens_squared += done.worth_tokens**2
+        self.tokens_steps += done.worth_tokens * done.worth_steps
+        self.steps_squared += done.worth_steps**2
         self.num_served += done.num_sessions
-        return True
 
     def rate(self) -> StretchRate | None:
         """What was counted; None if nothing was delivered."""
@@ -99,8 +100,7 @@ class Stretch:
     def _gain_variance(self) -> float:
         """From how far the rounds' tokens are from the gain times their steps."""
         gain = self.worth_tokens / self.worth_steps
-        of_tokens, of_both, of_steps = self.squares
-        squares = of_tokens - 2.0 * gain * of_both + gain * gain * of_steps
+        squares = self.tokens_squared - 2.0 * gain * self.tokens_steps + gain**2 * self.steps_squared
         return CORRELATION * max(0.0, squares) / self.worth_tokens**2
 
 

@@ -40,7 +40,7 @@ class Outcome(Struct, frozen=True):
 
 
 class Moved(Struct, frozen=True):
-    """A session that a round gave tokens to."""
+    """A session for which a round decided something: tokens, or the end of its text."""
 
     session: Session
     entry: Entry

@@ -18,7 +18,7 @@ FETCH_COST = 8
 
 @dataclass(frozen=True)
 class GroupLimits:
-    """How far chunks may be padded to attend together, and how much one group may gather."""
+    """Limits to how far chunks are padded to attend together, and to how much one group gathers."""
 
     max_padding: int  # (queries + FETCH_COST) * keys wasted per chunk; beyond it a group of its own is cheaper
     max_group_rows: int  # key rows gathered at a time
