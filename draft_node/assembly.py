@@ -68,8 +68,8 @@ def read_history(settings: NgramSettings, vocabulary: Vocabulary, report: Report
 def _capabilities(config: DraftConfig) -> tuple[Capability, ...]:
     """What the verify node may count on; a draft model that drafts nothing ahead offers nothing, either."""
     if not config.has_model:
-        return ("odds", "offers", "no_model")
-    return ("odds", "offers", "model_offers") if config.draft_ahead else ("odds", "offers")
+        return ("odds", "offers", "slo", "no_model")
+    return ("odds", "offers", "slo", "model_offers") if config.draft_ahead else ("odds", "offers", "slo")
 
 
 def build(

@@ -10,12 +10,13 @@ from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.node import options
 from goodspeed.node.options import NO_MODEL, History
+from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """What a client may be called."""
 
-OF_PROMPTS = ("prompts", "chat", "temperature", "top_k", "top_p", "seed")
+OF_PROMPTS = ("prompts", "chat", "temperature", "top_k", "top_p", "seed", "tier")
 """Settings that requests over HTTP bring themselves."""
 
 OF_MODEL = (
@@ -89,6 +90,16 @@ class DraftConfig(Settings):
     top_p: float | None = sampling_options.top_p(group="prompts", shown="what the target's makers say, else 1")
     seed: int | None = sampling_options.seed(
         group="prompts", shown="a random one for each prompt", help="seed of prompts that bring none"
+    )
+    tier: str | None = option(
+        None,
+        shown="that called default, if there is one",
+        group="prompts",
+        help="service level of prompts: one of --slo-tier, here or at the verify node",
+        metavar="NAME",
+    )
+    slo_tier: tuple[str, ...] = options.slo_tier(
+        "service level that a request may ask for by name, beside those of the verify node. May be repeated"
     )
     verification: Verification = options.verification()
     proposal: str = options.proposal()
@@ -203,6 +214,7 @@ class DraftConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        parse_tiers(self.slo_tier)
         model_options.check_memory(self.kv_pages, self.memory_fraction)
         options.check_keys(self.key, self.verify_key, "--verify-key FILE", trusted_network=self.trusted_network)
         self._check_model()
@@ -216,6 +228,11 @@ class DraftConfig(Settings):
     def has_model(self) -> bool:
         """Whether this node has a draft model."""
         return self.model != NO_MODEL
+
+    @property
+    def tiers(self) -> dict[str, Objectives]:
+        """This node's own tiers, by name."""
+        return parse_tiers(self.slo_tier)
 
     @property
     def ngram(self) -> NgramSettings:

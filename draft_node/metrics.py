@@ -12,18 +12,22 @@ from prometheus_client.registry import Collector
 from draft_node.core.actions import by_source
 from draft_node.core.counts import KNOWN, Texts
 from draft_node.daemon import DraftDaemon
+from draft_node.serve.levels import Levels
 from goodspeed.node import metrics
 from goodspeed.node.counts import ResponseCounts
-from goodspeed.node.metrics import counter, counters, gauge, histogram
+from goodspeed.node.metrics import counter, counters, counters_by, gauge, histogram
+from goodspeed.slo.kept import Outcome
+from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.messages import RefusalCode
 
 
 class DraftCollector(Collector):
     """All metrics of a draft node; collect in its event loop."""
 
-    def __init__(self, daemon: DraftDaemon, texts: Texts, answered: ResponseCounts) -> None:
+    def __init__(self, daemon: DraftDaemon, texts: Texts, levels: Levels, answered: ResponseCounts) -> None:
         self._daemon = daemon
         self._texts = texts
+        self._levels = levels
         self._answered = answered
 
     def collect(self) -> Iterator[Metric]:
@@ -32,6 +36,7 @@ class DraftCollector(Collector):
         yield metrics.target_info(self._daemon.link.welcome)
         yield from self._requests()
         yield from self._times()
+        yield from self._slos()
         yield from self._tokens()
         yield from self._link()
         yield metrics.responses(self._answered)
@@ -55,6 +60,21 @@ class DraftCollector(Collector):
         yield histogram("e2e_request_latency_seconds", "From request to end, of complete texts.", texts.whole_s)
         yield histogram("request_prompt_tokens", "Of complete texts.", texts.prompt_tokens)
         yield histogram("request_generation_tokens", "Of complete texts.", texts.tokens)
+
+    def _slos(self) -> Iterator[Metric]:
+        """By the tiers that this node and the verify node were given, and `other` for objectives of no tier."""
+        texts = self._texts
+        tiers = sorted({*self._levels.tiers, *texts.slo_tokens, OTHER})
+        kinds: tuple[Outcome, ...] = get_args(Outcome)
+        outcomes: dict[tuple[str, ...], float] = {
+            (tier, kind): texts.slo_outcomes[tier, kind] for tier in tiers for kind in kinds
+        }
+        tokens: dict[str, float] = {tier: texts.slo_tokens[tier] for tier in tiers}
+        what = "Complete texts that were to keep something, by what became of it."
+        yield counters_by("slo_requests", what, ("tier", "outcome"), outcomes)
+        yield counters(
+            "slo_goodput_tokens", "Tokens of texts that attained all that they were to keep.", "tier", tokens
+        )
 
     def _tokens(self) -> Iterator[Metric]:
         texts, statistics = self._texts, self._daemon.statistics
@@ -88,6 +108,6 @@ class DraftCollector(Collector):
         yield counter("downlink_bytes", "Bytes of messages received.", traffic.bytes_received)
 
 
-def create_registry(daemon: DraftDaemon, texts: Texts, answered: ResponseCounts) -> metrics.Registry:
-    """What `goodspeed.node.metrics.exposition` turns into the text of `/metrics`; `texts` are the service's."""
-    return metrics.create_registry(DraftCollector(daemon, texts, answered))
+def create_registry(daemon: DraftDaemon, texts: Texts, levels: Levels, answered: ResponseCounts) -> metrics.Registry:
+    """What `goodspeed.node.metrics.exposition` turns into the text of `/metrics`; `texts`, `levels`: the service's."""
+    return metrics.create_registry(DraftCollector(daemon, texts, levels, answered))

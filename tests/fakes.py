@@ -16,6 +16,7 @@ from experiments.simulation.models import DraftModel, Target
 from experiments.simulation.text import STOP, VOCAB, alone, next_token
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.policies import Policy
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import (
     VERSION,
     DownMessage,
@@ -84,6 +85,7 @@ def make_core(
     selection: str | None = None,
     self_draft: bool = True,
     explore: float = 0.0,
+    tiers: tuple[Objectives, ...] = (),
     validates: bool = True,
 ) -> VerifyCore:
     """Creates a verify node's state machine around the fake target; by default every event validates it."""
@@ -103,6 +105,7 @@ def make_core(
         selection=selection,
         self_draft=self_draft,
         explore=explore,
+        tiers=tiers,
     )
     welcome = core_settings.make_welcome(
         settings,

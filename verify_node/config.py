@@ -7,6 +7,7 @@ from goodspeed.command import model_options
 from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.node import options
+from goodspeed.slo.objectives import parse_tiers
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, check_round_tokens
 
 
@@ -23,7 +24,7 @@ class VerifyConfig(Settings):
         "auto",
         choices=("auto", "none"),
         group="rounds and budget",
-        help="gradient: auto weighs what drafts are worth against the time they take, none is plain Eq. (5)",
+        help="gradient, slo: auto weighs what drafts are worth against the time they take, none is plain Eq. (5)",
     )
     rounds: str = options.rounds(DEFAULTS.rounds)
     budget: int | Literal["auto"] = option(
@@ -53,7 +54,7 @@ class VerifyConfig(Settings):
     selection: str | None = option(
         None,
         choices=("odds", "none"),
-        shown="odds where time counts: gradient with --cost auto, continuous rounds",
+        shown="odds where time counts: gradient or slo with --cost auto, continuous rounds",
         group="rounds and budget",
         help="which drafted tokens a round verifies: odds takes those that are worth their time, and cuts the others; "
         "none takes whole drafts as they were assigned, as the paper does",
@@ -71,6 +72,9 @@ class VerifyConfig(Settings):
         help="with --selection odds: share of the time spent on trying whether no drafts, n-gram drafts or those of "
         "models bring more tokens a second; 0 tries nothing",
         metavar="X",
+    )
+    slo_tier: tuple[str, ...] = options.slo_tier(
+        "service level that a request may ask for by name; draft nodes learn it from here. May be repeated"
     )
     linger_ms: float = options.linger_ms(1000 * DEFAULTS.linger_s)
     eta: float = option(
@@ -164,6 +168,7 @@ class VerifyConfig(Settings):
         super().__post_init__()
         if self.budget != "auto":
             check_round_tokens(self.round_tokens, self.budget)
+        parse_tiers(self.slo_tier)
         model_options.check_memory(self.kv_pages, self.memory_fraction)
         if self.api_key is not None and self.http is None:
             raise ConfigError("--api-key guards what --http serves; give --http HOST:PORT, too, or neither")
@@ -204,6 +209,7 @@ class VerifyConfig(Settings):
             max_client_sessions=self.max_client_sessions,
             heartbeat_s=self.heartbeat_s,
             lease_s=self.lease_s,
+            tiers=tuple(parse_tiers(self.slo_tier).values()),
         )
 
     @property

@@ -10,6 +10,7 @@ from typing import TypeAlias, get_args
 
 from msgspec import Struct
 
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import (
     MAX_DRAFT,
     Drafter,
@@ -17,6 +18,7 @@ from goodspeed.wire.messages import (
     FinishReason,
     OpenSession,
     Sampling,
+    Slo,
     TokenLogprobs,
     UpMessage,
     Verdict,
@@ -40,11 +42,15 @@ class Request(Struct, frozen=True):
     target: str | None = None  # fingerprint of the target that stop_ids and sampling are for; None: for any
     user: str = ""  # whose text it is, and whose history may draft for it; empty where nobody is told apart
     drafter: Drafter = "auto"  # what may draft for it
+    slo: Objectives | None = None  # what it is to keep
+    asked_at: float = 0.0  # when its user asked for it
 
-    def open(self, epoch: int, committed: tuple[int, ...], *, tells_drafter: bool = False) -> OpenSession:
+    def open(
+        self, epoch: int, committed: tuple[int, ...], *, tells_drafter: bool = False, slo: Slo | None = None
+    ) -> OpenSession:
         """The message that opens the session with what is committed so far.
 
-        tells_drafter: the verify node understands `OpenSession.drafter`.
+        tells_drafter: the verify node understands `OpenSession.drafter`. slo: what it is told of the objectives.
         """
         return OpenSession(
             session_id=self.session_id,
@@ -56,6 +62,7 @@ class Request(Struct, frozen=True):
             stop_ids=self.stop_ids,
             verification=self.verification,
             max_draft=self.max_draft if self.drafter != "none" else 0,
+            slo=slo,
             num_logprobs=self.num_logprobs,
             min_tokens=self.min_tokens,
             drafter=self.drafter if tells_drafter else "auto",

@@ -9,10 +9,9 @@ from typing import get_args
 
 from draft_node.core.actions import Statistics
 from goodspeed.node.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
+from goodspeed.slo.kept import Kept, Outcome, Times
+from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import FinishReason, RefusalCode
-
-OTHER = "other"
-"""A reason of a later release: names that come from the network are not kept."""
 
 OWN = ("busy", "verify_away", "target_changed", "closed", "internal")
 """Failures that no verify node names."""
@@ -21,7 +20,7 @@ KNOWN = (*get_args(RefusalCode), *OWN)
 
 
 def known(code: str) -> str:
-    """The code, if it is one of those that this release knows."""
+    """The code, if it is one of those that this release knows: names that come from the network are not kept."""
     return code if code in KNOWN else OTHER
 
 
@@ -59,10 +58,12 @@ class Texts:
     whole_s: Histogram = field(default_factory=lambda: Histogram(REQUEST_S))
     prompt_tokens: Histogram = field(default_factory=lambda: Histogram(REQUEST_TOKENS))
     tokens: Histogram = field(default_factory=lambda: Histogram(REQUEST_TOKENS))
+    slo_outcomes: Counter[tuple[str, Outcome]] = field(default_factory=Counter)  # of complete texts, by tier
+    slo_tokens: Counter[str] = field(default_factory=Counter)  # of complete texts that attained all, by tier
 
-    def begin(self, num_prompt_tokens: int, now: float) -> "Text":
-        """A text is asked for."""
-        return Text(self, num_prompt_tokens, now)
+    def begin(self, num_prompt_tokens: int, now: float, slo: Objectives | None = None) -> "Text":
+        """A text is asked for. slo: what it is to keep, of a tier that this node knows, or of none."""
+        return Text(self, num_prompt_tokens, Times(now), slo)
 
 
 @dataclass(slots=True)
@@ -71,41 +72,47 @@ class Text:
 
     texts: Texts
     num_prompt_tokens: int
-    began: float
-    num_tokens: int = 0
-    _first_at: float = 0.0
-    _last_at: float = 0.0
+    times: Times
+    slo: Objectives | None = None
     _over: bool = False
+
+    @property
+    def num_tokens(self) -> int:
+        return self.times.num_tokens
 
     def delivered(self, num_tokens: int, now: float) -> None:
         """Tokens came, several at once where a draft was accepted."""
         if not num_tokens:
             return
-        texts = self.texts
-        if self.num_tokens:
-            texts.gap_s.observe(now - self._last_at)
+        texts, times = self.texts, self.times
+        if times.last_at is not None:
+            texts.gap_s.observe(now - times.last_at)
         else:
-            texts.first_token_s.observe(now - self.began)
+            texts.first_token_s.observe(now - times.asked_at)
             texts.num_prompt_tokens += self.num_prompt_tokens
-            self._first_at = now
-        self.num_tokens += num_tokens
+        times.delivered(num_tokens, now)
         texts.num_tokens += num_tokens
-        self._last_at = now
 
     def begin_anew(self) -> None:
         """Discards the tokens delivered so far: the text is delivered again from its beginning."""
-        self.num_tokens = 0
+        self.times = Times(self.times.asked_at)
 
-    def finished(self, reason: FinishReason, now: float) -> None:
-        """The text is complete."""
+    def finished(self, reason: FinishReason, now: float) -> Kept | None:
+        """The text is complete. Returns what became of its objectives; None if it had none."""
         self._over = True
-        texts = self.texts
+        texts, times = self.texts, self.times
         texts.finished[reason] += 1
-        texts.whole_s.observe(now - self.began)
+        texts.whole_s.observe(now - times.asked_at)
         texts.prompt_tokens.observe(self.num_prompt_tokens)
-        texts.tokens.observe(self.num_tokens)
-        if self.num_tokens > 1:
-            texts.per_token_s.observe((self._last_at - self._first_at) / (self.num_tokens - 1))
+        texts.tokens.observe(times.num_tokens)
+        if times.tpot_s is not None:
+            texts.per_token_s.observe(times.tpot_s)
+        if self.slo is None:
+            return None
+        kept = times.kept(self.slo)
+        texts.slo_outcomes[self.slo.tier or OTHER, kept.outcome] += 1
+        texts.slo_tokens[self.slo.tier or OTHER] += times.num_tokens if kept.outcome == "attained" else 0
+        return kept
 
     def failed(self, code: str) -> None:
         """It was not let in, or cannot go on."""

@@ -31,7 +31,7 @@ from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.target import text_end
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Verdict
+from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Slo, Verdict
 
 LATER_S = 1.0
 """How long a session waits that was told to try later."""
@@ -70,6 +70,7 @@ class Session:
     target: str | None = None  # fingerprint of the target that its text is of; None until there was one
     statistics: Statistics = field(default_factory=Statistics)
     resend_at: float = 0.0  # when `tick` has something to do
+    first_at: float | None = None  # when its user had the first token
     _in_flight: InFlight = field(init=False)
     _drafters: Drafters = field(init=False)
     _offers: Offers | None = None  # None where it makes none
@@ -134,8 +135,16 @@ class Session:
         warm = [self._propose(0)] if self._drafters.uses_model else []
         if self._offers is not None:
             self._offers.begin(len(self.tokens))
-        opened = self.request.open(self.epoch, self.committed, tells_drafter="offers" in self._capabilities)
+        tells_drafter = "offers" in self._capabilities
+        opened = self.request.open(self.epoch, self.committed, tells_drafter=tells_drafter, slo=self._slo(now))
         return [Send(opened), *warm]
+
+    def _slo(self, now: float) -> Slo | None:
+        """What the verify node is told of the objectives, if it understands that."""
+        if self.request.slo is None or "slo" not in self._capabilities:
+            return None
+        since_first_s = now - self.first_at if self.first_at is not None else None
+        return Slo(self.request.slo, max(0.0, now - self.request.asked_at), since_first_s)
 
     def _begin_offers(self) -> Offers | None:
         """What may be offered to this verify node. A node that drafts nothing ahead offers nothing of its model."""
@@ -220,6 +229,7 @@ class Session:
         if not new and verdict.finish_reason is None:
             return []
         self.tokens += new
+        self.first_at = now if self.first_at is None and new else self.first_at
         self.statistics.count(verdict, len(new), self._in_flight.num_ngram(verdict))
         if self._offers is not None:
             self._offers.observe(len(new), verdict.num_accepted if verdict.source == "model" else 0)
@@ -317,6 +327,7 @@ class Session:
             self.state = State.DONE
             return [Finish("stop")]
         self.tokens.append(token)
+        self.first_at = now if self.first_at is None else self.first_at
         self.statistics.num_tokens += 1
         self.statistics.num_local += 1
         local.wrote_at = now

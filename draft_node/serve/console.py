@@ -21,6 +21,7 @@ from goodspeed.engine.tokenizing.text import encode
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.defaults import SamplingRequest
+from goodspeed.slo.kept import Times
 from goodspeed.text.prompts import Prompt, cut_notice, no_prompts_error, parse
 
 READING_S = 2.0
@@ -34,6 +35,7 @@ class _Serving:
     index: int
     prompt: Prompt
     writing: Writing
+    times: Times
     live: bool  # shown as it comes
     started: float = field(default_factory=time.perf_counter)
     token_ids: list[int] = field(default_factory=list)
@@ -50,6 +52,7 @@ class _Serving:
         """
         answer, statistics = self.writing.answer, self.writing.statistics
         told = statistics.by_name() | {"num_tokens": answer.num_tokens, "num_local": answer.num_local}
+        slo = self.writing.request.slo
         return {
             "index": self.index,
             "session": self.session,
@@ -62,6 +65,7 @@ class _Serving:
             "elapsed_s": time.perf_counter() - self.started,
             "acceptance_rate": statistics.acceptance_rate,
             **told,
+            "slo": self.times.kept(slo).described() if slo is not None else None,
         }
 
 
@@ -87,7 +91,7 @@ class Console:
         self.results: list[dict[str, Any]] = []
         self.num_failed = 0
         self.unfinished = {index: prompt.text for index, prompt in enumerate(prompts or [])}  # and not failed
-        self._writer = Writer(daemon, vocabulary)
+        self._writer = Writer(daemon, vocabulary, config.tiers)
         self._told_of_context = False
         self._encoding = asyncio.Lock()  # tokenizers do not like to be used twice at a time
 
@@ -138,7 +142,9 @@ class Console:
         serving.add_done_callback(lambda _: slots.release())
 
     async def wanted(self, prompt: Prompt) -> Wanted:
-        """The text that a prompt asks for; without any seed it gets a random one. PromptError if it cannot be.
+        """The text that a prompt asks for; without any seed it gets a random one.
+
+        PromptError if it cannot be, RequestRefused if there is no such tier.
 
         Waits for the verify node, whose Welcome has the defaults; with `--fallback local`, for --connect-timeout-s at
         most.
@@ -165,6 +171,7 @@ class Console:
             verification=config.verification,
             max_draft=max_draft,
             drafter=drafter,
+            slo=self._writer.levels.default if config.tier is None else self._writer.levels.tier(config.tier),
             target=self._writer.target_fingerprint,
             resolve=asked.resolve,
         )
@@ -182,7 +189,11 @@ class Console:
         except PromptError as error:
             self._fail(index, prompt.text, "prompt", str(error))
             return
-        while await self._attempt(_Serving(index, prompt, self._writer.begin(wanted), live)):
+        except RequestRefused as error:
+            self._fail(index, prompt.text, error.code, error.what)
+            return
+        asked_at = time.monotonic()
+        while await self._attempt(_Serving(index, prompt, self._writer.begin(wanted, asked_at), Times(asked_at), live)):
             await self.daemon.ready.wait()
             wanted = self._writer.renewed(wanted)
 
@@ -226,6 +237,7 @@ class Console:
 
     def _show(self, serving: _Serving, piece: Piece) -> None:
         token_ids = [token.id for token in piece.tokens]
+        serving.times.delivered(len(token_ids), time.monotonic())
         serving.token_ids += token_ids
         serving.text += piece.text
         if serving.live and not self.events.enabled:

@@ -41,10 +41,12 @@ class Face:
 
     async def run(self) -> None:
         keys = self.bound.keys
-        service = Service(self.daemon, self.vocabulary, max_waiting=self.config.http_max_waiting)
+        service = Service(
+            self.daemon, self.vocabulary, max_waiting=self.config.http_max_waiting, tiers=self.config.tiers
+        )
         work = LargeWork()
         answers = ResponseCounts()
-        exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
+        exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, service.levels, answers))
         app = create_app(service, self.config, exposition, keys, work)
         app = web.Counted(web.LocalHost(app) if keys is None else app, answers)
         with self.bound.listener as listener:

@@ -16,12 +16,14 @@ from contextlib import aclosing, contextmanager
 from draft_node.core.actions import Fail
 from draft_node.core.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
+from draft_node.serve.levels import Levels
 from draft_node.serve.writing import Writer, begins_anew
 from draft_node.text.answer import Alternative, Piece, Token
 from draft_node.text.encoding import Encoder
 from draft_node.text.text_request import Begun, Ended, Target, Wanted
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Defaults
 
 __all__ = [
@@ -49,14 +51,21 @@ connection is made anew in a tenth of a second nearby, and in five seconds where
 class Service:
     """Writes texts through a draft daemon that somebody else runs (`daemon.serve`)."""
 
-    def __init__(self, daemon: DraftDaemon, vocabulary: Vocabulary, *, max_waiting: int) -> None:
-        """max_waiting: texts that wait for one of the daemon's slots; one more is refused."""
+    def __init__(
+        self,
+        daemon: DraftDaemon,
+        vocabulary: Vocabulary,
+        *,
+        max_waiting: int,
+        tiers: Mapping[str, Objectives] | None = None,
+    ) -> None:
+        """max_waiting: texts that wait for one of the daemon's slots; one more is refused. tiers: the node's own."""
         self.draining = False
         self.max_waiting = max_waiting
         self.texts = Texts()
         self._daemon = daemon
         self._vocabulary = vocabulary
-        self._writer = Writer(daemon, vocabulary)
+        self._writer = Writer(daemon, vocabulary, tiers or {})
         self._longest_token = max(map(len, vocabulary.tokenizer.get_vocab()), default=1)  # characters
         self._num_writing = 0
         self._idle = asyncio.Event()  # nothing is being written
@@ -140,6 +149,11 @@ class Service:
         return self._writer.defaults(chat=chat)
 
     @property
+    def levels(self) -> Levels:
+        """The service levels that a text may ask for."""
+        return self._writer.levels
+
+    @property
     def num_running(self) -> int:
         return self._daemon.num_running
 
@@ -177,8 +191,8 @@ class Service:
 
     async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
         """Writes the text with one target, in one session."""
-        writing = self._writer.begin(wanted)
-        answer, is_begun = writing.answer, False
+        writing = self._writer.begin(wanted, text.times.asked_at)
+        answer, is_begun, kept = writing.answer, False, None
         async with aclosing(writing.pieces()) as pieces:
             async for piece in pieces:
                 if not is_begun:
@@ -186,12 +200,12 @@ class Service:
                     yield Begun(writing.target)
                 text.delivered(len(piece.tokens), time.monotonic())
                 if answer.is_complete:
-                    text.finished(answer.reason, time.monotonic())
+                    kept = text.finished(answer.reason, time.monotonic())
                     break
                 yield piece
         if piece.text or piece.tokens:
             yield piece
-        yield Ended(answer.reason, answer.stop, answer.num_tokens, writing.statistics, answer.num_local)
+        yield Ended(answer.reason, answer.stop, answer.num_tokens, writing.statistics, answer.num_local, kept)
 
     def _let_in(self, wanted: Wanted) -> None:
         """Raises the ServiceError that tells the user why the text is not admitted."""
@@ -208,7 +222,7 @@ class Service:
     @contextmanager
     def _counted(self, wanted: Wanted) -> Iterator[Text]:
         """Counts a text from its request to its end; `drain` waits until none is left."""
-        text = self.texts.begin(len(wanted.prompt), time.monotonic())
+        text = self.texts.begin(len(wanted.prompt), time.monotonic(), wanted.slo)
         self._num_writing += 1
         self._idle.clear()
         try:

@@ -4,13 +4,14 @@ Knows nothing about queues, counts or HTTP.
 """
 
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 
 from draft_node.core.actions import Fail, Request, Statistics
 from draft_node.core.session import Session
 from draft_node.daemon import DraftDaemon
+from draft_node.serve.levels import Levels
 from draft_node.text.answer import Answer, Piece
 from draft_node.text.text_request import Wanted
 from draft_node.text.token_text import TokenTexts
@@ -18,13 +19,16 @@ from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.node import defaults
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Defaults
 
 
 class Writer:
     """Begins texts under what the target says: its defaults, its ends of a sequence, its fingerprint."""
 
-    def __init__(self, daemon: DraftDaemon, vocabulary: Vocabulary) -> None:
+    def __init__(self, daemon: DraftDaemon, vocabulary: Vocabulary, tiers: Mapping[str, Objectives]) -> None:
+        """tiers: the node's own."""
+        self.levels = Levels(tiers, daemon.link)
         self._daemon = daemon
         self._vocabulary = vocabulary
         self._token_texts = TokenTexts(vocabulary.tokenizer)
@@ -39,12 +43,12 @@ class Writer:
         welcome = self._daemon.link.welcome
         return None if welcome is None else welcome.target_fingerprint
 
-    def begin(self, wanted: Wanted) -> "Writing":
-        """A new session for the text; nothing happens before its pieces are asked for."""
+    def begin(self, wanted: Wanted, asked_at: float) -> "Writing":
+        """A new session for the text, asked for at that time; nothing happens before its pieces are asked for."""
         tokenizer = self._vocabulary.tokenizer
         is_trimmed = leaves_blank(tokenizer, wanted.prompt, chat=wanted.is_chat)
         answer = Answer(tokenizer, self._token_texts, wanted.stop, wanted.min_tokens, is_trimmed=is_trimmed)
-        return Writing(self._daemon, self._request(wanted), answer)
+        return Writing(self._daemon, self._request(wanted, asked_at), answer)
 
     def renewed(self, wanted: Wanted) -> Wanted:
         """The same text with the defaults of the target that is there now."""
@@ -53,7 +57,7 @@ class Writer:
             sampling, stop = wanted.resolve(self.defaults(chat=wanted.is_chat))
         return replace(wanted, sampling=sampling, stop=stop, target=self.target_fingerprint)
 
-    def _request(self, wanted: Wanted) -> Request:
+    def _request(self, wanted: Wanted, asked_at: float) -> Request:
         welcome = self._daemon.link.welcome
         # Where a text ends is for the target to say; until it has been seen, the draft model has to.
         eos_ids = welcome.eos_ids if welcome is not None else self._vocabulary.eos_ids
@@ -71,6 +75,8 @@ class Writer:
             user=wanted.user,
             drafter=wanted.drafter,
             target=target,
+            slo=wanted.slo,
+            asked_at=asked_at,
         )
 
 

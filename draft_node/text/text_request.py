@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from draft_node.core.actions import Statistics
+from goodspeed.slo.kept import Kept
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import MAX_DRAFT, Defaults, Drafter, FinishReason, Sampling, Verification
 
 
@@ -24,6 +26,7 @@ class Wanted:
     num_logprobs: int | None = None  # alternatives besides the token itself; None: no log-probabilities
     max_draft: int = MAX_DRAFT  # 0: no speculation
     drafter: Drafter = "auto"  # what may draft for it
+    slo: Objectives | None = None  # what it is to keep
     user: str = ""  # whose text it is, by `goodspeed.node.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing
@@ -61,3 +64,4 @@ class Ended:
     num_tokens: int  # generated tokens that are part of the answer, the one that completed a stop string included
     statistics: Statistics
     num_local: int = 0  # of the tokens, those that the draft model wrote alone
+    kept: Kept | None = None  # what became of its objectives; None: it had none

@@ -67,9 +67,9 @@ class Noting:
     own: Choice
     num_there: int = 0
 
-    def choose(self, ready: Sequence[Session]) -> dict[bytes, Drafted]:
+    def choose(self, ready: Sequence[Session], now: float) -> dict[bytes, Drafted]:
         self.num_there = sum(len(session.draft.tokens) for session in ready if session.draft is not None)
-        return self.own.choose(ready)
+        return self.own.choose(ready, now)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.own, name)
@@ -114,8 +114,8 @@ def choosing(num_sessions: int, repetitions: int) -> dict[str, object]:
     own = ByOdds(Refined(FORWARD), limits, _worth, SelfDrafts())
     return {
         "num_sessions": num_sessions,
-        "offers_us": 1e6 * _median_s(lambda: with_offers.choose(offered), repetitions),
-        "own_us": 1e6 * _median_s(lambda: own.choose(alone), repetitions),
+        "offers_us": 1e6 * _median_s(lambda: with_offers.choose(offered, 0.0), repetitions),
+        "own_us": 1e6 * _median_s(lambda: own.choose(alone, 0.0), repetitions),
     }
 
 

@@ -25,6 +25,8 @@ from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Request
 from goodspeed.command.config import from_namespace
+from goodspeed.slo.kept import Times
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import MAX_DRAFT, Sampling
 
 CONNECT_TIMEOUT_S = 120.0
@@ -42,6 +44,7 @@ class Wanted:
     temperature: float
     seed: int
     max_draft: int = MAX_DRAFT
+    tpot_s: float | None = None  # that it is to keep
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Served:
     seconds: float
     drafted: dict[str, int] = field(default_factory=dict)  # num_drafted by source, where the draft node tells it
     accepted: dict[str, int] = field(default_factory=dict)
+    tpot_s: float = 0.0  # mean time of a token after the first one
 
 
 class DraftWorker:
@@ -182,17 +186,20 @@ async def _serve(daemon: Any, wanted: Wanted) -> Served:
     request = _request(wanted)
     tokens: list[int] = []
     started = time.perf_counter()
+    times = Times(started)
     statistics = None
     async for item in daemon.generate(request):
         statistics = daemon.session(request.session_id).statistics
         if isinstance(item, Deliver):
             tokens += item.tokens
+            times.delivered(len(item.tokens), time.perf_counter())
         elif isinstance(item, Fail):
             raise RuntimeError(f"{item.code}: {item.what}")
     assert statistics is not None
     seconds = time.perf_counter() - started
     drafted, accepted = dict(getattr(statistics, "drafted", {})), dict(getattr(statistics, "accepted", {}))
-    return Served(tokens, statistics.num_drafted, statistics.num_accepted, seconds, drafted, accepted)
+    tpot_s = times.tpot_s or 0.0
+    return Served(tokens, statistics.num_drafted, statistics.num_accepted, seconds, drafted, accepted, tpot_s)
 
 
 def _request(wanted: Wanted) -> Request:
@@ -204,6 +211,8 @@ def _request(wanted: Wanted) -> Request:
         sampling=Sampling(temperature=wanted.temperature, seed=wanted.seed),
         max_tokens=wanted.max_tokens,
         max_draft=wanted.max_draft,
+        slo=Objectives(tpot_s=wanted.tpot_s) if wanted.tpot_s is not None else None,
+        asked_at=time.monotonic(),
         **nobody,
     )
 

@@ -6,16 +6,13 @@ The same function serves chains and trees. The rules of three papers are its arg
 (AdaServe, Algorithm 1) is `need`. Knows nothing about who drafted the tokens, or what they are.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.by_value import Cost, Taken, take
-from goodspeed.fair.candidates import Candidate, Ranked, path_odds, rank
-
-SLACK = 1e-12
-"""A need that is met but for this is met: it is a sum of rounded products."""
+from goodspeed.fair.by_value import Cost, take, take_needed
+from goodspeed.fair.candidates import Candidate, rank
 
 
 class Selection(NamedTuple):
@@ -53,7 +50,7 @@ def select(
     most = _most_nodes(budget, round_s, max_round_s)
     trees = {k: rank(one.odds, one.parents) for k, one in enumerate(candidates) if one.parents is not None}
     always = others + sum(one.worth for one in candidates)
-    first, feasible = _needed(candidates, trees, most, always)
+    first, feasible = take_needed(candidates, most, always, trees)
     counts, _ = take(candidates, first, most, Cost(round_s, price), trees)
     nodes = [list(range(count)) for count in counts]
     for k, tree in trees.items():
@@ -70,21 +67,3 @@ def _most_nodes(budget: int, round_s: Callable[[int], float] | None, max_round_s
         middle = (low + high) // 2
         low, high = (middle, high) if round_s(middle) <= max_round_s else (low, middle)
     return low
-
-
-def _needed(
-    candidates: Sequence[Candidate], trees: Mapping[int, Ranked], most: int, always: float
-) -> tuple[Taken, bool]:
-    """Takes what meets the needs, the largest first. always: worth of what the round brings without drafted tokens."""
-    counts, value, feasible = [0] * len(candidates), always, True
-    needs = [k for k, one in enumerate(candidates) if one.need > 0]
-    for k in sorted(needs, key=lambda k: -candidates[k].need):
-        missing = candidates[k].need
-        for odds in path_odds(candidates[k], trees.get(k))[: most - sum(counts)]:
-            if missing <= SLACK:
-                break
-            counts[k] += 1
-            missing -= odds
-            value += candidates[k].worth * odds
-        feasible = feasible and missing <= SLACK
-    return Taken(counts, value), feasible

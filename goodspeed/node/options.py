@@ -27,7 +27,8 @@ def policy(default: str) -> Any:
     return option(
         default,
         group=_ROUNDS_GROUP,
-        help="who may draft how much: gradient (GoodSpeed, Eq. 5), throughput (most in all), fixed, random",
+        help="who may draft how much: gradient (GoodSpeed, Eq. 5), slo (what texts with a service level are owed comes "
+        "first, then gradient), throughput (most in all), fixed, random",
         metavar="|".join(policies.names()),
     )
 
@@ -39,6 +40,10 @@ def rounds(default: str) -> Any:
 def linger_ms(default: float) -> Any:
     what = "continuous rounds: longest wait for a draft that is on its way"
     return option(default, minimum=0.0, group=_ROUNDS_GROUP, help=what)
+
+
+def slo_tier(what: str) -> Any:
+    return option((), shown="none", group="service levels", help=what, metavar="NAME:ttft=500ms,tpot=50ms")
 
 
 def verification() -> Any:

@@ -1,11 +1,34 @@
 """Whether a text kept what it was to keep, judged by the times at which its reader got it. No clock of its own."""
 
 from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from goodspeed.slo.objectives import Objectives
 
 SLACK = 1e-9
 """Seconds by which sums of times may be off."""
+
+
+Outcome: TypeAlias = Literal["attained", "late", "slow"]
+"""What became of a complete text's objectives: kept; the first token was late; or it was in time, and the rest slow."""
+
+
+class Kept(NamedTuple):
+    """What became of a complete text's objectives, by its reader's clock."""
+
+    slo: Objectives
+    outcome: Outcome
+    ttft_s: float | None
+    tpot_s: float | None  # None: it has less than two tokens
+
+    def described(self) -> dict[str, Any]:
+        """For programs, in milliseconds."""
+        return {
+            "tier": self.slo.tier or None,
+            "ttft_ms": None if self.ttft_s is None else 1000 * self.ttft_s,
+            "tpot_ms": None if self.tpot_s is None else 1000 * self.tpot_s,
+            "attained": self.outcome == "attained",
+        }
 
 
 @dataclass(slots=True)
@@ -37,11 +60,12 @@ class Times:
             return None
         return (self.last_at - self.first_at) / (self.num_tokens - 1)
 
-    def attained(self, slo: Objectives) -> bool:
-        """Whether a text that is complete kept its objectives.
+    def kept(self, slo: Objectives) -> Kept:
+        """What became of the objectives of a text that is complete.
 
-        One without any token has kept nothing; one of a single token has kept any TPOT.
+        The first token of a text without any is late; one of a single token has kept any TPOT.
         """
-        in_time = slo.ttft_s is None or (self.ttft_s is not None and self.ttft_s <= slo.ttft_s + SLACK)
+        in_time = self.ttft_s is not None and (slo.ttft_s is None or self.ttft_s <= slo.ttft_s + SLACK)
         quick = slo.tpot_s is None or self.tpot_s is None or self.tpot_s <= slo.tpot_s + SLACK
-        return self.num_tokens > 0 and in_time and quick
+        outcome: Outcome = "late" if not in_time else "attained" if quick else "slow"
+        return Kept(slo, outcome, self.ttft_s, self.tpot_s)

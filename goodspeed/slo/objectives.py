@@ -4,10 +4,10 @@ TTFT is the time from a request to its first token; TPOT, the time per output to
 """
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Container, Sequence
+from typing import Annotated, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from goodspeed.errors import ConfigError
 
@@ -27,12 +27,24 @@ MAX_TIERS: Final = 32
 EXAMPLE: Final = "as in chat:ttft=500ms,tpot=50ms"
 
 
-class Objectives(Struct, frozen=True):
-    """What one text is to keep, in seconds; None: anything will do."""
+OTHER: Final = "other"
+"""Label of metrics for objectives of no tier that the node knows. No tier may be called so."""
 
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    tier: str = ""  # that it is from; empty where the request said it itself
+DEFAULT_TIER: Final = "default"
+"""Name of the tier for requests that ask for nothing."""
+
+Limit: TypeAlias = Annotated[float, Meta(ge=SHORTEST_S, le=LONGEST_S)]
+"""A time that may be asked for, in seconds."""
+
+TierName: TypeAlias = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9._-]*\Z")]
+
+
+class Objectives(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What one text is to keep, in seconds; None: anything will do. It travels as it is: fields are only appended."""
+
+    ttft_s: Limit | None = None
+    tpot_s: Limit | None = None
+    tier: TierName = ""  # that it is from; empty where the request said it itself
 
     @property
     def is_empty(self) -> bool:
@@ -65,6 +77,8 @@ def parse_tier(text: str) -> Objectives:
     if not colon or not TIER.match(name):
         what = "a tier is a name of letters, digits, '.', '_' and '-', a colon and what it promises"
         raise ConfigError(f"--slo-tier {text}: {what}, {EXAMPLE}")
+    if name == OTHER:
+        raise ConfigError(f"--slo-tier {text}: metrics call {OTHER!r} what is of no tier; give it another name")
     found: dict[str, float] = {}
     for part in rest.split(","):
         key, equals, value = part.partition("=")
@@ -72,6 +86,11 @@ def parse_tier(text: str) -> Objectives:
             raise ConfigError(f"--slo-tier {text}: {part!r} is not ttft=TIME or tpot=TIME, each once; {EXAMPLE}")
         found[key] = _seconds(text, key, value)
     return Objectives(found.get("ttft"), found.get("tpot"), name)
+
+
+def label(slo: Objectives, tiers: Container[str]) -> str:
+    """What metrics call it: its tier's name, if that is one of the tiers that the node was given."""
+    return slo.tier if slo.tier and slo.tier in tiers else OTHER
 
 
 def _seconds(text: str, key: str, value: str) -> float:

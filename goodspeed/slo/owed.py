@@ -6,6 +6,16 @@ served with what.
 
 from collections.abc import Iterable
 from math import inf
+from typing import NamedTuple
+
+
+class Standing(NamedTuple):
+    """How a text stands against its TPOT."""
+
+    tpot_s: float
+    decoding_s: float  # l, since its first token
+    num_decoded: int  # o, tokens after that one
+
 
 T_SPEC_FACTOR = 1.05
 """By so much the next round may be longer than the last was, as in the code of AdaServe's authors."""
@@ -20,15 +30,10 @@ def owed_tokens(tpot_s: float, decoding_s: float, num_decoded: int, round_s: flo
     return (decoding_s + T_SPEC_FACTOR * round_s) / tpot_s - num_decoded
 
 
-def attainable(owed: float, most: float) -> bool:
-    """Whether a text that can be brought `most` tokens by one round can be on time after it."""
-    return owed <= most
-
-
-def longest_round_s(texts: Iterable[tuple[float, float, int]]) -> float:
+def longest_round_s(texts: Iterable[Standing]) -> float:
     """How long the next round may take if it brings every text one token: the least of TPOT (o + 1) - l.
 
-    texts: `(tpot_s, decoding_s, num_decoded)` of those that can still be on time; one that cannot would keep everybody
-    else waiting for nothing. Without any it is infinite.
+    Leave out texts that cannot be on time any more: they would keep everybody else waiting for nothing. Without any
+    text it is infinite.
     """
     return min((tpot_s * (num_decoded + 1) - decoding_s for tpot_s, decoding_s, num_decoded in texts), default=inf)

@@ -6,6 +6,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from goodspeed.slo.objectives import MAX_TIERS, Limit
 from goodspeed.wire.messages import MAX_DRAFT, Name
 
 Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -22,6 +23,8 @@ class Enrolled(Struct, frozen=True, forbid_unknown_fields=True):
     weight: Annotated[float, Meta(gt=0.0, le=1000.0)] = 1.0  # in the utility that is shared out by
     max_sessions: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None  # open at once; None: --max-client-sessions
     max_round_tokens: Annotated[int, Meta(ge=1, le=MAX_DRAFT)] | None = None  # drafted in one round; None: the budget
+    tiers: Annotated[tuple[Name, ...], Meta(max_length=MAX_TIERS)] | None = None  # it may ask for; None: for any
+    least_tpot_s: Limit | None = None  # it may ask for; None: the least of its tiers, or any
 
     def __post_init__(self) -> None:
         check_key(self.public_key)

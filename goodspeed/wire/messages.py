@@ -21,6 +21,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from goodspeed.slo.objectives import MAX_TIERS, Limit, Objectives
+
 VERSION = 2
 """Version of this protocol; a peer of another version is refused at the handshake."""
 
@@ -55,7 +57,7 @@ Verification: TypeAlias = Literal["match", "ratio"]
 Drafter: TypeAlias = Literal["auto", "model", "ngram", "none"]
 DraftSource: TypeAlias = Literal["model", "ngram", "self"]
 OfferSource: TypeAlias = Literal["model", "ngram"]
-Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers"]
+Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers", "slo"]
 OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
 FinishReason: TypeAlias = Literal["stop", "length"]
 NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
@@ -142,6 +144,21 @@ class Defaults(Message, frozen=True):
     stop: Annotated[tuple[StopString, ...], Meta(max_length=8)] = ()  # strings that end a text, beside the user's own
 
 
+class Slo(Message, frozen=True):
+    """What a text is to keep, and for how long it has been under way; both nodes' clocks differ, so no times travel."""
+
+    objectives: Objectives
+    waited_s: Seconds = 0.0  # since its user asked for it
+    since_first_s: Seconds | None = None  # since its first token was there; None: it has none yet
+
+
+class SloTerms(Message, frozen=True):
+    """What a draft node may ask for."""
+
+    tiers: Annotated[tuple[Objectives, ...], Meta(max_length=MAX_TIERS)] = ()  # by their names
+    least_tpot_s: Limit | None = None  # what is less is raised to it
+
+
 class Welcome(Message, frozen=True, tag="welcome"):
     """The verify node's answer to an acceptable Hello, with its limits and defaults."""
 
@@ -161,6 +178,7 @@ class Welcome(Message, frozen=True, tag="welcome"):
     defaults: Defaults = Defaults()  # of plain completions
     chat_defaults: Defaults = Defaults()
     capabilities: Capabilities = ()  # as in Hello
+    slo: SloTerms = SloTerms()  # only to draft nodes that know SLOs
 
 
 class OpenSession(Message, frozen=True, tag="open"):
@@ -179,7 +197,7 @@ class OpenSession(Message, frozen=True, tag="open"):
     stop_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()
     verification: Verification = "match"
     max_draft: Annotated[int, Meta(ge=0, le=MAX_DRAFT)] = MAX_DRAFT  # the draft node's own cap
-    slo: None = None  # room left; refused until built
+    slo: Slo | None = None  # only to verify nodes that know SLOs
     priority: None = None
     constraint: None = None
     num_logprobs: NumLogprobs | None = None

@@ -24,13 +24,14 @@ def test_before_there_are_tokens_there_are_no_times():
 
 def test_both_objectives_have_to_be_kept():
     times = written((1, 10.5), (5, 11.0))
-    assert times.attained(Objectives(0.5, 0.1))
-    assert not times.attained(Objectives(0.4, 0.1))
-    assert not times.attained(Objectives(0.5, 0.09))
-    assert times.attained(Objectives())
+    assert times.kept(Objectives(0.5, 0.1)).outcome == "attained"
+    assert times.kept(Objectives(0.4, 0.1)).outcome == "late"
+    assert times.kept(Objectives(0.4, 0.09)).outcome == "late", "what comes first counts"
+    assert times.kept(Objectives(0.5, 0.09)).outcome == "slow"
+    assert times.kept(Objectives()).outcome == "attained"
 
 
 def test_a_text_without_tokens_kept_nothing_and_one_of_one_token_any_tpot():
-    assert not written().attained(Objectives(ttft_s=1.0))
-    assert not written().attained(Objectives(tpot_s=1.0))
-    assert written((1, 10.5)).attained(Objectives(1.0, 0.001))
+    assert written().kept(Objectives(ttft_s=1.0)).outcome == "late"
+    assert written().kept(Objectives(tpot_s=1.0)).outcome == "late"
+    assert written((1, 10.5)).kept(Objectives(1.0, 0.001)).outcome == "attained"

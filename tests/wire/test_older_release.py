@@ -1,4 +1,4 @@
-"""Messages of this release as the release before reads them: it knows no offers, no odds, and no `Verdict.source`.
+"""Messages of this release as the release before reads them, which knows no offers, no odds, no SLOs.
 
 The structs here are those of that release, field by field; they are not derived from today's.
 """
@@ -9,8 +9,19 @@ import msgspec
 import pytest
 from msgspec import Meta
 
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.codec import decode_down, decode_up, encode
-from goodspeed.wire.messages import VERSION, Draft, Hello, OpenSession, Sampling, Verdict
+from goodspeed.wire.messages import (
+    VERSION,
+    Draft,
+    Hello,
+    OpenSession,
+    Sampling,
+    Slo,
+    SloTerms,
+    Verdict,
+    Welcome,
+)
 
 LIMIT = 1 << 20
 SESSION = bytes(range(16))
@@ -54,6 +65,32 @@ class OlderOpenSession(Older, frozen=True, tag="open"):
     min_tokens: int = 0
 
 
+class OlderDefaults(Older, frozen=True):
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+
+
+class OlderWelcome(Older, frozen=True, tag="welcome"):
+    version: int
+    boot_id: bytes
+    tokenizer: str
+    vocab_size: int
+    context_len: int
+    max_length: int
+    max_message_bytes: int
+    heartbeat_s: float
+    lease_s: float
+    verifications: tuple[str, ...] = ("match", "ratio")
+    eos_ids: tuple[int, ...] = ()
+    target: str = ""
+    target_fingerprint: str = ""
+    defaults: OlderDefaults = OlderDefaults()
+    chat_defaults: OlderDefaults = OlderDefaults()
+    capabilities: tuple[str, ...] = ()
+
+
 class OlderDraft(Older, frozen=True, tag="draft"):
     session_id: bytes
     epoch: int
@@ -84,6 +121,7 @@ class OlderVerdict(Older, frozen=True, tag="verdict"):
 PAIRS = [
     (Hello(VERSION, "ana", b"bootboot", "t", "m", "f", ("odds", "offers")), OlderHello),
     (OpenSession(SESSION, 1, (1, 2), (3,), Sampling(0.5, 3, 0.9, 7), 10, (2,), min_tokens=4), OlderOpenSession),
+    (Welcome(VERSION, b"bootboot", "t", 4096, 2048, 24, 1 << 20, 1.0, 6.0, capabilities=("slo",)), OlderWelcome),
     (Draft(SESSION, 1, 2, 3, bytes(8), (4, 5), b"p", 0.25, assumes=True), OlderDraft),
     (Verdict(SESSION, 1, 2, 3, (4,), 1, 1, 5, "stop", dropped=3), OlderVerdict),
 ]
@@ -94,14 +132,14 @@ def test_the_release_before_reads_messages_without_what_it_does_not_know(message
     read = msgspec.msgpack.decode(encode(message, LIMIT), type=older)
     for name in older.__struct_fields__:
         value = getattr(message, name)
-        assert msgspec.to_builtins(getattr(read, name)) == msgspec.to_builtins(value)
+        assert msgspec.to_builtins(getattr(read, name), order=None) == msgspec.to_builtins(value)
 
 
 @pytest.mark.parametrize(("message", "older"), PAIRS, ids=lambda one: getattr(one, "__name__", ""))
 def test_messages_of_the_release_before_are_read(message: Any, older: type[Older]) -> None:
     values = {name: getattr(message, name) for name in older.__struct_fields__}
     data = msgspec.msgpack.encode(older(**values))
-    decode = decode_down if isinstance(message, Verdict) else decode_up
+    decode = decode_down if isinstance(message, Verdict | Welcome) else decode_up
     assert decode(data, LIMIT) == message
 
 
@@ -110,3 +148,16 @@ def test_the_release_before_refuses_what_it_does_not_know() -> None:
     draft = Draft(SESSION, 1, 2, 3, bytes(8), (4, 5), odds=b"\x00\x10", num_ngram=1)
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(encode(draft, LIMIT), type=OlderDraft)
+    chat = Objectives(0.5, 0.05, "chat")
+    opened = OpenSession(SESSION, 1, (1, 2), (), Sampling(), 10, slo=Slo(chat, 0.2))
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(encode(opened, LIMIT), type=OlderOpenSession)
+    welcome = Welcome(VERSION, b"bootboot", "t", 4096, 2048, 24, 1 << 20, 1.0, 6.0, slo=SloTerms((chat,)))
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(encode(welcome, LIMIT), type=OlderWelcome)
+
+
+@pytest.mark.parametrize("slo", [Slo(Objectives(0.5, None, "chat"), 0.2, 1.5), Slo(Objectives(tpot_s=0.05))])
+def test_objectives_travel_as_they_are(slo: Slo) -> None:
+    opened = OpenSession(SESSION, 1, (1, 2), (), Sampling(), 10, slo=slo)
+    assert decode_up(encode(opened, LIMIT), LIMIT) == opened

@@ -42,6 +42,7 @@ from verify_node.rounds.settlement import active, allocate, commit, observe, set
 from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Rejection, target_failed
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session
+from verify_node.slo.terms import Tiers
 
 ROUNDS_KEPT = 64
 """Rounds after which what was kept of sessions that are over is forgotten."""
@@ -63,6 +64,7 @@ class VerifyCore:
         cost: Refined,
         max_sessions: int,
         max_client_sessions: int,
+        tiers: Tiers,
     ) -> None:
         """`assembly.make_core` builds one from settings."""
         self.limits = limits
@@ -73,7 +75,12 @@ class VerifyCore:
         self.pool = pool
         self.cost = cost
         self.register = Register(
-            welcome, scheduler, pool, max_sessions=max_sessions, max_client_sessions=max_client_sessions
+            welcome,
+            scheduler,
+            pool,
+            max_sessions=max_sessions,
+            max_client_sessions=max_client_sessions,
+            tiers=tiers,
         )
         self.context_len = self.register.context_len
         self.peers = self.register.peers
@@ -128,7 +135,7 @@ class VerifyCore:
             refused = self.register.hello(peer_id, message, now, principal)
             if refused:
                 return self.replies.refuse(peer_id, refused, now, principal=principal)
-            return [Send(peer_id, self.welcome)]
+            return [Send(peer_id, self.register.welcome_of(peer_id))]
         peer = self.peers.get(peer_id)
         if peer is None:
             return self.replies.refuse(peer_id, HELLO_FIRST, now, principal=principal)
@@ -193,7 +200,7 @@ class VerifyCore:
             self._held = (start.whom, look_at) if start.whom is not None else None
             self.wake_at = min(self.wake_at, look_at)
             return None
-        return self._start(sessions, ready)
+        return self._start(sessions, ready, now)
 
     def _is_held(self, now: float) -> bool:
         """Whether the last `plan` still waits for the same draft, so that it need not look at all sessions again."""
@@ -242,11 +249,13 @@ class VerifyCore:
         self.switching.finished(moved, going_on, now, reads_prompts=bool(done.prefilled))
         gives_lengths = self.switching.gives_lengths
         lengths = allocate(done, moved, going_on, self.scheduler, self.round_s, gives_lengths=gives_lengths)
-        offered = self.scheduler.offer_length(going_on) if gives_lengths else 0
+        offered = self.scheduler.offer_length(going_on)
         for move in moved:
-            length = lengths.get(move.session.session_id, 0)
-            verdict = settle(move, length, self.round_s, now, self.choice.least_odds(move.session.client), offered)
-            sends.append(self.replies.tell(move.session.peer_id, verdict))
+            session = move.session
+            length = lengths.get(session.session_id, 0)
+            may_offer = offered if gives_lengths or self.choice.is_behind(session) else 0
+            verdict = settle(move, length, self.round_s, now, self.choice.least_odds(session), may_offer)
+            sends.append(self.replies.tell(session.peer_id, verdict))
         return sends
 
     def abort(self, why: str, now: float) -> list[Send]:
@@ -318,8 +327,8 @@ class VerifyCore:
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
-    def _start(self, sessions: list[Session], ready: list[Session]) -> Round | None:
-        planned = self._pack(sessions, ready)
+    def _start(self, sessions: list[Session], ready: list[Session], now: float) -> Round | None:
+        planned = self._pack(sessions, ready, now)
         self.counts.num_preempted += len(planned.preempted)
         if not planned.entries:
             return None
@@ -327,15 +336,19 @@ class VerifyCore:
         self._in_flight = planned
         self.newest_arm = self.switching.arm
         self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
+        for entry in planned.entries:
+            self.sessions[entry.session_id].enter(now, reads_prompt=not entry.samples)
+        for session_id in planned.crowded_out:
+            self.sessions[session_id].lack_memory(now)
         return planned
 
-    def _pack(self, sessions: list[Session], ready: list[Session]) -> Round:
+    def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
         """Everybody who is ready; while they go one by one, the first that finds room."""
         number = self.num_rounds + 1
         if self._num_alone:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
-                drafted = self.choice.choose([session])
+                drafted = self.choice.choose([session], now)
                 planned = plan(number, sessions, [session], self.limits, self.pool, drafted)
                 if planned.entries:
                     return planned
-        return plan(number, sessions, ready, self.limits, self.pool, self.choice.choose(ready))
+        return plan(number, sessions, ready, self.limits, self.pool, self.choice.choose(ready, now))

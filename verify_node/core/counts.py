@@ -3,14 +3,28 @@
 Knows nothing about who that is, and decides nothing. No I/O, no clock, no torch.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from goodspeed.node.counts import ROUND_S, ROUND_TOKENS, Histogram
+from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.messages import DraftSource
 from verify_node.rounds.outcomes import Moved
 from verify_node.rounds.packing import Round
+from verify_node.slo.ledger import Cause, Ledger
+
+MAX_JUDGED = 10_000
+"""Complete texts with objectives that are remembered one by one."""
+
+
+class Judged(NamedTuple):
+    """A text with objectives that was completed."""
+
+    at: float
+    tier: str
+    cause: Cause | None  # of its being late; None: it was not
 
 
 @dataclass(slots=True)
@@ -27,6 +41,9 @@ class Counts:
     num_preempted: int = 0
     num_repeated: int = 0  # verdicts sent again, because a draft, an Ack or an OpenSession came again
     num_failed: int = 0  # rounds that the target model failed on
+    violations: Counter[tuple[str, Cause]] = field(default_factory=Counter)  # complete texts that were late, by tier
+    num_attained: Counter[str] = field(default_factory=Counter)  # complete texts that were not, by tier
+    judged: deque[Judged] = field(default_factory=lambda: deque(maxlen=MAX_JUDGED))  # the newest last
     round_s: Histogram = field(default_factory=lambda: Histogram(ROUND_S))
     round_tokens: Histogram = field(default_factory=lambda: Histogram(ROUND_TOKENS))
 
@@ -49,10 +66,21 @@ class Counts:
             self.num_drafted += num_drafted
             self.accepted[num_accepted] += 1
             client.count_draft(num_drafted, num_accepted)
+        if move.session.finished and (ledger := move.session.ledger) is not None:
+            self._judged(ledger, move.session.round_trip_s)
         for source, num, num_right in move.parts:
             self.drafted_by[source] += num
             self.accepted_by[source] += num_right
             client.count_source(source, num, num_right)
+
+    def _judged(self, ledger: Ledger, round_trip_s: float) -> None:
+        """A text with objectives is complete."""
+        tier, cause = ledger.slo.tier or OTHER, ledger.violation(round_trip_s)
+        self.judged.append(Judged(ledger.at, tier, cause))
+        if cause is None:
+            self.num_attained[tier] += 1
+        else:
+            self.violations[tier, cause] += 1
 
     @property
     def num_accepted(self) -> int:

@@ -8,6 +8,8 @@ the pool is not changed while one is in flight.
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import Ack, Close, Draft, Hello, Offer, OpenSession, UpMessage, Welcome
@@ -25,6 +27,8 @@ from verify_node.session.checks import (
 )
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
+from verify_node.slo.ledger import Ledger
+from verify_node.slo.terms import Tiers, granted
 
 FORGOTTEN_S = 30.0
 """A session that its draft node has not mentioned for so long was given up there: its Close was lost. (Draft nodes
@@ -43,9 +47,17 @@ class Register:
     """Peers and sessions by their ids."""
 
     def __init__(
-        self, welcome: Welcome, scheduler: Scheduler, pool: PagePool, *, max_sessions: int, max_client_sessions: int
+        self,
+        welcome: Welcome,
+        scheduler: Scheduler,
+        pool: PagePool,
+        *,
+        max_sessions: int,
+        max_client_sessions: int,
+        tiers: Tiers,
     ) -> None:
         self.welcome = welcome
+        self.tiers = tiers
         self.max_sessions = max_sessions
         self.max_client_sessions = max_client_sessions
         self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
@@ -104,6 +116,13 @@ class Register:
             peer_id, hello.boot_id, client, hello.draft_model, hello.draft_fingerprint, since, now, principal
         )
         return None
+
+    def welcome_of(self, peer_id: bytes) -> Welcome:
+        """What a peer is told, with the SLOs that it may ask for if it knows any."""
+        peer = self.peers[peer_id]
+        if "slo" not in peer.client.capabilities:
+            return self.welcome
+        return replace(self.welcome, slo=self.tiers.terms(_record(self.enrolled or {}, peer)))
 
     def _make_room(self, name: str) -> None:
         """A client's estimates outlive its connections. Forgets absent clients once MAX_CLIENTS names are known."""
@@ -186,7 +205,7 @@ class Register:
             return known
         if not any(other.client is peer.client and not other.finished for other in self.sessions.values()):
             peer.client.become_active(num_rounds)
-        session = self._new_session(peer, message, now)
+        session = self._new_session(peer, message, now, known)
         if known is not None:
             self._replace(known, session, in_flight)
         self.sessions[message.session_id] = session
@@ -231,7 +250,8 @@ class Register:
             self._pool.free(session_id)
         self._released.clear()
 
-    def _new_session(self, peer: Peer, message: OpenSession, now: float) -> Session:
+    def _new_session(self, peer: Peer, message: OpenSession, now: float, known: Session | None) -> Session:
+        """known: what has been open by its id until now."""
         tokens = [*message.prompt, *message.committed]
         self._num_opened += 1
         return Session(
@@ -250,7 +270,16 @@ class Register:
             ready_since=now,
             heard_at=now,
             moved_at=now,
+            ledger=self._ledger(peer, message, now, known),
         )
+
+    def _ledger(self, peer: Peer, message: OpenSession, now: float, known: Session | None) -> Ledger | None:
+        """The account of a text that asks for anything that its key may ask for."""
+        if message.slo is None:
+            return None
+        slo = granted(message.slo.objectives, self.tiers.terms(_record(self.enrolled or {}, peer)))
+        old = known.ledger if known is not None else None
+        return Ledger.open(message.slo, slo, len(message.committed), peer.client.round_trip_s, now, old)
 
     def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
         """A session opened again keeps its place, what was learned about it, and the memory that is still right."""

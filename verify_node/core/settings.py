@@ -12,6 +12,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import MAX_DRAFT, VERSION, Capability, Welcome
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.core.core import VerifyCore
@@ -20,6 +21,7 @@ from verify_node.rounds.choice import ByOdds, Choice, Whole
 from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.scheduler import Mode, Scheduler
 from verify_node.rounds.self_drafts import SelfDrafts
+from verify_node.slo.terms import Tiers
 
 PERMITTED = 1.75
 """Lengths are handed out for so many times the budget where drafted tokens are selected: the selection cuts what is too
@@ -34,20 +36,25 @@ class PolicySettings:
     """A policy by name, and the options of those that have any."""
 
     name: str = "gradient"
-    fairness: float = 1.0  # of `gradient`
-    weigh_time: bool = True  # of `gradient`: weigh what drafts are worth against the time that they take
+    fairness: float = 1.0  # of `gradient` and `slo`
+    weigh_time: bool = True  # of both: weigh what drafts are worth against the time that they take
     seed: int = 0  # of `random`
 
     @property
     def weighs_time(self) -> bool:
-        """Whether the policy is given the model of a round's time; only `gradient` takes one."""
-        return self.weigh_time and self.name == "gradient"
+        """Whether the policy is given the model of a round's time; only `gradient` and `slo` take one."""
+        return self.weigh_time and self.name in ("gradient", "slo")
+
+    @property
+    def keeps_slos(self) -> bool:
+        """Whether what texts with objectives are owed comes first."""
+        return self.name == "slo"
 
     def create(self, cost: Refined | None = None, *, barrier: bool = False) -> Policy:
         """A new policy; UnknownPolicyError names the known ones. barrier: every round waits for every draft."""
-        if self.name == "gradient":
+        if self.name in ("gradient", "slo"):
             timed = cost if self.weighs_time else None
-            return policies.create("gradient", fairness=self.fairness, cost=timed, barrier=barrier)
+            return policies.create(self.name, fairness=self.fairness, cost=timed, barrier=barrier)
         if self.name == "random":
             return policies.create("random", seed=self.seed)
         return policies.create(self.name)
@@ -81,6 +88,7 @@ class CoreSettings:
     max_client_sessions: int = 64
     heartbeat_s: float = 1.0
     lease_s: float = 3.0
+    tiers: tuple[Objectives, ...] = ()  # that a text may ask for by name
 
     def __post_init__(self) -> None:
         check_round_tokens(self.max_round_tokens, self.budget)
@@ -137,6 +145,7 @@ def make_core(
         cost=cost,
         max_sessions=settings.max_sessions,
         max_client_sessions=settings.max_client_sessions,
+        tiers=Tiers({tier.tier: tier for tier in settings.tiers}),
     )
 
 
@@ -147,7 +156,7 @@ def _choice(
     if not settings.selects:
         return Whole()
     own = (self_drafts if self_drafts is not None else SelfDrafts()) if settings.self_draft else None
-    return ByOdds(cost, limits, scheduler.worth_of, own)
+    return ByOdds(cost, limits, scheduler.worth_of, own, keeps_slos=settings.policy.keeps_slos)
 
 
 def make_welcome(
@@ -175,7 +184,7 @@ def make_welcome(
         heartbeat_s=settings.heartbeat_s,
         lease_s=settings.lease_s,
         target_fingerprint=target_fingerprint,
-        capabilities=SELECTS if settings.selects else (),
+        capabilities=(*SELECTS, "slo") if settings.selects else ("slo",),
     )
 
 

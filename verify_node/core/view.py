@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.messages import Welcome
 from verify_node.arms.arms import ArmsReport
 from verify_node.arms.comparisons import Arm
@@ -36,6 +37,11 @@ class View:
     def welcome(self) -> Welcome:
         """What every draft node is told."""
         return self._core.welcome
+
+    @property
+    def tiers(self) -> Sequence[str]:
+        """Names of the tiers, and `other` for objectives of no tier."""
+        return [*self._core.register.tiers.by_name, OTHER]
 
     @property
     def num_rounds(self) -> int:

@@ -12,15 +12,17 @@ Knows nothing about memory, verdicts or tensors.
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
-from goodspeed.fair.by_value import Cost, Taken, take
+from goodspeed.fair.by_value import Cost, take, take_needed
 from goodspeed.fair.candidates import Candidate
 from goodspeed.fair.latency import Refined
 from goodspeed.wire import odds
 from verify_node.rounds.drafted import Drafted, of_draft, of_offer
+from verify_node.rounds.keeping import NOBODY, Keeping
 from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.planner import Hope
 from verify_node.rounds.self_drafts import SelfDrafts, Wanting
@@ -40,12 +42,16 @@ LOWEST_BOUND = 0.02
 class Choice(Protocol):
     """Chooses the drafted tokens of a round."""
 
-    def choose(self, ready: Sequence[Session]) -> dict[bytes, Drafted]:
+    def choose(self, ready: Sequence[Session], now: float) -> dict[bytes, Drafted]:
         """What each ready session has verified, by session; those with nothing may be left out."""
         ...
 
-    def least_odds(self, client: Client) -> int:
-        """Code of the path odds below which a token of this client would not have been verified in the last round."""
+    def least_odds(self, session: Session) -> int:
+        """Code of the path odds below which a token of this session would not have been verified in the last round."""
+        ...
+
+    def is_behind(self, session: Session) -> bool:
+        """Whether the last round owed this session more than the token that it brings anyway."""
         ...
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
@@ -64,13 +70,17 @@ class Choice(Protocol):
 class Whole:
     """Every draft that arrived, whole; what does not fit into the budget waits for the next round."""
 
-    def choose(self, ready: Sequence[Session]) -> dict[bytes, Drafted]:
+    def choose(self, ready: Sequence[Session], now: float) -> dict[bytes, Drafted]:
         """The drafts that arrived, by session."""
         return {session.session_id: of_draft(session) for session in ready if session.draft is not None}
 
-    def least_odds(self, client: Client) -> int:
+    def least_odds(self, session: Session) -> int:
         """There is no bound."""
         return ALL
+
+    def is_behind(self, session: Session) -> bool:
+        """What is owed is not looked at."""
+        return False
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
         """None: no offer is looked at."""
@@ -92,38 +102,69 @@ class ByOdds:
         limits: RoundLimits,
         worth: Callable[[Client], float],
         self_drafts: SelfDrafts | None = None,
+        *,
+        keeps_slos: bool = False,
     ) -> None:
-        """worth: of one token of a client, w U'(X). self_drafts: None where the verify node drafts nothing itself."""
+        """worth: of one token of a client, w U'(X). self_drafts: None where the verify node drafts nothing itself.
+
+        keeps_slos: what sessions are owed is chosen first.
+        """
         self._only_drafts = False  # neither offers nor own drafts are looked at
         self._cost = cost
         self._limits = limits
         self._worth = worth
         self._self_drafts = self_drafts
+        self._keeps_slos = keeps_slos
+        self._behind: frozenset[bytes] = frozenset()  # sessions that the last round owed more than one token
         self._least_value = 0.0  # worth x path odds that a token had to have in the last round
 
-    def choose(self, ready: Sequence[Session]) -> dict[bytes, Drafted]:
-        """What each session with drafted tokens has verified, cut to what is worth it, by session."""
+    def choose(self, ready: Sequence[Session], now: float) -> dict[bytes, Drafted]:
+        """What each session with drafted tokens has verified, cut to what is worth it, by session.
+
+        First what texts with objectives are owed, then what brings the most, while the round stays short enough.
+        """
+        keeping = self._keeping(ready, now)
+        self._behind = keeping.behind
         worths = self._worths(ready)
         drafted = self._drafted(ready, worths)
+        odds = [_odds(session, one) for session, one in drafted]
+        needs = keeping.needs(list(zip((session for session, _ in drafted), odds, strict=True)), self._limits.budget)
         rooms = _rooms(drafted)
         candidates = [
-            Candidate(_odds(session, one), worth=worths[session.client.name], max_nodes=rooms.get(session.session_id))
-            for session, one in drafted
+            Candidate(
+                odds[k],
+                worth=worths[session.client.name],
+                need=needs[k],
+                max_nodes=rooms.get(session.session_id),
+            )
+            for k, (session, _) in enumerate(drafted)
         ]
-        alone = Taken([0] * len(candidates), sum(worths[session.client.name] for session in ready))
         num_drafted = sum(len(one.tokens) for _, one in drafted)
         budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
         seconds = self._seconds(ready, budget + 1)
-        counts, value = take(candidates, alone, budget, Cost(seconds.__getitem__))
+        alone = sum(worths[session.client.name] for session in ready)
+        first, _ = take_needed(candidates, budget, alone)
+        if self._only_drafts:  # what nobody needs is not looked at
+            candidates = [
+                one if drafted[k][1].source is None else replace(one, max_nodes=first.counts[k])
+                for k, one in enumerate(candidates)
+            ]
+        most = max(sum(first.counts), keeping.most_drafted(seconds, budget))
+        counts, value = take(candidates, first, most, Cost(seconds.__getitem__))
         num_chosen = sum(counts)
         self._least_value = value / seconds[num_chosen] * (seconds[num_chosen + 1] - seconds[num_chosen])
         return {session.session_id: one.cut(count) for (session, one), count in zip(drafted, counts, strict=True)}
 
-    def least_odds(self, client: Client) -> int:
-        """From the price of one more token's time in the last round."""
+    def least_odds(self, session: Session) -> int:
+        """From the price of one more token's time in the last round, which a session that is behind need not pay."""
         if not self._least_value:
             return ALL
-        return odds.code(max(LOWEST_BOUND, self._least_value / self._worth(client)))
+        price = 0.0 if self.is_behind(session) else self._least_value / self._worth(session.client)
+        return odds.code(max(LOWEST_BOUND, price))
+
+    def is_behind(self, session: Session) -> bool:
+        """Whether the last round owed this session more than the token that it brings anyway."""
+        return session.session_id in self._behind
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
         """Those of the ready sessions for which an offer may be on its way; none while offers are not looked at."""
@@ -140,6 +181,12 @@ class ByOdds:
         """Whether offers and own drafts are looked at from now on."""
         self._only_drafts = not yes
 
+    def _keeping(self, ready: Sequence[Session], now: float) -> Keeping:
+        """What is owed to the sessions of this round."""
+        if not self._keeps_slos or all(session.ledger is None for session in ready):
+            return NOBODY
+        return Keeping(ready, self._seconds(ready, 0)[0], now)
+
     def _worths(self, ready: Sequence[Session]) -> dict[str, float]:
         """What one token of each client is worth."""
         clients = {session.client.name: session.client for session in ready}
@@ -152,13 +199,14 @@ class ByOdds:
         for session in ready:
             if session.draft is not None:
                 found.append((session, of_draft(session)))
-            elif not self._only_drafts and session.takes_offers:
+            elif session.takes_offers and (self.is_behind(session) or not self._only_drafts):
                 offered = of_offer(session)
                 if offered.tokens:
                     found.append((session, offered))
                 elif self._self_drafts is not None and session.allows_ngrams:
                     worth = worths[session.client.name]
-                    wanting.append(Wanting(session, worth, self._least_value / worth))
+                    price = 0.0 if self.is_behind(session) else self._least_value / worth
+                    wanting.append(Wanting(session, worth, price))
         if self._self_drafts is not None:
             found += self._self_drafts.draft(wanting)
         return [(session, one) for session, one in found if one.tokens]

@@ -69,6 +69,7 @@ class Round(Struct, frozen=True):
     verified: tuple[bytes, ...] = ()  # sessions for which the target draws
     admitted: tuple[bytes, ...] = ()  # sessions that had no memory before
     deferred: tuple[bytes, ...] = ()  # ready, and left for the next round
+    crowded_out: tuple[bytes, ...] = ()  # of these, for want of memory
     preempted: tuple[bytes, ...] = ()  # lost their memory; recomputed later
 
     @property
@@ -124,16 +125,17 @@ class _Packing:
         self.members: set[bytes] = set()
         self.admitted: list[bytes] = []
         self.deferred: list[bytes] = []
+        self.crowded_out: list[bytes] = []
         self.preempted: list[bytes] = []
 
     def add(self, session: Session) -> None:
         """Gives the session its part of the round, or defers it."""
-        if session.session_id in self.preempted:
-            self.deferred.append(session.session_id)
-            return
         entry = self._entry(session)
-        if entry is None or not self._reserve(session, len(entry.tokens)):
+        is_preempted = session.session_id in self.preempted
+        if entry is None or is_preempted or not self._reserve(session, len(entry.tokens)):
             self.deferred.append(session.session_id)
+            if entry is not None:
+                self.crowded_out.append(session.session_id)
             return
         self.entries.append(entry)
         self.members.add(session.session_id)
@@ -199,6 +201,7 @@ class _Packing:
             verified=tuple(key for key, entry in ids.items() if entry.samples),
             admitted=tuple(self.admitted),
             deferred=tuple(self.deferred),
+            crowded_out=tuple(self.crowded_out),
             preempted=tuple(self.preempted),
         )
 

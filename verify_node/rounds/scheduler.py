@@ -166,7 +166,7 @@ class Scheduler:
         budget = self.handed_out(sessions)
         rooms = caps.room(sessions, participants)
         probed = self._probes(number, sessions, participants, round_s, budget, rooms)
-        states = [self._state(session, rooms) for session in sessions]
+        states = [self._state(session, rooms, round_s) for session in sessions]
         allocated = dict(
             zip(
                 (session.session_id for session in sessions),
@@ -206,7 +206,7 @@ class Scheduler:
         due = {session.session_id for session in participants if probes.is_due(session, number, round_s, len(sessions))}
         if not due:
             return {}
-        states = [self._state(session, rooms, probe=session.session_id in due) for session in sessions]
+        states = [self._state(session, rooms, round_s, probe=session.session_id in due) for session in sessions]
         lengths: dict[bytes, int] = {}
         for session, hoped in zip(sessions, self.policy.allocate(states, budget), strict=True):
             if session.session_id in due:
@@ -231,7 +231,7 @@ class Scheduler:
             return budget
         return min(int(budget * assigned / expected), self.budget * len(sessions))
 
-    def _state(self, session: Session, rooms: Mapping[bytes, int], probe: bool = False) -> ClientState:
+    def _state(self, session: Session, rooms: Mapping[bytes, int], round_s: float, probe: bool = False) -> ClientState:
         """What the policy knows of a session, or with `probe` what it would if its drafts were accepted again."""
         client = session.client
         acceptance = min(session.acceptance.value, session.acceptance_bound.most)
@@ -245,6 +245,7 @@ class Scheduler:
             round_trip_s=session.round_trip_s + client.draft_s_per_token,  # it catches up, then drafts
             ahead=session.ahead_share,
             context_len=len(session.tokens),
+            slo=session.owed(round_s),
         )
 
     def offer_length(self, sessions: Sequence[Session]) -> int:

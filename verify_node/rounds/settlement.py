@@ -78,5 +78,5 @@ def settle(
     dropped = session.expect(move.hope(round_s))
     verdict = move.verdict(next_length, dropped, least_odds, offer_length)
     is_warm = move.entry.draft_round is not None
-    session.tell(verdict, now, late_drafts.late_at(session, now, is_warm=is_warm))
+    session.tell(verdict, now, late_drafts.late_at(session, now, is_warm=is_warm), session.window(round_s))
     return verdict

@@ -16,7 +16,8 @@ from goodspeed.wire.messages import Draft, FinishReason, Offer, TokenLogprobs, V
 from verify_node.session.client import limit_worth, moved_share
 from verify_node.session.phase import Phase, WrongPhase
 from verify_node.session.probe import Probe
-from verify_node.session.state import SessionState
+from verify_node.session.state import WINDOW, SessionState
+from verify_node.slo.ledger import Cause
 
 SMOOTHING = 0.2
 """Smoothing step of round trips, and of the durations of rounds."""
@@ -48,6 +49,8 @@ class Session(SessionState):
     def take_draft(self, draft: Draft, now: float) -> None:
         """The draft that it awaits arrived; an empty one says that the draft node cannot draft now."""
         self._leave("take_draft", (Phase.AWAITING,), Phase.DRAFTED)
+        if self.ledger is not None:
+            self.ledger.drafted(draft.drafting_s, now)
         self.client.draft_arrived()
         self.draft, self.ready_since = draft, now
         self._drop_older_ahead(draft)
@@ -67,6 +70,7 @@ class Session(SessionState):
         if self.awaits_draft and self._is_made_on_text(ahead):
             self._use_ahead(ahead)
             self.ready_since = now
+            self._wait_for("queue", now)
             return
         newest = max(known.round if known else -1 for known in (self.draft, self.ahead))
         if (
@@ -99,6 +103,7 @@ class Session(SessionState):
         """An Ack acknowledges more than was known; if the session's window was full, it is ready from now on."""
         if not self.is_ready(window):
             self.ready_since = now
+            self._wait_for("queue", now)
         self.acknowledge(base_len, now)
 
     def repeat(self, base_len: int) -> Verdict | None:
@@ -118,10 +123,20 @@ class Session(SessionState):
         self._leave("go_without", (Phase.AWAITING,), Phase.ADVANCING)
         self.client.miss_draft(number, waiting_rounds)
         self.assigned, self.cannot_draft, self.ready_since = 0, True, now
+        self._wait_for("queue", now)
+
+    def enter(self, now: float, *, reads_prompt: bool) -> None:
+        """A round begins in which it takes part."""
+        self._wait_for("prefill" if reads_prompt else "round", now)
+
+    def lack_memory(self, now: float) -> None:
+        """A round begins without it, since it has no memory."""
+        self._wait_for("memory", now)
 
     def advance(self, now: float) -> None:
         """A round in which it took part is done."""
         self.ready_since = self.moved_at = now
+        self._wait_for("queue", now)
 
     def commit(self, tokens: tuple[int, ...], logprobs: tuple[TokenLogprobs, ...] = ()) -> tuple[int, ...]:
         """Appends the decided tokens up to the text's end, and returns those appended.
@@ -141,6 +156,8 @@ class Session(SessionState):
                 self._finish("length")
                 break
         self.tokens += taken
+        if self.ledger is not None:
+            self.ledger.decided(len(taken), self.moved_at)
         self.logprobs += logprobs[: len(taken)]
         self._drop_refuted_offer()
         return tuple(taken)
@@ -211,13 +228,22 @@ class Session(SessionState):
         self._use_ahead(ahead)
         return None
 
-    def tell(self, verdict: Verdict, now: float, late_at: float) -> None:
+    def tell(self, verdict: Verdict, now: float, late_at: float, window: int = WINDOW) -> None:
         """Its verdict goes out now: it is kept in case it must be sent again, and its answer is awaited."""
         self.last_verdict = verdict
+        if self.awaits_draft:
+            self._wait_for("draft", now)
+        elif not self.is_ready(window):
+            self._wait_for("network", now)
         self.sent.append((len(self.tokens), now))
         self.due_at, self.late_at = now + self.answer_s, late_at
 
     # -- within ----------------------------------------------------------------------------------------------------
+
+    def _wait_for(self, cause: Cause, now: float) -> None:
+        """Accounts for the time until now, if it has objectives."""
+        if self.ledger is not None:
+            self.ledger.turn_to(cause, now)
 
     def _leave(self, transition: str, allowed: Collection[Phase], phase: Phase) -> None:
         """Goes to another phase; WrongPhase if this transition does not lead there from where it is."""

@@ -22,6 +22,7 @@ from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.client import Client
 from verify_node.session.phase import Phase
 from verify_node.session.probe import Probe
+from verify_node.slo.ledger import Ledger
 
 WINDOW = 16
 """Unacknowledged tokens after which a session that advances by itself waits for its draft node."""
@@ -66,6 +67,7 @@ class SessionState:
     late_at: float = 0.0  # when it is waited for no more
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, where they are wanted
+    ledger: Ledger | None = None  # of what it is to keep; None: nothing in particular
     _digest: TextDigest = field(default_factory=TextDigest)
 
     @property
@@ -169,6 +171,10 @@ class SessionState:
         """Expected time from a verdict to the next draft; one that was made ahead needs no time for drafting."""
         drafting = 0.0 if self.hope * self.ahead_share > 0.5 else (self.assigned or 0) + 1
         return self.round_trip_s + self.client.draft_s_per_token * drafting
+
+    def owed(self, round_s: float) -> float | None:
+        """Tokens that a round of this length owes it, as of when it was last heard of; None without objectives."""
+        return None if self.ledger is None else self.ledger.owed(self.ledger.at, round_s)
 
     def window(self, round_s: float) -> int:
         """Tokens that may be on their way: 16, or what two round trips' worth of rounds bring, at most 256."""

@@ -3,6 +3,7 @@
 Keeps the stems that vLLM's dashboards know. Changes nothing, and runs outside of rounds.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import nan
 from typing import get_args
@@ -17,7 +18,8 @@ from verify_node.arms.arms import ArmReport
 from verify_node.arms.comparisons import Arm
 from verify_node.daemon import VerifyDaemon
 from verify_node.session.client import Client
-from verify_node.watch.present import Present, log_utility, present_clients, shown
+from verify_node.slo.ledger import Cause
+from verify_node.watch.present import Present, behind, log_utility, present_clients, shown
 
 Of = Callable[[Present], float]
 CLIENT_GAUGES: tuple[tuple[str, str, Of], ...] = (
@@ -57,6 +59,7 @@ class VerifyCollector(Collector):
         yield from self._sessions()
         yield from self._tokens()
         yield from self._rounds()
+        yield from self._slos()
         yield from self._arms()
         yield from self._wire()
         yield from self._clients()
@@ -90,6 +93,20 @@ class VerifyCollector(Collector):
         yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(self._daemon.wall))
         yield histogram("round_duration_seconds", "Forward pass and verification of one round.", counts.round_s)
         yield gauge("budget", "Drafted tokens in one round at most.", core.limits.budget)
+
+    def _slos(self) -> Iterator[Metric]:
+        """By tier, as this node sees it; what the texts' readers saw their draft nodes tell."""
+        core, counts = self._core, self._core.counts
+        attained: dict[str, float] = {tier: counts.num_attained[tier] for tier in core.tiers}
+        causes: tuple[Cause, ...] = get_args(Cause)
+        late: dict[tuple[str, ...], float] = {
+            (tier, cause): counts.violations[tier, cause] for tier in core.tiers for cause in causes
+        }
+        now_behind: dict[str, float] = dict(behind(core, time.monotonic()).items())
+        yield counters("slo_attained", "Complete texts that were in time here.", "tier", attained)
+        what = "Complete texts that were not, by what took most of their time."
+        yield counters_by("slo_violations", what, ("tier", "cause"), late)
+        yield gauges("slo_behind", "Unfinished texts that are behind now.", "tier", now_behind)
 
     def _arms(self) -> Iterator[Metric]:
         """What the experiments found; NaN for what is not known."""

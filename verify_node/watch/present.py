@@ -7,6 +7,7 @@ Changes nothing, and knows nothing about how it is shown.
 import math
 from dataclasses import dataclass, field
 
+from goodspeed.slo.objectives import OTHER
 from verify_node.core.view import View
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
@@ -56,6 +57,15 @@ def present_clients(view: View) -> list[Present]:
 def shown(present: list[Present]) -> list[Present]:
     """Returns at most MAX_SHOWN clients, those with open sessions first."""
     return sorted(present, key=lambda one: not one.sessions)[:MAX_SHOWN]
+
+
+def behind(view: View, now: float) -> dict[str, int]:
+    """Returns how many unfinished texts of each tier are behind their objectives now."""
+    found = dict.fromkeys(view.tiers, 0)
+    for session in view.sessions.values():
+        if session.ledger is not None and not session.finished:
+            found[session.ledger.slo.tier or OTHER] += session.ledger.is_behind(now)
+    return found
 
 
 def log_utility(present: list[Present]) -> float:

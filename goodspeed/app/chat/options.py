@@ -53,6 +53,13 @@ class ChatConfig(Settings):
     seed: int | None = sampling_options.seed(
         group="texts", shown="a random one", help="the same seed gives the same answers"
     )
+    tier: str | None = option(
+        None,
+        shown="what the node says",
+        group="texts",
+        help="service level of answers, by its name at the node (--slo-tier)",
+        metavar="NAME",
+    )
     speculate: bool = option(True, group="drafting", help="--no-speculate: the target alone decodes")
     max_draft: int | None = option(
         None,
@@ -116,6 +123,7 @@ def request(config: ChatConfig, model: str, messages: Sequence[Message]) -> dict
         "speculate": None if config.speculate else False,
         "max_draft": config.max_draft,
         "mark_accepted": config.tint or None,
+        "slo": config.tier,
     }
     wanted = {**sampling, "goodspeed": _given(extension) or None}
     return {

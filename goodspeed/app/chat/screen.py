@@ -7,6 +7,7 @@ that a node says reaches a terminal as a control character.
 import sys
 from typing import Any, Protocol
 
+from msgspec import to_builtins
 from rich.console import Console
 from rich.style import Style
 
@@ -117,6 +118,7 @@ def described(answer: Answer) -> dict[str, Any]:
         "num_drafted": told.drafted if told is not None else None,
         "num_accepted": told.accepted if told is not None else None,
         "num_local": told.local if told is not None else None,
+        "slo": to_builtins(told.slo) if told is not None else None,
     }
 
 
@@ -134,6 +136,8 @@ def footer(answer: Answer) -> str:
         parts += [rate, f"{told.rounds} rounds"]
         if told.local:
             parts.append(f"{told.local} tokens by the draft model alone")
+        if told.slo is not None:
+            parts.append(f"{told.slo.tier or 'service level'} {'kept' if told.slo.attained else 'missed'}")
     if answer.reason == "length":
         parts.append("cut at the most tokens of an answer")
     return f"[{', '.join(parts)}]"

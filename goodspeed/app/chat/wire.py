@@ -42,11 +42,21 @@ class Choice(Struct, frozen=True):
         return (Span(text, accepted=False, local=bool(told.local)),)
 
 
+class KeptSlo(Struct, frozen=True):
+    """What became of an answer's service level."""
+
+    tier: str | None
+    ttft_ms: float | None
+    tpot_ms: float | None
+    attained: bool
+
+
 class Speculation(Struct, frozen=True):
     rounds: int
     drafted: int
     accepted: int
     local: int = 0
+    slo: KeptSlo | None = None
 
 
 class Usage(Struct, frozen=True):

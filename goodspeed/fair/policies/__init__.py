@@ -3,7 +3,7 @@
 Knows nothing about who the clients are, or what the tokens are.
 """
 
-from goodspeed.fair.policies import fixed, gradient, random, throughput
+from goodspeed.fair.policies import fixed, gradient, random, slo, throughput
 from goodspeed.fair.policies.base import ClientState, Policy, create, names, register
 
-__all__ = ["ClientState", "Policy", "create", "fixed", "gradient", "names", "random", "register", "throughput"]
+__all__ = ["ClientState", "Policy", "create", "fixed", "gradient", "names", "random", "register", "slo", "throughput"]

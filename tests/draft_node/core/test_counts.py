@@ -5,7 +5,8 @@ import json
 import pytest
 
 from draft_node.core.actions import Statistics, by_source
-from draft_node.core.counts import OTHER, Counts, Texts, total
+from draft_node.core.counts import Counts, Texts, total
+from goodspeed.slo.objectives import OTHER
 
 
 def test_a_text_from_its_wish_to_its_end():

@@ -28,7 +28,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.tokenizing.text import encode
 from goodspeed.errors import PromptError
 from goodspeed.text.prompts import Prompt, read_file
-from goodspeed.wire.messages import Defaults, DraftSource
+from goodspeed.wire.messages import Defaults, DraftSource, SloTerms
 
 EOS_IDS = (7, 11)
 CONTEXT_LEN = 2048
@@ -75,6 +75,7 @@ class FakeDaemon:
             context_len=CONTEXT_LEN,
             defaults=Defaults(),
             chat_defaults=self.chat_defaults,
+            slo=SloTerms(),
         )
         self.link.connected = True
         self.ready.set()

@@ -128,7 +128,9 @@ class Pair:
         self.answered = ResponseCounts()
         self.service = Service(self.draft, self.checkpoint, max_waiting=1)
         self.verify_registry = verify_metrics.create_registry(self.verify)
-        self.draft_registry = draft_metrics.create_registry(self.draft, self.service.texts, self.answered)
+        self.draft_registry = draft_metrics.create_registry(
+            self.draft, self.service.texts, self.service.levels, self.answered
+        )
 
     def _verify(self) -> VerifyDaemon:
         config = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", cost="none", kv_pages=9, budget=4)

@@ -9,6 +9,7 @@ from experiments.simulation.settings import Settings
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair.latency import Refined
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import MAX_DRAFT
 from verify_node.config import VerifyConfig
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, make_core, make_welcome
@@ -41,9 +42,11 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
         "self_draft": False,
         "explore": 0.1,
     }
-    own = VerifyConfig(model="m", policy="random", cost="none", fairness=2.0, seed=3, linger_ms=5.0, **same).core
+    renamed: dict[str, Any] = {"linger_ms": 5.0, "slo_tier": ("chat:tpot=50ms",)}
+    own = VerifyConfig(model="m", policy="random", cost="none", fairness=2.0, seed=3, **renamed, **same).core
     policy = PolicySettings(name="random", weigh_time=False, fairness=2.0, seed=3)
-    assert own == CoreSettings(policy=policy, linger_s=0.005, **same)
+    tiers = (Objectives(tpot_s=0.05, tier="chat"),)
+    assert own == CoreSettings(policy=policy, linger_s=0.005, tiers=tiers, **same)
     for ours, default in ((own, DEFAULTS), (policy, DEFAULTS.policy)):
         assert all(getattr(ours, one.name) != getattr(default, one.name) for one in fields(default))
 

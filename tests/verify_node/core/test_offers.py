@@ -206,8 +206,8 @@ def test_an_offer_for_a_finished_session_asks_for_its_end_again() -> None:
 
 
 def test_a_verify_node_announces_what_it_selects_by() -> None:
-    assert Desk(selection="odds").hello().capabilities == ("odds", "offers", "model_offers")
-    assert Desk(selection="none").hello().capabilities == ()
+    assert Desk(selection="odds").hello().capabilities == ("odds", "offers", "model_offers", "slo")
+    assert Desk(selection="none").hello().capabilities == ("slo",)
 
 
 @pytest.mark.parametrize(("capabilities", "source"), [(("offers",), None), (("odds", "offers"), "ngram")])
@@ -216,7 +216,7 @@ def test_only_peers_that_understand_it_are_told_sources_and_least_odds(capabilit
     desk.hello(capabilities=(*capabilities, "no_model"))
     desk.open()
     desk.core.choice._least_value = 0.5  # type: ignore[attr-defined]
-    desk.core.choice.choose = lambda ready, usual=desk.core.choice.choose: _priced(desk, usual(ready))  # type: ignore[method-assign, misc]
+    desk.core.choice.choose = lambda ready, now, usual=desk.core.choice.choose: _priced(desk, usual(ready, now))  # type: ignore[method-assign, misc]
     desk.round()
     desk.up("a", offer_of(desk))
     [verdict] = desk.round()

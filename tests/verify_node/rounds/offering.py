@@ -6,8 +6,9 @@ from typing import Any
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.latency import Linear, Refined
 from goodspeed.fair.latency.models import CostModel
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Draft, Offer, digest
+from goodspeed.wire.messages import Draft, Offer, Slo, digest
 from tests.fakes import make_open
 from tests.verify_node.phases import put
 from verify_node.rounds.choice import ByOdds
@@ -15,6 +16,10 @@ from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.self_drafts import SelfDrafts
 from verify_node.session.client import Client
 from verify_node.session.session import Session
+from verify_node.slo.ledger import Ledger
+
+NOW = 100.0
+"""When rounds are packed."""
 
 FREE = Linear(fixed_s=0.01)
 DEAR = Linear(fixed_s=0.01, token_s=0.01)
@@ -80,12 +85,21 @@ def make_choice(
     cost: CostModel = FREE,
     worth: Any = None,
     self_drafts: SelfDrafts | None = None,
+    keeps_slos: bool = False,
 ) -> ByOdds:
     limits = RoundLimits(budget, max_round_tokens)
-    return ByOdds(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts)
+    return ByOdds(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts, keeps_slos=keeps_slos)
+
+
+def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:
+    """Gives a session objectives by which a round that takes no time owes it so many tokens."""
+    slo = Objectives(tpot_s=tpot_s)
+    session.ledger = Ledger.open(Slo(slo), slo, 0, 0.0, NOW)
+    session.ledger.decided(1, NOW - tokens * tpot_s)
+    return session
 
 
 def lengths(choice: ByOdds, *sessions: Session) -> list[int]:
     """How many drafted tokens of each session are verified."""
-    chosen = choice.choose(sessions)
+    chosen = choice.choose(sessions, NOW)
     return [len(chosen[one.session_id].tokens) if one.session_id in chosen else 0 for one in sessions]

@@ -10,6 +10,7 @@ from goodspeed.exact.positions import certain
 from goodspeed.fair.latency import Linear
 from tests.verify_node.rounds.offering import (
     DEAR,
+    NOW,
     drafting,
     grow,
     lengths,
@@ -32,16 +33,18 @@ def test_colliding_drafts_fill_the_budget_and_nobody_is_deferred():
     pool = PagePool(64, 4)
     for session in sessions:
         pool.extend(session.session_id, len(session.tokens) - 1)
-    planned = plan(1, sessions, sessions, RoundLimits(10, 64), pool, make_choice(budget=10).choose(sessions))
+    planned = plan(1, sessions, sessions, RoundLimits(10, 64), pool, make_choice(budget=10).choose(sessions, NOW))
     assert planned.num_drafted == 10
     assert (planned.deferred, len(planned.verified)) == ((), 4)
-    whole = plan(1, sessions, sessions, RoundLimits(10, 64), pool, Whole().choose(sessions))
+    whole = plan(1, sessions, sessions, RoundLimits(10, 64), pool, Whole().choose(sessions, NOW))
     assert (whole.num_drafted, len(whole.deferred)) == (8, 2)
 
 
 def test_a_cut_draft_answers_its_round_and_keeps_what_belongs_to_its_tokens():
     sessions = [drafting(1, EVEN, num_ngram=3), drafting(2, EVEN)]
-    planned = plan(1, sessions, sessions, RoundLimits(4, 64), PagePool(64, 4), make_choice(budget=4).choose(sessions))
+    planned = plan(
+        1, sessions, sessions, RoundLimits(4, 64), PagePool(64, 4), make_choice(budget=4).choose(sessions, NOW)
+    )
     for entry, session in zip(planned.entries, sessions, strict=True):
         assert entry.draft_round == session.draft.round
         assert entry.num_drafted == len(entry.odds) == 2
@@ -89,13 +92,13 @@ def test_who_has_drafted_nothing_waits_for_a_longer_round_too():
 
 def test_least_odds_follow_from_the_price_of_the_last_round():
     choice, session = make_choice(cost=DEAR, budget=4), drafting(1, EVEN)
-    assert choice.least_odds(session.client) == ALL
+    assert choice.least_odds(session) == ALL
     lengths(choice, session)
-    assert choice.least_odds(session.client) < ALL
-    dearer = choice.least_odds(make_client("b", weight=0.5))
-    assert dearer < choice.least_odds(session.client)  # a code: lower is likelier
+    assert choice.least_odds(session) < ALL
+    dearer = choice.least_odds(make_session(2, make_client("b", weight=0.5)))
+    assert dearer < choice.least_odds(session)  # a code: lower is likelier
     lengths(choice, make_session(2), make_session(3))
-    assert choice.least_odds(session.client) < ALL
+    assert choice.least_odds(session) < ALL
 
 
 def test_the_price_falls_again_in_rounds_without_drafts():
@@ -103,9 +106,9 @@ def test_the_price_falls_again_in_rounds_without_drafts():
     cost = Linear(fixed_s=0.05, token_s=0.01)
     choice = make_choice(cost=cost)
     lengths(choice, *(drafting(number, EVEN) for number in range(1, 3)))
-    after_many = choice.least_odds(make_client())
+    after_many = choice.least_odds(make_session())
     lengths(choice, make_session(3))
-    assert choice.least_odds(make_client()) > after_many
+    assert choice.least_odds(make_session()) > after_many
 
 
 # -- hostile odds ------------------------------------------------------------------------------------------------------
@@ -165,7 +168,7 @@ def test_a_draft_of_the_ratio_rule_is_cut_by_past_acceptance():
 
 def test_what_a_cut_draft_was_drawn_from_is_cut_with_it():
     session = drafting(1, None, verification="ratio", proposal=certain((1, 2, 3, 4)))
-    assert make_choice(budget=2).choose([session])[session.session_id].proposal == certain((1, 2))
+    assert make_choice(budget=2).choose([session], NOW)[session.session_id].proposal == certain((1, 2))
 
 
 # -- what a key allows -------------------------------------------------------------------------------------------------
@@ -190,7 +193,7 @@ def test_a_key_that_may_draft_nothing_has_nothing_verified():
 def test_what_the_text_followed_of_an_offer_is_not_drafted_again():
     session = offering(1, (0.9, 0.8, 0.7, 0.6), tokens=(11, 12, 13, 14))
     grow(session, 11, 12)
-    chosen = make_choice().choose([session])[session.session_id]
+    chosen = make_choice().choose([session], NOW)[session.session_id]
     assert (chosen.tokens, chosen.source, chosen.num_ngram) == ((13, 14), "ngram", 2)
     assert chosen.codes == session.offer.odds[2:]
 
@@ -215,7 +218,7 @@ def test_whose_rule_or_user_wants_no_offers_has_none_verified(changes):
 def test_a_draft_goes_before_an_offer():
     session = drafting(1, EVEN)
     session.take_offer(offering(1, EVEN, tokens=(21, 22, 23, 24)).offer)
-    assert make_choice().choose([session])[session.session_id].tokens == session.draft.tokens
+    assert make_choice().choose([session], NOW)[session.session_id].tokens == session.draft.tokens
 
 
 def test_without_offers_only_drafts_are_looked_at():
@@ -227,8 +230,8 @@ def test_without_offers_only_drafts_are_looked_at():
 
 
 def test_the_paper_looks_at_no_offers():
-    assert Whole().choose([offering(1, EVEN)]) == {}
-    assert Whole().least_odds(make_client()) == ALL
+    assert Whole().choose([offering(1, EVEN)], NOW) == {}
+    assert Whole().least_odds(make_session()) == ALL
 
 
 # -- it takes no longer than it must -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from goodspeed.fair.latency import Linear
 from goodspeed.wire.messages import Sampling
-from tests.verify_node.rounds.offering import grow, lengths, make_choice, make_client, make_session, offering
+from tests.verify_node.rounds.offering import NOW, grow, lengths, make_choice, make_client, make_session, offering
 from verify_node.rounds import self_drafts
 from verify_node.rounds.self_drafts import MAX_DRAFTS, MAX_LENGTH, TRIED_AGAIN, SelfDrafts, Wanting
 
@@ -83,7 +83,7 @@ def test_only_for_sessions_that_may_have_it(verification, drafter, num):
 
 def test_an_offer_goes_first():
     session = offering(1, (0.9, 0.9), tokens=(21, 22), prompt=AGAIN, sampling=GREEDY)
-    assert make_choice(self_drafts=SelfDrafts()).choose([session])[session.session_id].source == "ngram"
+    assert make_choice(self_drafts=SelfDrafts()).choose([session], NOW)[session.session_id].source == "ngram"
 
 
 def test_switched_off_or_in_an_arm_without_there_are_none():
@@ -106,9 +106,9 @@ class Asked(SelfDrafts):
 def test_the_last_rounds_price_shortens_own_drafts():
     asked = Asked()
     choice = make_choice(cost=Linear(fixed_s=0.01, token_s=0.002), self_drafts=asked, budget=20)
-    choice.choose([repeating()])
+    choice.choose([repeating()], NOW)
     assert asked.least_odds == [0.0]
-    choice.choose([repeating(client=make_client(weight=2.0)), repeating(2, client=make_client("b"))])
+    choice.choose([repeating(client=make_client(weight=2.0)), repeating(2, client=make_client("b"))], NOW)
     heavy, light = asked.least_odds
     assert 0.1 < 2 * heavy == light < 1.0
 

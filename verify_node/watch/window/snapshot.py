@@ -14,7 +14,9 @@ from verify_node.arms.arms import ArmsReport
 from verify_node.core.counts import Counts
 from verify_node.daemon import VerifyDaemon
 from verify_node.watch.present import Present, log_utility, present_clients, shown
+from verify_node.watch.window import tiers
 from verify_node.watch.window.recent import Rates, Recent
+from verify_node.watch.window.tiers import TierRow
 
 LOST_SHOWN_S = 300.0
 """Time for which a lost client is still shown."""
@@ -117,6 +119,7 @@ class Snapshot(Struct, frozen=True):
     events: tuple[Event, ...]
     sources: tuple[Source, ...] = ()
     arms: tuple[ArmRow, ...] = ()  # empty where no other way of drafting is tried
+    tiers: tuple[TierRow, ...] = ()  # empty where nobody asks for any service level
 
 
 class Watch:
@@ -149,6 +152,7 @@ class Watch:
             events=tuple(self._events()),
             sources=_sources(core.counts),
             arms=_arms(core.arms),
+            tiers=tiers.rows(core, now),
         )
 
     def _present(self, present: list[Present], now: float) -> Iterator[ClientRow]:

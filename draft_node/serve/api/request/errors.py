@@ -22,7 +22,7 @@ RETRY_AFTER_S = {429: 1, 503: 5}
 
 TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 503: "service_unavailable"}
 
-USERS_FAULT = {"prompt", "vocabulary", "unsupported", "too_large", "malformed"}
+USERS_FAULT = {"prompt", "vocabulary", "unsupported", "too_large", "malformed", "slo"}
 """Codes of refusals that the request brought upon itself."""
 
 

@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-UNKNOWN, EMPTY, ROLE, PART = "unknown_parameter", "null", "role", "part"
+UNKNOWN, EMPTY, ROLE, PART, SERVICE_TIER = "unknown_parameter", "null", "role", "part", "service_tier"
 """Errors of our own, by name."""
 
 

@@ -7,12 +7,13 @@ nothing, and refused at any other. null is the same as not given, and an error w
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from draft_node.serve.api.request.fields import (
     NOT_NULL,
     PART,
     ROLE,
+    SERVICE_TIER,
     Mark,
     No,
     NoDict,
@@ -25,6 +26,7 @@ from draft_node.serve.api.request.fields import (
     Zero,
     one_of,
 )
+from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S
 from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Drafter
 
 MAX_STOPS, MAX_STOP_CHARS = 4, 256
@@ -32,8 +34,30 @@ MAX_LOGPROBS = 20
 MAX_MESSAGES = MAX_PARTS = 1024
 MAX_DETOKENIZED = 1 << 16
 MAX_METADATA = 16
+MAX_TIER_CHARS = 64
 
 INT64 = (1 << 63) - 1
+
+Milliseconds: TypeAlias = Annotated[float, Field(ge=1000 * SHORTEST_S, le=1000 * LONGEST_S)]
+SLO = "a tier's name, or an object with ttft_ms, tpot_ms or both, each from 0.1 to 3600000"
+_NUMBER = {"type": "number", "minimum": 1000 * SHORTEST_S, "maximum": 1000 * LONGEST_S}
+_NUMBER_OR_NULL = {"anyOf": [_NUMBER, {"type": "null"}]}
+SLO_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "maxLength": MAX_TIER_CHARS},
+        *(
+            {
+                "type": "object",
+                "properties": {"ttft_ms": _NUMBER_OR_NULL, "tpot_ms": _NUMBER_OR_NULL, said: _NUMBER},
+                "required": [said],
+                "additionalProperties": False,
+            }
+            for said in ("ttft_ms", "tpot_ms")
+        ),
+    ]
+}
+SERVICE_TIERS = ("auto", "default", "flex", "priority", "scale")
+"""What OpenAI's clients may send; all but the first two are served where there is a tier of that name."""
 
 Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 
@@ -56,6 +80,23 @@ class StreamOptions(Strict):
     include_obfuscation: No = None
 
 
+def _tier_or_object(given: object) -> object:
+    """A tier's name stands for an object with it; objects ask for something."""
+    if isinstance(given, str):
+        return {"tier": given}
+    if isinstance(given, dict) and "tier" not in given and any(value is not None for value in given.values()):
+        return given
+    raise ValueError(f"must be {SLO}")
+
+
+class Slo(Strict):
+    """A tier by its name, or objectives in milliseconds."""
+
+    tier: Annotated[str, Field(max_length=MAX_TIER_CHARS)] | None = None
+    ttft_ms: Milliseconds | None = None
+    tpot_ms: Milliseconds | None = None
+
+
 class Extension(Strict):
     """GoodSpeed's own parameters."""
 
@@ -76,7 +117,10 @@ class Extension(Strict):
         description="when the verify node comes back with another target model: fail (the default) ends the text with "
         "`target_changed`, restart begins it anew; not with stream",
     )
-    slo: None = Field(default=None, description="reserved")
+    slo: Annotated[Slo, BeforeValidator(_tier_or_object), WithJsonSchema(SLO_SCHEMA)] | None = Field(
+        default=None,
+        description="what the text is to keep: the name of a tier, or an object with ttft_ms, tpot_ms or both",
+    )
 
 
 class Generation(Neutral):
@@ -164,7 +208,6 @@ class NeutralChat(Strict):
     prediction: None = None
     reasoning_effort: Literal["none"] | None = None
     verbosity: Literal["medium"] | None = None
-    service_tier: Literal["auto", "default"] | None = None
     web_search_options: None = None
     store: No = None
     moderation: None = None
@@ -177,6 +220,9 @@ class ChatRequest(Generation, NeutralChat):
     messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES), NOT_NULL]
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    service_tier: Annotated[str, *one_of(SERVICE_TIER, *SERVICE_TIERS)] | None = Field(
+        default=None, description="auto and default ask for nothing; another one for the tier of that name"
+    )
     metadata: Metadata = Field(default=None, description="taken, and kept nowhere")
     safety_identifier: Mark = Field(default=None, description="taken, and kept nowhere")
     prompt_cache_key: Mark = Field(default=None, description="taken, and kept nowhere")

@@ -20,6 +20,7 @@ from draft_node.serve.api.request.prompts import (
     prompts_of,
 )
 from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Extension, Generation
+from draft_node.serve.api.request.slo import asked as asked_slo
 from draft_node.serve.service import Service, Wanted
 from draft_node.text.text_request import drafting
 from goodspeed.node.defaults import SamplingRequest
@@ -95,7 +96,7 @@ def _check_n(request: Generation, config: DraftConfig) -> None:
 
 
 def _wanted(
-    request: Generation,
+    request: ChatRequest | CompletionRequest,
     ids: Sequence[tuple[int, ...]],
     max_tokens: Sequence[int],
     num_logprobs: int | None,
@@ -107,6 +108,7 @@ def _wanted(
 ) -> list[Wanted]:
     """Returns what is wanted of each prompt and choice."""
     drafter, max_draft = _drafting(request.goodspeed or Extension(), config)
+    slo = asked_slo(request, service.levels)
     if any((request.min_tokens or 0) > most for most in max_tokens):
         raise ApiError(400, f"min_tokens must not be more than {name_of_max_tokens(request)}", param="min_tokens")
     says, target = service.defaults(chat=is_chat), service.target_fingerprint
@@ -128,6 +130,7 @@ def _wanted(
                     num_logprobs=num_logprobs,
                     max_draft=max_draft,
                     drafter=drafter,
+                    slo=slo,
                     user=user,
                     verification=config.verification,
                     restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",

@@ -6,7 +6,7 @@ Knows nothing about statuses, codes or routes. What a value may be is checked in
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from draft_node.serve.api.request.fields import EMPTY, PART, ROLE
+from draft_node.serve.api.request.fields import EMPTY, PART, ROLE, SERVICE_TIER
 
 ROLES = "system, developer, user or assistant"
 
@@ -28,7 +28,6 @@ UNSUPPORTED = {
     **dict.fromkeys(("web_search_options", "prompt_cache_options"), SEVERAL),
     "reasoning_effort": f'{ONE}, or send "none"',
     "verbosity": f'{ONE}, or send "medium"',
-    "service_tier": f'{ONE}, or send "auto" or "default"',
     "store": "must be false, or left out: no answer is kept",
     "add_generation_prompt": "must be true, or left out",
 }
@@ -86,6 +85,7 @@ SPECIAL = {
     EMPTY: " must not be null; send {allowed}",
     ROLE: ": {given} is not a role that is served; use " + ROLES,
     PART: ": {given} parts are not served; only text parts are served",
+    SERVICE_TIER: ": {given} is unknown; leave it out, or send auto, default, flex, priority or scale",
     "too_short content": " must not be an empty list; send a string, or at least one text part",
     "too_short messages": " must not be an empty list; send at least one message",
 }

@@ -25,6 +25,7 @@ from draft_node.serve.api.response.responses import (
     ChatCompletion,
     Completion,
     CompletionChoice,
+    KeptSlo,
     Speculation,
     Usage,
     json_with,
@@ -33,6 +34,7 @@ from draft_node.serve.api.response.stream import EventStream, begun
 from draft_node.serve.service import Begun, Ended, Piece, Service, Token
 from draft_node.text.fair_queue import FairQueue
 from goodspeed.node.web import user_of
+from goodspeed.slo.kept import Kept
 
 Chunk = ChatChunk | Completion
 
@@ -181,19 +183,32 @@ def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
     """So far; what drafting did is known of texts that are complete."""
     num_tokens = sum(choice.ended.num_tokens if choice.ended else len(choice.tokens) for choice in choices)
     all_of = total(*(choice.ended.statistics for choice in choices if choice.ended))
+    told = Speculation(
+        rounds=all_of.num_rounds,
+        drafted=all_of.num_drafted,
+        accepted=all_of.num_accepted,
+        local=sum(choice.num_local for choice in choices),
+        drafted_by=by_source(all_of.drafted),
+        accepted_by=by_source(all_of.accepted),
+    )
+    kept = [choice.ended.kept for choice in choices if choice.ended and choice.ended.kept]
+    if kept and len(kept) == len(choices):
+        told.slo = _slo(kept)  # left out where nothing was asked for, and before all is known
     return Usage(
         prompt_tokens=wish.num_prompt_tokens,
         completion_tokens=num_tokens,
         total_tokens=wish.num_prompt_tokens + num_tokens,
-        goodspeed=Speculation(
-            rounds=all_of.num_rounds,
-            drafted=all_of.num_drafted,
-            accepted=all_of.num_accepted,
-            local=sum(choice.num_local for choice in choices),
-            drafted_by=by_source(all_of.drafted),
-            accepted_by=by_source(all_of.accepted),
-        ),
+        goodspeed=told,
     )
+
+
+def _slo(kept: Sequence[Kept]) -> KeptSlo:
+    """Of all the texts of one request, which have the same objectives."""
+    told = [one.described() for one in kept]
+    longest = {
+        name: max((one[name] for one in told if one[name] is not None), default=None) for name in ("ttft_ms", "tpot_ms")
+    }
+    return KeptSlo(tier=told[0]["tier"], **longest, attained=all(one["attained"] for one in told))
 
 
 def now() -> int:

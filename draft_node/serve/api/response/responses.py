@@ -9,6 +9,15 @@ from goodspeed.wire.messages import DraftSource
 FinishReason = Literal["stop", "length"]
 
 
+class KeptSlo(BaseModel):
+    """What became of what the request was to keep: the longest times of its texts, and whether all kept it."""
+
+    tier: str | None
+    ttft_ms: float | None
+    tpot_ms: float | None
+    attained: bool
+
+
 class Speculation(BaseModel):
     """What drafting did for this request: verdicts, drafted tokens that were verified, and those that were accepted.
 
@@ -22,6 +31,7 @@ class Speculation(BaseModel):
     local: int
     drafted_by: dict[DraftSource, int]
     accepted_by: dict[DraftSource, int]
+    slo: KeptSlo | None = None
 
 
 class Usage(BaseModel):

@@ -9,13 +9,17 @@ from starlette.testclient import TestClient
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Statistics
 from draft_node.serve.api import create_app
+from draft_node.serve.levels import Levels
 from draft_node.serve.service import Begun, Ended, Service, Wanted
 from draft_node.text.answer import Alternative, Piece, Token
 from draft_node.text.spans import Span
 from draft_node.text.text_request import Target
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import Keys
+from goodspeed.slo.kept import Kept
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Defaults
+from tests.draft_node.serve.test_levels import levels
 
 CONTEXT_LEN = 1000
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -47,7 +51,18 @@ class FakeService(Service):
         self.error: Exception | None = None
         self.fails_after = 0  # tokens
         self.local_from: int | None = None  # from this token on the draft model writes alone
+        self.known_levels = levels({})
+        self.slow_choices = 0  # texts whose objectives are missed
         self.retargets_after: int | None = None  # after this token another target begins anew, or the text fails
+
+    @property
+    def levels(self) -> Levels:
+        return self.known_levels
+
+    def _kept(self, slo: Objectives) -> Kept:
+        self.slow_choices -= 1
+        is_slow = self.slow_choices >= 0
+        return Kept(slo, "slow" if is_slow else "attained", 0.4, 0.09 if is_slow else 0.01)
 
     async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
         self.wanted.append(wanted)
@@ -68,7 +83,8 @@ class FakeService(Service):
         statistics = Statistics(num_rounds=2, num_drafted=3, num_accepted=1)
         statistics.drafted.update(ngram=2, model=1)
         statistics.accepted.update(ngram=1)
-        yield Ended("length", None, wanted.max_tokens, statistics, num_local)
+        kept = self._kept(wanted.slo) if wanted.slo is not None else None
+        yield Ended("length", None, wanted.max_tokens, statistics, num_local, kept)
 
     @staticmethod
     def token(letter: str, num_logprobs: int | None) -> Token:

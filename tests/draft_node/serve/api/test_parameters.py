@@ -39,7 +39,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"presence_penalty": -1}, "presence_penalty"),
     ({"logit_bias": {"50256": -100}}, "logit_bias"),
     ({"repetition_penalty": 1.1}, "repetition_penalty"),
-    ({"goodspeed": {"slo": {"ttft_ms": 100}}}, "goodspeed.slo"),
+    ({"goodspeed": {"slo": "fast"}}, "goodspeed.slo"),
     ({"goodspeed": {"speed": 1}}, "goodspeed.speed"),
     ({"goodspeed": {"mark_accepted": True}}, "goodspeed.mark_accepted"),
     ({"goodspeed": {"max_draft": -1}}, "goodspeed.max_draft"),

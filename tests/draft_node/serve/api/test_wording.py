@@ -35,7 +35,6 @@ UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
     "web_search_options": ({}, "are not supported; leave them out"),
     "reasoning_effort": ("high", 'is not supported; leave it out, or send "none"'),
     "verbosity": ("low", 'is not supported; leave it out, or send "medium"'),
-    "service_tier": ("flex", 'is not supported; leave it out, or send "auto" or "default"'),
     "store": (True, "must be false, or left out: no answer is kept"),
     "add_generation_prompt": (False, "must be true, or left out"),
 }
@@ -105,7 +104,10 @@ OTHERS: list[tuple[dict[str, Any], str]] = [
     ({"stop": "x" * 257}, "stop must have at most 256 characters"),
     ({"n": 17}, "n must be at most 16"),
     ({"user": 5}, "user must be a string"),
-    ({"goodspeed": {"slo": {}}}, "goodspeed.slo is reserved; leave it out"),
+    (
+        {"goodspeed": {"slo": {}}},
+        "goodspeed.slo must be a tier's name, or an object with ttft_ms, tpot_ms or both, each from 0.1 to 3600000",
+    ),
     ({"goodspeed": {"mark_accepted": True}}, "goodspeed.mark_accepted needs stream: true; send both, or neither"),
     ({"top_a": 1}, "'top_a' is not a known parameter; leave it out"),
 ]

@@ -24,7 +24,17 @@ from verify_node.watch.window.feed import MAX_VIEWERS, Feed
 from verify_node.watch.window.snapshot import Snapshot
 
 KEYS = web.Keys(["first-key"])
-OURS = ("index.html", "window.css", "window.js", "charts.js", "drafting.js", "elements.js", "terms.js", "icon.svg")
+OURS = (
+    "index.html",
+    "window.css",
+    "window.js",
+    "charts.js",
+    "drafting.js",
+    "elements.js",
+    "terms.js",
+    "tiers.js",
+    "icon.svg",
+)
 
 
 def read(name: str) -> str:

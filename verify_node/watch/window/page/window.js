@@ -2,6 +2,7 @@
 import { bar, byId, clockTime, count, duration, element, fixed, keep, percent, setBar, setText } from "./elements.js";
 import { colorOf, draw, interrupt, record } from "./charts.js";
 import { showArms, showSources } from "./drafting.js";
+import { showTiers } from "./tiers.js";
 import { term } from "./terms.js";
 
 const PHASES = { receive: "waiting for drafts", forward: "forward pass", verify: "verification", schedule: "scheduling", send: "sending" };
@@ -69,6 +70,7 @@ function show(snapshot) {
   showClients(snapshot);
   showSources(snapshot.sources);
   showArms(snapshot.arms);
+  showTiers(snapshot.tiers);
   showSplit(rates);
   showPool(snapshot.pool);
   showRefusals(snapshot.refusals);

@@ -1,0 +1,63 @@
+"""Texts with objectives first, `gradient` with what is left: AdaServe's two phases, for lengths that are assigned.
+
+A text that is owed A tokens by its next round needs the shortest draft that is expected to bring them, with the root:
+mu(d) = 1 + alpha + ... + alpha^d >= A. The largest needs come first, each within its weight's share of the budget. Then
+`gradient` shares out the whole budget under the condition that nobody gets less than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from goodspeed.fair.policies.base import ClientState, check_budget, register
+from goodspeed.fair.policies.gradient import GradientPolicy
+from goodspeed.fair.policies.timed import Cost
+
+
+@register("slo")
+class SloPolicy:
+    """What texts are owed (`ClientState.slo`) comes first; without such texts it is `gradient`, with its options."""
+
+    def __init__(self, fairness: float = 1.0, cost: Cost | None = None, barrier: bool = False) -> None:
+        self._gradient = GradientPolicy(fairness, cost, barrier)
+
+    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        check_budget(budget)
+        floors = least_lengths(clients, budget)
+        if not any(floors):
+            return self._gradient.allocate(clients, budget)
+        low, high, lengths = 0, budget, floors  # `gradient` is given the most with which all of it fits
+        while low <= high:
+            middle = (low + high + 1) // 2
+            shared = self._gradient.allocate(clients, middle)
+            raised = [max(pair) for pair in zip(floors, shared, strict=True)]
+            if sum(raised) <= budget:
+                lengths, low = raised, middle + 1
+            else:
+                high = middle - 1
+        return lengths
+
+
+def least_lengths(clients: Sequence[ClientState], budget: int) -> list[int]:
+    """The length that each client needs for what it is owed, as far as its weight's share of the budget reaches."""
+    total = sum(client.weight for client in clients)
+    floors, left = [0] * len(clients), budget
+    for index in sorted(range(len(clients)), key=lambda index: -(clients[index].slo or 0.0)):
+        client = clients[index]
+        if client.slo is None or client.slo <= 1.0 or not total:
+            continue
+        most = min(int(budget * client.weight / total), client.max_length, left)
+        floors[index] = shortest(client.slo, client.acceptance_rate, most)
+        left -= floors[index]
+    return floors
+
+
+def shortest(owed: float, acceptance_rate: float, most: int) -> int:
+    """Length of the shortest draft that is expected to bring `owed` tokens, or `most` if none does."""
+    tokens, odds = 1.0, 1.0
+    for length in range(most):
+        if tokens >= owed:
+            return length
+        odds *= acceptance_rate
+        tokens += odds
+    return most

@@ -1,0 +1,142 @@
+"""Sessions with objectives at the verify node: who is told what, accounts over rounds and reopening, and verdicts."""
+
+from typing import Any
+
+import pytest
+
+from goodspeed.slo.objectives import Objectives, parse_tiers
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.messages import Ack, Slo, SloTerms, Welcome
+from tests.fakes import Desk, alone, make_hello, make_open, request_of
+
+TIERS = tuple(parse_tiers(["chat:ttft=500ms,tpot=50ms", "code:tpot=20ms"]).values())
+CHAT, CODE = TIERS
+KNOWS = ("odds", "offers", "slo", "no_model")
+KEY = "0" * 40
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk(selection="odds", self_draft=False, tiers=TIERS, policy="slo")
+
+
+def writing(desk: Desk, slo: Slo | None, number: int = 1, **changes: Any) -> Any:
+    """A session after its first token."""
+    desk.hello(capabilities=KNOWS)
+    desk.open(number=number, slo=slo, **changes)
+    desk.round()
+    return desk.session(number)
+
+
+def acknowledge(desk: Desk, number: int = 1) -> None:
+    session = desk.session(number)
+    desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
+
+
+def test_a_draft_node_that_knows_slos_is_told_the_tiers_and_another_is_not(desk: Desk) -> None:
+    told, old = desk.hello(capabilities=KNOWS), desk.hello("b")
+    assert isinstance(told, Welcome)
+    assert told.slo == SloTerms(TIERS)
+    assert isinstance(old, Welcome)
+    assert old.slo == SloTerms()
+    assert "slo" in old.capabilities
+
+
+def test_a_key_is_told_what_it_may_ask_for_and_gets_no_more(desk: Desk) -> None:
+    desk.core.enrol({KEY: Enrolled("a", KEY, tiers=("chat",))}, 0.0)
+    [send] = desk.core.receive(b"a", make_hello(capabilities=KNOWS), 0.0, KEY)
+    assert isinstance(send.message, Welcome)
+    assert send.message.slo == SloTerms((CHAT,), 0.05)
+    greedy = Slo(Objectives(tpot_s=0.001, tier="code"))
+    desk.core.receive(b"a", make_open(slo=greedy), 0.0, KEY)
+    assert desk.session().ledger.slo == Objectives(tpot_s=0.05), "neither the tier nor the time"
+
+
+def test_the_account_follows_the_rounds(desk: Desk) -> None:
+    ledger = writing(desk, Slo(CHAT, waited_s=0.1)).ledger
+    assert (ledger.num_tokens, ledger.first_at, ledger.asked_at) == (1, pytest.approx(0.01), pytest.approx(-0.1))
+    acknowledge(desk)
+    desk.round(0.2)
+    assert ledger.num_tokens == 2
+    assert ledger.after_first["round"] == pytest.approx(0.2)
+    assert ledger.is_behind(desk.now)
+
+
+def test_a_session_without_objectives_has_no_account(desk: Desk) -> None:
+    assert writing(desk, None).ledger is None
+
+
+def test_opened_again_the_account_goes_on(desk: Desk) -> None:
+    session = writing(desk, Slo(CHAT))
+    desk.now = 2.0
+    committed = tuple(session.tokens[3:])
+    desk.open(epoch=2, committed=committed, slo=Slo(CHAT, 2.0, since_first_s=1.99))
+    ledger = desk.session().ledger
+    assert (ledger.num_tokens, ledger.first_at) == (1, pytest.approx(0.01))
+    assert ledger.after_first["away"] == pytest.approx(2.0, abs=0.02)
+
+
+def test_after_a_restart_of_the_verify_node_the_draft_node_tells_how_far_the_text_is() -> None:
+    desk = Desk(selection="odds", tiers=TIERS, policy="slo")
+    desk.hello(capabilities=KNOWS)
+    text = tuple(alone(request_of(make_open(1))))[:4]
+    desk.now = 9.0
+    desk.open(committed=text, slo=Slo(CHAT, 3.0, since_first_s=2.0))
+    ledger = desk.session().ledger
+    assert (ledger.num_tokens, ledger.first_at) == (4, 7.0)
+    assert ledger.after_first["away"] == pytest.approx(2.0 - 3 * 0.05)
+
+
+def finish(desk: Desk, round_s: float) -> None:
+    while not desk.session().finished:
+        desk.round(round_s)
+        acknowledge(desk)
+
+
+def test_texts_are_judged_when_they_are_complete(desk: Desk) -> None:
+    writing(desk, Slo(CHAT))
+    finish(desk, 0.01)
+    counts = desk.core.counts
+    assert (dict(counts.num_attained), dict(counts.violations)) == ({"chat": 1}, {})
+
+
+def test_a_slow_text_is_counted_by_what_took_its_time(desk: Desk) -> None:
+    writing(desk, Slo(CHAT))
+    finish(desk, 0.3)
+    counts = desk.core.counts
+    assert (dict(counts.num_attained), dict(counts.violations)) == ({}, {("chat", "round"): 1})
+    assert [(one.tier, one.cause) for one in counts.judged] == [("chat", "round")]
+
+
+def test_objectives_of_no_tier_are_counted_as_other(desk: Desk) -> None:
+    writing(desk, Slo(Objectives(tpot_s=1.0, tier="invented")))
+    finish(desk, 0.01)
+    assert dict(desk.core.counts.num_attained) == {"other": 1}
+
+
+def test_a_text_that_waits_for_its_draft_node_waits_for_the_network(desk: Desk) -> None:
+    session = writing(desk, Slo(CHAT), max_tokens=60)
+    while desk.round():
+        pass
+    desk.now += 1.0
+    acknowledge(desk)
+    assert session.ledger.after_first["network"] == pytest.approx(1.0)
+
+
+def test_objectives_change_no_text(desk: Desk) -> None:
+    writing(desk, Slo(CODE), max_tokens=30)
+    finish(desk, 0.05)
+    assert desk.text() == tuple(alone(request_of(make_open(1, max_tokens=30))))
+
+
+def test_a_text_that_waits_for_memory_is_known_to() -> None:
+    desk = Desk(selection="odds", tiers=TIERS, policy="slo", num_pages=6, page_size=4)
+    desk.hello(capabilities=KNOWS)
+    desk.open(number=1, prompt=range(1, 17))
+    desk.round()
+    desk.open(number=2, prompt=range(1, 17), slo=Slo(CHAT))
+    acknowledge(desk)
+    desk.round(0.2)
+    acknowledge(desk)
+    desk.round(0.2)
+    assert desk.session(2).ledger.before_first["memory"] == pytest.approx(0.2)

@@ -1,0 +1,44 @@
+"""What keys may ask for, and what is granted of what they do."""
+
+import pytest
+
+from goodspeed.slo.objectives import Objectives, parse_tiers
+from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.messages import SloTerms
+from verify_node.slo.terms import Tiers, granted
+
+TIERS = parse_tiers(["chat:ttft=500ms,tpot=50ms", "code:tpot=20ms", "batch:ttft=60s"])
+KEY = "0" * 40
+
+
+def record(**changes):
+    return Enrolled("ana", KEY, **changes)
+
+
+@pytest.mark.parametrize("without", [None, record()])
+def test_whose_key_says_nothing_may_ask_for_all_tiers(without):
+    assert Tiers(TIERS).terms(without) == SloTerms(tuple(TIERS.values()))
+
+
+def test_a_key_may_be_limited_to_tiers_and_then_to_no_tpot_below_theirs():
+    terms = Tiers(TIERS).terms(record(tiers=("chat", "batch", "gone")))
+    assert [tier.tier for tier in terms.tiers] == ["chat", "batch"]
+    assert terms.least_tpot_s == 0.05
+
+
+def test_a_keys_own_least_tpot_goes_before_that_of_its_tiers():
+    assert Tiers(TIERS).terms(record(tiers=("chat",), least_tpot_s=0.03)).least_tpot_s == 0.03
+    assert Tiers(TIERS).terms(record(least_tpot_s=0.03)) == SloTerms(tuple(TIERS.values()), 0.03)
+
+
+def test_a_tpot_that_is_too_short_is_raised():
+    greedy = Objectives(ttft_s=0.1, tpot_s=0.001)
+    assert granted(greedy, SloTerms((), 0.02)) == Objectives(0.1, 0.02)
+    assert granted(greedy, SloTerms()) == greedy
+
+
+def test_a_tier_that_is_unknown_here_or_not_the_keys_own_gives_no_name_to_metrics():
+    terms = Tiers(TIERS).terms(record(tiers=("chat",)))
+    assert granted(TIERS["chat"], terms) == TIERS["chat"]
+    assert granted(TIERS["code"], terms) == Objectives(None, 0.05), "as its key allows"
+    assert granted(Objectives(tpot_s=1.0, tier="invented"), terms).tier == ""

@@ -1,0 +1,62 @@
+"""What the next round owes to texts with objectives, before anybody else's drafted tokens are chosen.
+
+AdaServe's SLO phase: a text that a single token does not bring up to its TPOT needs accepted drafted tokens (Eqs. 2,
+3), those that need most go first, and nobody is given more than a bound (Alg. 2). On top of that no client's needs
+exceed its weight's share of the budget: else whoever claims the shortest TPOT would take all of it. AdaSpec's cap (Alg.
+3): the round stays as short as texts need that one token keeps on time. Pure; knows nothing about sessions.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from operator import mul
+from typing import NamedTuple
+
+from goodspeed.slo.owed import longest_round_s
+from verify_node.slo.ledger import Ledger
+
+CROWDING = 1.2
+"""A text's needs may take so many times an equal part of the budget, as in the code of AdaServe's authors."""
+
+
+class Owing(NamedTuple):
+    """A text in the next round that has objectives."""
+
+    ledger: Ledger
+    client: str
+    odds: Sequence[float] = ()  # of its drafted tokens, each given those before it
+
+
+def needs(texts: Sequence[Owing], weights: dict[str, float], budget: int, round_s: float, now: float) -> list[float]:
+    """What each text's drafted tokens have to bring, as the sum of path odds that `Candidate.need` is.
+
+    weights: of all clients in the round, by name. round_s: seconds of the round. What would exceed a bound, or what the
+    text's drafted tokens can bring at most, is cut.
+    """
+    owed = [text.ledger.owed(now, round_s) - 1.0 for text in texts]
+    behind = [index for index, need in enumerate(owed) if need > 0.0]
+    each = int(CROWDING * budget / max(1, len(behind)))
+    total = sum(weights.values())
+    left: dict[str, int] = defaultdict(int)
+    for name, weight in weights.items():
+        left[name] = int(budget * weight / total)
+    found = [0.0] * len(texts)
+    for index in sorted(behind, key=lambda index: -owed[index]):
+        text, missing = texts[index], owed[index]
+        for odds in list(accumulate(text.odds, mul))[: min(each, left[text.client])]:
+            if found[index] >= missing:
+                break
+            found[index] += odds
+            left[text.client] -= 1
+        found[index] = min(found[index], missing)
+    return found
+
+
+def most_round_s(ledgers: Iterable[Ledger], shortest_s: float, now: float) -> float:
+    """How long the round may take for all texts to be on time that one token suffices for; infinite without any.
+
+    shortest_s: seconds of the round without drafted tokens. A text that is late even so is helped by needs, and must
+    not keep everybody's round short.
+    """
+    standings = [standing for ledger in ledgers if (standing := ledger.standing(now)) is not None]
+    return longest_round_s(one for one in standings if longest_round_s([one]) >= shortest_s)
