@@ -90,7 +90,7 @@ def make_core(
 ) -> VerifyCore:
     """Creates a verify node's state machine around the fake target; by default every event validates it."""
     kind = CheckedCore if validates else VerifyCore
-    name = policy if isinstance(policy, str) else core_settings.DEFAULTS.policy.name
+    name = policy if isinstance(policy, str) else "gradient"
     settings = CoreSettings(
         policy=PolicySettings(name=name, weigh_time=False),
         rounds=rounds,

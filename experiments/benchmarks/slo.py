@@ -1,18 +1,19 @@
 """How many texts of two service levels are in time under overload, with drafts and without: eight draft nodes, one run.
 
-Three of the draft nodes ask for the tier *urgent*, the others for *patient*. What is urgent has to come quicker than
-the target alone can write with eight texts open: its TPOT is --tightness times the median of what plain decoding took
-in the first repetition, which warms up. The patient tier's is three times as long. Every draft node writes one text
-after the other, so that eight are always open; the same texts in all ways. The ways take turns in every repetition:
+Three of the draft nodes ask for the tier *urgent*, the others for *patient*. Urgent is a TPOT of --tightness times the
+median of what plain decoding has taken so far, so that about half of plain's texts are late; the patient tier's is
+three times as long. Every draft node writes one text after the other, so that eight are always open; the same texts in
+all ways. The draft nodes have no models, since eight models on a few cores keep each other from working: they have a
+corpus of 15 other texts of each domain, which the target wrote at the same temperature. The ways take turns:
 
 - *plain*: nothing is drafted.
 - *all*: the paper's rounds; lengths are assigned by `gradient`, and drafts verified whole (`--selection none`).
 - *odds*: drafted tokens that are worth their time (`--selection odds`, `--policy gradient`).
 - *slo*: the same, but what texts are owed comes first (`--policy slo`).
 
-Attainment is the share of a tier's texts that were in time, at their draft nodes; goodput, all its tokens per second.
-Wanted: `slo` at least 1.3 times plain's attainment of the urgent tier, and 0.9 of plain's goodput of the other one.
-It takes about 5 minutes on two cores, and 30 s with --quick.
+Attainment is the share of a tier's texts that were in time, at their draft nodes; goodput, a draft node's tokens per
+second. Wanted: `slo` at least 1.3 times plain's attainment of the urgent tier, and 0.9 of plain's goodput of the other.
+It takes about 3 minutes on two cores, and half a minute with --quick.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ import json
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from experiments.benchmarks import held_out_texts
-from experiments.benchmarks.workers import TARGET, DraftWorker, Served, Wanted, cluster, serve_all
+from experiments.benchmarks import held_out_texts, target_texts
+from experiments.benchmarks.workers import NO_MODEL, TARGET, DraftWorker, Served, Wanted, cluster, serve_all
 from goodspeed.embedded.prompts import NUM_DOMAINS
 from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing.text import encode_prompt
@@ -55,11 +59,15 @@ class Seen:
     """What one way did for one tier."""
 
     tpots: list[float] = field(default_factory=list)  # of every text
+    num_attained: int = 0
     num_tokens: int = 0
     seconds: float = 0.0
+    drafted: Counter[str] = field(default_factory=Counter)  # and verified, by what drafted them
+    accepted: Counter[str] = field(default_factory=Counter)
 
-    def attainment(self, tpot_s: float) -> float:
-        return sum(tpot <= tpot_s for tpot in self.tpots) / len(self.tpots)
+    @property
+    def attainment(self) -> float:
+        return self.num_attained / len(self.tpots)
 
     @property
     def goodput(self) -> float:
@@ -73,7 +81,7 @@ class Comparison:
         self.workers = workers
         self.num_urgent = num_urgent
         self.tightness = tightness
-        self.tpot_s: dict[str, float] = {}  # of each tier; none before it is known what plain decoding takes
+        self.plain: list[float] = []  # TPOTs of all texts so far that plain decoding wrote
         self.seen = {way: {tier: Seen() for tier in TIERS} for way in workers}
 
     def run(self, rows: Sequence[Sequence[Sequence[Wanted]]]) -> None:
@@ -84,6 +92,14 @@ class Comparison:
             for way in names[first:] + names[:first]:
                 self._serve(way, wanted, counts=repetition > 0)
 
+    @property
+    def tpot_s(self) -> dict[str, float]:
+        """What each tier asks for now; nothing before it is known what plain decoding takes."""
+        if not self.plain:
+            return {}
+        urgent = self.tightness * statistics.median(self.plain)
+        return {"urgent": urgent, "patient": PATIENCE * urgent}
+
     def _serve(self, way: str, wanted: Sequence[Sequence[Wanted]], *, counts: bool) -> None:
         longest = 0 if way == "plain" else MAX_DRAFT
         asked = [
@@ -91,27 +107,27 @@ class Comparison:
             for number, own in enumerate(wanted)
         ]
         _, served = serve_all(self.workers[way], asked)
-        if not self.tpot_s:
-            typical = statistics.median(one.tpot_s for own in served for one in own)
-            self.tpot_s = {"urgent": self.tightness * typical, "patient": PATIENCE * self.tightness * typical}
         for number, own in enumerate(served):
             if counts:
-                self._note(self.seen[way][self._tier(number)], own)
-        say(f"{way}: median TPOT {1000 * statistics.median(one.tpot_s for own in served for one in own):.1f} ms")
+                self._note(self.seen[way][self._tier(number)], asked[number], own)
+        tpots = [one.tpot_s for own in served for one in own]
+        self.plain += tpots if way == "plain" else []
+        say(f"{way}: median TPOT {1000 * statistics.median(tpots):.1f} ms")
 
-    def _note(self, seen: Seen, served: Sequence[Served]) -> None:
-        seen.tpots += [one.tpot_s for one in served]
-        seen.num_tokens += sum(len(one.tokens) for one in served)
-        seen.seconds += sum(one.seconds for one in served)
+    def _note(self, seen: Seen, asked: Sequence[Wanted], served: Sequence[Served]) -> None:
+        for one, was_asked in zip(served, asked, strict=True):
+            seen.tpots.append(one.tpot_s)
+            seen.num_attained += was_asked.tpot_s is not None and one.tpot_s <= was_asked.tpot_s
+            seen.num_tokens += len(one.tokens)
+            seen.seconds += one.seconds
+            seen.drafted.update(one.drafted)
+            seen.accepted.update(one.accepted)
 
     def _tier(self, number: int) -> str:
         return TIERS[0] if number < self.num_urgent else TIERS[1]
 
     def result(self) -> dict[str, Any]:
-        attainment = {
-            way: {tier: seen.attainment(self.tpot_s[tier]) for tier, seen in tiers.items()}
-            for way, tiers in self.seen.items()
-        }
+        attainment = {way: {tier: seen.attainment for tier, seen in tiers.items()} for way, tiers in self.seen.items()}
         goodput = {way: {tier: seen.goodput for tier, seen in tiers.items()} for way, tiers in self.seen.items()}
         plain = attainment["plain"]["urgent"]
         return {
@@ -121,6 +137,12 @@ class Comparison:
                 for way, tiers in self.seen.items()
             },
             "attainment": attainment,
+            "drafted": {
+                way: {tier: dict(one.drafted) for tier, one in tiers.items()} for way, tiers in self.seen.items()
+            },
+            "accepted": {
+                way: {tier: dict(one.accepted) for tier, one in tiers.items()} for way, tiers in self.seen.items()
+            },
             "goodput_tokens_s": goodput,  # of one draft node
             "urgent_attainment": attainment["slo"]["urgent"] / plain if plain else None,
             "patient_goodput": goodput["slo"]["patient"] / goodput["plain"]["patient"],
@@ -147,12 +169,25 @@ def texts(options: argparse.Namespace) -> list[list[list[Wanted]]]:
     return found
 
 
+def write_corpus(options: argparse.Namespace, folder: Path) -> None:
+    """Writes files with other texts of each domain than those that are asked for."""
+    tokenizer: Any = checkpoints.load_tokenizer(TARGET)
+    rows = held_out_texts.earlier(options.earlier, options.repetitions + 1)
+    prompts = [prompt for row in rows for prompt in row]
+    for number, text in enumerate(target_texts.write_after(prompts, [options.temperature], options.tokens)):
+        whole = tokenizer.decode([*text.prompt, *text.written], skip_special_tokens=True)
+        (folder / f"{number}.txt").write_text(whole, "utf-8")
+
+
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    tiers = ["--slo-tier=urgent:tpot=1s", "--slo-tier=patient:tpot=1s"]
     models = [options.draft_model] * options.clients
     with ExitStack() as nodes:
+        folder = Path(nodes.enter_context(TemporaryDirectory()))
+        say(f"the target writes {options.earlier} other texts of each domain")
+        write_corpus(options, folder)
+        draft = ["--history=off", f"--corpus={folder}"]
         workers = {
-            way: nodes.enter_context(cluster(models, [*verify, *tiers], ["--history=off"], pin=True))
+            way: nodes.enter_context(cluster(models, verify, draft, pin=True))
             for way, verify in VERIFY.items()
             if way not in SHARED
         }
@@ -168,7 +203,12 @@ def show(result: dict[str, Any]) -> None:
         for way in VERIFY:
             attained, goodput = result["attainment"][way][tier], result["goodput_tokens_s"][way][tier]
             median_ms = result["median_tpot_ms"][way][tier]
-            print(f"  {way:<6} attainment {attained:.2f}, median TPOT {median_ms:.1f} ms, {goodput:.1f} tokens/s each")
+            drafted, accepted = result["drafted"][way][tier], result["accepted"][way][tier]
+            told = ", ".join(f"{source} {accepted.get(source, 0)} of {number}" for source, number in drafted.items())
+            print(
+                f"  {way:<6} attainment {attained:.2f}, median TPOT {median_ms:.1f} ms, {goodput:.1f} tokens/s each"
+                f"; accepted of drafted: {told or 'nothing drafted'}"
+            )
     ratio = result["urgent_attainment"]
     print(f"urgent attainment, slo over plain: {'no text of plain is in time' if ratio is None else f'{ratio:.2f}'}")
     print(f"patient goodput, slo over plain: {result['patient_goodput']:.2f}   (wanted: {WANTED})")
@@ -185,14 +225,16 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
     parser.add_argument("--turns", type=int, default=3, help="texts of each draft node (default 3)")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
-    parser.add_argument("--temperature", type=float, default=1.0, help="default: 1")
+    parser.add_argument("--temperature", type=float, default=0.0, help="default: 0")
+    parser.add_argument("--earlier", type=int, default=15, help="other texts of each domain (default 15)")
     parser.add_argument("--urgent", type=int, default=3, help="draft nodes of the urgent tier (default 3)")
-    parser.add_argument("--tightness", type=float, default=0.9, help="urgent TPOT over plain decoding's (default 0.9)")
-    parser.add_argument("--draft-model", default="tiny-draft-s", help="default: tiny-draft-s; none: n-grams only")
+    parser.add_argument("--tightness", type=float, default=1.0, help="urgent TPOT over plain decoding's (default 1)")
+    parser.add_argument("--draft-model", default=NO_MODEL, help="default: none, which drafts n-grams only")
     parser.set_defaults(clients=NUM_DOMAINS)
     options = parser.parse_args()
     if options.quick:
         options.tokens, options.turns, options.repetitions, options.clients, options.urgent = 8, 1, 1, 2, 1
+        options.earlier = 1
     return options
 
 

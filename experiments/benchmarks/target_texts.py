@@ -34,8 +34,12 @@ class TargetText(NamedTuple):
 
 def write(temperatures: Sequence[float], per_domain: int, num_tokens: int) -> Iterator[TargetText]:
     """Yields the text of each temperature and of each domain's first prompts, of at most num_tokens new tokens."""
+    yield from write_after(prompts.load()[: per_domain * prompts.NUM_DOMAINS], temperatures, num_tokens)
+
+
+def write_after(chosen: Sequence[Prompt], temperatures: Sequence[float], num_tokens: int) -> Iterator[TargetText]:
+    """Yields the text of each temperature and prompt, of at most num_tokens new tokens."""
     checkpoint = checkpoints.load(TARGET)
-    chosen = prompts.load()[: per_domain * prompts.NUM_DOMAINS]
     pages = AT_ONCE * checkpoint.context_len // 16
     runner = Runner(checkpoint, num_pages=pages)
     asked = [(prompt, temperature) for temperature in temperatures for prompt in chosen]

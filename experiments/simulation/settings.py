@@ -82,7 +82,7 @@ class Settings:
     """The verify round after which each client comes, one after another, and is waited for; default: all at once."""
     # the verify node
     rounds: str = DEFAULTS.rounds
-    policy: str | Callable[[], Policy] = DEFAULTS.policy.name  # by name, or what makes a new one
+    policy: str | Callable[[], Policy] = "gradient"  # by name, or what makes a new one
     policy_seed: int = DEFAULTS.policy.seed  # of `random`
     weighs_time: bool = False  # the policy is given the node's model of what a round's time is (`--cost auto`)
     budget: int = 10
@@ -133,7 +133,7 @@ class Settings:
     @property
     def core(self) -> CoreSettings:
         """The verify node's settings; what is not said here is as the daemon has it."""
-        name = self.policy if isinstance(self.policy, str) else DEFAULTS.policy.name
+        name = self.policy if isinstance(self.policy, str) else "gradient"
         return CoreSettings(
             policy=PolicySettings(name=name, weigh_time=self.weighs_time, seed=self.policy_seed),
             rounds=self.rounds,

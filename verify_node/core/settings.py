@@ -35,7 +35,7 @@ SELECTS: tuple[Capability, ...] = ("odds", "offers", "model_offers")
 class PolicySettings:
     """A policy by name, and the options of those that have any."""
 
-    name: str = "gradient"
+    name: str = "slo"
     fairness: float = 1.0  # of `gradient` and `slo`
     weigh_time: bool = True  # of both: weigh what drafts are worth against the time that they take
     seed: int = 0  # of `random`

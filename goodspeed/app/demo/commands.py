@@ -30,7 +30,8 @@ def verify_command(config: DemoConfig, log_level: str) -> list[str]:
     }
     if config.http:
         options["--http"] = FREE_PORT
-    return [*_command("verify_node", options, log_level), *(["--record"] if config.record else [])]
+    tiers = [f"--slo-tier={tier}" for tier in config.slo_tier]
+    return [*_command("verify_node", options, log_level), *tiers, *(["--record"] if config.record else [])]
 
 
 def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: str) -> list[str]:
@@ -41,7 +42,7 @@ def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: 
         "--verify": endpoint,
         "--name": client.name,
         "--verification": config.verification,
-        **({"--http": FREE_PORT} if config.http else _of_prompts(config)),
+        **({"--http": FREE_PORT} if config.http else _of_prompts(config, client)),
     }
     ahead = "--draft-ahead" if config.draft_ahead else "--no-draft-ahead"
     return [*_command("draft_node", options, log_level), ahead]
@@ -55,9 +56,10 @@ def _of_drafter(config: DemoConfig, client: Client) -> dict[str, object]:
     return options | ({"--drafter": "model"} if config.drafters == "model" else {})
 
 
-def _of_prompts(config: DemoConfig) -> dict[str, object]:
+def _of_prompts(config: DemoConfig, client: Client) -> dict[str, object]:
     """Returns the options that requests over HTTP carry themselves."""
-    return {
+    tier = {"--tier": client.tier} if client.tier is not None else {}
+    return tier | {
         "--prompts": "-",
         "--max-tokens": config.max_tokens,
         "--temperature": config.temperature,

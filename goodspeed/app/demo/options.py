@@ -1,6 +1,7 @@
 """The options of `goodspeed demo`, and its clients: one for each draft node, with its model and its prompt."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
 from goodspeed.node import options
 from goodspeed.node.options import NO_MODEL
+from goodspeed.slo.objectives import parse_tiers
 from goodspeed.text import prompts
 from goodspeed.text.prompts import Prompt
 from goodspeed.wire.messages import MAX_CONTEXT, Verification
@@ -59,6 +61,9 @@ class DemoConfig(Settings):
         help="C: drafted tokens verified in a round",
         metavar="N",
     )
+    slo_tier: tuple[str, ...] = options.slo_tier(
+        "service level; the clients ask for them in turn. May be repeated; --policy slo helps those that are behind"
+    )
     linger_ms: float = options.linger_ms(2.0)
     max_tokens: int = option(
         150, minimum=1, maximum=MAX_CONTEXT, group="prompts", help="most tokens generated per client", metavar="N"
@@ -102,6 +107,7 @@ class DemoConfig(Settings):
             raise UnknownPolicyError(
                 f"no policy is called {self.policy!r}; choose one of: {', '.join(policies.names())}"
             )
+        parse_tiers(self.slo_tier)
         if self.http and self.temperature > MAX_HTTP_TEMPERATURE:
             raise ConfigError(f"--temperature {self.temperature:g}: over HTTP it is {MAX_HTTP_TEMPERATURE:g} at most")
         for name in ("draft_models", "proposal", "min_odds") if self.drafters == "ngram" else ():
@@ -130,6 +136,7 @@ class Client:
     name: str
     draft_model: str
     prompt: Prompt  # its seed is known
+    tier: str | None = None  # that it asks for
 
     @property
     def domain(self) -> str:
@@ -144,6 +151,7 @@ def clients(config: DemoConfig) -> list[Client]:
     """Returns the clients; client i gets line i of the prompts, modulo their number."""
     lines = prompts.read_file(config.prompts) if config.prompts else _held_out()
     models = config.draft_model_names()
+    tiers: Sequence[str | None] = [*parse_tiers(config.slo_tier)] or [None]
     if config.clients > len(lines):
         print(f"{config.clients} clients share {len(lines)} prompts: some texts come twice", file=sys.stderr)
     return [
@@ -151,6 +159,7 @@ def clients(config: DemoConfig) -> list[Client]:
             name=f"client-{index + 1}",
             draft_model=models[index % len(models)],
             prompt=_with_seed(lines[index % len(lines)], config.seed),
+            tier=tiers[index % len(tiers)],
         )
         for index in range(config.clients)
     ]

@@ -32,6 +32,7 @@ class Progress:
     token_ids: list[int] = field(default_factory=list)
     finish_reason: str = ""  # empty while it goes on
     elapsed_s: float = 0.0  # from its prompt to its last token
+    slo: dict[str, Any] | None = None  # what became of the service level that it asked for, at the end
 
     @property
     def acceptance_rate(self) -> float:
@@ -104,7 +105,7 @@ class DemoState:
             one.drafted_by, one.accepted_by = event["drafted"], event["accepted"]
             one.elapsed_s = now - self.started_s
         elif event["event"] == "finish":
-            for key in ("text", "token_ids", "finish_reason", "elapsed_s"):
+            for key in ("text", "token_ids", "finish_reason", "elapsed_s", "slo"):
                 setattr(one, key, event[key])
             for key in ("num_tokens", "num_rounds", "num_drafted", "num_accepted"):
                 setattr(one, key, event[key])

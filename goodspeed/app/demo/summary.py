@@ -4,6 +4,7 @@ import importlib.metadata
 import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any, get_args
 
 from goodspeed import __version__
@@ -87,6 +88,7 @@ def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
         "finish_reason": one.finish_reason,
         "drafted_by": one.drafted_by,
         "accepted_by": one.accepted_by,
+        "slo": one.slo,
     }
 
 
@@ -124,7 +126,23 @@ def figures(result: dict[str, Any]) -> dict[str, str]:
         "accepted of drafted tokens": sources(result["drafted_by"], result["accepted_by"]),
         "verify node's time": ", ".join(f"{part} {wall_s[part] / total_s:.0%}" for part in WALL),
         **_best_arms(result["arms"]),
+        **_tiers(result["clients"]),
     }
+
+
+def _tiers(clients: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Returns how many texts of each tier were in time, and how long they took for a token; nothing without tiers."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for one in clients:
+        if one["slo"] is not None:
+            found.setdefault(one["slo"]["tier"], []).append(one["slo"])
+    return {f"in time, {tier}": _in_time(kept) for tier, kept in found.items()}
+
+
+def _in_time(kept: Sequence[Mapping[str, Any]]) -> str:
+    times = [one["tpot_ms"] for one in kept if one["tpot_ms"] is not None]
+    took = f", {fmean(times):.1f} ms per token" if times else ""
+    return f"{sum(one['attained'] for one in kept)} of {len(kept)} texts{took}"
 
 
 def sources(drafted_by: Mapping[str, int], accepted_by: Mapping[str, int]) -> str:

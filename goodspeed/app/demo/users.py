@@ -48,6 +48,7 @@ def _request(config: DemoConfig, client: Client) -> dict[str, Any]:
         "top_p": config.top_p,
         "stream": True,
         "stream_options": {"include_usage": True},
+        **({"goodspeed": {"slo": client.tier}} if client.tier is not None else {}),
     }
 
 
@@ -87,4 +88,5 @@ def _finish(text: str, reason: str, usage: dict[str, Any], elapsed_s: float) -> 
         "num_accepted": speculation["accepted"],
         "drafted": speculation["drafted_by"],
         "accepted": speculation["accepted_by"],
+        "slo": speculation.get("slo"),
     }

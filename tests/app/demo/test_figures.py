@@ -62,7 +62,9 @@ def tokens_event(token_ids: list[int], drafted: dict[str, int], accepted: dict[s
     return {"event": "tokens", "text": text, "token_ids": token_ids, "drafted": drafted, "accepted": accepted}
 
 
-def finish_event(token_ids: list[int], elapsed_s: float, num_ngram: int = 0, **counts: int) -> dict[str, Any]:
+def finish_event(
+    token_ids: list[int], elapsed_s: float, num_ngram: int = 0, slo: dict[str, Any] | None = None, **counts: int
+) -> dict[str, Any]:
     return {
         "event": "finish",
         "text": "x" * len(token_ids),
@@ -70,6 +72,7 @@ def finish_event(token_ids: list[int], elapsed_s: float, num_ngram: int = 0, **c
         "num_tokens": len(token_ids),
         "finish_reason": "length",
         "elapsed_s": elapsed_s,
+        "slo": slo,
         "drafted": {"model": counts["num_drafted"] - num_ngram, "ngram": num_ngram, "self": 0},
         "accepted": {"model": counts["num_accepted"], "ngram": 0, "self": 0},
         **counts,
@@ -248,3 +251,23 @@ def test_texts_are_compared_between_policies(state: DemoState) -> None:
     other = DemoState.of([one.client for one in state.progress.values()])
     differ = compare.summarize(DemoConfig(clients=2), {"gradient": state, "fixed": other})
     assert differ["texts_identical"] is False
+
+
+def test_texts_in_time_are_counted_by_tier() -> None:
+    state = DemoState.of([Client(name, "small", Prompt("one", "math", 1), "urgent") for name in "abc"])
+    state.start(100.0)
+    for name, tier, tpot_ms, attained in (
+        ("a", "urgent", 10.0, True),
+        ("b", "urgent", 20.0, False),
+        ("c", "slow", None, True),
+    ):
+        slo = {"tier": tier, "ttft_ms": 5.0, "tpot_ms": tpot_ms, "attained": attained}
+        event = finish_event([5, 6], 2.0, slo=slo, num_rounds=2, num_drafted=2, num_accepted=0)
+        state.apply_draft(name, event, 102.0)
+    found = summary.figures(summary.summarize(DemoConfig(), state))
+    assert found["in time, urgent"] == "1 of 2 texts, 15.0 ms per token"
+    assert found["in time, slow"] == "1 of 1 texts"
+
+
+def test_without_tiers_nothing_is_said_of_time(state: DemoState) -> None:
+    assert not [name for name in summary.figures(summary.summarize(DemoConfig(), state)) if name.startswith("in time")]

@@ -56,7 +56,7 @@ def test_the_simulation_says_otherwise_only_where_its_worlds_are_smaller():
     simulated = Settings().core
     other = {name for name in CoreSettings.__dataclass_fields__ if getattr(simulated, name) != getattr(DEFAULTS, name)}
     assert other == small
-    assert simulated.policy == replace(DEFAULTS.policy, weigh_time=False)
+    assert simulated.policy == replace(DEFAULTS.policy, name="gradient", weigh_time=False), "nobody asks for anything"
 
 
 def test_draft_nodes_are_told_of_no_more_context_than_the_memory_holds():
