@@ -14,6 +14,7 @@ from experiments.simulation.claims import Claims
 from experiments.simulation.ngrams import RIGHT, NgramKind
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import MAX_DRAFT, Capability
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings
 
@@ -114,6 +115,7 @@ class Settings:
     has_model: tuple[bool, ...] = (True,)  # one without cannot write alone either
     claims: tuple[Claims, ...] = ("known",)  # odds of drafted tokens
     num_users: int = 1  # of each client: one's texts never draft for another
+    slos: tuple[Objectives | None, ...] = (None,)  # what texts are to keep, in turn
     connect_timeout_s: float = inf  # an absence of the verify node that is longer ends the texts that wait for it
     falls_back: bool = False  # or has the draft model write alone
     draft_context_len: int = 1 << 30  # of the draft model

@@ -67,6 +67,8 @@ class Users:
             stop_ids=(STOP,) if random.random() < settings.stops else (),
             max_draft=settings.max_draft,
             user=f"user-{self._num_started % settings.num_users}",
+            slo=settings.slos[self._num_started % len(settings.slos)],
+            asked_at=self._world.clock.now,
         )
 
     def acceptance(self) -> Acceptance:

@@ -14,6 +14,7 @@ from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Faults, Settings, with_faults
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import Policy
+from goodspeed.slo.objectives import SHORTEST_S, Objectives
 from goodspeed.wire.messages import Capability
 
 TINY_POOL: dict[str, Any] = {"num_pages": 16, "page_size": 4, "context_len": 64}
@@ -113,7 +114,25 @@ def _with_selection(settings: Settings, seed: int) -> Settings:
     kinds: list[Claims] = ["known", "known", "certain", "impossible", "random"]
     claims = tuple(rng.choice(kinds) for _ in range(3))
     selection, explore = rng.choice([None, "odds", "odds", "none"]), rng.choice([0.0, 0.02, 0.3])
-    return replace(settings, claims=claims, selection=selection, explore=explore, self_draft=rng.random() < 0.7)
+    settings = replace(settings, claims=claims, selection=selection, explore=explore, self_draft=rng.random() < 0.7)
+    return _with_slos(settings, seed)
+
+
+def _with_slos(settings: Settings, seed: int) -> Settings:
+    """Texts that ask for what can be kept, for what cannot, and for nothing, of verify nodes old and new."""
+    rng = random.Random(f"slos {seed}")
+    kinds = (
+        None,
+        Objectives(0.5, 0.05),
+        Objectives(ttft_s=0.2),
+        Objectives(tpot_s=SHORTEST_S),
+        Objectives(tpot_s=60.0),
+    )
+    slos = tuple(rng.choice(kinds) for _ in range(3))
+    policy = "slo" if settings.policy == "gradient" and rng.random() < 0.5 else settings.policy
+    if settings.capabilities is not None and rng.random() < 0.7:
+        settings = replace(settings, capabilities=(*settings.capabilities, "slo"))
+    return replace(settings, slos=slos, policy=policy)
 
 
 def _some_policy(rng: random.Random, seed: int) -> str | Callable[[], Policy]:

@@ -17,6 +17,7 @@ from experiments.benchmarks import (
     scheduler,
     selection,
     serving,
+    slo,
     text_path,
     wire,
 )
@@ -41,6 +42,7 @@ MODULES = {
         scheduler,
         selection,
         serving,
+        slo,
         text_path,
         wire,
     )

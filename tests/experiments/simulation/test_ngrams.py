@@ -105,4 +105,5 @@ def test_bad_worlds_have_indexes_of_every_kind() -> None:
     worlds = [some_settings(seed) for seed in range(60)]
     assert {kind for settings in worlds for kind in settings.ngrams} == {"off", "index", "right", "hostile"}
     assert any(not all(settings.has_model) for settings in worlds)
-    assert {settings.capabilities for settings in worlds} == {None, (), ("odds",), BOTH}
+    kinds = [(), ("odds",), BOTH]
+    assert {settings.capabilities for settings in worlds} == {None, *kinds, *((*kind, "slo") for kind in kinds)}

@@ -133,7 +133,14 @@ class Pair:
         )
 
     def _verify(self) -> VerifyDaemon:
-        config = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", cost="none", kv_pages=9, budget=4)
+        config = VerifyConfig(
+            model="tiny-target",
+            bind="tcp://127.0.0.1:0",
+            cost="none",
+            kv_pages=9,
+            budget=4,
+            slo_tier=("easy:tpot=1000s", "hard:tpot=0.1ms"),
+        )
         target = load("tiny-target")
         welcome = verify_assembly.make_welcome(config, target)
         runner = verify_assembly.make_runner(config, target)
@@ -163,7 +170,8 @@ class Pair:
 
     async def _write_well(self) -> None:
         """Two at once, who do not find room together, one that waits, and one too many."""
-        writing = [asyncio.ensure_future(self.write(index, LONG)) for index in range(3)]
+        slos = [self.service.levels.tier(name) for name in ("easy", "hard")]
+        writing = [asyncio.ensure_future(self.write(index, LONG, slo=slos[index % 2])) for index in range(3)]
         while self.draft.num_running < 2 or not self.draft.num_waiting:
             await asyncio.sleep(0)
         with pytest.raises(Busy):

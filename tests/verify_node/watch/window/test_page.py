@@ -72,7 +72,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 @pytest.mark.essential
 def test_clients_and_figures_move(page: Page) -> None:
     page.wait(lambda: page.text("#line") == "live" and page.row("client-1") and page.row("client-2"))
-    assert page.text("#about").startswith("tiny-target · gradient policy · continuous rounds")
+    assert page.text("#about").startswith("tiny-target · slo policy · continuous rounds")
     assert (page.text("#num-clients"), page.text("#budget")) == ("2", "24")
     page.wait(lambda: page.number("#tokens-per-s") > 0 and page.number("#rounds-per-s") > 0)
     before = page.number("#num-tokens")

@@ -17,6 +17,7 @@ from tests.verify_node.watch.window.serving import served
 from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
 from verify_node.watch.window.feed import Feed
 from verify_node.watch.window.snapshot import ArmRow, Node, Snapshot, Source
+from verify_node.watch.window.tiers import TierRow
 
 pytestmark = pytest.mark.alone
 
@@ -40,6 +41,10 @@ ROWS = (
     replace(WRITES, name="is-stuck", since=NOW - 60, activity="stalled", moved=NOW - 8, drafted_per_round=2.0),
 )
 
+TIERS = (
+    TierRow("urgent", 3, 2, ("a", "b"), 8, 6, {"round": 1, "network": 1}),
+    TierRow("patient", 0, 0, (), 0, 0, {}),
+)
 SOURCES = (Source("model", 2000, 1500), Source("ngram", 40, 10), Source("self", 0, 0))
 ARMS = (
     ArmRow("none", False, 0.8, 0.05, 0.06),
@@ -58,6 +63,7 @@ def take(_: float) -> Snapshot:
         clients=ROWS,
         sources=SOURCES,
         arms=ARMS,
+        tiers=TIERS,
     )
 
 
@@ -125,6 +131,14 @@ def test_tokens_by_what_drafted_them(driver: Chrome) -> None:
         ("model", ["model", "1,500 of 2,000", "0.75", "75%"]),
         ("ngram", ["ngram", "10 of 40", "0.25", "25%"]),
         ("self", ["self", "0 of 0", NOTHING, "0%"]),
+    ]
+
+
+def test_service_levels_that_were_kept_and_who_is_behind(driver: Chrome) -> None:
+    told = "6 of 8 in time · 3 open, 2 behind (a, b) · late by round 1, network 1"
+    assert list(rows(driver, "#tiers").items()) == [
+        ("urgent", ["urgent", told, "75 %", "75%"]),
+        ("patient", ["patient", "none complete", NOTHING, "0%"]),
     ]
 
 

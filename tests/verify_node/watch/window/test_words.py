@@ -17,6 +17,7 @@ from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
 from verify_node.watch.window.app import PAGE
 from verify_node.watch.window.feed import Feed
 from verify_node.watch.window.snapshot import Snapshot
+from verify_node.watch.window.tiers import TierRow
 
 pytestmark = pytest.mark.alone
 
@@ -26,8 +27,9 @@ TIP = "const tip = document.getElementById('tip'); return tip.hidden ? '' : tip.
 
 
 def take(now: float) -> Snapshot:
-    """Two clients, so that there is a first row and another one."""
-    return replace(EMPTY, at=now, num_clients=2, clients=(WRITES, replace(WRITES, name="client-2")))
+    """Two clients, so that there is a first row and another one, and a tier: without any nothing is said of them."""
+    tier = TierRow("urgent", 0, 0, (), 0, 0, {})
+    return replace(EMPTY, at=now, num_clients=2, clients=(WRITES, replace(WRITES, name="client-2")), tiers=(tier,))
 
 
 @pytest.fixture(scope="module")
