@@ -14,6 +14,7 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from experiments.simulation.worlds import some_settings
 from goodspeed.fair.policies import ClientState
+from goodspeed.slo.objectives import SHORTEST_S
 from goodspeed.wire.messages import Capability, Draft, Offer, OpenSession, UpMessage
 
 BOTH: tuple[Capability, ...] = ("odds", "offers")
@@ -105,5 +106,18 @@ def test_bad_worlds_have_indexes_of_every_kind() -> None:
     worlds = [some_settings(seed) for seed in range(60)]
     assert {kind for settings in worlds for kind in settings.ngrams} == {"off", "index", "right", "hostile"}
     assert any(not all(settings.has_model) for settings in worlds)
-    kinds = [(), ("odds",), BOTH]
-    assert {settings.capabilities for settings in worlds} == {None, *kinds, *((*kind, "slo") for kind in kinds)}
+    announced = [settings.capabilities for settings in worlds]
+    assert {tuple(one for one in known if one != "slo") for known in announced if known is not None} == {
+        (),
+        ("odds",),
+        BOTH,
+    }
+    assert None in announced
+
+
+def test_bad_worlds_ask_for_service_levels_that_can_be_kept_and_that_cannot() -> None:
+    worlds = [some_settings(seed) for seed in range(60)]
+    assert {settings.policy for settings in worlds} >= {"slo", "gradient"}
+    assert {settings.capabilities is None or "slo" in settings.capabilities for settings in worlds} == {True, False}
+    asked = {slo.tpot_s for settings in worlds for slo in settings.slos if slo is not None}
+    assert asked >= {None, SHORTEST_S, 60.0}
