@@ -8,6 +8,7 @@ from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.node import options
 from goodspeed.slo.objectives import parse_tiers
+from goodspeed.wire.endpoints import is_loopback
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, check_round_tokens
 
 
@@ -202,6 +203,7 @@ class VerifyConfig(Settings):
             selection=self.selection,
             self_draft=self.self_draft,
             explore=self.explore,
+            is_shared=is_loopback(self.bind),
             eta=self.eta,
             weigh_evidence=self.weigh_evidence,
             beta=self.beta,

@@ -104,8 +104,8 @@ class DraftModel:
         self._known: dict[bytes, tuple[int, int]] = {}  # committed tokens of a session, and the state after them
 
     def num_new(self, wanted: Propose) -> int:
-        """Tokens to be fed before the first can be drafted."""
-        if wanted.ahead:
+        """Tokens to be fed before the first can be drafted; what it drafted itself has been."""
+        if wanted.ahead or wanted.num_unverified:
             return 1
         return max(1, len(wanted.tokens) - self._known.get(wanted.request.session_id, (0, 0))[0])
 
@@ -131,9 +131,10 @@ class DraftModel:
         key, tokens = wanted.request.session_id, wanted.tokens
         length, state = self._known.get(key) or (0, start(wanted.request.sampling.seed))
         if not wanted.ahead:
-            state = feed_all(state, tokens[length:])
-            self._known[key] = len(tokens), state
-            return state, True, 0
+            num_verified = len(tokens) - wanted.num_unverified
+            state = feed_all(state, tokens[length:num_verified])
+            length = num_verified
+            self._known[key] = length, state
         on_path = True
         for token in tokens[length:]:
             on_path = on_path and token == draw(state)[0]

@@ -145,6 +145,7 @@ class Settings:
             selection=self.selection,
             self_draft=self.self_draft,
             explore=self.explore,
+            is_shared=False,
             eta=self.eta,
             weigh_evidence=self.weigh_evidence,
             beta=self.beta,

@@ -7,6 +7,7 @@ import errno
 import ipaddress
 import re
 import socket
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from goodspeed.errors import ConfigError, TransportError
@@ -40,7 +41,7 @@ def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint
         raise ConfigError(f"{endpoint}: a port to connect to is 1 to 65535")
     host = match[1].strip("[]")
     addresses = ["::"] if host == "*" else _resolve(host)
-    if not trusted_network and not all(ipaddress.ip_address(address).is_loopback for address in addresses):
+    if not trusted_network and not _are_loopback(addresses):
         raise ConfigError(
             f"{DOING[doing]} {endpoint} needs keys, a loopback address, or --trusted-network (if only machines you "
             f"trust are on that network). {MAKE_KEYS[doing]} The address is beyond this machine: without keys anybody "
@@ -48,6 +49,16 @@ def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint
         )
     # IPv6 only where it is needed: with it on, ZeroMQ takes the first address, though the peer may listen on IPv4.
     return Endpoint(f"tcp://{match[1]}:{port}", port, ipv6=all(":" in address for address in addresses))
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether only this machine reaches the address, tcp://HOST:PORT; ConfigError for a host that has none."""
+    host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    return host != "*" and _are_loopback(_resolve(host))
+
+
+def _are_loopback(addresses: Sequence[str]) -> bool:
+    return all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
 
 def check_free(address: Endpoint) -> None:

@@ -12,8 +12,8 @@ from verify_node.arms.comparisons import Arm
 from verify_node.arms.stretches import ArmRound
 
 FEW = 8
-"""With fewer sessions the model's drafts are tried first: there a drafted token costs next to nothing. With
-more, draft models on the verify node's own machine took more of its time than they brought."""
+"""With fewer sessions models draft first, and with more only where draft nodes are on other machines: on the verify
+node's own, so many draft models took more of its time than they brought."""
 
 SLACK = 1.4
 """A load is left at once when the number of sessions is beyond its bounds by this factor."""
@@ -26,8 +26,10 @@ load of them all; where their number wavers about a bound, some stretches pass b
 class ArmsBySituation:
     """One `Arms` for each load (1 session, 2 and 3, 4 to 7, and so on) with each set of arms that differ there."""
 
-    def __init__(self, explore: float = 0.02) -> None:
+    def __init__(self, explore: float = 0.02, *, is_shared: bool = True) -> None:
+        """is_shared: the draft nodes are on the verify node's own machine."""
         self._explore = explore
+        self._is_shared = is_shared
         self._by_situation: dict[tuple[int, frozenset[Arm]], Arms] = {}
         self._load = 1  # the fewest sessions of the load that holds
         self._num_beyond = 0  # rounds in a row that were beyond its bounds
@@ -72,6 +74,6 @@ class ArmsBySituation:
     def _at(self, load: int, available: frozenset[Arm]) -> Arms:
         situation = (load, available)
         if situation not in self._by_situation:
-            first = Arm.MODEL if load < FEW else Arm.NGRAM
+            first = Arm.NGRAM if self._is_shared and load >= FEW else Arm.MODEL
             self._by_situation[situation] = Arms(self._explore, available, first)
         return self._by_situation[situation]

@@ -80,6 +80,7 @@ class CoreSettings:
     linger_s: float = 0.002
     selection: str | None = None  # "odds" or "none"; None: by odds where time counts and rounds are continuous
     self_draft: bool = True  # draft from sessions' own texts, where drafted tokens are selected
+    is_shared: bool = True  # the draft nodes are on this machine: many draft models would take its time
     explore: float = 0.02  # share of the time in which it is tried whether other ways of drafting bring more
     eta: float = 0.1  # Eq. (3)
     weigh_evidence: bool = True
@@ -140,7 +141,7 @@ def make_core(
         planner=planner.create(settings.rounds),
         scheduler=scheduler,
         choice=_choice(settings, cost, limits, scheduler, self_drafts),
-        arms=ArmsBySituation(settings.explore) if settings.selects else None,
+        arms=ArmsBySituation(settings.explore, is_shared=settings.is_shared) if settings.selects else None,
         pool=pool,
         cost=cost,
         max_sessions=settings.max_sessions,

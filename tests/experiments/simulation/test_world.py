@@ -6,13 +6,17 @@ from statistics import mean
 
 import pytest
 
+from draft_node.core.actions import Propose, Request
 from experiments.simulation.acceptance import Independent, Survival, Switching
 from experiments.simulation.clock import Clock, Watch
+from experiments.simulation.models import DraftModel
 from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
+from experiments.simulation.text import alone
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
+from goodspeed.wire.messages import Sampling
 
 SMALL = Settings(num_clients=3, num_at_once=1, min_tokens=100, max_tokens=100, stops=0.0, context_len=200)
 
@@ -164,3 +168,30 @@ def test_events_happen_in_order_and_clocks_may_be_wrong():
     watch = Watch(clock, ahead_s=100.0, drift=0.1)
     assert watch.now == pytest.approx(105.5)
     assert watch.until(111.0) == pytest.approx(10.0)
+
+
+class Rising:
+    """Wrong up to a position, and right from there on."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+    def rate(self, position: int, offset: int, on_path: bool) -> float:
+        return float(position >= self.position and on_path)
+
+    def odds(self, position: int, offset: int) -> float:
+        return 1.0
+
+
+def test_a_draft_model_begins_anew_where_the_text_left_what_it_drafted_unasked() -> None:
+    """What it drafted itself is no part of the text, however often the text goes on otherwise."""
+    request = Request(bytes(16), (1, 2, 3), Sampling(seed=7), 100)
+    text = alone(request)
+    model = DraftModel({request.session_id: Rising(23)})
+    for length in range(20):
+        base = (*request.prompt, *text[:length])
+        first = model.propose(Propose(request, 1, 0, base, 2, unasked=True))
+        assert first[0] != text[length]
+        model.propose(Propose(request, 1, 0, (*base, *first), 2, unasked=True, num_unverified=2))
+    last = model.propose(Propose(request, 1, 0, (*request.prompt, *text[:20]), 3, unasked=True))
+    assert last == text[20:23]

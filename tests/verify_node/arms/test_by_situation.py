@@ -172,3 +172,10 @@ def test_a_stretch_goes_on_while_the_situation_stays() -> None:
         arms.turn_to(number, ALL[::-1] if number % 2 else ALL)
         arms.observe(ArmRound(1.0, 1.0, ROUND_S, number))
     assert arms._current._stretch.num_rounds == 4
+
+
+@pytest.mark.parametrize(("is_shared", "first"), [(True, Arm.NGRAM), (False, Arm.MODEL)])
+def test_many_sessions_begin_with_models_where_these_do_not_share_the_machine(is_shared: bool, first: Arm) -> None:
+    arms = ArmsBySituation(is_shared=is_shared)
+    arms.turn_to(8, set(Arm))
+    assert arms.arm is first

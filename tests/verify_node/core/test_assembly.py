@@ -42,17 +42,17 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
         "self_draft": False,
         "explore": 0.1,
     }
-    renamed: dict[str, Any] = {"linger_ms": 5.0, "slo_tier": ("chat:tpot=50ms",)}
+    renamed: dict[str, Any] = {"linger_ms": 5.0, "slo_tier": ("chat:tpot=50ms",), "bind": "tcp://192.0.2.1:5555"}
     own = VerifyConfig(model="m", policy="random", cost="none", fairness=2.0, seed=3, **renamed, **same).core
     policy = PolicySettings(name="random", weigh_time=False, fairness=2.0, seed=3)
     tiers = (Objectives(tpot_s=0.05, tier="chat"),)
-    assert own == CoreSettings(policy=policy, linger_s=0.005, tiers=tiers, **same)
+    assert own == CoreSettings(policy=policy, linger_s=0.005, tiers=tiers, is_shared=False, **same)
     for ours, default in ((own, DEFAULTS), (policy, DEFAULTS.policy)):
         assert all(getattr(ours, one.name) != getattr(default, one.name) for one in fields(default))
 
 
 def test_the_simulation_says_otherwise_only_where_its_worlds_are_smaller():
-    small = {"policy", "budget", "max_round_tokens", "max_sessions", "max_client_sessions"}
+    small = {"policy", "budget", "max_round_tokens", "max_sessions", "max_client_sessions", "is_shared"}
     simulated = Settings().core
     other = {name for name in CoreSettings.__dataclass_fields__ if getattr(simulated, name) != getattr(DEFAULTS, name)}
     assert other == small
