@@ -131,7 +131,7 @@ def _measures(runs: list[Run], fixed: list[Run]) -> dict[str, float]:
         "receive_s": fmean(each.receive_s for each in accounts),
         "verify_s": fmean(each.verify_s for each in accounts),
         "send_s": fmean(each.send_s for each in accounts),
-        "rounds": fmean(each.num_rounds for each in accounts),
+        "num_rounds": fmean(each.num_rounds for each in accounts),
         "drafted_per_round": fmean(each.num_drafted / each.num_rounds for each in accounts),
         "mean_done_s": fmean(fmean(each.done_s) for each in runs),
         "wall_of_fixed": against,
