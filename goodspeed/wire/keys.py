@@ -118,10 +118,15 @@ def write_enrolled(path: Path, enrolled: Enrolled) -> None:
     _write(path, f"Public key of the draft node {enrolled.name}", msgspec.structs.asdict(enrolled), 0o644)
 
 
+def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
 def _write(path: Path, comment: str, table: dict[str, object], mode: int) -> None:
     """Writes a table as TOML; names, keys and numbers need no escapes."""
-    rows = [f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}" for name, value in table.items()
-            if value is not None]  # fmt: skip
+    rows = [f"{name} = {_toml(value)}" for name, value in table.items() if value is not None]
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except FileExistsError:

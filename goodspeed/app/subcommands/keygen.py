@@ -37,6 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="tokens that it may have drafted in a round (default: no limit but the budget)",
     )
+    draft.add_argument(
+        "--tier",
+        action="append",
+        dest="tiers",
+        metavar="NAME",
+        help="service level that its users may ask for, a --slo-tier of the verify node; may be repeated (default: any)",
+    )
+    draft.add_argument(
+        "--least-tpot-s",
+        type=float,
+        metavar="S",
+        help="shortest time per token that its users may ask for (default: the least of its tiers, or any)",
+    )
     draft.set_defaults(make=make_draft)
     for added in (verify, draft):
         added.add_argument("--folder", type=Path, default=Path(), help="where the files go (default: here)")
@@ -80,7 +93,8 @@ def make_draft(namespace: argparse.Namespace) -> None:
 
 
 def _record(namespace: argparse.Namespace, public_key: str) -> enrolled.Enrolled:
-    limits = {name: getattr(namespace, name) for name in ("weight", "max_sessions", "max_round_tokens")}
+    names = ("weight", "max_sessions", "max_round_tokens", "tiers", "least_tpot_s")
+    limits = {name: getattr(namespace, name) for name in names}
     try:
         return enrolled.from_table(
             {"name": namespace.name, "public_key": public_key}

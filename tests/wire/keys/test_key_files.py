@@ -108,6 +108,9 @@ def test_a_secret_is_never_shown(
         (["draft", "a", "--weight", "inf"], "weight"),
         (["draft", "a", "--max-sessions", "0"], "max_sessions"),
         (["draft", "a", "--max-round-tokens", "-1"], "max_round_tokens"),
+        (["draft", "a", "--least-tpot-s", "0"], "least_tpot_s"),
+        (["draft", "a", "--least-tpot-s", "nan"], "least_tpot_s"),
+        (["draft", "a", "--tier", "a b"], "tiers"),
     ],
 )
 def test_what_cannot_be_enrolled_is_not_made(
@@ -120,6 +123,15 @@ def test_what_cannot_be_enrolled_is_not_made(
     assert keygen(monkeypatch, *words, "--folder", str(tmp_path)) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_what_users_may_ask_for_is_written_into_the_public_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--tier", "chat", "--tier", "batch-1", "--least-tpot-s", "0.02"]
+    assert keygen(monkeypatch, "draft", "a", *words, "--folder", str(tmp_path)) == 0
+    record = keys.read_enrolled(str(tmp_path / "a.pub"))
+    assert (record.tiers, record.least_tpot_s) == (("chat", "batch-1"), 0.02)
 
 
 def test_a_key_in_the_wrong_place_is_named(made: Path) -> None:
