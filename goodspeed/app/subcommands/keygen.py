@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         dest="tiers",
         metavar="NAME",
-        help="service level that its users may ask for, a --slo-tier of the verify node; may be repeated (default: any)",
+        help="service level that its users may ask for, by its name at the verify node; may be repeated (default: any)",
     )
     draft.add_argument(
         "--least-tpot-s",
