@@ -75,7 +75,7 @@ def parse_tier(text: str) -> Objectives:
     """One tier, as `NAME:ttft=500ms,tpot=50ms`; either of both may be left out."""
     name, colon, rest = text.partition(":")
     if not colon or not TIER.match(name):
-        what = "a tier is a name of letters, digits, '.', '_' and '-', a colon and what it promises"
+        what = "a tier is a name of letters, digits, '.', '_' and '-', a colon and what its texts are to keep"
         raise ConfigError(f"--slo-tier {text}: {what}, {EXAMPLE}")
     if name == OTHER:
         raise ConfigError(f"--slo-tier {text}: metrics call {OTHER!r} what is of no tier; give it another name")
