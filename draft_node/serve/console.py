@@ -144,7 +144,7 @@ class Console:
     async def wanted(self, prompt: Prompt) -> Wanted:
         """The text that a prompt asks for; without any seed it gets a random one.
 
-        PromptError if it cannot be, RequestRefused if there is no such tier.
+        PromptError if it cannot be, ServiceError if there is no such tier.
 
         Waits for the verify node, whose Welcome has the defaults; with `--fallback local`, for --connect-timeout-s at
         most.
@@ -189,7 +189,7 @@ class Console:
         except PromptError as error:
             self._fail(index, prompt.text, "prompt", str(error))
             return
-        except RequestRefused as error:
+        except ServiceError as error:
             self._fail(index, prompt.text, error.code, error.what)
             return
         asked_at = time.monotonic()

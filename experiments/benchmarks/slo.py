@@ -82,19 +82,20 @@ class Comparison:
         self.num_urgent = num_urgent
         self.tightness = tightness
         self.plain: list[float] = []  # TPOTs of all texts so far that plain decoding wrote
+        self.tpot_s: dict[str, float] = {}
         self.seen = {way: {tier: Seen() for tier in TIERS} for way in workers}
 
     def run(self, rows: Sequence[Sequence[Sequence[Wanted]]]) -> None:
         """rows: of each repetition what every draft node is asked for; the first repetition warms up."""
         for repetition, wanted in enumerate(rows):
+            self.tpot_s = self._tiers()
             names = list(self.workers)
             first = repetition % len(names) if repetition else 0
             for way in names[first:] + names[:first]:
                 self._serve(way, wanted, counts=repetition > 0)
 
-    @property
-    def tpot_s(self) -> dict[str, float]:
-        """What each tier asks for now; nothing before it is known what plain decoding takes."""
+    def _tiers(self) -> dict[str, float]:
+        """What each tier asks for in a repetition; nothing before it is known what plain decoding takes."""
         if not self.plain:
             return {}
         urgent = self.tightness * statistics.median(self.plain)

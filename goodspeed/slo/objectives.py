@@ -4,7 +4,7 @@ TTFT is the time from a request to its first token; TPOT, the time per output to
 """
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
@@ -86,11 +86,6 @@ def parse_tier(text: str) -> Objectives:
             raise ConfigError(f"--slo-tier {text}: {part!r} is not ttft=TIME or tpot=TIME, each once; {EXAMPLE}")
         found[key] = _seconds(text, key, value)
     return Objectives(found.get("ttft"), found.get("tpot"), name)
-
-
-def label(slo: Objectives, tiers: Container[str]) -> str:
-    """What metrics call it: its tier's name, if that is one of the tiers that the node was given."""
-    return slo.tier if slo.tier and slo.tier in tiers else OTHER
 
 
 def _seconds(text: str, key: str, value: str) -> float:

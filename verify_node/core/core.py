@@ -336,8 +336,9 @@ class VerifyCore:
         self._in_flight = planned
         self.newest_arm = self.switching.arm
         self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
-        for entry in planned.entries:
-            self.sessions[entry.session_id].enter(now, reads_prompt=not entry.samples)
+        prefilled = set(planned.prefilled)
+        for session_id, session in self._taking_part.items():
+            session.enter(now, reads_prompt=session_id in prefilled)
         for session_id in planned.crowded_out:
             self.sessions[session_id].lack_memory(now)
         return planned

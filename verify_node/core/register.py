@@ -275,7 +275,7 @@ class Register:
 
     def _ledger(self, peer: Peer, message: OpenSession, now: float, known: Session | None) -> Ledger | None:
         """The account of a text that asks for anything that its key may ask for."""
-        if message.slo is None:
+        if message.slo is None or message.slo.objectives.is_empty:
             return None
         slo = granted(message.slo.objectives, self.tiers.terms(_record(self.enrolled or {}, peer)))
         old = known.ledger if known is not None else None

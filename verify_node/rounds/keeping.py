@@ -20,8 +20,15 @@ class Keeping:
         self._weights = {session.client.name: session.client.weight for session in ready} if ledgers else {}
         self._shortest_s = shortest_s
         self._now = now
+        self._share_left = 1.0  # share of the budget that the others keep, however short the round has to be
         self.behind = frozenset(key for key, ledger in ledgers if ledger.owed(now, shortest_s) > 1.0)
-        self.most_s = most_round_s((ledger for _, ledger in ledgers), shortest_s, now)
+        self.most_s = inf
+        for session in ready:
+            if session.ledger is not None:
+                most_s = most_round_s([session.ledger], shortest_s, now)
+                if most_s < self.most_s:
+                    self.most_s = most_s
+                    self._share_left = 1.0 - session.client.weight / sum(self._weights.values())
 
     def needs(self, drafted: Sequence[tuple[Session, Sequence[float]]], budget: int) -> list[float]:
         """`Candidate.need` of each session with drafted tokens of these odds."""
@@ -39,10 +46,14 @@ class Keeping:
         return found
 
     def most_drafted(self, seconds: Sequence[float], budget: int) -> int:
-        """Most drafted tokens that keep the round short enough. seconds: of the round, by their number."""
+        """Most drafted tokens that keep the round short enough. seconds: of the round, by their number.
+
+        The client whose text is the tightest takes no more from the others in this way than its weight's share: else
+        one that asks for a TPOT just above a round's time would take all drafts from everybody.
+        """
         if self.most_s == inf:
             return budget
-        return min(budget, max(0, bisect_right(seconds, self.most_s) - 1))
+        return min(budget, max(int(self._share_left * budget), bisect_right(seconds, self.most_s) - 1))
 
 
 NOBODY = Keeping((), 0.0, 0.0)

@@ -103,7 +103,8 @@ class Session(SessionState):
         """An Ack acknowledges more than was known; if the session's window was full, it is ready from now on."""
         if not self.is_ready(window):
             self.ready_since = now
-            self._wait_for("queue", now)
+            if self.phase is Phase.ADVANCING:
+                self._wait_for("queue", now)
         self.acknowledge(base_len, now)
 
     def repeat(self, base_len: int) -> Verdict | None:

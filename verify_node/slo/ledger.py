@@ -4,6 +4,7 @@ All times are this node's. What is judged here explains; whether a text was in t
 reader is. Knows nothing about what a round does for it.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -44,12 +45,12 @@ class Ledger:
         up_s = round_trip_s / 2
         ledger = cls(slo, asked_at=now - up_s - asked.waited_s, at=now, num_tokens=num_tokens)
         ledger._account("network", up_s)
-        ledger._account("queue", asked.waited_s)
+        ledger._account("queue", max(0.0, asked.waited_s - (asked.since_first_s or 0.0)))
         if num_tokens and asked.since_first_s is not None:
             ledger.first_at = now - asked.since_first_s - round_trip_s
             ledger.last_at = now
         if old is not None:
-            ledger.before_first, ledger.after_first = old.before_first, old.after_first
+            ledger.before_first, ledger.after_first = dict(old.before_first), dict(old.after_first)
             ledger._account("away", now - old.at)
         elif ledger.first_at is not None and slo.tpot_s is not None:
             ledger._account("away", max(0.0, now - ledger.first_at - slo.tpot_s * (num_tokens - 1)))
@@ -96,13 +97,13 @@ class Ledger:
 
         round_trip_s: half of one is on its first token's way to its reader.
         """
-        late: list[dict[Cause, float]] = []
-        if self.slo.ttft_s is not None and self._ttft_s(round_trip_s) > self.slo.ttft_s + SLACK:
-            late.append(self.before_first)
-        if self.slo.tpot_s is not None and self._tpot_s() > self.slo.tpot_s + SLACK:
-            late.append(self.after_first)
-        parts = [(seconds, cause) for account in late for cause, seconds in account.items()]
-        return max(parts, default=(0.0, None))[1]
+        seconds: defaultdict[Cause, float] = defaultdict(float)
+        is_late = self.slo.ttft_s is not None and self._ttft_s(round_trip_s) > self.slo.ttft_s + SLACK
+        is_slow = self.slo.tpot_s is not None and self._tpot_s() > self.slo.tpot_s + SLACK
+        for account in [self.before_first] * is_late + [self.after_first] * is_slow:
+            for cause, part in account.items():
+                seconds[cause] += part
+        return max(seconds, key=seconds.__getitem__, default=None)
 
     def _ttft_s(self, round_trip_s: float) -> float:
         first_at = self.at if self.first_at is None else self.first_at

@@ -35,11 +35,13 @@ def needs(texts: Sequence[Owing], weights: dict[str, float], budget: int, round_
     """
     owed = [text.ledger.owed(now, round_s) - 1.0 for text in texts]
     behind = [index for index, need in enumerate(owed) if need > 0.0]
-    each = int(CROWDING * budget / max(1, len(behind)))
+    each = max(1, int(CROWDING * budget / max(1, len(behind))))
     total = sum(weights.values())
     left: dict[str, int] = defaultdict(int)
     for name, weight in weights.items():
-        left[name] = int(budget * weight / total)
+        left[name] = max(
+            1, int(budget * weight / total)
+        )  # where the budget is less than clients, who needs most is first
     found = [0.0] * len(texts)
     for index in sorted(behind, key=lambda index: -owed[index]):
         text, missing = texts[index], owed[index]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from goodspeed.slo.objectives import Objectives
+from goodspeed.slo.objectives import LONGEST_S, Objectives
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import SloTerms
 
@@ -19,23 +19,23 @@ class Tiers:
     def terms(self, record: Enrolled | None) -> SloTerms:
         """What a draft node may ask for. record: its enrolment; None where there are no keys, or it is not enrolled.
 
-        A key that is limited to tiers and to no TPOT may ask for no TPOT below those of its tiers.
+        A key that is limited to tiers and to no TPOT may ask for no TPOT below those of its tiers; if these have none,
+        for none at all. Tiers are told as the key may have them.
         """
-        if record is None or record.tiers is None:
-            least_tpot_s = record.least_tpot_s if record is not None else None
-            return SloTerms(tuple(self.by_name.values()), least_tpot_s)
-        own = tuple(tier for name, tier in self.by_name.items() if name in record.tiers)
+        if record is None:
+            return SloTerms(tuple(self.by_name.values()))
+        own = [tier for name, tier in self.by_name.items() if record.tiers is None or name in record.tiers]
         least_tpot_s = record.least_tpot_s
-        if least_tpot_s is None:
-            least_tpot_s = min((tier.tpot_s for tier in own if tier.tpot_s is not None), default=None)
-        return SloTerms(own, least_tpot_s)
+        if least_tpot_s is None and record.tiers is not None:
+            least_tpot_s = min((tier.tpot_s for tier in own if tier.tpot_s is not None), default=LONGEST_S)
+        return SloTerms(tuple(tier.at_least(least_tpot_s or 0.0) for tier in own), least_tpot_s)
 
 
 def granted(asked: Objectives, terms: SloTerms) -> Objectives:
-    """What a text is given of what it asks for: a TPOT that is too short is raised, a tier unknown here loses its name.
+    """What a text is given of what it asks for: a TPOT that is too short is raised.
 
-    So whoever claims to need a token every millisecond takes nothing from others by it.
+    So whoever claims to need a token every millisecond takes nothing from others by it. The name of a tier stays only
+    where that is the tier of this node: else its metrics would mix different levels.
     """
-    known = any(tier.tier == asked.tier for tier in terms.tiers)
-    named = asked if known else replace(asked, tier="")
-    return named.at_least(terms.least_tpot_s or 0.0)
+    raised = asked.at_least(terms.least_tpot_s or 0.0)
+    return raised if raised in terms.tiers else replace(raised, tier="")

@@ -27,29 +27,37 @@ class SloPolicy:
         if not any(floors):
             return self._gradient.allocate(clients, budget)
         low, high, lengths = 0, budget, floors  # `gradient` is given the most with which all of it fits
+        given = high
         while low <= high:
-            middle = (low + high + 1) // 2
-            shared = self._gradient.allocate(clients, middle)
+            shared = self._gradient.allocate(clients, given)
             raised = [max(pair) for pair in zip(floors, shared, strict=True)]
             if sum(raised) <= budget:
-                lengths, low = raised, middle + 1
+                lengths, low = raised, given + 1
             else:
-                high = middle - 1
+                high = given - 1
+            given = (low + high + 1) // 2
         return lengths
 
 
 def least_lengths(clients: Sequence[ClientState], budget: int) -> list[int]:
     """The length that each client needs for what it is owed, as far as its weight's share of the budget reaches."""
-    total = sum(client.weight for client in clients)
+    weights = {_name(index, client): client.weight for index, client in enumerate(clients)}
+    total = sum(weights.values())
     floors, left = [0] * len(clients), budget
+    rooms = {name: max(1, int(budget * weight / total)) for name, weight in weights.items()} if total else {}
     for index in sorted(range(len(clients)), key=lambda index: -(clients[index].slo or 0.0)):
-        client = clients[index]
+        client, name = clients[index], _name(index, clients[index])
         if client.slo is None or client.slo <= 1.0 or not total:
             continue
-        most = min(int(budget * client.weight / total), client.max_length, left)
-        floors[index] = shortest(client.slo, client.acceptance_rate, most)
+        floors[index] = shortest(client.slo, client.acceptance_rate, min(rooms[name], client.max_length, left))
+        rooms[name] -= floors[index]
         left -= floors[index]
     return floors
+
+
+def _name(index: int, client: ClientState) -> str:
+    """Whose share a session takes: its client's, or its own where no client is named."""
+    return client.client_id or f"session {index}"
 
 
 def shortest(owed: float, acceptance_rate: float, most: int) -> int:

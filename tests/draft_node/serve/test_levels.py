@@ -4,8 +4,8 @@ import pytest
 
 from draft_node.core.link import VerifyLink
 from draft_node.serve.levels import Levels
-from goodspeed.errors import RequestRefused
-from goodspeed.slo.objectives import Objectives, parse_tiers
+from goodspeed.errors import RequestRefused, VerifyAway
+from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
 from goodspeed.wire.messages import VERSION, Hello, SloTerms, Welcome
 
 HELLO = Hello(VERSION, "a", b"bootboot", "fake")
@@ -32,11 +32,27 @@ def test_this_nodes_tiers_go_before_the_verify_nodes():
     assert both.default == Objectives(ttft_s=9.0, tier="default")
 
 
+def test_a_default_tier_is_raised_to_what_the_key_allows():
+    assert levels(own=parse_tiers(["default:tpot=20ms"]), told=SloTerms((), 0.1)).default == Objectives(
+        tpot_s=0.1, tier="default"
+    )
+
+
+def test_a_key_that_allows_no_tpot_says_so():
+    with pytest.raises(RequestRefused, match="than this draft node's key allows; leave it out"):
+        levels(told=SloTerms((), LONGEST_S)).allowed(Objectives(tpot_s=1.0))
+
+
+def test_before_the_verify_node_was_there_a_tier_may_be_its_own():
+    with pytest.raises(VerifyAway, match="ask again later"):
+        levels(own={}).tier("fast")
+
+
 def test_an_unknown_tier_is_refused_with_those_that_there_are():
     with pytest.raises(RequestRefused, match=r"there is no tier 'fast'; choose one of: chat, code, default"):
         levels(told=SloTerms(tuple(THEIRS.values()))).tier("fast")
     with pytest.raises(RequestRefused, match=r"there is no tier 'fast'; there are none here; leave it out"):
-        levels(own={}).tier("fast")
+        levels(own={}, told=SloTerms()).tier("fast")
 
 
 def test_what_the_key_does_not_allow_is_refused_with_what_it_does():

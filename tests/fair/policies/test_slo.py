@@ -47,6 +47,16 @@ def test_nobodys_floor_is_more_than_its_weights_part():
     assert least_lengths(heavy, 8) == [4, 0, 0, 0]
 
 
+def test_a_clients_sessions_share_its_part():
+    clients = [client(0.9, slo=99.0, client_id="a") for _ in range(7)] + [client(0.9, slo=99.0, client_id="b")]
+    floors = least_lengths(clients, 24)
+    assert (sum(floors[:7]), floors[7]) == (12, 12)
+
+
+def test_with_more_clients_than_budget_some_get_one_token():
+    assert least_lengths([client(0.9, slo=9.0) for _ in range(6)], 4) == [1, 1, 1, 1, 0, 0]
+
+
 def test_a_session_that_must_not_draft_has_no_floor():
     assert least_lengths([client(0.9, slo=9.0, max_length=0), client()], 8) == [0, 0]
 

@@ -123,6 +123,17 @@ def test_a_text_that_waits_for_its_draft_node_waits_for_the_network(desk: Desk) 
     assert session.ledger.after_first["network"] == pytest.approx(1.0)
 
 
+def test_the_round_that_reads_a_short_prompt_is_prefill(desk: Desk) -> None:
+    desk.hello(capabilities=KNOWS)
+    desk.open(slo=Slo(CHAT))
+    desk.round(0.6)
+    assert desk.session().ledger.before_first["prefill"] == pytest.approx(0.6)
+
+
+def test_who_asks_for_nothing_in_particular_has_no_account(desk: Desk) -> None:
+    assert writing(desk, Slo(Objectives(tier="chat"))).ledger is None
+
+
 def test_objectives_change_no_text(desk: Desk) -> None:
     writing(desk, Slo(CODE), max_tokens=30)
     finish(desk, 0.05)

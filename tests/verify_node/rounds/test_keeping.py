@@ -15,6 +15,7 @@ from tests.verify_node.rounds.offering import (
     offering,
     owe,
 )
+from verify_node.session.client import Client
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
 POOR = (0.3, 0.3, 0.3, 0.3)
@@ -45,11 +46,27 @@ def test_who_is_on_time_gets_what_it_would_get_without_objectives():
 
 def test_a_round_stays_short_for_whom_one_token_keeps_on_time():
     """One token is due 50 ms after the first one; a round takes 10 ms, and 10 ms for every token."""
-    on_time = owe(make_session(1), 0.5)
+    on_time = owe(make_session(1, make_client("tight", weight=9.0)), 0.5)
+    eager = offering(2, (0.99,) * 8, client=make_client("eager", weight=1.0))
+    cost = Linear(fixed_s=0.01, token_s=0.001)
+
+    def worth(client: Client) -> float:
+        return 1.0
+
+    assert lengths(make_choice(cost=cost, worth=worth, budget=64), on_time, eager)[1] == 8
+    tight = Linear(fixed_s=0.041, token_s=0.002)
+    assert lengths(make_choice(cost=tight, worth=worth), on_time, eager)[1] > 2
+    assert lengths(make_choice(cost=tight, worth=worth, keeps_slos=True), on_time, eager)[1] == 2, (
+        "41 + 2 x 2 + 2 x 2 ms"
+    )
+
+
+def test_a_tight_text_takes_no_more_than_its_share_by_keeping_rounds_short():
+    """It has no time for a single drafted token, and the weights are 1 to 9."""
+    on_time = owe(make_session(1), 0.5, tpot_s=0.05)
     eager = offering(2, (0.99,) * 8, client=make_client("eager", weight=9.0))
-    cost = Linear(fixed_s=0.01, token_s=0.01)
-    assert lengths(make_choice(cost=cost, keeps_slos=False), on_time, eager)[1] > 2
-    assert lengths(make_choice(cost=cost, keeps_slos=True), on_time, eager)[1] == 2, "10 + 2 x 10 + 2 x 10 ms"
+    cost = Linear(fixed_s=0.01, token_s=0.006)
+    assert lengths(make_choice(cost=cost, keeps_slos=True), on_time, eager)[1] == 7, "nine tenths of eight"
 
 
 def test_a_text_that_is_late_does_not_keep_everybodys_round_short():

@@ -115,3 +115,26 @@ def test_absence_is_told_from_the_old_account_or_from_how_late_the_text_is():
     assert fresh.after_first["away"] == pytest.approx(1.5), "2 s, of which 10 tokens at 50 ms were due"
     fresh.decided(1, 12.0)
     assert fresh.violation(0.0) == "away"
+
+
+def test_time_is_accounted_for_once_also_after_a_restart():
+    ledger = opened(waited_s=20.0, since_first_s=19.0, num_tokens=11, now=30.0)
+    assert ledger.before_first["queue"] == pytest.approx(1.0)
+    assert ledger.violation(0.0) == "away"
+
+
+def test_who_is_late_and_slow_is_judged_by_both_accounts_together():
+    ledger = opened()
+    ledger.turn_to("prefill", 10.4)
+    ledger.turn_to("queue", 10.9)
+    ledger.decided(1, 10.9)
+    ledger.turn_to("round", 11.3)
+    ledger.decided(1, 11.4)
+    assert ledger.violation(0.0) == "queue", "0.4 and 0.4 s, and 0.5 s of prefill"
+
+
+def test_a_text_opened_again_changes_nothing_of_the_account_before():
+    old = writing()
+    again = opened(num_tokens=1, since_first_s=1.0, now=11.0, old=old)
+    again.turn_to("round", 11.5)
+    assert old.after_first == {}

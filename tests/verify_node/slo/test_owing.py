@@ -60,6 +60,13 @@ def test_the_largest_need_of_a_client_goes_first():
     assert later == 0.0
 
 
+def test_with_more_clients_than_budget_each_may_need_one_token():
+    texts = [text(3.0, f"client-{number}") for number in range(30)]
+    assert asked(*texts, budget=24) == [pytest.approx(0.9)] * 30, "of whom the round serves those that need most"
+    alone = asked(text(3.0), weights={"a": 1.0} | {f"other-{number}": 1.0 for number in range(40)}, budget=24)
+    assert alone == [pytest.approx(0.9)]
+
+
 def test_what_is_not_drafted_is_not_needed():
     assert asked(text(5.0, odds=(0.5, 0.5))) == [pytest.approx(0.75)]
     assert asked(text(5.0, odds=())) == [0.0]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from goodspeed.slo.objectives import Objectives, parse_tiers
+from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import SloTerms
 from verify_node.slo.terms import Tiers, granted
@@ -26,9 +26,25 @@ def test_a_key_may_be_limited_to_tiers_and_then_to_no_tpot_below_theirs():
     assert terms.least_tpot_s == 0.05
 
 
+@pytest.mark.parametrize("tiers", [(), ("gone",), ("batch",)])
+def test_a_key_whose_tiers_have_no_tpot_may_ask_for_none(tiers):
+    terms = Tiers(TIERS).terms(record(tiers=tiers))
+    assert granted(Objectives(tpot_s=0.001), terms).tpot_s == LONGEST_S
+
+
+def test_tiers_are_told_as_the_key_may_have_them():
+    terms = Tiers(TIERS).terms(record(least_tpot_s=0.03))
+    assert [tier.tpot_s for tier in terms.tiers] == [0.05, 0.03, None]
+    assert granted(TIERS["code"], terms) == Objectives(None, 0.03, "code")
+
+
+def test_another_level_by_the_name_of_a_tier_is_not_that_tier():
+    assert granted(Objectives(tpot_s=0.2, tier="chat"), Tiers(TIERS).terms(None)) == Objectives(tpot_s=0.2)
+
+
 def test_a_keys_own_least_tpot_goes_before_that_of_its_tiers():
     assert Tiers(TIERS).terms(record(tiers=("chat",), least_tpot_s=0.03)).least_tpot_s == 0.03
-    assert Tiers(TIERS).terms(record(least_tpot_s=0.03)) == SloTerms(tuple(TIERS.values()), 0.03)
+    assert Tiers(TIERS).terms(record(least_tpot_s=0.01)) == SloTerms(tuple(TIERS.values()), 0.01)
 
 
 def test_a_tpot_that_is_too_short_is_raised():

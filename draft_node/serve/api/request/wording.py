@@ -85,7 +85,7 @@ SPECIAL = {
     EMPTY: " must not be null; send {allowed}",
     ROLE: ": {given} is not a role that is served; use " + ROLES,
     PART: ": {given} parts are not served; only text parts are served",
-    SERVICE_TIER: ": {given} is unknown; leave it out, or send auto, default, flex, priority or scale",
+    SERVICE_TIER: ": {given} is unknown; send auto, default, flex, priority or scale, or another tier as goodspeed.slo",
     "too_short content": " must not be an empty list; send a string, or at least one text part",
     "too_short messages": " must not be an empty list; send at least one message",
 }

@@ -18,7 +18,7 @@ from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import Keys
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import Defaults
+from goodspeed.wire.messages import Defaults, SloTerms
 from tests.draft_node.serve.test_levels import levels
 
 CONTEXT_LEN = 1000
@@ -51,7 +51,7 @@ class FakeService(Service):
         self.error: Exception | None = None
         self.fails_after = 0  # tokens
         self.local_from: int | None = None  # from this token on the draft model writes alone
-        self.known_levels = levels({})
+        self.known_levels = levels({}, SloTerms())
         self.slow_choices = 0  # texts whose objectives are missed
         self.retargets_after: int | None = None  # after this token another target begins anew, or the text fails
 

@@ -93,7 +93,11 @@ def test_nan_is_no_json(api: Api) -> None:
     ("tier", "what"),
     [
         ("flex", "service_tier: there is no tier 'flex'; choose one of: chat, priority"),
-        ("gold", "service_tier: 'gold' is unknown; leave it out, or send auto, default, flex, priority or scale"),
+        (
+            "gold",
+            "service_tier: 'gold' is unknown; "
+            "send auto, default, flex, priority or scale, or another tier as goodspeed.slo",
+        ),
     ],
 )
 def test_a_service_tier_that_is_not_served_is_refused(api: Api, tier: str, what: str) -> None:
