@@ -3,11 +3,13 @@
 As the verify node sees it: what readers saw their draft nodes tell. Changes nothing.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from goodspeed.slo.objectives import OTHER
+from verify_node.core.counts import Judged
 from verify_node.core.view import View
 from verify_node.session.session import Session
 
@@ -32,14 +34,22 @@ class TierRow(Struct, frozen=True):
 
 def rows(view: View, now: float) -> tuple[TierRow, ...]:
     """Returns the rows of all tiers, and of `other` where there is anything to say of it."""
-    found = tuple(_row(view, tier, now) for tier in view.tiers)
+    texts: defaultdict[str, list[Session]] = defaultdict(list)
+    for session in view.sessions.values():
+        if session.ledger is not None and not session.finished:
+            texts[session.ledger.slo.tier or OTHER].append(session)
+    judged: defaultdict[str, list[Judged]] = defaultdict(list)
+    for one in reversed(view.counts.judged):
+        if now - one.at > JUDGED_S:
+            break
+        judged[one.tier].append(one)
+    found = tuple(_row(tier, texts[tier], judged[tier], now) for tier in view.tiers)
     return tuple(row for row in found if row.name != OTHER or row.num_open or row.num_judged)
 
 
-def _row(view: View, tier: str, now: float) -> TierRow:
-    texts = [session for session in view.sessions.values() if not session.finished and _tier(session) == tier]
+def _row(tier: str, texts: Sequence[Session], judged: Sequence[Judged], now: float) -> TierRow:
+    """texts: those of the tier that go on. judged: its complete ones of the last ten minutes."""
     late = [session for session in texts if session.ledger is not None and session.ledger.is_behind(now)]
-    judged = [one for one in view.counts.judged if one.tier == tier and now - one.at <= JUDGED_S]
     causes = Counter(one.cause for one in judged if one.cause is not None)
     return TierRow(
         name=tier,
@@ -50,7 +60,3 @@ def _row(view: View, tier: str, now: float) -> TierRow:
         num_attained=len(judged) - causes.total(),
         causes=dict(causes.most_common()),
     )
-
-
-def _tier(session: Session) -> str | None:
-    return None if session.ledger is None else session.ledger.slo.tier or OTHER
