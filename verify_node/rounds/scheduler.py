@@ -33,6 +33,10 @@ SMALLEST_GOODPUT = 1e-9
 FIRST_LENGTH = 4
 """Longest first draft of a client if the policy knows time: nobody knows how long it takes, and others may wait."""
 
+LEAST_OFFER = 4
+"""Tokens that a draft model may offer, however many sessions there are: of an offer of one token nothing is left when
+it arrives, since the text goes on meanwhile."""
+
 PROBE_ROUNDS = probes.WAITING_ROUNDS
 
 
@@ -252,11 +256,12 @@ class Scheduler:
         """Tokens that each draft model of these sessions that may offer may; 0 where no offers are taken.
 
         What is permitted is shared equally: which of the tokens are verified the choice decides, by worth and odds.
+        LEAST_OFFER in any case: the text has grown when an offer arrives.
         """
         num_offering = sum(session.takes_model_offers for session in sessions)
         if not self.takes_offers or not num_offering:
             return 0
-        return min(MAX_OFFER, max(1, int(self.permitted * self.budget) // num_offering))
+        return min(MAX_OFFER, max(LEAST_OFFER, int(self.permitted * self.budget) // num_offering))
 
     def _may_draft(self, session: Session) -> bool:
         return not self.takes_offers or (session.takes_drafts and not session.takes_model_offers)

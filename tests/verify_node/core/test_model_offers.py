@@ -8,6 +8,7 @@ from goodspeed.wire import odds
 from goodspeed.wire.messages import MAX_OFFER, Offer, OfferSource
 from tests.fakes import Desk, alone, make_open, request_of
 from verify_node.core.settings import PERMITTED
+from verify_node.rounds.scheduler import LEAST_OFFER
 
 KNOWN = ("odds", "offers", "model_offers")
 TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
@@ -35,12 +36,14 @@ def test_a_draft_model_that_may_offer_is_assigned_no_length_and_told_how_much_it
         assert verdict.offer_length == min(MAX_OFFER, int(PERMITTED * desk.core.limits.budget), 40)
 
 
-def test_what_is_permitted_is_shared_equally() -> None:
+@pytest.mark.parametrize(("num_sessions", "length"), [(2, int(PERMITTED * 8) // 2), (8, LEAST_OFFER)])
+def test_what_is_permitted_is_shared_equally_but_not_in_pieces_that_come_too_late(
+    num_sessions: int, length: int
+) -> None:
     desk = begin()
-    for number in range(2, 9):
+    for number in range(2, num_sessions + 1):
         desk.open(number=number)
-    lengths = {verdict.offer_length for verdict in desk.round()}
-    assert lengths == {int(PERMITTED * desk.core.limits.budget) // 8}
+    assert {verdict.offer_length for verdict in desk.round()} == {length}
 
 
 @pytest.mark.parametrize(
