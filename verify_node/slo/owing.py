@@ -6,12 +6,12 @@ exceed its weight's share of the budget: else whoever claims the shortest TPOT w
 3): the round stays as short as texts need that one token keeps on time. Pure; knows nothing about sessions.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
 from typing import NamedTuple
 
+from goodspeed.fair.shares import shares
 from goodspeed.slo.owed import longest_round_s
 from verify_node.slo.ledger import Ledger
 
@@ -27,7 +27,7 @@ class Owing(NamedTuple):
     odds: Sequence[float] = ()  # of its drafted tokens, each given those before it
 
 
-def needs(texts: Sequence[Owing], weights: dict[str, float], budget: int, round_s: float, now: float) -> list[float]:
+def needs(texts: Sequence[Owing], weights: Mapping[str, float], budget: int, round_s: float, now: float) -> list[float]:
     """What each text's drafted tokens have to bring, as the sum of path odds that `Candidate.need` is.
 
     weights: of all clients in the round, by name. round_s: seconds of the round. What would exceed a bound, or what the
@@ -36,12 +36,7 @@ def needs(texts: Sequence[Owing], weights: dict[str, float], budget: int, round_
     owed = [text.ledger.owed(now, round_s) - 1.0 for text in texts]
     behind = [index for index, need in enumerate(owed) if need > 0.0]
     each = max(1, int(CROWDING * budget / max(1, len(behind))))
-    total = sum(weights.values())
-    left: dict[str, int] = defaultdict(int)
-    for name, weight in weights.items():
-        left[name] = max(
-            1, int(budget * weight / total)
-        )  # where the budget is less than clients, who needs most is first
+    left = shares(weights, budget)
     found = [0.0] * len(texts)
     for index in sorted(behind, key=lambda index: -owed[index]):
         text, missing = texts[index], owed[index]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from goodspeed.fair.policies.base import ClientState, check_budget, register
 from goodspeed.fair.policies.gradient import GradientPolicy
 from goodspeed.fair.policies.timed import Cost
+from goodspeed.fair.shares import shares
 
 
 @register("slo")
@@ -41,13 +42,11 @@ class SloPolicy:
 
 def least_lengths(clients: Sequence[ClientState], budget: int) -> list[int]:
     """The length that each client needs for what it is owed, as far as its weight's share of the budget reaches."""
-    weights = {_name(index, client): client.weight for index, client in enumerate(clients)}
-    total = sum(weights.values())
+    rooms = shares({_sharer(index, client): client.weight for index, client in enumerate(clients)}, budget)
     floors, left = [0] * len(clients), budget
-    rooms = {name: max(1, int(budget * weight / total)) for name, weight in weights.items()} if total else {}
     for index in sorted(range(len(clients)), key=lambda index: -(clients[index].slo or 0.0)):
-        client, name = clients[index], _name(index, clients[index])
-        if client.slo is None or client.slo <= 1.0 or not total:
+        client, name = clients[index], _sharer(index, clients[index])
+        if client.slo is None or client.slo <= 1.0:
             continue
         floors[index] = shortest(client.slo, client.acceptance_rate, min(rooms[name], client.max_length, left))
         rooms[name] -= floors[index]
@@ -55,8 +54,8 @@ def least_lengths(clients: Sequence[ClientState], budget: int) -> list[int]:
     return floors
 
 
-def _name(index: int, client: ClientState) -> str:
-    """Whose share a session takes: its client's, or its own where no client is named."""
+def _sharer(index: int, client: ClientState) -> str:
+    """Returns whose share a session takes: its client's, or its own where no client is named."""
     return client.client_id or f"session {index}"
 
 
