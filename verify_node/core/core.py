@@ -249,12 +249,12 @@ class VerifyCore:
         self.switching.finished(moved, going_on, now, reads_prompts=bool(done.prefilled))
         gives_lengths = self.switching.gives_lengths
         lengths = allocate(done, moved, going_on, self.scheduler, self.round_s, gives_lengths=gives_lengths)
-        may_offer = gives_lengths or any(self.choice.is_behind(move.session) for move in moved)
+        may_offer = gives_lengths or any(self.choice.owes_more(move.session) for move in moved)
         offered = self.scheduler.offer_length(going_on) if may_offer else 0
         for move in moved:
             session = move.session
             length = lengths.get(session.session_id, 0)
-            offer_length = offered if gives_lengths or self.choice.is_behind(session) else 0
+            offer_length = offered if gives_lengths or self.choice.owes_more(session) else 0
             verdict = settle(move, length, self.round_s, now, self.choice.least_odds(session), offer_length)
             sends.append(self.replies.tell(session.peer_id, verdict))
         return sends

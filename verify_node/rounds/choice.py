@@ -22,12 +22,12 @@ from goodspeed.fair.candidates import Candidate
 from goodspeed.fair.latency import Refined
 from goodspeed.wire import odds
 from verify_node.rounds.drafted import Drafted, of_draft, of_offer
-from verify_node.rounds.keeping import NOBODY, Keeping
 from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.planner import Hope
 from verify_node.rounds.self_drafts import SelfDrafts, Wanting
 from verify_node.session.client import Client
 from verify_node.session.session import Session
+from verify_node.slo.keeping import NOBODY, Keeping, Text
 
 ALL = odds.LEAST
 """`least_odds` of a verify node that has no bound."""
@@ -50,7 +50,7 @@ class Choice(Protocol):
         """Code of the path odds below which a token of this session would not have been verified in the last round."""
         ...
 
-    def is_behind(self, session: Session) -> bool:
+    def owes_more(self, session: Session) -> bool:
         """Whether the last round owed this session more than the token that it brings anyway."""
         ...
 
@@ -78,7 +78,7 @@ class Whole:
         """There is no bound."""
         return ALL
 
-    def is_behind(self, session: Session) -> bool:
+    def owes_more(self, session: Session) -> bool:
         """What is owed is not looked at."""
         return False
 
@@ -115,7 +115,7 @@ class ByOdds:
         self._worth = worth
         self._self_drafts = self_drafts
         self._keeps_slos = keeps_slos
-        self._behind: frozenset[bytes] = frozenset()  # sessions that the last round owed more than one token
+        self._owed_more: frozenset[bytes] = frozenset()  # sessions that the last round owed more than one token
         self._least_value = 0.0  # worth x path odds that a token had to have in the last round
 
     def choose(self, ready: Sequence[Session], now: float) -> dict[bytes, Drafted]:
@@ -124,32 +124,21 @@ class ByOdds:
         First what texts with objectives are owed, then what brings the most, while the round stays short enough.
         """
         keeping = self._keeping(ready, now)
-        self._behind = keeping.behind
+        self._owed_more = keeping.owed_more
         worths = self._worths(ready)
         drafted = self._drafted(ready, worths)
-        odds = [_odds(session, one) for session, one in drafted]
-        needs = keeping.needs(list(zip((session for session, _ in drafted), odds, strict=True)), self._limits.budget)
-        rooms = _rooms(drafted)
-        candidates = [
-            Candidate(
-                odds[k],
-                worth=worths[session.client.name],
-                need=needs[k],
-                max_nodes=rooms.get(session.session_id),
-            )
-            for k, (session, _) in enumerate(drafted)
-        ]
+        candidates = self._candidates(drafted, worths, keeping)
         num_drafted = sum(len(one.tokens) for _, one in drafted)
         budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
         seconds = self._seconds(ready, budget + 1)
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone)
+        most = max(sum(first.counts), keeping.most_drafted(seconds, budget))
         if self._only_drafts:  # what nobody needs is not looked at
             candidates = [
                 one if drafted[k][1].source is None else replace(one, max_nodes=first.counts[k])
                 for k, one in enumerate(candidates)
             ]
-        most = max(sum(first.counts), keeping.most_drafted(seconds, budget))
         counts, value = take(candidates, first, most, Cost(seconds.__getitem__))
         num_chosen = sum(counts)
         self._least_value = value / seconds[num_chosen] * (seconds[num_chosen + 1] - seconds[num_chosen])
@@ -159,12 +148,12 @@ class ByOdds:
         """From the price of one more token's time in the last round, which a session that is behind need not pay."""
         if not self._least_value:
             return ALL
-        price = 0.0 if self.is_behind(session) else self._least_value / self._worth(session.client)
+        price = 0.0 if self.owes_more(session) else self._least_value / self._worth(session.client)
         return odds.code(max(LOWEST_BOUND, price))
 
-    def is_behind(self, session: Session) -> bool:
+    def owes_more(self, session: Session) -> bool:
         """Whether the last round owed this session more than the token that it brings anyway."""
-        return session.session_id in self._behind
+        return session.session_id in self._owed_more
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
         """Those of the ready sessions for which an offer may be on its way; none while offers are not looked at."""
@@ -185,7 +174,9 @@ class ByOdds:
         """What is owed to the sessions of this round."""
         if not self._keeps_slos or all(session.ledger is None for session in ready):
             return NOBODY
-        return Keeping(ready, self._seconds(ready, 0)[0], now)
+        texts = [Text(one.session_id, one.ledger, one.client.name) for one in ready if one.ledger is not None]
+        weights = {session.client.name: session.client.weight for session in ready}
+        return Keeping(texts, weights, self._seconds(ready, 0)[0], now)
 
     def _worths(self, ready: Sequence[Session]) -> dict[str, float]:
         """What one token of each client is worth."""
@@ -199,17 +190,34 @@ class ByOdds:
         for session in ready:
             if session.draft is not None:
                 found.append((session, of_draft(session)))
-            elif session.takes_offers and (self.is_behind(session) or not self._only_drafts):
+            elif session.takes_offers and (self.owes_more(session) or not self._only_drafts):
                 offered = of_offer(session)
                 if offered.tokens:
                     found.append((session, offered))
                 elif self._self_drafts is not None and session.allows_ngrams:
                     worth = worths[session.client.name]
-                    price = 0.0 if self.is_behind(session) else self._least_value / worth
+                    price = 0.0 if self.owes_more(session) else self._least_value / worth
                     wanting.append(Wanting(session, worth, price))
         if self._self_drafts is not None:
             found += self._self_drafts.draft(wanting)
         return [(session, one) for session, one in found if one.tokens]
+
+    def _candidates(
+        self, drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float], keeping: Keeping
+    ) -> list[Candidate]:
+        """What each session has drafted, in this order, as the selection looks at it."""
+        odds = {session.session_id: _odds(session, one) for session, one in drafted}
+        needs = keeping.needs(odds, self._limits.budget)
+        rooms = _rooms(drafted)
+        return [
+            Candidate(
+                odds[session.session_id],
+                worth=worths[session.client.name],
+                need=needs.get(session.session_id, 0.0),
+                max_nodes=rooms.get(session.session_id),
+            )
+            for session, _ in drafted
+        ]
 
     def _seconds(self, ready: Sequence[Session], num_drafted: int) -> list[float]:
         """Modelled seconds of a round with all of these sessions, by how many drafted tokens it verifies."""

@@ -87,8 +87,8 @@ def test_who_is_behind_is_asked_to_draft_on_whatever_it_costs():
     choice = make_choice(cost=DEAR, keeps_slos=True)
     behind, other = owe(offering(1, EVEN), 3.0), offering(2, EVEN)
     lengths(choice, behind, other)
-    assert choice.is_behind(behind)
-    assert not choice.is_behind(other)
+    assert choice.owes_more(behind)
+    assert not choice.owes_more(other)
     assert odds.bound(choice.least_odds(behind)) < odds.bound(choice.least_odds(other))
 
 

@@ -1,0 +1,65 @@
+"""What one round does for texts with objectives, before drafted tokens are chosen by what they bring.
+
+The mathematics is in `owing.py`. Knows nothing about sessions, prices, memory or verdicts.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from verify_node.slo.ledger import Ledger
+from verify_node.slo.owing import Owing, most_round_s, needs
+
+
+class Text(NamedTuple):
+    """A text in the round that has objectives."""
+
+    key: bytes
+    ledger: Ledger
+    client: str
+
+
+class Keeping:
+    """Which texts are owed what by one round."""
+
+    def __init__(self, texts: Iterable[Text], weights: Mapping[str, float], shortest_s: float, now: float) -> None:
+        """weights: of all clients in the round, by name. shortest_s: seconds of the round without drafted tokens."""
+        self._texts = {text.key: text for text in texts}
+        self._weights = weights
+        self._shortest_s = shortest_s
+        self._now = now
+        self._most_s, self._share_left = inf, 1.0  # the longest that the round may take, and what others then keep
+        for text in self._texts.values():
+            most_s = most_round_s([text.ledger], shortest_s, now)
+            if most_s < self._most_s:
+                self._most_s, self._share_left = most_s, 1.0 - weights[text.client] / sum(weights.values())
+        self.owed_more = frozenset(  # keys of texts that one token does not bring up to their TPOT
+            key for key, text in self._texts.items() if text.ledger.owed(now, shortest_s) > 1.0
+        )
+
+    def needs(self, odds: Mapping[bytes, Sequence[float]], budget: int) -> dict[bytes, float]:
+        """`Candidate.need` of the texts that are owed more. odds: of drafted tokens, by text; each given those before.
+
+        A text that nothing was drafted for, or that is owed no more than one token, is left out or needs 0.
+        """
+        if not self.owed_more:
+            return {}
+        texts = [self._texts[key] for key in odds if key in self._texts]
+        owing = [Owing(text.ledger, text.client, odds[text.key]) for text in texts]
+        needed = needs(owing, self._weights, budget, self._shortest_s, self._now)
+        return {text.key: need for text, need in zip(texts, needed, strict=True)}
+
+    def most_drafted(self, seconds: Sequence[float], budget: int) -> int:
+        """Most drafted tokens that keep the round short enough. seconds: of the round, by their number.
+
+        The client whose text is the tightest takes no more from the others in this way than its weight's share: else
+        one that asks for a TPOT just above a round's time would take all drafts from everybody.
+        """
+        if self._most_s == inf:
+            return budget
+        return min(budget, max(int(self._share_left * budget), bisect_right(seconds, self._most_s) - 1))
+
+
+NOBODY = Keeping((), {}, 0.0, 0.0)
+"""No text has objectives, or nobody looks at them."""
