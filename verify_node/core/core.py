@@ -26,9 +26,8 @@ from verify_node.arms.comparisons import Arm
 from verify_node.arms.switching import Switching
 from verify_node.core import invariants
 from verify_node.core.counts import Counts
-from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS
 from verify_node.core.incoming import Answer, repeat, take_ack, take_draft, take_offer
-from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
+from verify_node.core.rate_limit import RateLimiter
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.core.view import View
@@ -42,7 +41,6 @@ from verify_node.rounds.settlement import active, allocate, commit, observe, set
 from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Rejection, target_failed
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session
-from verify_node.slo.terms import Tiers
 
 ROUNDS_KEPT = 64
 """Rounds after which what was kept of sessions that are over is forgotten."""
@@ -54,7 +52,7 @@ class VerifyCore:
     def __init__(
         self,
         *,
-        welcome: Welcome,
+        register: Register,
         limits: RoundLimits,
         planner: Planner,
         scheduler: Scheduler,
@@ -62,11 +60,8 @@ class VerifyCore:
         arms: ArmsBySituation | None = None,
         pool: PagePool,
         cost: Refined,
-        max_sessions: int,
-        max_client_sessions: int,
-        tiers: Tiers,
     ) -> None:
-        """`assembly.make_core` builds one from settings."""
+        """`settings.make_core` builds one from settings."""
         self.limits = limits
         self.planner = planner
         self.scheduler = scheduler
@@ -74,22 +69,15 @@ class VerifyCore:
         self.switching = Switching(choice, arms)
         self.pool = pool
         self.cost = cost
-        self.register = Register(
-            welcome,
-            scheduler,
-            pool,
-            max_sessions=max_sessions,
-            max_client_sessions=max_client_sessions,
-            tiers=tiers,
-        )
-        self.context_len = self.register.context_len
-        self.peers = self.register.peers
-        self.sessions = self.register.sessions
-        self.diary = self.register.diary
+        self.register = register
+        self.context_len = register.context_len
+        self.peers = register.peers
+        self.sessions = register.sessions
+        self.diary = register.diary
         self.counts = Counts()
         self.draining = False  # the node stops
-        self.rate_limiter = RateLimiter(max_client_sessions)
-        self.replies = Replies(self.register, self.rate_limiter, self.counts)
+        self.rate_limiter = RateLimiter(register.max_client_sessions)
+        self.replies = Replies(register, self.rate_limiter, self.counts)
         self.refusals = self.replies.refusals
         self.view = View(self)  # for those who watch
         self.num_rounds = 0
@@ -289,9 +277,7 @@ class VerifyCore:
             invariants.check_round(self._in_flight, self._taking_part, register, self.limits)
         else:
             invariants.check_pool(self.pool, self.sessions, register.released)
-        kept, remembered = len(self.diary), self.rate_limiter.num_senders
-        invariants.require("diary", [(kept <= MAX_VISITS + MAX_REFUSALS, f"keeps {kept} entries")])
-        invariants.require("rate limiter", [(remembered <= MAX_SENDERS, f"remembers {remembered} senders")])
+        invariants.check_memories(self.diary, self.rate_limiter)
 
     def drain(self) -> None:
         """The node stops: no session is opened and no round begins any more; the one in flight ends as ever."""

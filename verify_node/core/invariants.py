@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 
 from goodspeed.engine.paged.pages import PagePool
+from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS, Diary
+from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
 from verify_node.rounds.packing import Entry, Round, RoundLimits
 from verify_node.session.client import Client, Peer
@@ -48,6 +50,13 @@ def check_clients(clients: Mapping[str, Client], sessions: Mapping[bytes, Sessio
                 (fits, f"{assigned[name]} tokens are assigned of {limit} that its key allows"),
             ],
         )
+
+
+def check_memories(diary: Diary, rate_limiter: RateLimiter) -> None:
+    """Nobody fills what is remembered of the past."""
+    kept, remembered = len(diary), rate_limiter.num_senders
+    require("diary", [(kept <= MAX_VISITS + MAX_REFUSALS, f"keeps {kept} entries")])
+    require("rate limiter", [(remembered <= MAX_SENDERS, f"remembers {remembered} senders")])
 
 
 def check_register(register: Register, clients: Mapping[str, Client]) -> None:

@@ -27,8 +27,7 @@ from verify_node.session.checks import (
 )
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
-from verify_node.slo.ledger import Ledger
-from verify_node.slo.terms import Tiers, granted
+from verify_node.slo.terms import Tiers, open_ledger
 
 FORGOTTEN_S = 30.0
 """A session that its draft node has not mentioned for so long was given up there: its Close was lost. (Draft nodes
@@ -270,16 +269,15 @@ class Register:
             ready_since=now,
             heard_at=now,
             moved_at=now,
-            ledger=self._ledger(peer, message, now, known),
+            ledger=open_ledger(
+                message.slo,
+                self.tiers.terms(_record(self.enrolled or {}, peer)),
+                len(message.committed),
+                peer.client.round_trip_s,
+                now,
+                old=known.ledger if known is not None else None,
+            ),
         )
-
-    def _ledger(self, peer: Peer, message: OpenSession, now: float, known: Session | None) -> Ledger | None:
-        """The account of a text that asks for anything that its key may ask for."""
-        if message.slo is None or message.slo.objectives.is_empty:
-            return None
-        slo = granted(message.slo.objectives, self.tiers.terms(_record(self.enrolled or {}, peer)))
-        old = known.ledger if known is not None else None
-        return Ledger.open(message.slo, slo, len(message.committed), peer.client.round_trip_s, now, old)
 
     def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
         """A session opened again keeps its place, what was learned about it, and the memory that is still right."""

@@ -16,6 +16,7 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import MAX_DRAFT, VERSION, Capability, Welcome
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.core.core import VerifyCore
+from verify_node.core.register import Register
 from verify_node.rounds import planner
 from verify_node.rounds.choice import ByOdds, Choice, Whole
 from verify_node.rounds.packing import RoundLimits
@@ -135,8 +136,16 @@ def make_core(
         permitted=PERMITTED if settings.selects else 1.0,
         takes_offers=settings.selects,
     )
+    register = Register(
+        replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
+        scheduler,
+        pool,
+        max_sessions=settings.max_sessions,
+        max_client_sessions=settings.max_client_sessions,
+        tiers=Tiers({tier.tier: tier for tier in settings.tiers}),
+    )
     return kind(
-        welcome=replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
+        register=register,
         limits=limits,
         planner=planner.create(settings.rounds),
         scheduler=scheduler,
@@ -144,9 +153,6 @@ def make_core(
         arms=ArmsBySituation(settings.explore, is_shared=settings.is_shared) if settings.selects else None,
         pool=pool,
         cost=cost,
-        max_sessions=settings.max_sessions,
-        max_client_sessions=settings.max_client_sessions,
-        tiers=Tiers({tier.tier: tier for tier in settings.tiers}),
     )
 
 
