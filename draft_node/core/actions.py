@@ -5,6 +5,7 @@ that concern the connection. Whoever drives the core carries out every action th
 """
 
 from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias, get_args
 
@@ -46,11 +47,17 @@ class Request(Struct, frozen=True):
     asked_at: float = 0.0  # when its user asked for it
 
     def open(
-        self, epoch: int, committed: tuple[int, ...], *, tells_drafter: bool = False, slo: Slo | None = None
+        self,
+        epoch: int,
+        committed: tuple[int, ...],
+        now: float,
+        *,
+        first_at: float | None = None,
+        capabilities: Container[str] = (),
     ) -> OpenSession:
         """The message that opens the session with what is committed so far.
 
-        tells_drafter: the verify node understands `OpenSession.drafter`. slo: what it is told of the objectives.
+        first_at: when its user had the first token. capabilities: of the verify node; it is told what it understands.
         """
         return OpenSession(
             session_id=self.session_id,
@@ -62,11 +69,16 @@ class Request(Struct, frozen=True):
             stop_ids=self.stop_ids,
             verification=self.verification,
             max_draft=self.max_draft if self.drafter != "none" else 0,
-            slo=slo,
+            slo=self._slo(now, first_at) if "slo" in capabilities else None,
             num_logprobs=self.num_logprobs,
             min_tokens=self.min_tokens,
-            drafter=self.drafter if tells_drafter else "auto",
+            drafter=self.drafter if "offers" in capabilities else "auto",
         )
+
+    def _slo(self, now: float, first_at: float | None) -> Slo | None:
+        if self.slo is None:
+            return None
+        return Slo(self.slo, max(0.0, now - self.asked_at), None if first_at is None else now - first_at)
 
     def banned_at(self, position: int) -> tuple[int, ...]:
         """What may not be drawn at this position of the text."""

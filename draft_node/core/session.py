@@ -31,7 +31,7 @@ from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.target import text_end
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Slo, Verdict
+from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Verdict
 
 LATER_S = 1.0
 """How long a session waits that was told to try later."""
@@ -135,16 +135,10 @@ class Session:
         warm = [self._propose(0)] if self._drafters.uses_model else []
         if self._offers is not None:
             self._offers.begin(len(self.tokens))
-        tells_drafter = "offers" in self._capabilities
-        opened = self.request.open(self.epoch, self.committed, tells_drafter=tells_drafter, slo=self._slo(now))
+        opened = self.request.open(
+            self.epoch, self.committed, now, first_at=self.first_at, capabilities=self._capabilities
+        )
         return [Send(opened), *warm]
-
-    def _slo(self, now: float) -> Slo | None:
-        """What the verify node is told of the objectives, if it understands that."""
-        if self.request.slo is None or "slo" not in self._capabilities:
-            return None
-        since_first_s = now - self.first_at if self.first_at is not None else None
-        return Slo(self.request.slo, max(0.0, now - self.request.asked_at), since_first_s)
 
     def _begin_offers(self) -> Offers | None:
         """What may be offered to this verify node. A node that drafts nothing ahead offers nothing of its model."""

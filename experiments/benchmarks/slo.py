@@ -152,7 +152,7 @@ class Comparison:
 
 
 def texts(options: argparse.Namespace) -> list[list[list[Wanted]]]:
-    """Of each repetition: what each draft node is asked for, each beginning with another domain."""
+    """What each draft node is asked for, `[repetition][node][turn]`; each node begins with another domain."""
     tokenizer = checkpoints.load_tokenizer(TARGET)
     rows = held_out_texts.measured(options.repetitions + 1)
     found = []

@@ -11,7 +11,9 @@ from msgspec import Meta, Struct
 
 from goodspeed.errors import ConfigError
 
-TIER: Final = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+MAX_TIER_CHARS: Final = 64
+
+TIER: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_TIER_CHARS}}}\Z")
 """What a tier may be called: its name becomes a label of metrics."""
 
 DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s)\Z")
@@ -26,7 +28,6 @@ MAX_TIERS: Final = 32
 
 EXAMPLE: Final = "as in chat:ttft=500ms,tpot=50ms"
 
-
 OTHER: Final = "other"
 """Label of metrics for objectives of no tier that the node knows. No tier may be called so."""
 
@@ -36,7 +37,7 @@ DEFAULT_TIER: Final = "default"
 Limit: TypeAlias = Annotated[float, Meta(ge=SHORTEST_S, le=LONGEST_S)]
 """A time that may be asked for, in seconds."""
 
-TierName: TypeAlias = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9._-]*\Z")]
+TierName: TypeAlias = Annotated[str, Meta(max_length=MAX_TIER_CHARS, pattern=r"^[A-Za-z0-9._-]*\Z")]
 
 
 class Objectives(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -12,16 +12,15 @@ name it; `codec.encode` leaves out trailing fields at their defaults, so all oth
 them.
 """
 
-import sys
-from array import array
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from goodspeed.slo.objectives import MAX_TIERS, Limit, Objectives
+from goodspeed.wire.digests import TextDigest as TextDigest
+from goodspeed.wire.digests import digest as digest
 
 VERSION = 2
 """Version of this protocol; a peer of another version is refused at the handshake."""
@@ -62,34 +61,6 @@ OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
 FinishReason: TypeAlias = Literal["stop", "length"]
 NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
 Logprob: TypeAlias = Annotated[float, Meta(ge=MIN_LOGPROB, le=0.0)]
-
-
-class TextDigest:
-    """64-bit hash of a growing text of token ids; each call costs only the new tokens."""
-
-    def __init__(self) -> None:
-        self._hash = blake2b(digest_size=8)
-        self._num_tokens = 0
-
-    def of(self, tokens: Sequence[int]) -> bytes:
-        """Returns the hash of all tokens; they have to begin with the tokens of the last call."""
-        ids = array("I", tokens[self._num_tokens :])
-        if sys.byteorder == "big":
-            ids.byteswap()
-        self._hash.update(ids.tobytes())
-        self._num_tokens = len(tokens)
-        return self._hash.copy().digest()
-
-    def followed_by(self, tokens: Sequence[int]) -> bytes:
-        """Returns the hash of the last call's text followed by these tokens, and does not keep them."""
-        longer = TextDigest()
-        longer._hash = self._hash.copy()
-        return longer.of(tokens)
-
-
-def digest(tokens: Sequence[int]) -> bytes:
-    """Returns a 64-bit hash of token ids; it distinguishes drafts that continue different texts."""
-    return TextDigest().of(tokens)
 
 
 def _check_aligned(tokens: Sequence[int], logprobs: Sequence[object]) -> None:

@@ -158,7 +158,7 @@ class Session(SessionState):
                 break
         self.tokens += taken
         if self.ledger is not None:
-            self.ledger.decided(len(taken), self.moved_at)
+            self.ledger.decided(len(taken), self.moved_at)  # `advance` has set it to the round's end
         self.logprobs += logprobs[: len(taken)]
         self._drop_refuted_offer()
         return tuple(taken)

@@ -26,7 +26,7 @@ from draft_node.serve.api.request.fields import (
     Zero,
     one_of,
 )
-from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S
+from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
 from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Drafter
 
 MAX_STOPS, MAX_STOP_CHARS = 4, 256
@@ -34,7 +34,6 @@ MAX_LOGPROBS = 20
 MAX_MESSAGES = MAX_PARTS = 1024
 MAX_DETOKENIZED = 1 << 16
 MAX_METADATA = 16
-MAX_TIER_CHARS = 64
 
 INT64 = (1 << 63) - 1
 

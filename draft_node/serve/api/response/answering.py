@@ -203,7 +203,7 @@ def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
 
 
 def _slo(kept: Sequence[Kept]) -> KeptSlo:
-    """Of all the texts of one request, which have the same objectives."""
+    """What is told of a request with objectives: its tier, the longest times of its texts, and whether all attained."""
     told = [one.described() for one in kept]
     longest = {
         name: max((one[name] for one in told if one[name] is not None), default=None) for name in ("ttft_ms", "tpot_ms")
