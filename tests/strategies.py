@@ -56,6 +56,9 @@ def aligned(values: dict[str, Any]) -> dict[str, Any]:
     if values.get("odds") is not None:
         num_tokens = len(values["tokens"])
         values["odds"] = (values["odds"] + bytes(num_tokens))[:num_tokens]
+    if values.get("parents") is not None:
+        raw = (values["parents"] + bytes(len(values["tokens"])))[: len(values["tokens"])]
+        values["parents"] = bytes(each % (node + 1) for node, each in enumerate(raw))
     return values
 
 

@@ -111,6 +111,7 @@ class Propose(Struct, frozen=True):
     wants_chances: bool = False  # those of `Proposed` are for the verify node
     unasked: bool = False
     num_unverified: int = 0
+    wants_alternatives: bool = False  # those of `Proposed`, for the verify node
 
     @property
     def is_awaited(self) -> bool:
@@ -131,6 +132,8 @@ class Proposed(Struct, frozen=True):
     odds: float = 1.0  # that all of it is accepted, in the drafter's own view
     chances: tuple[float, ...] | None = None  # of each token to be accepted after those before it; None: not known
     num_ngram: int = 0  # leading tokens that an n-gram index drafted
+    alternatives: tuple[int | None, ...] = ()
+    """Of each token what the model thinks likeliest beside it; None where that is hardly worth verifying."""
 
 
 class Deliver(Struct, frozen=True):

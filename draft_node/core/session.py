@@ -148,7 +148,8 @@ class Session:
         chain = Chain(self.request) if drafts_on else None
         if self.ngrams is None and chain is None:
             return None
-        return Offers(self.request.session_id, self.ngrams, chain, self.resting)
+        offers_trees = "trees" in self._capabilities
+        return Offers(self.request.session_id, self.ngrams, chain, self.resting, offers_trees)
 
     def disconnect(self) -> None:
         """The verify node is away: keep prompt and committed tokens, and wait for `connect`."""
@@ -276,7 +277,15 @@ class Session:
         self.round += 1
         asked = self._asked(wanted.tokens, wanted.length)
         num_unverified = len(wanted.tokens) - len(self.tokens)
-        return [replace(asked, least_odds=wanted.least_odds, unasked=True, num_unverified=num_unverified)]
+        return [
+            replace(
+                asked,
+                least_odds=wanted.least_odds,
+                unasked=True,
+                num_unverified=num_unverified,
+                wants_alternatives=offers.offers_trees,
+            )
+        ]
 
     def _drafted_on(self, offers: Offers, proposal: Proposed) -> list[Action]:
         """The draft model drafted more of its chain, or failed: then it is asked again after the next verdict."""

@@ -138,8 +138,24 @@ class Drafter:
                 chances = acceptance_chances(rows, tokens).tolist()
                 for job, chance in compress(zip(chosen, chances, strict=True), wanted):
                     job.chances.append(chance)
+            self._draw_alternatives(chosen, rows, tokens)
         if ratio:
             self._draw_from_proposals([jobs[index] for index in ratio], logits[ratio])
+
+    def _draw_alternatives(self, jobs: list[Job], logits: Tensor, tokens: Tensor) -> None:
+        """What each job that wants it draws where its token [len(jobs)] is wrong: the likeliest of the others."""
+        doubtful = [row for row, job in enumerate(jobs) if job.doubts]
+        for job in jobs:
+            job.alternatives.append(None)
+        if not doubtful:
+            return
+        chosen = [jobs[row] for row in doubtful]
+        others = logits[doubtful].scatter(1, tokens[doubtful].unsqueeze(1), float("-inf"))
+        batch = _batch(chosen, logits)
+        positions = batch.tensor([len(job.tokens) - 1 for job in chosen], torch.int64)
+        drawn = choose(others, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
+        for job, token in zip(chosen, drawn.tolist(), strict=True):
+            job.alternatives[-1] = token
 
     def _draw_from_proposals(self, jobs: list[Job], logits: Tensor) -> None:
         batch = _batch(jobs, logits)

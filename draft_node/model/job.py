@@ -6,6 +6,7 @@ from hashlib import blake2b
 from math import prod
 
 from draft_node.core.actions import Propose, Proposed, Request
+from draft_node.core.drafts.tree import second_odds
 from goodspeed.exact import proposals
 
 
@@ -21,6 +22,7 @@ class Job:
     drafted: list[int] = field(default_factory=list)
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
     chances: list[float] = field(default_factory=list)  # of being accepted, of each token drafted
+    alternatives: list[int | None] = field(default_factory=list)  # to each token drafted, match rule
 
     def __post_init__(self) -> None:
         self.tokens = list(self.propose.tokens)
@@ -44,6 +46,13 @@ class Job:
     def _knows_chances(self) -> bool:
         """Whether every drafted token has one; a proposal that was taken over may have been begun without."""
         return len(self.chances) == len(self.drafted)
+
+    @property
+    def doubts(self) -> bool:
+        """Whether an alternative to its newest token is wanted, and may be worth verifying."""
+        if not self.propose.wants_alternatives or not self._knows_chances:
+            return False
+        return prod(self.chances[:-1]) * second_odds(self.chances[-1]) >= self.propose.least_odds
 
     @property
     def stopped(self) -> bool:
@@ -70,6 +79,7 @@ class Job:
         self.drafted = unfinished.drafted[taken]
         self.positions = unfinished.positions[taken]
         self.chances = unfinished.chances[taken]
+        self.alternatives = unfinished.alternatives[taken]
         self.tokens += self.drafted
 
     def proposed(self, *, empty: bool = False) -> Proposed:
@@ -87,6 +97,7 @@ class Job:
             guess=self.drafted[0] if num_guesses else None,
             odds=self.odds,
             chances=tuple(self.chances[num_guesses:]) if drafted and self._knows_chances else None,
+            alternatives=tuple(self.alternatives[num_guesses:]) if drafted and not ratio else (),
         )
 
 

@@ -82,6 +82,7 @@ class VerifiedEntry:
     drafted: list[int]
     sampling: Sampling
     may_ban: bool = False
+    parents: None = None  # chains only
 
     def banned_at(self, position: int) -> tuple[int, ...]:
         return ()

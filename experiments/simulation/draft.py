@@ -28,6 +28,7 @@ from experiments.simulation.network import Line
 from experiments.simulation.ngrams import make_ngrams
 from experiments.simulation.settings import of_client
 from experiments.simulation.surroundings import Surroundings
+from experiments.simulation.tree_shapes import shaped
 from experiments.simulation.users import Circumstances, Generation, Users
 from goodspeed.wire.messages import VERSION, Capability, DownMessage, Hello, UpMessage
 
@@ -244,6 +245,7 @@ class DraftNode:
             self._carry_out(self.core.send_failed(self._watch.now))
         else:
             message = claimed(message, of_client(self.world.settings.claims, self.index))
+            message = shaped(message, of_client(self.world.settings.trees, self.index))
             self.world.send_up(self.line, self.connection.peer_id, message)
 
     def _tell(self, session_id: bytes, item: Deliver | Finish | Fail) -> bool:
@@ -320,6 +322,7 @@ class DraftNode:
             guess=guess,
             odds=path_odds,
             chances=claimed[len(claimed) - len(tokens) :] if wanted.wants_chances else None,
+            alternatives=self._model.alternatives(wanted, tokens) if wanted.wants_alternatives else (),
         )
         self.world.clock.after(seconds, self._proposed, proposed, self.num_boots)
 

@@ -4,12 +4,14 @@ The target computes from what the rounds really fed, position by position, so a 
 refuses what no round may do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from draft_node.core.actions import Propose
+from draft_node.core.drafts.tree import SECOND
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.exact import trees
 from verify_node.rounds.outcomes import Outcome
 from verify_node.rounds.packing import Entry, Round, RoundLimits
 
@@ -44,7 +46,10 @@ class Target:
             states = self._feed(entry)
             self.num_chunks += not entry.samples
             if entry.samples:
-                outcomes.append(_verify(entry, states))
+                outcome = _verify(entry, states)
+                outcomes.append(outcome)
+                if outcome.path is not None:
+                    self._keep(entry, states, outcome.path)
         self._forget()
         return outcomes
 
@@ -63,10 +68,18 @@ class Target:
         states = self._states.setdefault(entry.session_id, [])
         del states[entry.start :]
         state = states[-1] if states else start(entry.sampling.seed, self.number)
-        for token in entry.tokens:
+        num_chain = len(entry.tokens) - (0 if entry.parents is None else entry.num_drafted)
+        for token in entry.tokens[:num_chain]:
             state = feed(state, token)
             states.append(state)
+        for parent, token in zip(entry.parents or (), entry.tokens[num_chain:], strict=True):
+            states.append(feed(states[entry.base_len + parent], token))
         return states
+
+    def _keep(self, entry: Entry, states: list[int], path: Sequence[int]) -> None:
+        """Of a tree, the cache keeps the accepted path."""
+        states[entry.base_len :] = [states[entry.base_len + node] for node in path]
+        self.pool.truncate(entry.session_id, len(states))
 
     def _forget(self) -> None:
         """Sessions without memory begin anew."""
@@ -84,6 +97,11 @@ def _verify(entry: Entry, states: list[int]) -> Outcome:
     """The match rule."""
     drafted = entry.tokens[len(entry.tokens) - entry.num_drafted :]
     drawn = [draw(state)[0] for state in states[entry.base_len - 1 :]]
+    if entry.parents is not None:
+        path = trees.accepted(drawn, drafted, entry.parents)
+        agreement = sum(drawn[entry.parents[node] + 1] == drafted[node] for node in entry.first_choices)
+        tokens = (*(drafted[node] for node in path), drawn[path[-1] + 1 if path else 0])
+        return Outcome(entry.session_id, tokens, len(path), float(agreement), path=tuple(path))
     equal = [left == right for left, right in zip(drafted, drawn, strict=False)]
     num_accepted = equal.index(False) if False in equal else len(equal)
     tokens = (*drafted[:num_accepted], drawn[num_accepted])
@@ -94,6 +112,15 @@ def drawn(state: int, rate: float) -> tuple[int, bool]:
     """The draft model's token in this state, and whether it is the target's; `rate`: how often it is."""
     token, chance = draw(state)
     return (token, True) if chance < rate else ((token + 1) % VOCAB, False)
+
+
+def second(state: int, first: int) -> int:
+    """The draft model's next best token in this state: where the first is wrong it is right as often as measured."""
+    token, chance = draw(feed(state, VOCAB))
+    right = draw(state)[0]
+    if first != right and chance < SECOND:
+        return right
+    return token if token not in (first, right) else (max(first, right) + 1) % VOCAB
 
 
 class DraftModel:
@@ -122,6 +149,15 @@ class DraftModel:
             state = feed(state, token)
             offset += 1
         return tuple(drafted)
+
+    def alternatives(self, wanted: Propose, drafted: Sequence[int]) -> tuple[int, ...]:
+        """To each token drafted for the proposal, the next best."""
+        state, _, _ = self._catch_up(wanted)
+        found: list[int] = []
+        for token in drafted:
+            found.append(second(state, token))
+            state = feed(state, token)
+        return tuple(found)
 
     def forget(self, session_id: bytes) -> None:
         self._known.pop(session_id, None)

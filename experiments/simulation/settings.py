@@ -12,6 +12,7 @@ from draft_node.core.drafts.ahead_rate import LEAST_RATE
 from experiments.simulation.acceptance import Acceptances
 from experiments.simulation.claims import Claims
 from experiments.simulation.ngrams import RIGHT, NgramKind
+from experiments.simulation.tree_shapes import Trees
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
@@ -114,6 +115,7 @@ class Settings:
     ngram_rate: tuple[float, ...] = (RIGHT,)  # how often tokens of an index of kind `right` are the target's
     has_model: tuple[bool, ...] = (True,)  # one without cannot write alone either
     claims: tuple[Claims, ...] = ("known",)  # odds of drafted tokens
+    trees: tuple[Trees, ...] = ("own",)  # that they offer, if the verify node knows trees
     num_users: int = 1  # of each client: one's texts never draft for another
     slos: tuple[Objectives | None, ...] = (None,)  # what texts are to keep, in turn
     connect_timeout_s: float = inf  # an absence of the verify node that is longer ends the texts that wait for it

@@ -12,6 +12,7 @@ from experiments.simulation.claims import Claims
 from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Faults, Settings, with_faults
+from experiments.simulation.tree_shapes import Trees
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import SHORTEST_S, Objectives
@@ -98,7 +99,8 @@ def _with_ngrams(settings: Settings, seed: int) -> Settings:
     """
     rng = random.Random(f"ngrams {seed}")
     kinds: list[NgramKind] = ["off", "index", "right", "hostile"]
-    announced: list[tuple[Capability, ...]] = [(), ("odds",), ("odds", "offers")]
+    newest: tuple[Capability, ...] = ("odds", "offers", "model_offers")
+    announced: list[tuple[Capability, ...]] = [(), ("odds",), ("odds", "offers"), newest, (*newest, "trees")]
     some = rng.random() < 0.5
     ngrams = tuple(rng.choice(kinds) for _ in range(3))
     has_model = tuple(settings.falls_back or rng.random() < 0.7 for _ in range(4))
@@ -115,6 +117,10 @@ def _with_selection(settings: Settings, seed: int) -> Settings:
     claims = tuple(rng.choice(kinds) for _ in range(3))
     selection, explore = rng.choice([None, "odds", "odds", "none"]), rng.choice([0.0, 0.02, 0.3])
     settings = replace(settings, claims=claims, selection=selection, explore=explore, self_draft=rng.random() < 0.7)
+    shapes: list[Trees] = ["own", "hostile"]
+    takes_trees = settings.capabilities is None or "trees" in settings.capabilities
+    if takes_trees:
+        settings = replace(settings, trees=tuple(rng.choice(shapes) for _ in range(3)))
     return _with_slos(settings, seed)
 
 

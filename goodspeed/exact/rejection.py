@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from goodspeed.exact import trees
 from goodspeed.exact.sampling import draw
 
 
@@ -50,14 +51,7 @@ def match_tree(
     depth. The path goes down while a child has the token that was drawn; of two such children it takes the first.
     """
     drawn = list(map(int, target_tokens))
-    children: dict[tuple[int, int], int] = {}  # by parent and token
-    for node in reversed(range(len(tokens))):
-        children[int(parents[node]), int(tokens[node])] = node
-    path: list[int] = []
-    at = children.get((-1, drawn[0]))
-    while at is not None:
-        path.append(at)
-        at = children.get((at, drawn[at + 1]))
+    path = trees.accepted(drawn, list(map(int, tokens)), list(map(int, parents)))
     return path, drawn[path[-1] + 1 if path else 0]
 
 

@@ -56,7 +56,7 @@ Verification: TypeAlias = Literal["match", "ratio"]
 Drafter: TypeAlias = Literal["auto", "model", "ngram", "none"]
 DraftSource: TypeAlias = Literal["model", "ngram", "self"]
 OfferSource: TypeAlias = Literal["model", "ngram"]
-Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers", "slo"]
+Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers", "slo", "trees"]
 OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
 FinishReason: TypeAlias = Literal["stop", "length"]
 NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
@@ -73,6 +73,17 @@ def _check_odds(tokens: Sequence[int], odds: bytes | None) -> None:
     """Raises ValueError unless there is an odds code for every token, or for none."""
     if odds is not None and len(odds) != len(tokens):
         raise ValueError(f"{len(odds)} odds for {len(tokens)} tokens")
+
+
+def _check_parents(tokens: Sequence[int], parents: bytes | None) -> None:
+    """Raises ValueError unless every token has a parent that comes before it, or none has any."""
+    if parents is None:
+        return
+    if len(parents) != len(tokens):
+        raise ValueError(f"{len(parents)} parents for {len(tokens)} tokens")
+    for node, parent in enumerate(parents):
+        if parent > node:
+            raise ValueError(f"token {node} follows token {parent - 1}, which does not come before it")
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -210,9 +221,14 @@ class Offer(Message, frozen=True, tag="offer"):
     tokens: Annotated[tuple[TokenId, ...], Meta(min_length=1, max_length=MAX_OFFER)]
     odds: Annotated[bytes, Meta(max_length=MAX_OFFER)]  # `odds.encode` of each token
     source: OfferSource = "ngram"  # what drafted them; "model" only to verify nodes that take model offers
+    parents: Annotated[bytes, Meta(max_length=MAX_OFFER)] | None = None
+    """Of each token 0 if it follows the base, or k + 1 if it follows token k, which comes before it. The tokens are a
+    tree then, and of those that follow the same token the first is the likeliest. None: each follows the one before it.
+    Only to verify nodes that know trees."""
 
     def __post_init__(self) -> None:
         _check_odds(self.tokens, self.odds)
+        _check_parents(self.tokens, self.parents)
 
 
 class TokenLogprobs(Message, frozen=True):

@@ -204,3 +204,16 @@ def test_digest_tells_bases_apart() -> None:
     assert digest([1, 2, 3]) == digest((1, 2, 3)) == BASE
     assert len({digest(base) for base in ([], [0], [1], [1, 2], [2, 1], [1, 2, 0], [258])}) == 7
     assert BASE.hex() == "d69c56745f6a3d9e"
+
+
+def test_the_parents_of_an_offer_make_a_tree() -> None:
+    offer = Offer(SESSION, 1, 3, (5, 6, 7), bytes(3), "model", b"\x00\x00\x02")
+    encoded = msgspec.msgpack.encode(offer)
+    assert msgspec.msgpack.decode(encoded, type=UpMessage) == offer
+    wrong = [(b"\x00\x02\x00", "token 1 follows token 1"), (b"\x00\x00\xff", "token 2 follows token 254")]
+    for parents, why in wrong:
+        assert encoded.count(b"\x00\x00\x02") == 1
+        with pytest.raises(msgspec.ValidationError, match=why):
+            msgspec.msgpack.decode(encoded.replace(b"\x00\x00\x02", parents), type=UpMessage)
+    with pytest.raises(ValueError, match="1 parents for 3 tokens"):
+        Offer(SESSION, 1, 3, (5, 6, 7), bytes(3), "model", b"\x00")

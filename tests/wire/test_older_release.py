@@ -15,6 +15,7 @@ from goodspeed.wire.messages import (
     VERSION,
     Draft,
     Hello,
+    Offer,
     OpenSession,
     Sampling,
     Slo,
@@ -161,3 +162,22 @@ def test_the_release_before_refuses_what_it_does_not_know() -> None:
 def test_objectives_travel_as_they_are(slo: Slo) -> None:
     opened = OpenSession(SESSION, 1, (1, 2), (), Sampling(), 10, slo=slo)
     assert decode_up(encode(opened, LIMIT), LIMIT) == opened
+
+
+class OlderOffer(Older, frozen=True, tag="offer"):
+    """As a release reads it that takes offers of draft models, and knows no trees."""
+
+    session_id: bytes
+    epoch: int
+    base_len: int
+    tokens: tuple[int, ...]
+    odds: bytes
+    source: str = "ngram"
+
+
+def test_a_chain_of_tokens_is_offered_as_before_there_were_trees() -> None:
+    offer = Offer(SESSION, 1, 3, (4, 5), bytes(2), "model")
+    assert msgspec.msgpack.decode(encode(offer, LIMIT), type=OlderOffer).tokens == (4, 5)
+    tree = Offer(SESSION, 1, 3, (4, 5), bytes(2), "model", bytes(2))
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(encode(tree, LIMIT), type=OlderOffer)

@@ -38,6 +38,8 @@ class Counts:
     drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted, by what drafted them
     accepted_by: Counter[DraftSource] = field(default_factory=Counter)
     accepted: Counter[int] = field(default_factory=Counter)  # drafts by how many of their tokens were accepted
+    num_alternatives: int = 0  # of num_drafted: tokens of trees beside their first choices
+    num_alternatives_accepted: int = 0
     num_preempted: int = 0
     num_repeated: int = 0  # verdicts sent again, because a draft, an Ack or an OpenSession came again
     num_failed: int = 0  # rounds that the target model failed on
@@ -68,6 +70,9 @@ class Counts:
             client.count_draft(num_drafted, num_accepted)
         if move.session.finished and (ledger := move.session.ledger) is not None:
             self._judged(ledger, move.session.round_trip_s)
+        num_others, num_right = move.alternatives
+        self.num_alternatives += num_others
+        self.num_alternatives_accepted += num_right
         for source, num, num_right in move.parts:
             self.drafted_by[source] += num
             self.accepted_by[source] += num_right

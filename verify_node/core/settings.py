@@ -28,7 +28,7 @@ PERMITTED = 1.75
 """Lengths are handed out for so many times the budget where drafted tokens are selected: the selection cuts what is too
 much, and drafts do not all arrive at once. Below 1.5 rounds are not filled, above 2 drafting is wasted."""
 
-SELECTS: tuple[Capability, ...] = ("odds", "offers", "model_offers")
+SELECTS: tuple[Capability, ...] = ("odds", "offers", "model_offers", "trees")
 """What a verify node that selects drafted tokens understands."""
 
 

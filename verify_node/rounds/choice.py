@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from goodspeed.fair.by_value import Cost, take, take_needed
-from goodspeed.fair.candidates import Candidate
+from goodspeed.fair.candidates import Candidate, Ranked, path_odds, rank
 from goodspeed.fair.latency import Refined
 from goodspeed.wire import odds
 from verify_node.rounds.drafted import Drafted, of_draft, of_offer
@@ -127,22 +127,28 @@ class ByOdds:
         self._owed_more = keeping.owed_more
         worths = self._worths(ready)
         drafted = self._drafted(ready, worths)
-        candidates = self._candidates(drafted, worths, keeping)
+        candidates = _candidates(drafted, worths)
+        ranked = {k: rank(one.odds, one.parents) for k, one in enumerate(candidates) if one.parents is not None}
+        if keeping.owed_more:
+            candidates = self._with_needs(candidates, ranked, drafted, keeping)
         num_drafted = sum(len(one.tokens) for _, one in drafted)
         budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
         seconds = self._seconds(ready, budget + 1)
         alone = sum(worths[session.client.name] for session in ready)
-        first, _ = take_needed(candidates, budget, alone)
+        first, _ = take_needed(candidates, budget, alone, ranked)
         most = max(sum(first.counts), keeping.most_drafted(seconds, budget))
         if self._only_drafts:  # what nobody needs is not looked at
             candidates = [
                 one if drafted[k][1].source is None else replace(one, max_nodes=first.counts[k])
                 for k, one in enumerate(candidates)
             ]
-        counts, value = take(candidates, first, most, Cost(seconds.__getitem__))
+        counts, value = take(candidates, first, most, Cost(seconds.__getitem__), ranked)
         num_chosen = sum(counts)
         self._least_value = value / seconds[num_chosen] * (seconds[num_chosen + 1] - seconds[num_chosen])
-        return {session.session_id: one.cut(count) for (session, one), count in zip(drafted, counts, strict=True)}
+        return {
+            session.session_id: one.pick(sorted(ranked[k].nodes[: counts[k]])) if k in ranked else one.cut(counts[k])
+            for k, (session, one) in enumerate(drafted)
+        }
 
     def least_odds(self, session: Session) -> int:
         """From the price of one more token's time in the last round, which a session that is behind need not pay."""
@@ -202,22 +208,18 @@ class ByOdds:
             found += self._self_drafts.draft(wanting)
         return [(session, one) for session, one in found if one.tokens]
 
-    def _candidates(
-        self, drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float], keeping: Keeping
+    def _with_needs(
+        self,
+        candidates: Sequence[Candidate],
+        ranked: Mapping[int, Ranked],
+        drafted: Sequence[tuple[Session, Drafted]],
+        keeping: Keeping,
     ) -> list[Candidate]:
-        """What each session has drafted, in this order, as the selection looks at it."""
-        odds = {session.session_id: _odds(session, one) for session, one in drafted}
+        """The candidates with what their texts are owed."""
+        keys = [session.session_id for session, _ in drafted]
+        odds = {key: path_odds(candidates[k], ranked.get(k)) for k, key in enumerate(keys)}
         needs = keeping.needs(odds, self._limits.budget)
-        rooms = _rooms(drafted)
-        return [
-            Candidate(
-                odds[session.session_id],
-                worth=worths[session.client.name],
-                need=needs.get(session.session_id, 0.0),
-                max_nodes=rooms.get(session.session_id),
-            )
-            for session, _ in drafted
-        ]
+        return [replace(one, need=needs.get(key, 0.0)) for one, key in zip(candidates, keys, strict=True)]
 
     def _seconds(self, ready: Sequence[Session], num_drafted: int) -> list[float]:
         """Modelled seconds of a round with all of these sessions, by how many drafted tokens it verifies."""
@@ -228,17 +230,45 @@ class ByOdds:
         return seconds
 
 
+def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float]) -> list[Candidate]:
+    """What each session has drafted, in this order, as the selection looks at it."""
+    rooms = _rooms(drafted)
+    return [
+        Candidate(
+            _odds(session, one),
+            parents=one.parents,
+            worth=worths[session.client.name],
+            max_nodes=rooms.get(session.session_id),
+        )
+        for session, one in drafted
+    ]
+
+
 def _odds(session: Session, drafted: Drafted) -> list[float]:
     """The odds of each token given those before it, as far as they may count for this session's rule."""
     if session.verification == "ratio" or not drafted.codes:
         return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
     client, num_ngram = session.client, drafted.num_ngram
+    if drafted.parents is not None:
+        return _odds_in_tree(client, drafted, drafted.parents)
     if drafted.source is not None:
         return client.calibration(drafted.source).odds(drafted.codes)
     if not num_ngram:
         return client.calibration("model").odds(drafted.codes)
     first = client.calibration("ngram").odds(drafted.codes[:num_ngram])
     return first + client.calibration("model").odds(drafted.codes[num_ngram:])
+
+
+def _odds_in_tree(client: Client, drafted: Drafted, parents: Sequence[int]) -> list[float]:
+    """As `_odds`. No alternative is likelier than the first choice, nor than that the first choice is wrong."""
+    likely = client.calibration(drafted.source or "model").odds(drafted.codes)
+    others = client.calibration("alternative").odds(drafted.codes)
+    first: dict[int, float] = {}  # odds of the first choice after each node
+    for node, parent in enumerate(parents):
+        if parent in first:
+            likely[node] = min(others[node], first[parent], 1.0 - first[parent])
+        first.setdefault(parent, likely[node])
+    return likely
 
 
 def _rooms(drafted: Sequence[tuple[Session, Drafted]]) -> dict[bytes, int]:

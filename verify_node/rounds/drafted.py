@@ -3,25 +3,46 @@
 Changes nothing. Knows nothing about which of them are worth it, or about memory.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from goodspeed.exact import trees
 from goodspeed.exact.positions import cut
 from goodspeed.wire import odds
-from goodspeed.wire.messages import DraftSource
+from goodspeed.wire.messages import DraftSource, Offer
 from verify_node.session.session import Session
 
 
 class Drafted(NamedTuple):
-    """Tokens that may continue a session's text, in order."""
+    """Tokens that may continue a session's text, in order, or as a tree."""
 
     tokens: tuple[int, ...] = ()
     codes: bytes = b""  # of their claimed odds (`odds.encode`); empty: none are claimed
     num_ngram: int = 0  # leading tokens that an index drafted
     source: DraftSource | None = None  # None: they are a Draft
     proposal: bytes | None = None
+    parents: tuple[int, ...] | None = None  # of each token the index of the one that it follows, or -1; None: a chain
+
+    @property
+    def first_choices(self) -> Sequence[int]:
+        """The places of the tokens that are the drafter's first choice after those before them."""
+        return range(len(self.tokens)) if self.parents is None else trees.first_choices(self.parents)
+
+    def pick(self, nodes: Sequence[int]) -> "Drafted":
+        """These tokens of a tree, ascending, each with the one that it follows."""
+        if self.parents is None:
+            return self.cut(len(nodes))
+        parents = trees.pick(self.parents, nodes)
+        return Drafted(
+            tokens=tuple(self.tokens[node] for node in nodes),
+            codes=bytes(self.codes[node] for node in nodes),
+            num_ngram=len(nodes) if self.num_ngram else 0,
+            source=self.source,
+            parents=None if trees.is_chain(parents) else parents,
+        )
 
     def cut(self, length: int) -> "Drafted":
-        """The first `length` of them."""
+        """The first `length` tokens of a chain."""
         if length >= len(self.tokens):
             return self
         return Drafted(
@@ -51,8 +72,27 @@ def of_offer(session: Session) -> Drafted:
     if offer is None or not session.allows_offers_of(offer.source):
         return NOTHING
     length = session.max_length
+    if offer.parents is not None:
+        return _of_tree(offer, session.tokens[offer.base_len :], length)
     tokens, codes = offer.tokens[first : first + length], offer.odds[first : first + length]
     return Drafted(tokens, codes, len(tokens) if offer.source == "ngram" else 0, offer.source)
+
+
+def _of_tree(offer: Offer, text: Sequence[int], most: int) -> Drafted:
+    """What a tree says after a text from its base on. most: nodes, since each takes a place of the context."""
+    parents = trees.unpack(offer.parents or b"")
+    at = trees.follow(offer.tokens, parents, text)
+    if at is None:
+        return NOTHING
+    nodes = trees.below(parents, at)[:most]
+    rest = trees.pick(parents, nodes, at)
+    return Drafted(
+        tokens=tuple(offer.tokens[node] for node in nodes),
+        codes=bytes(offer.odds[node] for node in nodes),
+        num_ngram=len(nodes) if offer.source == "ngram" else 0,
+        source=offer.source,
+        parents=None if trees.is_chain(rest) else rest,
+    )
 
 
 def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:

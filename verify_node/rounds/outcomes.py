@@ -1,13 +1,17 @@
 """What crosses the core's border: messages to send, and what a round came to (the target's decision for one entry, and
 the session that it moved). No tensors."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
+from goodspeed.exact import trees
 from goodspeed.fair.policies.cycles import in_time, willing
 from goodspeed.wire import odds
 from goodspeed.wire.messages import DownMessage, Draft, DraftSource, TokenLogprobs, Verdict
 from verify_node.rounds.packing import Entry
 from verify_node.rounds.scheduler import Observation
+from verify_node.session.calibration import ClaimedOf
 from verify_node.session.session import Session
 
 
@@ -37,6 +41,12 @@ class Outcome(Struct, frozen=True):
     decisions: Decisions | None = None  # only for a recording
     logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, where the entry wants them
     evidence: tuple[float, ...] = ()  # of the drafted tokens against what was sent with them, under the ratio rule
+    path: tuple[int, ...] | None = None  # places of the accepted tokens in a tree; None: the first of a chain
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """Of each of tokens the row of logits that it was drawn from, counted from the entry's first."""
+        return range(len(self.tokens)) if self.path is None else [0, *(node + 1 for node in self.path)]
 
 
 class Moved(Struct, frozen=True):
@@ -58,13 +68,17 @@ class Moved(Struct, frozen=True):
         """Every Draft counts, whoever drafted it, and what a draft model offers: n-gram offers do not."""
         num_tokens = len(self.taken)
         counts = self.answered is not None or self.entry.source == "model"
-        num_drafted = self.entry.num_drafted if counts else 0
+        num_drafted = len(self.entry.first_choices) if counts else 0
         return Observation(self.session, self.outcome.agreement, num_drafted, num_tokens, self._num_accepted)
 
     @property
     def _num_accepted(self) -> int:
-        """Drafted tokens accepted up to the text's end, and that; nothing beyond it was asked for."""
-        return min(self.outcome.num_accepted, len(self.taken) + 1)
+        """First choices accepted up to the text's end, and that; nothing beyond it was asked for."""
+        path, num_accepted = self.outcome.path, self.outcome.num_accepted
+        if path is not None:
+            pairs = enumerate(zip(path, self.entry.first_choices, strict=False))
+            num_accepted = next((place for place, (node, first) in pairs if node != first), len(path))
+        return min(num_accepted, len(self.taken) + 1)
 
     @property
     def parts(self) -> list[tuple[DraftSource, int, int]]:
@@ -79,19 +93,38 @@ class Moved(Struct, frozen=True):
         return parts
 
     @property
-    def claims(self) -> list[tuple[DraftSource, bytes, int]]:
+    def claims(self) -> list[tuple[ClaimedOf, bytes, int]]:
         """Codes of the odds that were claimed for tokens up to the first rejection, by source; how many were accepted.
 
         What follows the text's end does not count: it is drafted at will, and accepted at no cost.
         """
+        if self.entry.parents is not None:
+            return self._claims_of_tree(self.entry.parents)
         codes, num_accepted = self.entry.odds[: min(self.num_verified, len(self.taken) + 1)], self._num_accepted
         first = min(self.entry.num_ngram, len(codes))
-        claims: list[tuple[DraftSource, bytes, int]] = []
+        claims: list[tuple[ClaimedOf, bytes, int]] = []
         if first:
             claims.append((self.entry.source or "ngram", codes[:first], min(num_accepted, first)))
         if first <= num_accepted and first < len(codes):  # nothing is known after a rejection
             claims.append(("model", codes[first:], num_accepted - first))
         return claims
+
+    def _claims_of_tree(self, parents: Sequence[int]) -> list[tuple[ClaimedOf, bytes, int]]:
+        """Of all tokens that follow the base or an accepted one: what the target drew there is known."""
+        path = self.outcome.path or ()
+        tried = (trees.BASE, *path)[: len(self.taken) + 1]
+        claims: list[tuple[ClaimedOf, bytes, int]] = []
+        for at in tried:
+            for place, node in enumerate(node for node, parent in enumerate(parents) if parent == at):
+                source: ClaimedOf = "alternative" if place else self.entry.source or "model"
+                claims.append((source, self.entry.odds[node : node + 1], int(node in path)))
+        return claims
+
+    @property
+    def alternatives(self) -> tuple[int, int]:
+        """Tokens of a tree beside the first choices of its chain: how many, and how many of them were accepted."""
+        first = self.entry.first_choices
+        return self.entry.num_drafted - len(first), len({*(self.outcome.path or ())} - {*first})
 
     def hope(self, round_s: float) -> float:
         """Probability that the next draft was made ahead of this verdict, if the draft node drafts ahead at all."""

@@ -5,12 +5,13 @@ goes first; what does not fit goes first next time; the youngest session gives w
 nothing about when a round starts (`planner.py`), tensors, sockets or policies.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
 
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.exact import trees
 from goodspeed.wire.messages import DraftSource, Sampling, Verification
 from verify_node.rounds.drafted import NOTHING, Drafted, of_draft
 from verify_node.session.session import Session
@@ -48,12 +49,18 @@ class Entry(Struct, frozen=True):
     odds: bytes = b""  # codes of the drafted tokens' claimed odds, or none
     num_ngram: int = 0  # leading drafted tokens that an index drafted
     source: DraftSource | None = None  # of the drafted tokens, where they are no Draft
+    parents: tuple[int, ...] | None = None  # of each drafted token the one that it follows, or -1; None: a chain
     answered: bool | None = None  # whether its draft node had answered its newest verdict; None: it offers nothing
 
     @property
     def base_len(self) -> int:
         """Position of the first token that this entry decides."""
         return self.start + len(self.tokens) - self.num_drafted
+
+    @property
+    def first_choices(self) -> Sequence[int]:
+        """The places among the drafted tokens of those that their drafter finds likeliest after those before them."""
+        return range(self.num_drafted) if self.parents is None else trees.first_choices(self.parents)
 
     def banned_at(self, position: int) -> tuple[int, ...]:
         """What may not be drawn at this position of the text."""
@@ -225,6 +232,7 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
         odds=drafted.codes,
         num_ngram=drafted.num_ngram,
         source=drafted.source if drafted.tokens else None,
+        parents=drafted.parents,
         answered=session.acked == len(session.tokens) if session.is_offered_to else None,
     )
 

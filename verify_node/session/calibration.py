@@ -7,8 +7,13 @@ odds (pool adjacent violators). Knows nothing about messages, sessions or rounds
 """
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from goodspeed.wire import odds
+from goodspeed.wire.messages import DraftSource
+
+ClaimedOf: TypeAlias = DraftSource | Literal["alternative"]
+"""What odds are claimed of: tokens of a source, or in trees those that are not their drafter's first choice."""
 
 PRIOR_TRIES = 4.0
 """k: the tries that a claim counts for."""

@@ -12,7 +12,7 @@ from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import DraftSource
 from verify_node.session.acceptance_bound import AcceptanceBound
-from verify_node.session.calibration import Calibration
+from verify_node.session.calibration import Calibration, ClaimedOf
 from verify_node.session.offer_gain import OfferGain
 from verify_node.session.suspicion import Suspicion
 
@@ -34,7 +34,7 @@ class Client:
     acceptance: AcceptanceEstimator
     goodput: GoodputEstimator
     acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
-    calibrations: dict[DraftSource, Calibration] = field(default_factory=dict)  # of the odds that are claimed
+    calibrations: dict[ClaimedOf, Calibration] = field(default_factory=dict)  # of the odds that are claimed
     suspicion: Suspicion = field(default_factory=Suspicion)  # that its drafts are not drawn from what it sends
     weight: float = 1.0
     max_sessions: int | None = None  # that its key may have open
@@ -116,7 +116,7 @@ class Client:
         """Learns from drafted tokens; returns whether they just proved that drafts are not drawn from what is sent."""
         return self.suspicion.observe(evidence)
 
-    def calibration(self, source: DraftSource) -> Calibration:
+    def calibration(self, source: ClaimedOf) -> Calibration:
         """How often its tokens of this source are accepted, by the odds that are claimed for them."""
         if source not in self.calibrations:
             self.calibrations[source] = Calibration()

@@ -57,13 +57,8 @@ def _draft(session: Session) -> Iterator[Claim]:
         yield draft.round > session.last_round, f"its draft is of round {draft.round}, which is answered"
         yield bool(draft.tokens) != session.cannot_draft, "its draft and `cannot_draft` disagree"
     if session.offer is not None:
-        num_known = session.num_offered_before
-        is_ahead = 0 <= num_known < len(session.offer.tokens)
-        yield is_ahead and not session.finished, "its offer ends before its text does"
-        yield (
-            session.offer.tokens[:num_known] == tuple(session.tokens[len(session.tokens) - num_known :]),
-            ("its offer is of another text"),
-        )
+        yield session.num_offered_before >= 0, "its offer is on more than its text"
+        yield session.offer_goes_on and not session.finished, "its offer is of another text, or ends before its text"
     if ahead is not None:
         yield phase in (Phase.AWAITING, Phase.DRAFTED, Phase.ADVANCING), "a draft made ahead is kept for nothing"
         yield ahead.round > session.last_round, f"a draft made ahead is of round {ahead.round}, which is answered"

@@ -259,8 +259,7 @@ class Session(SessionState):
         """Forgets an offer that the text has left, or has reached the end of."""
         if self.offer is None:
             return
-        known = tuple(self.tokens[self.offer.base_len :])
-        if self.finished or len(known) >= len(self.offer.tokens) or known != self.offer.tokens[: len(known)]:
+        if self.finished or not self.offer_goes_on:
             self.offer = None
 
     def _is_made_on_text(self, draft: Draft) -> bool:

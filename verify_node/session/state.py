@@ -6,6 +6,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
+from goodspeed.exact import trees
 from goodspeed.fair.estimators import AcceptanceEstimator
 from goodspeed.wire.messages import (
     Draft,
@@ -155,6 +156,17 @@ class SessionState:
     def num_offered_before(self) -> int:
         """Tokens of the offer that the text has by now; those after them continue it."""
         return len(self.tokens) - self.offer.base_len if self.offer is not None else 0
+
+    @property
+    def offer_goes_on(self) -> bool:
+        """Whether its offer has the text as it is now, and more tokens after it."""
+        if self.offer is None:
+            return False
+        offer, known = self.offer, tuple(self.tokens[self.offer.base_len :])
+        if offer.parents is None:
+            return len(known) < len(offer.tokens) and known == offer.tokens[: len(known)]
+        at = trees.follow(offer.tokens, parents := trees.unpack(offer.parents), known)
+        return at is not None and at in parents
 
     @property
     def may_stop_at(self) -> int:

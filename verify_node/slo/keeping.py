@@ -38,15 +38,13 @@ class Keeping:
             key for key, text in self._texts.items() if text.ledger.owed(now, shortest_s) > 1.0
         )
 
-    def needs(self, odds: Mapping[bytes, Sequence[float]], budget: int) -> dict[bytes, float]:
-        """`Candidate.need` of the texts that are owed more. odds: of drafted tokens, by text; each given those before.
+    def needs(self, path_odds: Mapping[bytes, Sequence[float]], budget: int) -> dict[bytes, float]:
+        """`Candidate.need` of texts. path_odds: of the tokens that are drafted for each, the highest first.
 
         A text that nothing was drafted for, or that is owed no more than one token, is left out or needs 0.
         """
-        if not self.owed_more:
-            return {}
-        texts = [self._texts[key] for key in odds if key in self._texts]
-        owing = [Owing(text.ledger, text.client, odds[text.key]) for text in texts]
+        texts = [self._texts[key] for key in path_odds if key in self._texts]
+        owing = [Owing(text.ledger, text.client, path_odds[text.key]) for text in texts]
         needed = needs(owing, self._weights, budget, self._shortest_s, self._now)
         return {text.key: need for text, need in zip(texts, needed, strict=True)}
 

@@ -7,8 +7,6 @@ exceed its weight's share of the budget: else whoever claims the shortest TPOT w
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
-from operator import mul
 from typing import NamedTuple
 
 from goodspeed.fair.shares import shares
@@ -24,7 +22,7 @@ class Owing(NamedTuple):
 
     ledger: Ledger
     client: str
-    odds: Sequence[float] = ()  # of its drafted tokens, each given those before it
+    path_odds: Sequence[float] = ()  # of its drafted tokens, the highest first
 
 
 def needs(texts: Sequence[Owing], weights: Mapping[str, float], budget: int, round_s: float, now: float) -> list[float]:
@@ -40,7 +38,7 @@ def needs(texts: Sequence[Owing], weights: Mapping[str, float], budget: int, rou
     found = [0.0] * len(texts)
     for index in sorted(behind, key=lambda index: -owed[index]):
         text, missing = texts[index], owed[index]
-        for odds in list(accumulate(text.odds, mul))[: min(each, left[text.client])]:
+        for odds in text.path_odds[: min(each, left[text.client])]:
             if found[index] >= missing:
                 break
             found[index] += odds

@@ -35,7 +35,7 @@ def with_logprobs(outcomes: Sequence[Outcome], places: Mapping[bytes, Place], lo
     rows: list[int] = []
     for outcome in wanted:
         first = places[outcome.session_id].first_row
-        rows += range(first, first + len(outcome.tokens))
+        rows += (first + offset for offset in outcome.offsets)
     tokens = [token for outcome in wanted for token in outcome.tokens]
     num_top = min(max(places[outcome.session_id].num_top for outcome in wanted), logits.shape[-1])
     table = iter(_look_up(logits, rows, tokens, num_top))

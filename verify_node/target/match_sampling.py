@@ -6,13 +6,15 @@ only. Knows nothing about rounds, messages or key/value memory.
 
 from collections.abc import Sequence
 from math import isfinite
+from operator import eq
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from goodspeed.exact.rejection import match
+from goodspeed.exact import trees
+from goodspeed.exact.rejection import match, match_tree
 from goodspeed.exact.sampling import Sampling, SamplingBatch, choose
 from goodspeed.exact.truncation import mask_tokens
 
@@ -30,6 +32,11 @@ class VerifiedEntry(Protocol):
     @property
     def drafted(self) -> Sequence[int]: ...
     @property
+    def parents(self) -> Sequence[int] | None:
+        """Of each drafted token the index of the one that it follows, or -1; None where each follows the one before."""
+        ...
+
+    @property
     def sampling(self) -> Sampling: ...
     @property
     def may_ban(self) -> bool:
@@ -44,14 +51,19 @@ class VerifiedEntry(Protocol):
 class MatchDecision(NamedTuple):
     """The match rule's decision on one session's draft."""
 
-    target_tokens: list[int]  # the target's own draws, one more than there are drafted tokens
-    num_accepted: int
-    agreement: int  # drafted tokens that the target drew too
+    target_tokens: list[int]  # the target's own draws: after the base, and after each drafted token
+    agrees: list[bool]  # of each drafted token: whether the target drew it too
+    accepted: Sequence[int]  # places of the accepted tokens, in order
+    agreement: int  # drafted tokens that the target drew too; of a tree those of its first choices
     is_finite: bool  # whether the largest logit of every row is a number
 
     @property
+    def num_accepted(self) -> int:
+        return len(self.accepted)
+
+    @property
     def next_token(self) -> int:
-        return self.target_tokens[self.num_accepted]
+        return self.target_tokens[self.accepted[-1] + 1 if self.accepted else 0]
 
 
 def decide_match(entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int) -> list[MatchDecision]:
@@ -69,11 +81,23 @@ def decide_match(entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: i
     first = 0
     for entry, count in zip(entries, counts, strict=True):
         target_tokens = [int(token) for token in tokens[first : first + count]]
-        num_accepted, agreement = match(target_tokens, entry.drafted)
         is_finite = all(map(isfinite, tops[first : first + count]))
-        decided.append(MatchDecision(target_tokens, num_accepted, agreement, is_finite))
+        decided.append(_decide(entry, target_tokens, is_finite))
         first += count
     return decided
+
+
+def _decide(entry: VerifiedEntry, target_tokens: list[int], is_finite: bool) -> MatchDecision:
+    drafted, parents = entry.drafted, entry.parents
+    if parents is None:
+        num_accepted, agreement = match(target_tokens, drafted)
+        return MatchDecision(
+            target_tokens, list(map(eq, target_tokens, drafted)), range(num_accepted), agreement, is_finite
+        )
+    path, _ = match_tree(target_tokens, drafted, parents)
+    agrees = [target_tokens[parent + 1] == token for parent, token in zip(parents, drafted, strict=True)]
+    agreement = sum(agrees[node] for node in trees.first_choices(parents))
+    return MatchDecision(target_tokens, agrees, path, agreement, is_finite)
 
 
 def logit_rows(entries: Sequence[VerifiedEntry]) -> tuple[list[int], list[int], list[int]]:
@@ -84,9 +108,16 @@ def logit_rows(entries: Sequence[VerifiedEntry]) -> tuple[list[int], list[int], 
     for entry in entries:
         count = len(entry.drafted) + 1
         rows += range(entry.first_row, entry.first_row + count)
-        positions += range(entry.base_len, entry.base_len + count)
+        positions += _positions(entry)
         counts.append(count)
     return rows, positions, counts
+
+
+def _positions(entry: VerifiedEntry) -> Sequence[int]:
+    """Position in the text of what is drawn after the base, and after each drafted token."""
+    if entry.parents is None:
+        return range(entry.base_len, entry.base_len + len(entry.drafted) + 1)
+    return [entry.base_len, *(entry.base_len + depth for depth in trees.depths(entry.parents))]
 
 
 def mask_banned(entries: Sequence[VerifiedEntry], wanted: Tensor) -> Tensor:
@@ -95,7 +126,7 @@ def mask_banned(entries: Sequence[VerifiedEntry], wanted: Tensor) -> Tensor:
         return wanted
     return mask_tokens(
         wanted,
-        [entry.banned_at(entry.base_len + offset) for entry in entries for offset in range(len(entry.drafted) + 1)],
+        [entry.banned_at(position) for entry in entries for position in _positions(entry)],
     )
 
 

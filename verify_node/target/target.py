@@ -7,7 +7,6 @@ about clients or budgets.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import eq
 
 import torch
 from msgspec.structs import replace
@@ -55,6 +54,10 @@ class _VerifiedEntry:
         return self.entry.base_len
 
     @property
+    def parents(self) -> tuple[int, ...] | None:
+        return self.entry.parents
+
+    @property
     def sampling(self) -> Sampling:
         return self.entry.sampling
 
@@ -93,7 +96,7 @@ class Target:
     def forward(self, planned: Round) -> Tensor:
         """Returns logits [num_rows, vocab]: a row for each position that an entry draws at, in the order of entries."""
         chunks = [
-            Chunk(entry.session_id, entry.tokens, entry.num_drafted + 1 if entry.samples else 0)
+            Chunk(entry.session_id, entry.tokens, entry.num_drafted + 1 if entry.samples else 0, entry.parents)
             for entry in planned.entries
         ]
         logits = self.runner.forward(chunks)
@@ -103,7 +106,10 @@ class Target:
 
     @torch.inference_mode()
     def verify(self, planned: Round, logits: Tensor) -> list[Outcome]:
-        """Returns the outcome of every entry that samples, from the logits of `forward`."""
+        """Returns the outcome of every entry that samples, from the logits of `forward`.
+
+        Of a tree the key/value memory has no more than the accepted path then.
+        """
         verified = self._verified(planned)
         by_match = [one for one in verified if one.entry.verification == "match"]
         by_ratio = [one for one in verified if one.entry.verification == "ratio"]
@@ -144,9 +150,12 @@ class Target:
         outcomes: list[Outcome] = []
         decided = decide_match(verified, logits, self.checkpoint.num_tokens)
         for one, decision in zip(verified, decided, strict=True):
-            outcome = _outcome(one, decision.num_accepted, decision.next_token, decision.agreement, decision.is_finite)
+            outcome = _outcome(one, decision.accepted, decision.next_token, decision.agreement, decision.is_finite)
+            if one.parents is not None:
+                outcome = replace(outcome, path=tuple(decision.accepted)[: outcome.num_accepted])
+                self.runner.keep(one.entry.session_id, one.base_len, outcome.path or ())
             if self.records:
-                outcome = replace(outcome, decisions=Decisions(tuple(map(eq, decision.target_tokens, one.drafted))))
+                outcome = replace(outcome, decisions=Decisions(tuple(decision.agrees)))
             outcomes.append(outcome)
         return outcomes
 
@@ -223,7 +232,7 @@ def _outcomes(
     """Returns the outcomes of the ratio rule; all tensors are [batch]."""
     table = [accepted.double(), next_token.double(), agreement, finite.double(), gains]  # ids are exact in fp64
     return [
-        _with_evidence(_outcome(one, int(num_accepted), int(token), agreed, bool(is_finite)), one, gain)
+        _with_evidence(_outcome(one, range(int(num_accepted)), int(token), agreed, bool(is_finite)), one, gain)
         for one, num_accepted, token, agreed, is_finite, gain in zip(
             verified, *torch.stack(table).tolist(), strict=True
         )
@@ -247,8 +256,9 @@ def _with_decisions(
     ]
 
 
-def _outcome(one: _VerifiedEntry, num_accepted: int, token: int, agreement: float, is_finite: bool) -> Outcome:
+def _outcome(one: _VerifiedEntry, accepted: Sequence[int], token: int, agreement: float, is_finite: bool) -> Outcome:
+    """accepted: places of the accepted tokens among those drafted, in order."""
     if not is_finite:
         return Outcome(one.entry.session_id, (), 0, 0.0, one.invalid, "its logits are not numbers")
-    tokens = (*one.drafted[:num_accepted], token)
-    return Outcome(one.entry.session_id, tokens, num_accepted, agreement, one.invalid)
+    tokens = (*(one.drafted[place] for place in accepted), token)
+    return Outcome(one.entry.session_id, tokens, len(accepted), agreement, one.invalid)

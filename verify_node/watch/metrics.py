@@ -84,6 +84,9 @@ class VerifyCollector(Collector):
         drafted, accepted = _by_source(counts.drafted_by), _by_source(counts.accepted_by)
         yield counters("draft_tokens_by_source", "Drafted tokens verified, by what drafted them.", "source", drafted)
         yield counters("accepted_tokens_by_source", "Drafted tokens accepted.", "source", accepted)
+        rejected = counts.num_alternatives - counts.num_alternatives_accepted
+        fates = {"accepted": counts.num_alternatives_accepted, "rejected": rejected}
+        yield counters("alternative_tokens", "Tokens of trees verified beside their first choices.", "fate", fates)
         yield histogram("iteration_tokens_total", "Tokens fed to the target per round.", counts.round_tokens)
 
     def _rounds(self) -> Iterator[Metric]:

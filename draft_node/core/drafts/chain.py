@@ -36,11 +36,13 @@ class Chain:
     _base_len: int = 0  # of the text that it follows
     _tokens: list[int] = field(default_factory=list)
     _odds: list[float] = field(default_factory=list)
+    _alternatives: list[int | None] = field(default_factory=list)  # to each of the tokens
     _num_asked: int = 0  # tokens that the draft model is at work on now
 
     def begin(self, text_len: int) -> None:
         """A new chain begins after a text of this length."""
-        self._base_len, self._tokens, self._odds, self._num_asked = text_len, [], [], 0
+        self._base_len, self._num_asked = text_len, 0
+        self._tokens, self._odds, self._alternatives = [], [], []
 
     def follows(self, tokens: Sequence[int]) -> bool:
         """Whether the text `tokens` goes on as the chain does, as far as that is known."""
@@ -56,6 +58,11 @@ class Chain:
         rest, stop_ids = self._tokens[first:], self.request.stop_ids
         length = next((at for at, token in enumerate(rest) if token in stop_ids), len(rest))
         return Continuation(tuple(rest[:length]), tuple(self._odds[first : first + length]))
+
+    def alternatives(self, tokens: Sequence[int]) -> list[int | None]:
+        """To each token of the `rest`: what may be right if it is wrong, and does not end the text."""
+        first, stop_ids = len(tokens) - self._base_len, self.request.stop_ids
+        return [None if other in stop_ids else other for other in self._alternatives[first:]]
 
     def ask(self, tokens: Sequence[int], permitted: int, least_odds: float) -> Wanted | None:
         """What the draft model is to be asked for after the text `tokens`, which the chain follows; None: nothing.
@@ -75,7 +82,7 @@ class Chain:
 
     def _forget(self, num_confirmed: int) -> None:
         """The first tokens are part of the text."""
-        del self._tokens[:num_confirmed], self._odds[:num_confirmed]
+        del self._tokens[:num_confirmed], self._odds[:num_confirmed], self._alternatives[:num_confirmed]
         self._base_len += num_confirmed
 
     def extend(self, proposal: Proposed) -> bool:
@@ -85,6 +92,7 @@ class Chain:
         self._num_asked = 0
         self._tokens += proposal.tokens
         self._odds += proposal.chances or (1.0,) * len(proposal.tokens)
+        self._alternatives += proposal.alternatives or (None,) * len(proposal.tokens)
         return bool(proposal.tokens)
 
     @property

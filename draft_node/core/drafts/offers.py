@@ -13,6 +13,8 @@ from draft_node.core.actions import Proposed
 from draft_node.core.drafts.chain import Chain, Wanted
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
+from draft_node.core.drafts.tree import Tree
+from goodspeed.exact import trees
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Offer, OfferSource
@@ -35,6 +37,7 @@ class Offers:
     ngrams: NgramDrafter | None = None
     chain: Chain | None = None  # None where no draft model drafts unasked
     resting: Resting = field(default_factory=Resting)  # of the draft model, which may serve other sessions too
+    offers_trees: bool = False  # the verify node understands them
     permitted: int = 0  # tokens beyond the text that the draft model may offer
     _has_answered: bool = False  # the draft model, since it last rested
     _num_silent: int = 0  # tokens of the text without an answer of the draft model
@@ -76,7 +79,8 @@ class Offers:
         if best.tokens == rest.tokens[: len(best.tokens)] or (source == "model" and _is_little_more(best, rest)):
             return None
         self._newest, self._base_len = best, len(tokens)
-        return self._offer(best, source, epoch, len(tokens))
+        alternatives = self.chain.alternatives(tokens) if self.chain is not None and source == "model" else ()
+        return self._offer(best, source, epoch, len(tokens), Tree.of(best, alternatives, least_odds))
 
     def wanted(self, tokens: Sequence[int], least_odds: float) -> Wanted | None:
         """What the draft model is to draft next, with nobody waiting for it; None: nothing.
@@ -111,8 +115,13 @@ class Offers:
             return Continuation()
         return Continuation(newest.tokens[num_new:], newest.odds[num_new:])
 
-    def _offer(self, expected: Continuation, source: OfferSource, epoch: int, base_len: int) -> Offer:
-        return Offer(self.session_id, epoch, base_len, expected.tokens, odds.encode(expected.odds), source)
+    def _offer(
+        self, expected: Continuation, source: OfferSource, epoch: int, base_len: int, tree: Tree | None
+    ) -> Offer:
+        if tree is None or not self.offers_trees:
+            return Offer(self.session_id, epoch, base_len, expected.tokens, odds.encode(expected.odds), source)
+        codes, parents = odds.encode(tree.odds), trees.pack(tree.parents)
+        return Offer(self.session_id, epoch, base_len, tuple(tree.tokens), codes, source, parents)
 
 
 def _is_little_more(chain: Continuation, offered: Continuation) -> bool:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
 from draft_node.core.drafts.offers import MAX_SILENT
 from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
+from draft_node.core.drafts.tree import SECOND
 from draft_node.core.session import Session, State
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Ack, Draft, Offer, Sampling, Verdict
@@ -218,3 +219,39 @@ def test_where_the_verify_node_permits_nothing_the_model_is_not_judged():
     for base_len in range(3, 3 + 3 * LEAST_TRIAL):
         session.receive(verdict(base_len, 20, offer_length=0), 1.0)
     assert not resting.is_resting
+
+
+# -- trees -------------------------------------------------------------------------------------------------------------
+
+
+def test_alternatives_are_offered_to_verify_nodes_that_know_trees():
+    session = begin(capabilities=(*KNOWN, "trees"))
+    wanted = drafting(session)
+    assert wanted.wants_alternatives
+    offered, _ = session.proposed(replace(answer(wanted, 11, 12, chance=0.5), alternatives=(21, 22)), 1.1)
+    second = 0.5 * SECOND
+    claimed = odds.encode([0.5, second, 0.5, second])
+    assert offered == Send(Offer(ID, 1, 4, (11, 21, 12, 22), claimed, "model", b"\x00\x00\x01\x01"))
+
+
+def test_others_are_asked_for_and_offered_none():
+    session = begin()
+    wanted = drafting(session)
+    assert not wanted.wants_alternatives
+    offered, _ = session.proposed(replace(answer(wanted, 11, 12, chance=0.5), alternatives=(21, 22)), 1.1)
+    assert offered == offer(4, 11, 12, chance=0.5)
+
+
+def test_a_text_that_takes_an_alternative_is_drafted_for_anew():
+    session = begin(capabilities=(*KNOWN, "trees"))
+    _, old = session.proposed(replace(answer(drafting(session), 11, 12, chance=0.5), alternatives=(21, 22)), 1.1)
+    *_, wanted = session.receive(verdict(4, 21, 30, num_verified=4, num_accepted=1, source="model"), 1.2)
+    assert wanted.tokens == (*PROMPT, 10, 21, 30)
+    assert session.proposed(answer(old, 13), 1.3) == []
+
+
+def test_the_end_of_a_text_is_no_alternative():
+    """The target ends it itself; nothing follows that."""
+    session = begin(replace(REQUEST, stop_ids=(0,)), capabilities=(*KNOWN, "trees"))
+    offered, _ = session.proposed(replace(answer(drafting(session), 11, chance=0.5), alternatives=(0,)), 1.1)
+    assert offered == offer(4, 11, chance=0.5)

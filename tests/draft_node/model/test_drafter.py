@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
+from goodspeed.engine.runner import Chunk
 from goodspeed.exact import proposals
+from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.messages import Sampling
 from tests.fakes import session_id
@@ -299,3 +301,40 @@ def test_nothing_is_drafted_beyond_the_targets_vocabulary():
         request = make_request(verification=verification, prompt=(1, 2))
         [proposed] = run(drafter, wanted(request, request.prompt, 20))
         assert max(proposed.tokens) < 4
+
+
+# -- alternatives ------------------------------------------------------------------------------------------------------
+
+
+def ranked(request, tokens):
+    """The draft model's tokens after a text, the likeliest over the noise of its position first, by hand."""
+    with torch.inference_mode():
+        logits = make_runner(CHECKPOINT).forward([Chunk(request.session_id, tokens, 1)])
+    sampling = SamplingBatch.of([request.sampling])
+    probs = to_probs(logits, sampling)
+    if request.sampling.temperature:
+        probs = probs / match_noise(torch.tensor([request.sampling.seed]), torch.tensor([len(tokens)]), VOCAB)
+    else:
+        probs = logits
+    return probs[0].argsort(descending=True).tolist()
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS[:2], ids=["greedy", "drawn"])
+def test_an_alternative_is_the_next_best_token_over_the_same_noise(sampling):
+    request = make_request(sampling=sampling)
+    propose = replace(wanted(request, request.prompt, 5), wants_chances=True, unasked=True, wants_alternatives=True)
+    [proposed] = run(make_drafter(), propose)
+    assert len(proposed.alternatives) == len(proposed.tokens) == 5
+    text = list(request.prompt)
+    for token, other in zip(proposed.tokens, proposed.alternatives, strict=True):
+        assert [token, other] == ranked(request, text)[:2]
+        text.append(token)
+
+
+def test_no_alternative_is_drawn_that_is_hardly_worth_verifying():
+    request = make_request()
+    propose = replace(wanted(request, request.prompt, 5), wants_chances=True, unasked=True, wants_alternatives=True)
+    [proposed] = run(make_drafter(), replace(propose, least_odds=0.9))
+    assert set(proposed.alternatives) == {None}
+    [plain] = run(make_drafter(), replace(propose, wants_alternatives=False))
+    assert set(plain.alternatives) <= {None}

@@ -111,8 +111,11 @@ def test_bad_worlds_have_indexes_of_every_kind() -> None:
         (),
         ("odds",),
         BOTH,
+        (*BOTH, "model_offers"),
+        (*BOTH, "model_offers", "trees"),
     }
     assert None in announced
+    assert {shape for settings in worlds for shape in settings.trees} == {"own", "hostile"}
 
 
 def test_bad_worlds_ask_for_service_levels_that_can_be_kept_and_that_cannot() -> None:

@@ -1,6 +1,8 @@
 """What a round owes to texts with objectives: bounds, order, and that a liar takes no more than a part."""
 
+from itertools import accumulate
 from math import inf
+from operator import mul
 
 import pytest
 
@@ -17,7 +19,7 @@ def text(owed, client="a", odds=(0.9,) * 8, tpot_s=0.1):
     slo = Objectives(tpot_s=tpot_s)
     ledger = Ledger.open(Slo(slo), slo, 0, 0.0, NOW, None)
     ledger.decided(1, NOW - owed * tpot_s)
-    return Owing(ledger, client, odds)
+    return Owing(ledger, client, list(accumulate(odds, mul)))
 
 
 def asked(*texts, weights=None, budget=24):

@@ -1,0 +1,38 @@
+"""Alternatives to the tokens of a chain: which are offered, in which order, and which are not worth it."""
+
+import pytest
+
+from draft_node.core.drafts.tree import SECOND, Tree, second_odds
+from goodspeed.ngram.drafting import Continuation
+from goodspeed.wire.messages import MAX_OFFER
+
+CHAIN = Continuation((1, 2, 3), (0.5, 0.5, 0.9))
+
+
+def test_an_alternative_stands_beside_its_token_after_it():
+    tree = Tree.of(CHAIN, (11, 12, None), 0.0)
+    assert tree is not None
+    assert (tree.tokens, tree.parents) == ([1, 11, 2, 12, 3], [-1, -1, 0, 0, 2])
+    assert tree.odds == pytest.approx([0.5, SECOND / 2, 0.5, SECOND / 2, 0.9])
+
+
+def test_where_the_token_is_sure_or_the_verify_node_would_not_look_there_is_none():
+    assert Tree.of(Continuation((1,), (0.99,)), (11,), 0.0) is None
+    assert Tree.of(CHAIN, (None, None, None), 0.0) is None
+    assert Tree.of(CHAIN, (), 0.0) is None, "its drafter knows none"
+    least = second_odds(0.5)
+    tree = Tree.of(CHAIN, (11, 12, 13), least)
+    assert tree is not None
+    assert tree.tokens == [1, 11, 2, 3], "the second one's path odds are half of it"
+
+
+def test_an_offer_has_room_for_the_whole_chain_first():
+    chain = Continuation(tuple(range(60)), (0.99,) + (1.0,) * 59)
+    tree = Tree.of(Continuation(chain.tokens, (0.5, *chain.odds[1:])), tuple(range(100, 160)), 0.0)
+    assert tree is not None
+    assert len(tree.tokens) == 61
+    doubtful = Tree.of(Continuation(tuple(range(60)), (0.97,) * 60), tuple(range(100, 160)), 0.0)
+    assert doubtful is None, "none of them is likely enough"
+    full = Tree.of(Continuation(tuple(range(62)), (0.9,) * 62), tuple(range(100, 162)), 0.0)
+    assert full is not None
+    assert (len(full.tokens), {*range(62)} <= {*full.tokens}) == (MAX_OFFER, True)

@@ -1,0 +1,65 @@
+"""Token trees as plain integers: small ones by hand, and that no shape leads to anything but paths."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goodspeed.exact import trees
+from goodspeed.exact.rejection import match_tree
+
+TOKENS, PARENTS = [5, 6, 7, 8, 9], [-1, -1, 0, 2, 0]
+"""5 and then 7, 8 or else 9; and 6 beside it."""
+
+
+def shapes(max_size: int = 8) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, 10**6), max_size=max_size).map(
+        lambda raw: [each % (node + 1) - 1 for node, each in enumerate(raw)]
+    )
+
+
+def test_by_hand():
+    assert trees.depths(PARENTS) == [1, 1, 2, 3, 2]
+    assert trees.first_choices(PARENTS) == [0, 2, 3]
+    assert trees.below(PARENTS, 0) == [2, 3, 4]
+    assert trees.below(PARENTS, trees.BASE) == [0, 1, 2, 3, 4]
+    assert trees.pick(PARENTS, [2, 4], 0) == (-1, -1)
+    assert trees.pick(PARENTS, [0, 1, 4]) == (-1, -1, 0)
+
+
+def test_a_text_is_followed_as_far_as_the_tree_has_it():
+    assert trees.follow(TOKENS, PARENTS, []) == trees.BASE
+    assert trees.follow(TOKENS, PARENTS, [5, 7]) == 2
+    assert trees.follow(TOKENS, PARENTS, [5, 9]) == 4
+    assert trees.follow(TOKENS, PARENTS, [6, 7]) is None
+    assert trees.follow([5, 5, 6], [-1, -1, 1], [5]) == 0, "of equal siblings the first, as the match rule has it"
+
+
+@given(shapes())
+def test_first_choices_are_a_path_and_a_chain_is_its_own(parents):
+    chain = trees.first_choices(parents)
+    assert [parents[node] for node in chain] == [trees.BASE, *chain][: len(chain)]
+    assert trees.is_chain(parents) == (chain == list(range(len(parents))))
+
+
+@given(shapes(), st.data())
+def test_what_is_below_a_node_keeps_its_shape(parents, data):
+    at = data.draw(st.integers(-1, len(parents) - 1))
+    nodes = trees.below(parents, at)
+    picked = trees.pick(parents, nodes, at)
+    depths = trees.depths(parents)
+    above = depths[at] if at != trees.BASE else 0
+    assert trees.depths(picked) == [depths[node] - above for node in nodes]
+
+
+@given(shapes(), st.data())
+def test_what_the_match_rule_accepts_is_where_its_text_leads(parents, data):
+    token = st.integers(0, 2)
+    tokens = data.draw(st.lists(token, min_size=len(parents), max_size=len(parents)))
+    drawn = data.draw(st.lists(token, min_size=len(parents) + 1, max_size=len(parents) + 1))
+    path, _ = match_tree(drawn, tokens, parents)
+    assert path == trees.accepted(drawn, tokens, parents)
+    assert trees.follow(tokens, parents, [tokens[node] for node in path]) == (path[-1] if path else trees.BASE)
+
+
+@given(shapes(max_size=64))
+def test_parents_come_back_from_bytes(parents):
+    assert list(trees.unpack(trees.pack(parents))) == parents
