@@ -120,7 +120,7 @@ class DraftConfig(Settings):
         metavar="N",
     )
     draft_ahead: bool = options.draft_ahead()
-    min_odds: float = options.min_odds()
+    min_odds: float | None = options.min_odds()
     drafter: Drafter = options.drafter()
     history: History | None = options.history()
     history_tokens: int = option(

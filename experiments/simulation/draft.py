@@ -19,6 +19,7 @@ from draft_node.core.actions import (
     Tell,
 )
 from draft_node.core.core import DraftCore
+from draft_node.core.drafts.stopping import least_odds
 from draft_node.core.link import VerifyLink
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.claims import claimed
@@ -307,9 +308,9 @@ class DraftNode:
         sharing, context_len = len(self._making), len(wanted.tokens)
         failed = bool(faults.no_draft) and random.random() < faults.no_draft
         self.num_faults += failed
-        claimed, path_odds = self._claims(wanted)
         seconds = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, sharing * context_len)
         step_s = self._cost.round_s(sharing, sharing, sharing * context_len)
+        claimed, path_odds = self._claims(wanted, least_odds(wanted, step_s) if wanted.wants_chances else 0.0)
         seconds += max(0, min(wanted.length, len(claimed)) - 1) * step_s
         tokens = () if failed else self._model.propose(wanted)[: len(claimed)]
         guess, tokens = (tokens[0], tokens[1:]) if wanted.ahead and tokens else (None, tokens)
@@ -326,7 +327,7 @@ class DraftNode:
         )
         self.world.clock.after(seconds, self._proposed, proposed, self.num_boots)
 
-    def _claims(self, wanted: Propose) -> tuple[tuple[float, ...], float]:
+    def _claims(self, wanted: Propose, least: float) -> tuple[tuple[float, ...], float]:
         """The odds that the draft model claims, of each token until they are below what is worth it; and their product.
 
         With the token that makes them so low the draft ends, as in `draft_node/model/drafter.py`.
@@ -334,7 +335,7 @@ class DraftNode:
         acceptance, position = self._acceptances[wanted.request.session_id], len(wanted.tokens)
         claims: list[float] = []
         path_odds = 1.0
-        while len(claims) < wanted.length and (path_odds >= wanted.least_odds or not claims):
+        while len(claims) < wanted.length and (path_odds >= least or not claims):
             claims.append(acceptance.odds(position + len(claims), len(claims)))
             path_odds *= claims[-1]
-        return tuple(claims), path_odds if wanted.wants_chances or wanted.least_odds else 1.0
+        return tuple(claims), path_odds if wanted.wants_chances or least else 1.0

@@ -62,7 +62,8 @@ def draft_ahead() -> Any:
 
 def min_odds() -> Any:
     return option(
-        0.3,
+        None,
+        shown="where the verify node says what pays, there; else 0.3",
         minimum=0.0,
         maximum=1.0,
         group=_DRAFTING_GROUP,

@@ -40,7 +40,7 @@ class Header(Line, frozen=True, kw_only=True, tag="recording"):
     temperature: float
     top_k: int
     top_p: float
-    min_odds: float
+    min_odds: float | None
     draft_ahead: bool
     clients: int
     seed: int = 0  # of a policy that draws

@@ -52,7 +52,9 @@ def _of_drafter(config: DemoConfig, client: Client) -> dict[str, object]:
     """Returns the options of a draft model, or of a draft node without one, which needs the target's tokenizer."""
     if client.draft_model == NO_MODEL:
         return {"--tokenizer": config.model}
-    options: dict[str, object] = {"--proposal": config.proposal, "--min-odds": config.min_odds}
+    options: dict[str, object] = {"--proposal": config.proposal}
+    if config.min_odds is not None:
+        options["--min-odds"] = config.min_odds
     return options | ({"--drafter": "model"} if config.drafters == "model" else {})
 
 

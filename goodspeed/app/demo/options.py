@@ -79,7 +79,7 @@ class DemoConfig(Settings):
         help="JSONL, a `prompt` and optionally `domain` and `seed` a line",
     )
     draft_ahead: bool = options.draft_ahead()
-    min_odds: float = options.min_odds()
+    min_odds: float | None = options.min_odds()
     record: str | None = option(
         None,
         shown="nothing is recorded",

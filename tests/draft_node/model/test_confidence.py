@@ -1,6 +1,7 @@
 """A draft ends where the draft model's own confidence is spent; under the ratio rule it never does."""
 
 import math
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.confidence import AT_NO_CONFIDENCE, acceptance_chances
-from draft_node.model.drafter import Drafter
+from draft_node.model.drafter import THRESHOLD, Drafter
 from goodspeed.wire.messages import Sampling, Verification
 from tests.micro import make_checkpoint, make_runner
 
@@ -18,17 +19,19 @@ PROMPT = (5, 9, 2, 40, 33, 7)
 
 
 def draft(
-    min_odds: float,
+    min_odds: float | None,
     *,
     verification: Verification = "match",
     length: int = 12,
     temperature: float = 1.0,
     least_odds: float = 0.0,
     wants_chances: bool = False,
+    **changes: Any,
 ) -> Proposed:
     drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT), min_odds=min_odds)
     request = Request(bytes(16), PROMPT, Sampling(temperature, seed=3), 50, verification=verification)
-    drafter.add(Propose(request, 1, 1, PROMPT, length, least_odds=least_odds, wants_chances=wants_chances))
+    asked = Propose(request, 1, 1, PROMPT, length, least_odds=least_odds, wants_chances=wants_chances, **changes)
+    drafter.add(asked)
     while True:
         if done := drafter.step():
             return done[0]
@@ -71,10 +74,27 @@ def test_under_the_ratio_rule_a_draft_is_not_cut_for_what_was_drawn():
     assert len(draft(0.9, verification="ratio").tokens) == 12
 
 
-def test_the_higher_of_both_bounds_ends_a_draft():
-    assert draft(0.0, least_odds=0.3) == replace(draft(0.3), drafting_s=ANY)
-    assert draft(0.05, least_odds=0.3).tokens == draft(0.3, least_odds=0.05).tokens == draft(0.3).tokens
-    assert len(draft(0.9, verification="ratio", least_odds=0.9).tokens) == 12
+def test_by_default_a_draft_ends_where_the_verify_node_would_not_look():
+    told = draft(None, least_odds=0.02, wants_chances=True)
+    assert told.tokens == draft(0.02).tokens != draft(THRESHOLD).tokens
+    assert len(draft(None, verification="ratio", least_odds=0.9, wants_chances=True).tokens) == 12
+
+
+def test_of_a_verify_node_that_tells_no_odds_the_threshold_ends_it():
+    assert draft(None) == replace(draft(THRESHOLD), drafting_s=ANY)
+
+
+def test_a_threshold_that_is_set_ends_it_alone():
+    """So that the rules can be compared: they never both cut."""
+    assert draft(0.05, least_odds=0.9, wants_chances=True).tokens == draft(0.05).tokens
+
+
+def test_who_waits_for_a_draft_waits_while_it_pays():
+    """A step takes more than a microsecond, so of a text of a million tokens a second one step brings more than one."""
+    assert len(draft(None, wants_chances=True).tokens) == 12
+    assert len(draft(None, wants_chances=True, rate=1e6).tokens) == 1
+    assert len(draft(None, wants_chances=True, rate=1e6, unasked=True).tokens) == 12
+    assert len(draft(None, wants_chances=True, rate=1e6, local=True).tokens) == 12
 
 
 def test_chances_are_told_where_they_are_wanted():
