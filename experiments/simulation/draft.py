@@ -31,6 +31,7 @@ from experiments.simulation.settings import of_client
 from experiments.simulation.surroundings import Surroundings
 from experiments.simulation.tree_shapes import shaped
 from experiments.simulation.users import Circumstances, Generation, Users
+from goodspeed.slo.kept import Times
 from goodspeed.wire.messages import VERSION, Capability, DownMessage, Hello, UpMessage
 
 TIMEOUT_S = 3.0
@@ -71,6 +72,7 @@ class DraftNode:
         self._away_at = 0.0  # the verify node has been away since then, if it is
         self.joined = not settings.joins
         self._boot()
+        self._users.come(self._start_some)
         self._tick()
 
     def join(self) -> None:
@@ -154,11 +156,10 @@ class DraftNode:
 
     def _start_some(self, *, one_more: bool = False) -> None:
         """Starts requests up to the number served at once. A node that stops, or whose texts would wait, takes none."""
-        settings = self.world.settings
         while (
             self.joined
             and self._users.want_more
-            and len(self.generations) < settings.num_at_once
+            and len(self.generations) < self._users.num_at_once
             and (one_more or not self._is_closed)
         ):
             self._start(self._users.next_request())
@@ -175,7 +176,9 @@ class DraftNode:
         cancel_after = self._users.cancel_after(request)
         actions = self.core.begin(request, self._watch.now)
         session = self.core.sessions[request.session_id]
-        self.generations[request.session_id] = Generation(session, acceptance, self.moved_at, cancel_after)
+        self.generations[request.session_id] = Generation(
+            session, acceptance, self.moved_at, Times(self.moved_at), cancel_after
+        )
         self._carry_out(actions)
 
     # events; a frozen process finds them waiting when it goes on
@@ -258,6 +261,7 @@ class DraftNode:
             case Deliver():
                 generation.delivered += item.tokens
                 generation.local += [item.local] * len(item.tokens)
+                generation.times.delivered(len(item.tokens), self.world.clock.now)
                 self.moved_at = generation.moved_at = self.world.clock.now
                 return generation.cancel_after is None or len(generation.delivered) <= generation.cancel_after
             case Finish():
@@ -310,7 +314,7 @@ class DraftNode:
         self.num_faults += failed
         seconds = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, sharing * context_len)
         step_s = self._cost.round_s(sharing, sharing, sharing * context_len)
-        claimed, path_odds = self._claims(wanted, least_odds(wanted, step_s) if wanted.wants_chances else 0.0)
+        claimed, path_odds = self._claims(wanted, self._least_odds(wanted, step_s))
         seconds += max(0, min(wanted.length, len(claimed)) - 1) * step_s
         tokens = () if failed else self._model.propose(wanted)[: len(claimed)]
         guess, tokens = (tokens[0], tokens[1:]) if wanted.ahead and tokens else (None, tokens)
@@ -326,6 +330,12 @@ class DraftNode:
             alternatives=self._model.alternatives(wanted, tokens) if wanted.wants_alternatives else (),
         )
         self.world.clock.after(seconds, self._proposed, proposed, self.num_boots)
+
+    def _least_odds(self, wanted: Propose, step_s: float) -> float:
+        """As in `draft_node/model/drafter.py`; without `--min-odds` and a word of the verify node a draft never ends."""
+        if self.world.settings.min_odds is not None:
+            return self.world.settings.min_odds
+        return least_odds(wanted, step_s) if wanted.wants_chances else 0.0
 
     def _claims(self, wanted: Propose, least: float) -> tuple[tuple[float, ...], float]:
         """The odds that the draft model claims, of each token until they are below what is worth it; and their product.

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from draft_node.core.drafts.ahead_rate import LEAST_RATE
 from experiments.simulation.acceptance import Acceptances
+from experiments.simulation.arrivals import Schedule
 from experiments.simulation.claims import Claims
 from experiments.simulation.ngrams import RIGHT, NgramKind
 from experiments.simulation.tree_shapes import Trees
@@ -17,6 +18,7 @@ from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import MAX_DRAFT, Capability
+from verify_node.core.core import VerifyCore
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings
 
 T = TypeVar("T")
@@ -82,7 +84,11 @@ class Settings:
     """(number of the client, of its session) -> tokens of its prompt, tokens wanted: instead of chance."""
     joins: tuple[int, ...] = ()
     """The verify round after which each client comes, one after another, and is waited for; default: all at once."""
+    arrivals: tuple[Schedule, ...] = ()
+    """When each client's requests come, and what they are, instead of one after another and by chance; all are served
+    at once."""
     # the verify node
+    core_kind: type[VerifyCore] = VerifyCore  # another one plans its rounds otherwise
     rounds: str = DEFAULTS.rounds
     policy: str | Callable[[], Policy] = "gradient"  # by name, or what makes a new one
     policy_seed: int = DEFAULTS.policy.seed  # of `random`
@@ -116,6 +122,7 @@ class Settings:
     has_model: tuple[bool, ...] = (True,)  # one without cannot write alone either
     claims: tuple[Claims, ...] = ("known",)  # odds of drafted tokens
     trees: tuple[Trees, ...] = ("own",)  # that they offer, if the verify node knows trees
+    min_odds: float | None = None  # a draft ends where the odds of all of it fall below (`--min-odds`)
     num_users: int = 1  # of each client: one's texts never draft for another
     slos: tuple[Objectives | None, ...] = (None,)  # what texts are to keep, in turn
     connect_timeout_s: float = inf  # an absence of the verify node that is longer ends the texts that wait for it
@@ -133,6 +140,13 @@ class Settings:
     through_codec: bool = False  # every message is encoded and decoded: slower, and shows what the wire does to it
     faults: Faults = field(default_factory=Faults)
     validate: bool = False  # the verify core looks at all its invariants after every event
+
+    @property
+    def num_requests(self) -> int:
+        """All that users ask for."""
+        if self.arrivals:
+            return sum(len(of_client(self.arrivals, client)) for client in range(self.num_clients))
+        return self.num_clients * self.num_sessions
 
     @property
     def core(self) -> CoreSettings:

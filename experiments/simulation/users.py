@@ -1,17 +1,21 @@
-"""The users of a simulated draft node: what they ask for, one request after the other, and what they get.
+"""The users of a simulated draft node: what they ask for, one after the other or by a schedule, and what they get.
 
 Knows nothing about the node.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 
 from draft_node.core.actions import Fail, Finish, Request
 from draft_node.core.session import Session
 from experiments.simulation.acceptance import Acceptance, Independent
+from experiments.simulation.arrivals import Arrival, Schedule
 from experiments.simulation.settings import of_client
 from experiments.simulation.surroundings import Surroundings
 from experiments.simulation.text import STOP, VOCAB
+from goodspeed.slo.kept import Times
 from goodspeed.wire.messages import Sampling
 
 
@@ -22,6 +26,7 @@ class Generation:
     session: Session
     acceptance: Acceptance
     moved_at: float  # it got something new, or began
+    times: Times  # at which its user got its tokens
     cancel_after: int | None = None  # tokens
     delivered: list[int] = field(default_factory=list)
     local: list[bool] = field(default_factory=list)  # of each delivered token: whether the draft model wrote it alone
@@ -53,11 +58,30 @@ class Users:
 
     @property
     def want_more(self) -> bool:
-        return self._num_started < self._world.settings.num_sessions
+        """Whether there is a request now."""
+        settings = self._world.settings
+        if settings.arrivals:
+            arrival = self._arrival(self._num_started)
+            return arrival is not None and arrival.at_s <= self._world.clock.now
+        return self._num_started < settings.num_sessions
+
+    @property
+    def num_at_once(self) -> float:
+        """Requests that are served at once: all, where they come by a schedule."""
+        return inf if self._world.settings.arrivals else self._world.settings.num_at_once
+
+    def come(self, start: Callable[[], None]) -> None:
+        """Calls `start` whenever a request of the schedule has come."""
+        for arrival in self._schedule:
+            self._world.clock.at(arrival.at_s, start)
 
     def next_request(self) -> Request:
         settings, random = self._world.settings, self._random
-        sizes = settings.sizes(self._index, self._num_started) if settings.sizes is not None else None
+        arrival = self._arrival(self._num_started)
+        if arrival is not None:
+            sizes: tuple[int, int] | None = (arrival.prompt_tokens, arrival.output_tokens)
+        else:
+            sizes = settings.sizes(self._index, self._num_started) if settings.sizes is not None else None
         self._num_started += 1
         return Request(
             session_id=random.randbytes(16),
@@ -67,16 +91,29 @@ class Users:
             stop_ids=(STOP,) if random.random() < settings.stops else (),
             max_draft=settings.max_draft,
             user=f"user-{self._num_started % settings.num_users}",
-            slo=settings.slos[self._num_started % len(settings.slos)],
+            slo=arrival.slo if arrival is not None else settings.slos[self._num_started % len(settings.slos)],
             asked_at=self._world.clock.now,
         )
 
     def acceptance(self) -> Acceptance:
         """How likely drafts of the newest request are accepted."""
         settings = self._world.settings
+        arrival = self._arrival(self._num_started - 1)
+        if arrival is not None:
+            return arrival.acceptance
         if settings.acceptance is not None:
             return settings.acceptance(self._index, self._num_started - 1)
         return Independent(of_client(settings.alpha, self._index))
+
+    @property
+    def _schedule(self) -> Schedule:
+        arrivals = self._world.settings.arrivals
+        return of_client(arrivals, self._index) if arrivals else ()
+
+    def _arrival(self, number: int) -> Arrival | None:
+        """The request of that number in the schedule, if there is one."""
+        schedule = self._schedule
+        return schedule[number] if number < len(schedule) else None
 
     def cancel_after(self, request: Request) -> int | None:
         """Tokens after which the user leaves; None: the user stays."""

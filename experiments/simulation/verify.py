@@ -43,7 +43,7 @@ def make_core(
     pool = PagePool(settings.num_pages, settings.page_size)
     policy = None if isinstance(settings.policy, str) else settings.policy()
     cost = Refined(settings.round_cost if settings.known_cost else None)
-    kind = CheckedCore if settings.validate else VerifyCore
+    kind = CheckedCore if settings.validate else settings.core_kind
     return core_settings.make_core(core, welcome, pool, policy=policy, cost=cost, self_drafts=self_drafts, kind=kind)
 
 

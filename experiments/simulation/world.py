@@ -33,6 +33,7 @@ class World:
         self.refusals: dict[str, int] = {}
         self.num_faults = 0  # that befell nodes
         self.num_done = 0  # requests
+        self._num_requests = self.settings.num_requests
         self.peers: dict[bytes, Receiver] = {}
         bytes_per_s = self.settings.verify_bytes_per_s
         self.trunk = Trunk(self.clock, bytes_per_s) if bytes_per_s < inf else None
@@ -44,7 +45,7 @@ class World:
     @property
     def num_left(self) -> int:
         """Users' requests that are not over."""
-        return self.settings.num_clients * self.settings.num_sessions - self.num_done
+        return self._num_requests - self.num_done
 
     @property
     def now(self) -> float:

@@ -1,0 +1,14 @@
+"""A verify node that reads prompts before anything else, as vLLM did: while one is read, nobody's text grows."""
+
+from verify_node.core.core import VerifyCore
+from verify_node.rounds.packing import Round
+from verify_node.session.session import Session
+
+
+class PrefillFirst(VerifyCore):
+    """Its rounds are of prompts only, as long as any is not read."""
+
+    def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
+        """A session whose prompt is read has one token that is not cached; one that was preempted reads it again."""
+        unread = [session for session in ready if len(session.tokens) - self.pool.length(session.session_id) > 1]
+        return super()._pack(sessions, unread or ready, now)

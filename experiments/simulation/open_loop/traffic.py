@@ -1,0 +1,33 @@
+"""When requests came to real services, rescaled to another rate. Knows nothing about what is done with them.
+
+The traces are in `experiments/traces`, with where they are from and their licence.
+"""
+
+import csv
+import gzip
+from functools import cache
+from pathlib import Path
+
+from goodspeed.errors import ConfigError
+
+FOLDER = Path(__file__).parents[2] / "traces"
+
+
+@cache
+def recorded(trace: str) -> tuple[float, ...]:
+    """Times of a trace's requests, in seconds since its first one. trace: the name of its file, without endings."""
+    with gzip.open(FOLDER / f"{trace}.csv.gz", "rt", newline="") as lines:
+        return tuple(float(row["at_s"]) for row in csv.DictReader(lines))
+
+
+def rescaled(trace: str, requests_per_s: float, duration_s: float, begin_s: float = 0.0) -> list[float]:
+    """Times of as many of a trace's requests as make for this rate, stretched to this duration.
+
+    begin_s: seconds into the trace at which its window begins. ConfigError if the trace ends before.
+    """
+    times = [at_s for at_s in recorded(trace) if at_s >= begin_s]
+    number = round(requests_per_s * duration_s)
+    if not 0 < number < len(times):
+        raise ConfigError(f"the trace {trace} has {len(times)} requests after {begin_s} s, and {number} are wanted")
+    stretch = duration_s / (times[number] - times[0])
+    return [(at_s - times[0]) * stretch for at_s in times[:number]]
