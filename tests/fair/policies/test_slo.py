@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import ClientState, create
-from goodspeed.fair.policies.slo import least_lengths, shortest
+from goodspeed.fair.policies.slo import least_lengths, quickest, shortest
 
 
 def client(alpha=0.5, goodput=1.0, slo=None, **changes):
@@ -85,3 +86,38 @@ def test_it_is_the_best_sharing_in_which_nobody_gets_less_than_the_floor(rows, b
     every = product(*(range(floor, budget + 1) for floor in floors))
     best = max((gain(one) for one in every if sum(one) <= budget), default=0.0)
     assert gain(lengths) == pytest.approx(best)
+
+
+def test_the_quickest_draft_by_hand():
+    """With a round of 10 ms and 1 ms a token: 1 / 10, 1.5 / 11, 1.75 / 12, 1.875 / 13 tokens a millisecond."""
+    quick = client(0.5, draft_s_per_token=0.001)
+    assert quickest(quick, 8, 0.01) == 2
+    assert quickest(quick, 1, 0.01) == 1
+    assert quickest(client(0.5, draft_s_per_token=0.01), 8, 0.01) == 0
+    assert quickest(client(0.5, draft_s_per_token=0.001, round_trip_s=0.1), 8, 0.01) == 0
+
+
+@given(st.floats(0.0, 0.99), st.floats(0.0, 0.1), st.floats(0.0, 0.1), st.floats(0.001, 0.1), st.integers(0, 30))
+def test_no_length_is_quicker(alpha, step_s, round_trip_s, round_s, most):
+    one = client(alpha, draft_s_per_token=step_s, round_trip_s=round_trip_s)
+    rates = [1.0 / round_s] + [
+        sum(alpha**k for k in range(length + 1)) / (round_s + round_trip_s + length * step_s)
+        for length in range(1, most + 1)
+    ]
+    assert rates[quickest(one, most, round_s)] >= (1.0 - 1e-9) * max(rates)
+
+
+def test_a_text_that_no_draft_can_help_does_not_draft_for_ever():
+    """It is owed 99 tokens; without a model of time it would draft all of its share."""
+    late = client(0.8, slo=99.0, draft_s_per_token=0.01)
+    assert least_lengths([late], 60) == [60]
+    assert least_lengths([late], 60, round_s=0.05) == [quickest(late, 60, 0.05)]
+    assert create("slo", cost=Linear(fixed_s=0.05)).allocate([late], 60)[0] < 10
+
+
+def test_where_all_wait_for_the_longest_draft_no_need_makes_it_longer():
+    clients = [client(0.6, draft_s_per_token=0.01) for _ in range(7)] + [client(0.95, slo=9.0, draft_s_per_token=0.01)]
+    cost = Linear(fixed_s=0.02, token_s=0.001)
+    longest = max(create("gradient", cost=cost, barrier=True).allocate(clients, 40))
+    assert max(create("slo", cost=cost, barrier=True).allocate(clients, 40)) == longest
+    assert max(create("slo", cost=cost).allocate(clients, 40)) > longest
