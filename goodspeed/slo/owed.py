@@ -4,8 +4,6 @@ A text with a TPOT is on time while it has a token for every `tpot_s` since its 
 served with what.
 """
 
-from collections.abc import Iterable
-from math import inf
 from typing import NamedTuple
 
 
@@ -15,6 +13,11 @@ class Standing(NamedTuple):
     tpot_s: float
     decoding_s: float  # l, since its first token
     num_decoded: int  # o, tokens after that one
+
+    @property
+    def left_s(self) -> float:
+        """How long the next round may take if it brings the text one token: TPOT (o + 1) - l, in seconds."""
+        return self.tpot_s * (self.num_decoded + 1) - self.decoding_s
 
 
 T_SPEC_FACTOR = 1.05
@@ -28,12 +31,3 @@ def owed_tokens(tpot_s: float, decoding_s: float, num_decoded: int, round_s: flo
     Every round brings one token, so below 1 nothing has to be drafted. It may be negative: the text is ahead.
     """
     return (decoding_s + T_SPEC_FACTOR * round_s) / tpot_s - num_decoded
-
-
-def longest_round_s(texts: Iterable[Standing]) -> float:
-    """How long the next round may take if it brings every text one token: the least of TPOT (o + 1) - l.
-
-    Leave out texts that cannot be on time any more: they would keep everybody else waiting for nothing. Without any
-    text it is infinite.
-    """
-    return min((tpot_s * (num_decoded + 1) - decoding_s for tpot_s, decoding_s, num_decoded in texts), default=inf)

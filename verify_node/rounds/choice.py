@@ -182,7 +182,8 @@ class ByOdds:
             return NOBODY
         texts = [Text(one.session_id, one.ledger, one.client.name) for one in ready if one.ledger is not None]
         weights = {session.client.name: session.client.weight for session in ready}
-        return Keeping(texts, weights, self._seconds(ready, 0)[0], now)
+        context = sum(len(session.tokens) for session in ready)
+        return Keeping(texts, weights, float(self._cost.round_s(len(ready), len(ready), context)), now)
 
     def _worths(self, ready: Sequence[Session]) -> dict[str, float]:
         """What one token of each client is worth."""

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
+from goodspeed.slo.owed import owed_tokens
 from verify_node.slo.ledger import Ledger
-from verify_node.slo.owing import Owing, most_round_s, needs
+from verify_node.slo.owing import Owing, needs, tightest
 
 
 class Text(NamedTuple):
@@ -29,14 +30,14 @@ class Keeping:
         self._weights = weights
         self._shortest_s = shortest_s
         self._now = now
-        self._most_s, self._share_left = inf, 1.0  # the longest that the round may take, and what others then keep
-        for text in self._texts.values():
-            most_s = most_round_s([text.ledger], shortest_s, now)
-            if most_s < self._most_s:
-                self._most_s, self._share_left = most_s, 1.0 - weights[text.client] / sum(weights.values())
+        standings = {key: text.ledger.standing(now) for key, text in self._texts.items()}
         self.owed_more = frozenset(  # keys of texts that one token does not bring up to their TPOT
-            key for key, text in self._texts.items() if text.ledger.owed(now, shortest_s) > 1.0
+            key for key, one in standings.items() if one is not None and owed_tokens(*one, shortest_s) > 1.0
         )
+        self._most_s, at = tightest(standings.values(), shortest_s)
+        self._share_left = 1.0  # share of the budget that the others keep, however short the round has to be
+        if at is not None:
+            self._share_left -= weights[list(self._texts.values())[at].client] / sum(weights.values())
 
     def needs(self, path_odds: Mapping[bytes, Sequence[float]], budget: int) -> dict[bytes, float]:
         """`Candidate.need` of texts. path_odds: of the tokens that are drafted for each, the highest first.

@@ -7,10 +7,11 @@ exceed its weight's share of the budget: else whoever claims the shortest TPOT w
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from goodspeed.fair.shares import shares
-from goodspeed.slo.owed import longest_round_s
+from goodspeed.slo.owed import Standing
 from verify_node.slo.ledger import Ledger
 
 CROWDING = 1.2
@@ -47,11 +48,15 @@ def needs(texts: Sequence[Owing], weights: Mapping[str, float], budget: int, rou
     return found
 
 
-def most_round_s(ledgers: Iterable[Ledger], shortest_s: float, now: float) -> float:
-    """How long the round may take for all texts to be on time that one token suffices for; infinite without any.
+def tightest(standings: Iterable[Standing | None], shortest_s: float) -> tuple[float, int | None]:
+    """How long the round may take for all texts to be on time that one token suffices for, and whose place limits it.
 
-    shortest_s: seconds of the round without drafted tokens. A text that is late even so is helped by needs, and must
-    not keep everybody's round short.
+    standings: of each text, in turn; None: it does not limit anything. shortest_s: seconds of the round without drafted
+    tokens. A text that is late even so is helped by needs, and must not keep everybody's round short. Without any text
+    it is infinite, and nobody's.
     """
-    standings = [standing for ledger in ledgers if (standing := ledger.standing(now)) is not None]
-    return longest_round_s(one for one in standings if longest_round_s([one]) >= shortest_s)
+    least_s, at = inf, None
+    for place, standing in enumerate(standings):
+        if standing is not None and shortest_s <= (left_s := standing.left_s) < least_s:
+            least_s, at = left_s, place
+    return least_s, at

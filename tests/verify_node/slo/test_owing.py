@@ -9,7 +9,7 @@ import pytest
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Slo
 from verify_node.slo.ledger import Ledger
-from verify_node.slo.owing import Owing, most_round_s, needs
+from verify_node.slo.owing import Owing, needs, tightest
 
 NOW = 11.0
 
@@ -76,6 +76,8 @@ def test_what_is_not_drafted_is_not_needed():
 
 def test_the_round_stays_as_short_as_those_need_whom_one_token_keeps_on_time():
     slow, quick, lost = text(0.0, tpot_s=0.2), text(0.5, tpot_s=0.1), text(3.0)
-    assert most_round_s([slow.ledger, quick.ledger, lost.ledger], 0.01, NOW) == pytest.approx(0.05)
-    assert most_round_s([lost.ledger], 0.01, NOW) == inf
-    assert most_round_s([], 0.01, NOW) == inf
+    standings = [one.ledger.standing(NOW) for one in (slow, quick, lost)]
+    most_s, at = tightest([None, *standings], 0.01)
+    assert most_s == pytest.approx(0.05)
+    assert at == 2
+    assert tightest(standings[2:], 0.01) == tightest([None], 0.01) == tightest([], 0.01) == (inf, None)
