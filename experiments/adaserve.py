@@ -289,6 +289,8 @@ def _ratios(
     *,
     wanted: bool = False,
 ) -> list[Finding]:
+    if not any(one["figure"] == figure for one in rows):
+        return []
     found = ratios(rows, model, figure, ours)
     what = f"{model}, {figure}, {ours}: "
     if not wanted:

@@ -31,10 +31,10 @@ A100 = Device(bytes_per_s=1.555e12, flops=312e12)  # 40 GB
 VICUNA_7B = Model(32, 4096, 32, 32, 128, 11008, 32_000, tied=False)
 VICUNA_68M = Model(2, 768, 12, 12, 64, 3072, 32_000, tied=False)
 MACHINES = {"A100": (A100, 1.0), "A100, slow steps": (A100, 2.3)}
-"""One of the paper's machines (most others are several devices, which no datasheet tells), and how many times as long as
-computed a drafting step takes. With 2.3 it takes a tenth of a round. That is in the middle of what
-the paper's Table 2 implies: a speed of 1.16 (1.66) with 2.41 (2.38) tokens a round and drafts of up to 8 makes a round
-2.08 (1.43) times as long as one without, which is 0.13 (0.05) a step."""
+"""One of the paper's machines (most others are several devices, which no datasheet tells), and by how much a drafting
+step takes longer than computed. With 2.3 it takes a tenth of a round. That is in the middle of what the paper's Table 2
+implies: a speed of 1.16 (1.66) with 2.41 (2.38) tokens a round and drafts of up to 8 makes a round 2.08 (1.43) times as
+long as one without, which is 0.13 (0.05) a step."""
 
 NINE_OF_TEN = 0.9
 WITHOUT = "AR"
@@ -48,8 +48,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     OURS: TIMED | WAITED_FOR | {"policy": "slo"},
     "slo": TIMED | {"policy": "slo"},
 }
-"""Without drafts, fixed lengths, drafts that end where they are unlikely, and ours: lengths by load and acceptance, those
-with the choice of drafted tokens, and drafting beside the rounds. Another row is another policy everywhere."""
+"""Without drafts; fixed lengths; drafts that end where they are unlikely; and ours: lengths by load and acceptance, the
+same with the choice of drafted tokens, and drafting beside the rounds. Another row is another policy everywhere."""
 
 FIXED_LENGTHS = tuple(f"SD {length}" for length in LENGTHS)
 LEAST = 1.10

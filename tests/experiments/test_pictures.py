@@ -6,6 +6,8 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from experiments import (
+    adaserve,
+    adaspec,
     domain_shift,
     fig2_estimation,
     fig3_time,
@@ -23,6 +25,8 @@ from experiments.simulation import plots
 MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
+        adaserve,
+        adaspec,
         domain_shift,
         fig2_estimation,
         fig3_time,

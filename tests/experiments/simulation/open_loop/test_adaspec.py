@@ -1,0 +1,60 @@
+"""The experiment on AdaSpec's figures: the same requests for every policy, and speed by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.adaspec import (
+    MACHINES,
+    POLICIES,
+    VICUNA_7B,
+    VICUNA_68M,
+    WITHOUT,
+    Config,
+    draw,
+    experiment,
+    requests,
+    served,
+)
+from experiments.harness import HERE, load
+from experiments.simulation.presets import roofline, slower
+
+QUICK = load(HERE / "configs" / "adaspec.toml", "quick", Config)
+TINY = replace(QUICK, duration_s=3.0)
+
+
+def test_all_of_a_services_requests_ask_for_the_same_level():
+    plain, level = requests(QUICK, "trace 1", None), requests(QUICK, "trace 1", 0.01)
+    assert [one.at_s for one in plain] == [one.at_s for one in level]
+    assert [one.acceptance for one in plain] == [one.acceptance for one in level]
+    assert {one.slo for one in plain} == {None}
+    assert {one.slo.tpot_s for one in level} == {0.01}
+
+
+def test_the_model_has_seven_thousand_million_weights():
+    assert VICUNA_7B.num_weights == pytest.approx(6.74e9, rel=0.01)
+
+
+def test_a_step_of_the_slow_machine_is_a_tenth_of_a_round():
+    device, times = MACHINES["A100, slow steps"]
+    step_s = slower(roofline(VICUNA_68M, device), times).round_s(8, 8, 2000)
+    assert step_s / roofline(VICUNA_7B, device).round_s(8, 8, 2000) == pytest.approx(0.1, abs=0.02)
+
+
+def test_the_threshold_ends_drafts_early_and_fixed_lengths_are_fixed():
+    by_policy = {policy: served(TINY, "A100", "trace 1", policy) for policy in ("SD 3", "threshold", WITHOUT)}
+    assert by_policy["SD 3"].drafted == pytest.approx(3.0, abs=0.3)  # less at the texts' ends
+    assert by_policy["threshold"].num_accepted / by_policy["threshold"].num_drafted > 1.05 * (
+        by_policy["SD 3"].num_accepted / by_policy["SD 3"].num_drafted
+    )
+    assert by_policy[WITHOUT].drafted == 0.0
+
+
+def test_every_policy_is_told_for_every_service_and_level():
+    outcome = experiment(TINY)
+    assert [(one["traffic"], one["policy"]) for one in outcome.rows] == [
+        (name, policy) for name in TINY.traffic for policy in POLICIES
+    ]
+    assert all(one["speedup"] == 1.0 for one in outcome.rows if one["policy"] == WITHOUT)
+    assert [one["policy"] for one in outcome.curves] == list(POLICIES)
+    assert len(draw(TINY, outcome).axes) == 2

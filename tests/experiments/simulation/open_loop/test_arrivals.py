@@ -1,0 +1,125 @@
+"""An open loop: requests come by a schedule, whatever became of the ones before."""
+
+import gzip
+from dataclasses import replace
+from random import Random
+from statistics import fmean
+
+import pytest
+
+from experiments.simulation.acceptance import Independent
+from experiments.simulation.arrivals import Arrival, dealt_out
+from experiments.simulation.open_loop.mix import Kind, bells, mixed
+from experiments.simulation.open_loop.traffic import FOLDER, recorded, rescaled
+from experiments.simulation.open_loop.uneven import Uneven
+from experiments.simulation.settings import Settings
+from experiments.simulation.world import World
+from goodspeed.errors import ConfigError
+from goodspeed.slo.objectives import Objectives
+
+SLO = Objectives(tpot_s=0.05, tier="chat")
+SETTINGS = Settings(num_clients=2, stops=0.0, context_len=80, num_pages=400, max_draft=0)
+
+
+def arrival(at_s, tokens=5, slo=None):
+    return Arrival(at_s, 7, tokens, Independent(0.5), slo)
+
+
+def served(arrivals, settings=SETTINGS):
+    world = World(1, replace(settings, arrivals=dealt_out(arrivals, settings.num_clients)))
+    world.run(1000.0)
+    return world
+
+
+def test_requests_are_dealt_out_in_turn():
+    one, two, three = arrival(0.0), arrival(1.0), arrival(2.0)
+    assert dealt_out([one, two, three], 2) == ((one, three), (two,))
+
+
+def test_every_request_comes_at_its_time_with_its_size_and_objectives():
+    world = served([arrival(0.5), arrival(3.0, tokens=9, slo=SLO), arrival(40.0)])
+    first, second = world.drafts[0].done, world.drafts[1].done
+    assert [one.times.asked_at for one in first] == [0.5, 40.0]
+    (one,) = second
+    assert (one.times.asked_at, one.times.num_tokens, one.session.request.slo) == (3.0, 9, SLO)
+    assert len(one.session.request.prompt) == 7
+    assert world.num_left == 0
+
+
+def test_nobody_waits_for_an_earlier_text_to_end():
+    """Twelve at once, where a closed loop would serve two."""
+    world = served([arrival(1.0, tokens=40) for _ in range(24)])
+    assert all(one.times.first_at < 1.5 for draft in world.drafts for one in draft.done)
+    assert {one.times.asked_at for draft in world.drafts for one in draft.done} == {1.0}
+
+
+def test_without_a_schedule_it_is_the_closed_loop():
+    settings = replace(SETTINGS, num_sessions=3, max_tokens=5)
+    world = World(1, settings)
+    world.run(100.0)
+    assert settings.num_requests == sum(len(draft.done) for draft in world.drafts) == 6
+
+
+def test_a_text_is_judged_by_when_its_reader_has_its_tokens():
+    """Rounds of 10 ms and half a millisecond a token, 10 ms away: the first token comes after three ways."""
+    (done,) = served([arrival(10.0, tokens=11, slo=SLO)]).drafts[0].done
+    assert done.times.ttft_s >= 0.02
+    assert done.times.tpot_s == pytest.approx(0.0105, rel=1e-6)
+    assert done.times.kept(SLO).outcome == "attained"
+    assert done.times.kept(Objectives(tpot_s=0.0104)).outcome == "slow"
+
+
+def test_the_traces_are_what_their_readme_says():
+    assert len(recorded("azure_llm_2023_code")) == 8819
+    assert len(recorded("azure_llm_2023_conv")) == 19366
+    for path in FOLDER.glob("*.csv.gz"):
+        with gzip.open(path, "rt") as lines:
+            assert next(lines) == "at_s,prompt_tokens,output_tokens\n"
+    assert "CC BY 4.0" in (FOLDER / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("rate", [0.5, 3.0, 12.0])
+def test_a_rescaled_trace_has_the_rate_and_keeps_its_bursts(rate):
+    times = rescaled("azure_llm_2023_conv", rate, 60.0, 600.0)
+    assert len(times) == round(60 * rate)
+    assert times[0] == 0.0
+    assert times[-1] < 60.0
+    assert times == sorted(times)
+    original = [at_s for at_s in recorded("azure_llm_2023_conv") if at_s >= 600.0][: len(times) + 1]
+    stretch = 60.0 / (original[-1] - original[0])
+    assert times[1] == pytest.approx(stretch * (original[1] - original[0]))
+
+
+def test_a_trace_that_is_too_short_says_so():
+    with pytest.raises(ConfigError, match=r"azure_llm_2023_code has \d+ requests after 3000 s, and 60000 are wanted"):
+        rescaled("azure_llm_2023_code", 100.0, 600.0, 3000)
+
+
+def test_kinds_come_by_their_shares():
+    kinds = [Kind("a", 0.75, 10, 20, 0.8, tpot_s=0.05), Kind("b", 0.25, 30, 40, 0.6)]
+    coming = mixed([float(number) for number in range(4000)], kinds, 2.0, Random(1))
+    often = [one for one in coming if one.prompt_tokens == 10]
+    assert len(often) / len(coming) == pytest.approx(0.75, abs=0.03)
+    assert often[0].slo == Objectives(tpot_s=0.05, tier="a")
+    assert {one.slo for one in coming if one.prompt_tokens == 30} == {None}
+    assert len({one.acceptance for one in coming}) == len(coming)
+
+
+def test_bells_have_their_peaks():
+    kinds = [Kind(name, 0.5, 10, 20, 0.8) for name in ("a", "b")]
+    coming = bells([(20.0, kinds[0]), (70.0, kinds[1])], 500, 5.0, 75.0, 2.0, Random(1))
+    assert len(coming) == 1000
+    assert [one.at_s for one in coming] == sorted(one.at_s for one in coming)
+    assert 0.0 <= coming[0].at_s <= coming[-1].at_s <= 75.0
+    assert fmean(one.at_s for one in coming[:500]) == pytest.approx(20.0, abs=1.0)
+
+
+def test_uneven_texts_have_the_mean_and_claim_what_is_true():
+    text = Uneven(0.7, 2.0, 5)
+    odds = [text.odds(position, 0) for position in range(5000)]
+    assert fmean(odds) == pytest.approx(0.7, abs=0.02)
+    assert min(odds) < 0.05
+    assert max(odds) > 0.99
+    assert text.rate(17, 3, False) == text.odds(17, 0)
+    even = [Uneven(0.7, 1000.0, 5).odds(position, 0) for position in range(500)]
+    assert max(even) - min(even) < 0.15
