@@ -17,9 +17,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import styles
-from experiments.adaserve import FIXED, PLAIN, TIMED, WAITED_FOR
 from experiments.harness import Finding, Outcome, Results, new_figure, run
 from experiments.progress import parts
+from experiments.service_policies import PLAIN, TIMED, WAITED_FOR, fixed
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import Service, serve
@@ -42,8 +42,8 @@ OURS = "slo, barrier"
 LENGTHS = (1, 3, 5)
 POLICIES: dict[str, dict[str, Any]] = {
     WITHOUT: PLAIN,
-    **{f"SD {length}": FIXED | {"max_draft": length} for length in LENGTHS},
-    "threshold": FIXED | {"max_draft": 8, "min_odds": 0.3},
+    **{f"SD {length}": fixed(length) for length in LENGTHS},
+    "threshold": fixed(8) | {"min_odds": 0.3},
     "lengths only": TIMED | WAITED_FOR | {"policy": "slo", "selection": "none"},
     OURS: TIMED | WAITED_FOR | {"policy": "slo"},
     "slo": TIMED | {"policy": "slo"},
