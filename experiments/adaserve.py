@@ -190,10 +190,10 @@ def draw(config: Config, results: Results) -> Figure:
     """A row of panels for each model."""
     figure = new_figure(17.0, 3.6 * len(config.models))
     panels = (
-        ("rates", "requests_per_s", "attainment", "colocated: in time"),
-        ("rates", "requests_per_s", "goodput_tokens_s", "colocated: goodput, tokens/s"),
-        ("rates", "requests_per_s", "accepted", "accepted a text and round"),
-        ("edge", "requests_per_s", "attainment", "edge: in time"),
+        ("rates", "requests_per_s", "attainment", "in time"),
+        ("rates", "requests_per_s", "goodput_tokens_s", "tokens/s in time"),
+        ("rates", "requests_per_s", "accepted", "accepted a round"),
+        ("edge", "requests_per_s", "attainment", "edge, in time"),
         ("urgent", "urgent_share", "attainment", "in time"),
         ("scale", "slo_scale", "attainment", "in time"),
     )
@@ -202,7 +202,7 @@ def draw(config: Config, results: Results) -> Figure:
         for plot, (name, over, measure, label) in zip(line, panels, strict=True):
             here = [one for one in results.rows if (one["figure"], one["model"]) == (name, model)]
             curves(plot, here, over, measure)
-            plot.set(title=f"{model}, {label}", xlabel=over.replace("_per_s", "/s").replace("_", " "))
+            plot.set(title=f"{model}: {label}", xlabel=over.replace("_per_s", "/s").replace("_", " "))
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(POLICIES))
     return figure
 
