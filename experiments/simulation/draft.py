@@ -332,7 +332,7 @@ class DraftNode:
         self.world.clock.after(seconds, self._proposed, proposed, self.num_boots)
 
     def _least_odds(self, wanted: Propose, step_s: float) -> float:
-        """As in `draft_node/model/drafter.py`; without `--min-odds` and a word of the verify node a draft never ends."""
+        """As in `draft_node/model/drafter.py`; where nothing is said a draft never ends early."""
         if self.world.settings.min_odds is not None:
             return self.world.settings.min_odds
         return least_odds(wanted, step_s) if wanted.wants_chances else 0.0

@@ -140,8 +140,8 @@ class Watched:
     def least_odds(self, session: Session) -> int:
         return self._choice.least_odds(session)
 
-    def is_behind(self, session: Session) -> bool:
-        return self._choice.is_behind(session)
+    def owes_more(self, session: Session) -> bool:
+        return self._choice.owes_more(session)
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
         return self._choice.hopes(ready, number)
