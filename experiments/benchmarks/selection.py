@@ -141,7 +141,7 @@ def _sessions(number: int, *, offers: bool) -> list[Session]:
         if offers:
             tokens = tuple(rng.randrange(40) for _ in range(OFFERED))
             codes = bytes(rng.randrange(20) for _ in range(OFFERED))
-            session.take_offer(Offer(session.session_id, 1, len(session.tokens), tokens, codes))
+            session.take_offer(Offer(session.session_id, 1, len(session.tokens), tokens, codes), 0.0)
         sessions.append(session)
     return sessions
 

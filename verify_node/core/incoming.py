@@ -76,7 +76,7 @@ def take_offer(session: Session, offer: Offer, welcome: Welcome, round_s: float,
         return refused
     if offer.base_len > session.acked:
         session.acknowledge_only(offer.base_len, session.window(round_s), now)
-    session.take_offer(offer)
+    session.take_offer(offer, now)
     return repeat(session, offer.base_len) if session.finished and offer.source == "ngram" else None
 
 

@@ -37,8 +37,7 @@ def observe(
     for move in moved:
         for source, codes, num_accepted in move.claims:
             move.session.client.calibration(source).observe(codes, num_accepted)
-        if move.entry.answered is not None:
-            move.session.client.observe_offer(move.outcome.num_accepted, answered=move.entry.answered)
+        move.session.observe_offer(move.outcome.num_accepted, move.entry.answered)
 
 
 def active(moved: Sequence[Moved], sessions: Mapping[bytes, Session]) -> list[Session]:

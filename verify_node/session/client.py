@@ -22,6 +22,8 @@ FASTER, SLOWER = 0.5, 0.1
 INITIAL_AHEAD = 0.95
 """Optimistic, so that a far client is asked for drafts at all, and can show what drafting ahead hides."""
 
+OFFER_SMOOTHING = 0.2
+
 MAX_LATE = 16
 """Late drafts in a row after which the time until the next one grows no more."""
 
@@ -50,6 +52,7 @@ class Client:
     draft_fingerprint: str | None = None  # of the draft model that its estimates are of
     capabilities: frozenset[str] = frozenset()  # of the draft node that said Hello last
     offer_gain: OfferGain = field(default_factory=OfferGain)  # of waiting for its offers
+    offer_s: float = 0.0  # from a verdict to what its draft model offers anew, smoothed; 0 until the first
     num_tokens: int = 0  # delivered since this node started, as all that follows
     num_drafted: int = 0  # and verified
     num_accepted: int = 0
@@ -102,6 +105,15 @@ class Client:
     def observe_ahead(self, came_true: bool, hope: float, step: float) -> None:
         """Smooths the share of drafts made ahead; `hope` is how likely this one could have been."""
         self.ahead_share = moved_share(self.ahead_share, came_true, hope, step)
+
+    def observe_offer_time(self, seconds: float) -> None:
+        """Its draft model offered something anew so long after a verdict that left nothing of its last offer."""
+        self.offer_s = smoothed(self.offer_s, seconds, OFFER_SMOOTHING)
+
+    def miss_offer(self, seconds: float) -> None:
+        """Nothing was offered for so long: of a client that has ever offered, at least that long is expected next."""
+        if 0.0 < self.offer_s < seconds:
+            self.observe_offer_time(seconds)
 
     def observe_offer(self, num_accepted: int, *, answered: bool) -> None:
         """A round moved a session of it that takes offers; see `OfferGain.observe`."""

@@ -1,5 +1,6 @@
-"""What waiting for a client's offers brings: tokens accepted where its draft node had answered before the round, beside
-tokens accepted where it had not.
+"""What waiting for a client's offers brings: tokens accepted where what was hoped for was there before the round, less
+those where it was not. Both count that round and the next: what misses one round is there for the next, and reaches
+farther by then.
 
 Without an answer a session goes on with what is left of an older offer, or with what the verify node drafts from its
 own text. Where that is as good, as with an index that knows nothing else, waiting brings nothing. Knows nothing about
@@ -40,5 +41,5 @@ class OfferGain:
         return max(0.0, self._answered.value - self._unanswered.value)
 
     def observe(self, num_accepted: int, *, answered: bool) -> None:
-        """A round moved one of the client's sessions. answered: its newest verdict was, before the round was packed."""
+        """Two rounds moved one of the client's sessions. answered: what was hoped for was there before the first."""
         (self._answered if answered else self._unanswered).observe(num_accepted)

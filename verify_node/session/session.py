@@ -80,8 +80,12 @@ class Session(SessionState):
         ):
             self.ahead = ahead
 
-    def take_offer(self, offer: Offer) -> None:
+    def take_offer(self, offer: Offer, now: float) -> None:
         """Tokens that may follow the text arrived; an offer on more of the text replaces one on less."""
+        if self.offerless_at is not None and offer.source == "model" and offer.base_len == len(self.tokens):
+            if not self.has_offered:
+                self.client.observe_offer_time(now - self.offerless_at)
+            self.has_offered = True
         if self.offer is None or offer.base_len >= self.offer.base_len:
             self.offer = offer
             self._drop_refuted_offer()
@@ -173,6 +177,17 @@ class Session(SessionState):
             known.acceptance.observe(agreement, num_drafted)
             known.acceptance_bound.observe(num_accepted, num_tried)
 
+    def observe_offer(self, num_accepted: int, answered: bool | None) -> None:
+        """A round is done. answered: `has_answered`, when it was packed.
+
+        Whether an answer was there shows in that round and in the next: what comes too late for one is there for the
+        other, and reaches farther.
+        """
+        if self.called_for is not None:
+            before, num_before = self.called_for
+            self.client.observe_offer(num_before + num_accepted, answered=before)
+        self.called_for = None if answered is None else (answered, num_accepted)
+
     def judge_probe(self, did_well: bool) -> None:
         """If its draft was a probe: whether so much of it agreed that the next one is worth asking for."""
         if self.probe is Probe.ASKED:
@@ -232,6 +247,11 @@ class Session(SessionState):
     def tell(self, verdict: Verdict, now: float, late_at: float, window: int = WINDOW) -> None:
         """Its verdict goes out now: it is kept in case it must be sent again, and its answer is awaited."""
         self.last_verdict = verdict
+        if self.offerless_at is not None and not self.has_offered:
+            self.client.miss_offer(now - self.offerless_at)
+        calls = self.takes_model_offers and self.offer is None and self.max_length > 0
+        self.offerless_at = now if calls else None
+        self.has_offered = False
         if self.awaits_draft:
             self._wait_for("draft", now)
         elif not self.is_ready(window):

@@ -50,6 +50,9 @@ class SessionState:
     draft: Draft | None = None  # arrived, waiting for a round
     ahead: Draft | None = None  # arrived ahead of the verdict that it hopes for
     offer: Offer | None = None  # the newest; its tokens may continue the text
+    offerless_at: float | None = None  # when the newest verdict went out, if a draft model has to offer anew after it
+    has_offered: bool = False  # since then
+    called_for: tuple[bool, int] | None = None  # of the last round: `has_answered`, and the tokens accepted
     last_round: int = -1  # of the last draft answered or dropped
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
@@ -122,12 +125,34 @@ class SessionState:
 
     @property
     def hopes_for_offer(self) -> bool:
-        """Whether its draft node has the newest verdict still to answer, perhaps by an offer."""
-        return self.is_offered_to and self.acked < len(self.tokens) and self.offer is None
+        """Whether its draft node has the newest verdict still to answer, or its draft model to offer something anew."""
+        if not self.is_offered_to or self.offer is not None:
+            return False
+        return self.acked < len(self.tokens) or self.awaits_model
+
+    @property
+    def awaits_model(self) -> bool:
+        """Whether a draft model that is known to offer has begun anew at the newest verdict."""
+        return self.offerless_at is not None and self.client.offer_s > 0.0
+
+    @property
+    def has_answered(self) -> bool | None:
+        """Whether what the newest verdict called for is there; None where it called for nothing.
+
+        A draft node answers every verdict, and its n-gram index does so by an offer. A draft model that is known to
+        offer does so anew where nothing is left of its last offer.
+        """
+        if not self.is_offered_to:
+            return None
+        if self.awaits_model:
+            return self.offer is not None
+        return None if self.client.offer_s else self.acked == len(self.tokens)
 
     @property
     def offer_due_at(self) -> float:
-        """When the answer to its newest verdict should be there."""
+        """When what is hoped for should be there."""
+        if self.offerless_at is not None and self.awaits_model:
+            return self.offerless_at + self.client.offer_s
         return self.sent[-1][1] + self.round_trip_s if self.sent else 0.0
 
     @property

@@ -67,7 +67,7 @@ def offering(number: int, claimed: Sequence[float], *, tokens: Sequence[int] | N
     """A session that advances by itself, with an offer on its text as it is."""
     session = make_session(number, **changes)
     tokens = tuple(tokens) if tokens is not None else tuple(range(1, len(claimed) + 1))
-    session.take_offer(Offer(session.session_id, 1, len(session.tokens), tokens, odds.encode(claimed)))
+    session.take_offer(Offer(session.session_id, 1, len(session.tokens), tokens, odds.encode(claimed)), NOW)
     return session
 
 

@@ -217,7 +217,7 @@ def test_whose_rule_or_user_wants_no_offers_has_none_verified(changes):
 
 def test_a_draft_goes_before_an_offer():
     session = drafting(1, EVEN)
-    session.take_offer(offering(1, EVEN, tokens=(21, 22, 23, 24)).offer)
+    session.take_offer(offering(1, EVEN, tokens=(21, 22, 23, 24)).offer, NOW)
     assert make_choice().choose([session], NOW)[session.session_id].tokens == session.draft.tokens
 
 

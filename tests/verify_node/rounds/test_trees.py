@@ -21,7 +21,8 @@ def growing(number=1, claimed=CLAIMED, tokens=TOKENS, parents=PARENTS, **changes
     client = make_client(f"client-{number}", capabilities=MODEL)
     session = make_session(number, client, **changes)
     packed = trees.pack(parents)
-    session.take_offer(Offer(session.session_id, 1, len(session.tokens), tokens, odds.encode(claimed), "model", packed))
+    offer = Offer(session.session_id, 1, len(session.tokens), tokens, odds.encode(claimed), "model", packed)
+    session.take_offer(offer, NOW)
     return session
 
 

@@ -1,0 +1,95 @@
+"""What a session hopes for from its draft model: a new offer where nothing is left of the last, when it usually comes."""
+
+import pytest
+
+from goodspeed.wire import odds
+from goodspeed.wire.messages import Offer, Verdict
+from tests.verify_node.rounds.offering import NOW, grow, make_client, make_session
+
+MODEL = frozenset({"odds", "offers", "model_offers"})
+
+
+def told(**changes):
+    """A session whose newest verdict has just gone out, and has left no offer."""
+    session = make_session(1, make_client("a", capabilities=MODEL), **changes)
+    tell(session, NOW)
+    return session
+
+
+def tell(session, now):
+    verdict = Verdict(session.session_id, 1, None, len(session.tokens) - 1, (7,), 0, 0, 0, offer_length=8)
+    session.tell(verdict, now, now)
+
+
+def offer(session, now, source="model", base=0):
+    base_len = len(session.tokens) + base
+    session.take_offer(Offer(session.session_id, 1, base_len, (4, 5), odds.encode((0.9, 0.9)), source), now)
+
+
+def test_nobody_is_hoped_for_who_never_offered():
+    session = told()
+    session.acknowledge(len(session.tokens), NOW)
+    assert not session.hopes_for_offer
+    assert session.has_answered is True, "it has answered, by an Ack"
+
+
+def test_a_model_is_hoped_for_at_the_time_that_it_takes():
+    session = told()
+    offer(session, NOW + 0.004)
+    assert session.client.offer_s == pytest.approx(0.004)
+    assert not session.hopes_for_offer, "it is there"
+    grow(session, 9)
+    tell(session, NOW + 1.0)
+    session.acknowledge(len(session.tokens), NOW + 1.001)
+    assert session.hopes_for_offer, "an Ack is not what it hopes for"
+    assert session.offer_due_at == pytest.approx(NOW + 1.004)
+    assert session.has_answered is False
+    offer(session, NOW + 1.004)
+    assert (session.hopes_for_offer, session.has_answered) == (False, True)
+
+
+def test_nothing_is_called_for_while_the_last_offer_goes_on():
+    session = told()
+    offer(session, NOW + 0.004)
+    grow(session, 4)
+    tell(session, NOW + 1.0)
+    assert (session.hopes_for_offer, session.has_answered) == (False, None)
+
+
+def test_a_model_that_does_not_offer_is_expected_later_and_later():
+    """As one that rests, or is busy with others: else every round would be held up for nothing."""
+    session = told()
+    offer(session, NOW + 0.004)
+    for number in range(1, 20):
+        grow(session, 9)
+        tell(session, NOW + number)
+    assert session.client.offer_s > 0.9
+
+
+def test_an_offer_that_the_round_refuted_has_come_all_the_same():
+    session = told()
+    for number in range(1, 20):
+        offer(session, NOW + number - 1 + 0.004)
+        grow(session, 9)
+        tell(session, NOW + number)
+    assert session.client.offer_s == pytest.approx(0.004)
+
+
+def test_an_index_and_offers_on_an_older_text_say_nothing_of_the_models_time():
+    session = told()
+    offer(session, NOW + 0.004, source="ngram")
+    offer(session, NOW + 0.004, base=-1)
+    assert session.client.offer_s == 0.0
+
+
+def test_what_an_answer_brings_counts_in_two_rounds():
+    session = told()
+    gain = session.client.offer_gain
+    before = gain.tokens
+    for _ in range(200):  # an answer brings a token at once, and none brings it a round later
+        session.observe_offer(1, True)
+        session.observe_offer(0, None)
+        session.observe_offer(0, False)
+        session.observe_offer(1, None)
+    assert before == pytest.approx(1.0)
+    assert gain.tokens < 0.1
