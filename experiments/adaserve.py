@@ -72,6 +72,7 @@ class Config:
     edge_s: float  # one way
     edge_requests_per_s: list[float]
     requests_per_s: float  # where something else varies
+    harder: list[float]  # by so much lower acceptance of all kinds, tried as well
     urgent_shares: list[float]
     slo_scale: float  # the urgent kind's TPOT over the baseline
     slo_scales: list[float]  # tried instead
@@ -91,6 +92,7 @@ class Point:
     latency_s: float = 0.0
     urgent_share: float | None = None  # of the first category; None: as configured
     slo_scale: float | None = None
+    harder: float = 0.0  # by so much drafted tokens are less likely to be accepted
     bursty: bool = False
 
 
@@ -116,6 +118,8 @@ def points(config: Config) -> Iterator[tuple[Point, Sequence[str]]]:
             yield Point("urgent", name, config.requests_per_s, urgent_share=share), FEW
         for scale in config.slo_scales:
             yield Point("scale", name, config.requests_per_s, slo_scale=scale), FEW
+        for harder in config.harder:
+            yield Point("harder", name, config.requests_per_s, harder=harder), (*FEW, "slo, barrier")
         yield Point("bursty", name, config.requests_per_s, bursty=True), (*BURSTY["llama"], "gradient")
 
 
@@ -177,7 +181,8 @@ def kinds_of(config: Config, point: Point) -> list[Kind]:
     share = urgent.share if point.urgent_share is None else point.urgent_share
     rest = (1.0 - share) / sum(kind.share for kind in others)
     urgent = replace(urgent, share=share, tpot_s=scale * baseline_s)
-    return [urgent, *(replace(kind, share=rest * kind.share) for kind in others)]
+    kinds = [urgent, *(replace(kind, share=rest * kind.share) for kind in others)]
+    return [replace(kind, acceptance=kind.acceptance - point.harder) for kind in kinds]
 
 
 def told(found: dict[str, Any]) -> dict[str, Any]:

@@ -88,6 +88,7 @@ def findings(models: Iterable[str], rows: Sequence[Row]) -> list[Finding]:
         found += _ratios(rows, name, "edge", OURS)
         found += _ratios(rows, name, "urgent", OURS, claimed["urgent violations"], claimed["urgent goodput"])
         found += _ratios(rows, name, "scale", OURS, claimed["scale violations"], 1.38)
+        found += _ratios(rows, name, "harder", OURS)
         found += _bursty(rows, name)
         found += _selection(rows, name, claimed["selection"])
     return found

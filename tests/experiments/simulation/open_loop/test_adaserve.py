@@ -21,6 +21,8 @@ def test_the_urgent_kind_asks_for_its_share_and_for_a_multiple_of_the_baseline()
     urgent, chat, summary = kinds_of(FULL, Point("urgent", "qwen", 4.0, urgent_share=0.9))
     assert urgent.tpot_s == pytest.approx(1.2 * 0.028)
     assert (urgent.share, chat.share, summary.share) == pytest.approx((0.9, 0.05, 0.05))
+    harder = kinds_of(FULL, Point("harder", "qwen", 4.0, harder=0.2))
+    assert [kind.acceptance for kind in harder] == pytest.approx([0.6, 0.5, 0.4])
 
 
 def test_requests_depend_on_the_point_alone():
@@ -53,7 +55,9 @@ def test_where_nothing_was_late_one_text_of_all_is_assumed():
 
 
 def test_every_policy_meets_the_rates_and_is_told():
-    tiny = replace(QUICK, duration_s=3.0, models={"llama": QUICK.models["llama"]}, urgent_shares=[], slo_scales=[])
+    tiny = replace(
+        QUICK, duration_s=3.0, models={"llama": QUICK.models["llama"]}, urgent_shares=[], slo_scales=[], harder=[]
+    )
     outcome = experiment(tiny)
     assert [run["policy"] for run in outcome.facts["runs"]] == list(POLICIES)
     assert {"model", "requests_per_s", "policy", "attainment", "violations", "goodput_tokens_s"} == set(
