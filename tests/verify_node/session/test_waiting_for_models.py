@@ -1,4 +1,4 @@
-"""What a session hopes for from its draft model: a new offer where nothing is left of the last, when it usually comes."""
+"""What a session hopes for from its draft model: a new offer where nothing is left of the last, as soon as usual."""
 
 import pytest
 
