@@ -1,0 +1,110 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # What does a service level cost the others?
+# Some texts ask for a time per output token (TPOT) that plain decoding does not keep. Drafted tokens bring them up to
+# it, and `slo` verifies those first that they need. What do texts lose that ask for nothing? Everything here is
+# simulated, with the nodes' own state machines: requests come by chance, are of two kinds, and differ in nothing but
+# what they ask for. Eight draft nodes, each with a model of its own that drafts beside the rounds.
+
+# %%
+import os
+from random import Random
+
+from experiments.service_policies import PLAIN, TIMED
+from experiments.simulation import plots
+from experiments.simulation.open_loop.mix import Kind, mixed
+from experiments.simulation.open_loop.service import serve
+from experiments.simulation.settings import Settings
+from goodspeed.fair.latency import Linear
+
+quick = "GOODSPEED_QUICK" in os.environ
+duration_s = 5.0 if quick else 30.0
+requests_per_s = 12.0
+shares = [0.25, 0.75] if quick else [0.1, 0.25, 0.5, 0.75, 0.9]  # of the requests that are urgent
+budget = 4  # few: what texts need, others lack
+world = Settings(
+    num_clients=8,
+    budget=budget,
+    max_round_tokens=512,
+    round_cost=Linear(fixed_s=0.012, token_s=0.0001),
+    known_cost=True,
+    draft_cost=(Linear(fixed_s=0.002),),
+    latency_s=(0.005,),
+    self_draft=False,
+    explore=0.0,
+)
+policies = {
+    "without drafts": PLAIN,
+    "gradient": TIMED | {"policy": "gradient"},
+    "slo": TIMED | {"policy": "slo"},
+}
+
+# %% [markdown]
+# Urgent is a TPOT of 0.85 of the mean that all texts have without drafts. Each policy meets the same requests.
+
+# %%
+random = Random(1)
+step_s = 1.0 / requests_per_s
+times = [step_s * number for number in range(int(duration_s * requests_per_s))]
+calm = Kind("calm", 1.0, prompt_tokens=40, output_tokens=80, acceptance=0.7)
+alone = serve(Settings(**{**vars(world), **PLAIN}), mixed(times, [calm], 0.5, random), seed=1)
+plain_s = sum(alone.tpots()) / len(alone.tpots())
+tpot_s = 0.85 * plain_s
+print(f"without drafts {1000 * plain_s:.1f} ms a token; urgent is {1000 * tpot_s:.1f} ms")
+
+# %%
+in_time = {name: [] for name in policies}
+others_ms = {name: [] for name in policies}
+for share in shares:
+    kinds = [
+        Kind("urgent", share, 40, 80, 0.7, tpot_s=tpot_s),
+        Kind("calm", 1.0 - share, 40, 80, 0.7),
+    ]
+    requests = mixed(times, kinds, 0.5, Random(2))
+    for name, policy in policies.items():
+        texts = serve(Settings(**{**vars(world), **policy}), requests, seed=1).texts
+        urgent = [text.attained for text in texts if text.kept.slo.tpot_s is not None]
+        calm_s = [text.kept.tpot_s for text in texts if text.kept.slo.tpot_s is None]
+        in_time[name].append(sum(urgent) / max(1, len(urgent)))
+        others_ms[name].append(1000 * sum(calm_s) / max(1, len(calm_s)))
+
+# %%
+plots.lines(
+    "urgent texts in time",
+    "share of the requests that are urgent",
+    "share of the urgent texts in time",
+    {name: (shares, values) for name, values in in_time.items()},
+    marks="o",
+    ylim=(-0.03, 1.03),
+)
+
+# %%
+plots.lines(
+    "what the others pay",
+    "share of the requests that are urgent",
+    "ms per token of texts that ask for nothing",
+    {name: (shares, values) for name, values in others_ms.items()},
+    levels={"urgent": 1000 * tpot_s},
+    marks="o",
+)
+
+# %%
+print(f"{'urgent':>8}{'in time, gradient':>20}{'slo':>8}{'others, gradient':>20}{'slo':>8}{'no drafts':>12}")
+for at, share in enumerate(shares):
+    kept = f"{share:8.2f}{in_time['gradient'][at]:20.2f}{in_time['slo'][at]:8.2f}"
+    print(f"{kept}{others_ms['gradient'][at]:20.1f}{others_ms['slo'][at]:8.1f}{others_ms['without drafts'][at]:12.1f}")
+
+# %% [markdown]
+# Drafts are what helps: without any no urgent text is in time, and with them everybody is quicker. On top of that `slo`
+# brings some more urgent texts into time while few are urgent, although the budget is small, and the others lose a
+# fraction of a millisecond a token. Where most are urgent there is nobody left to take from. A client's urgent texts
+# never take more than its weight's share of the budget, so the others cannot lose all of theirs.
