@@ -134,7 +134,7 @@ class Proposed(Struct, frozen=True):
     chances: tuple[float, ...] | None = None  # of each token to be accepted after those before it; None: not known
     num_ngram: int = 0  # leading tokens that an n-gram index drafted
     alternatives: tuple[int | None, ...] = ()
-    """Of each token what the model thinks likeliest beside it; None where that is hardly worth verifying."""
+    """For each token what the model would have drafted without it; None where that is hardly worth verifying."""
 
 
 class Deliver(Struct, frozen=True):

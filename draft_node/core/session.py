@@ -133,6 +133,7 @@ class Session:
         self._in_flight.clear()
         self._lacking_at = -1
         self._timer.begin()
+        self._rate = Rate()  # an absence says nothing about it
         self._enter(State.OPENING, now)
         warm = [self._propose(0)] if self._drafters.uses_model else []
         if self._offers is not None:

@@ -120,7 +120,8 @@ class Drafter:
                 self._caches.note_fed(job, chunk.tokens)
             if sampling:
                 self._draw(sampling, logits)
-                self._step_s = smoothed(self._step_s, time.perf_counter() - started, RATE_SMOOTHING)
+                if max(len(chunk.tokens) for chunk in chunks) == 1:  # nobody's cache had to catch up
+                    self._step_s = smoothed(self._step_s, time.perf_counter() - started, RATE_SMOOTHING)
         done += [job for job in jobs if self._is_complete(job)]
         for job in done:
             del self._jobs[job.session_id]
@@ -196,8 +197,8 @@ class Drafter:
         """Odds below which its draft ends; 0 under the ratio rule, where no draft is cut by what its own tokens are."""
         if not job.by_match or job.propose.local:
             return 0.0
-        if self.min_odds is not None:
-            return self.min_odds
+        if self.min_odds is not None:  # unasked it drafts a few tokens at a time, after others
+            return max(self.min_odds, job.propose.least_odds) if job.propose.unasked else self.min_odds
         return least_odds(job.propose, self._step_s) if job.propose.wants_chances else THRESHOLD
 
 

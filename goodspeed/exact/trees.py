@@ -19,7 +19,7 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def first_choices(parents: Sequence[int]) -> list[int]:
-    """The nodes of the chain that goes from the base by first choices alone."""
+    """The nodes that are reached from the base by taking the first choice each time."""
     chain, at = [], BASE
     for node, parent in enumerate(parents):
         if parent == at:

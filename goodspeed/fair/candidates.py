@@ -48,8 +48,9 @@ def rank(odds: Sequence[float], parents: Sequence[int]) -> Ranked:
     if len(parents) != len(odds):
         raise ConfigError(f"a tree of {len(odds)} nodes has {len(parents)} parents; each node has one")
     known = {BASE: (1.0, 0)}  # path odds and depth
-    for node in range(len(odds)):
-        for one in reversed(_unknown_ancestors(node, parents, known)):
+    for node, parent in enumerate(parents):
+        unknown = [node] if parent in known else _unknown_ancestors(node, parents, known)
+        for one in reversed(unknown):
             above, depth = known[parents[one]]
             known[one] = above * odds[one], depth + 1
     nodes = sorted(range(len(odds)), key=lambda node: (-known[node][0], known[node][1]))

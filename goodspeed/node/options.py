@@ -68,7 +68,7 @@ def min_odds() -> Any:
         maximum=1.0,
         group=_DRAFTING_GROUP,
         help="match: end a draft when the draft model's own probability that all of it is accepted falls below P; "
-        "0 always drafts the full length",
+        "0 ends none early",
         metavar="P",
     )
 

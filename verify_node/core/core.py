@@ -195,7 +195,7 @@ class VerifyCore:
         if self._held is None:
             return False
         awaited, ready_at = self._held
-        is_awaited = awaited.awaits_draft or awaited.hopes_for_offer
+        is_awaited = awaited.awaits_draft or awaited.hopes_for_answer or awaited.hopes_for_model
         if now < ready_at and is_awaited and self.register.has(awaited):
             self.wake_at = min(self.wake_at, ready_at)
             return True

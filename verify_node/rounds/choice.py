@@ -165,7 +165,19 @@ class ByOdds:
         """Those of the ready sessions for which an offer may be on its way; none while offers are not looked at."""
         if self._only_drafts or number % UNWAITED == 0:
             return []
-        return [Hope(session, session.client.offer_gain.tokens) for session in ready if session.hopes_for_offer]
+        answers = [session for session in ready if session.hopes_for_answer]
+        models = [session for session in ready if session.hopes_for_model]
+        if not answers and not models:
+            return []
+        worths = self._worths(ready)
+        mean = sum(worths[session.client.name] for session in ready) / len(ready)
+        most = self._limits.budget / len(ready)  # nobody holds up the others for more than an equal part of the budget
+        return [
+            Hope(one, min(most, gain.tokens) * worths[one.client.name] / mean, of_model)
+            for of_model, hoping in ((False, answers), (True, models))
+            for one in hoping
+            for gain in (one.client.model_gain if of_model else one.client.answer_gain,)
+        ]
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Forgets the texts of sessions that are over."""
@@ -239,10 +251,17 @@ def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str,
             _odds(session, one),
             parents=one.parents,
             worth=worths[session.client.name],
-            max_nodes=rooms.get(session.session_id),
+            max_nodes=_most_nodes(session, one, rooms.get(session.session_id)),
         )
         for session, one in drafted
     ]
+
+
+def _most_nodes(session: Session, drafted: Drafted, room: int | None) -> int | None:
+    """Each node of a tree takes a place of the context, wherever it stands. room: what the client's key leaves."""
+    if drafted.parents is None:
+        return room
+    return session.max_length if room is None else min(session.max_length, room)
 
 
 def _odds(session: Session, drafted: Drafted) -> list[float]:
@@ -261,15 +280,25 @@ def _odds(session: Session, drafted: Drafted) -> list[float]:
 
 
 def _odds_in_tree(client: Client, drafted: Drafted, parents: Sequence[int]) -> list[float]:
-    """As `_odds`. No alternative is likelier than the first choice, nor than that the first choice is wrong."""
-    likely = client.calibration(drafted.source or "model").odds(drafted.codes)
-    others = client.calibration("alternative").odds(drafted.codes)
+    """As `_odds`. After the same token only one can be right: the odds of all that follow it sum to 1 at most.
+
+    No alternative is likelier than the first choice, and one that repeats another is never right.
+    """
+    found = client.calibration(drafted.source or "model").odds(drafted.codes)
+    of_alternatives = client.calibration("alternative").odds(drafted.codes)
     first: dict[int, float] = {}  # odds of the first choice after each node
-    for node, parent in enumerate(parents):
-        if parent in first:
-            likely[node] = min(others[node], first[parent], 1.0 - first[parent])
-        first.setdefault(parent, likely[node])
-    return likely
+    left: dict[int, float] = {}  # what they and those of the alternatives so far leave
+    seen: set[tuple[int, int]] = set()
+    for node, (parent, token) in enumerate(zip(parents, drafted.tokens, strict=True)):
+        if parent not in first:
+            first[parent], left[parent] = found[node], 1.0
+        elif (parent, token) in seen:
+            found[node] = 0.0
+        else:
+            found[node] = min(of_alternatives[node], first[parent], left[parent])
+        left[parent] -= found[node]
+        seen.add((parent, token))
+    return [max(0.0, odds) for odds in found]
 
 
 def _rooms(drafted: Sequence[tuple[Session, Drafted]]) -> dict[bytes, int]:

@@ -23,15 +23,10 @@ class Drafted(NamedTuple):
     proposal: bytes | None = None
     parents: tuple[int, ...] | None = None  # of each token the index of the one that it follows, or -1; None: a chain
 
-    @property
-    def first_choices(self) -> Sequence[int]:
-        """The places of the tokens that are the drafter's first choice after those before them."""
-        return range(len(self.tokens)) if self.parents is None else trees.first_choices(self.parents)
-
     def pick(self, nodes: Sequence[int]) -> "Drafted":
-        """These tokens of a tree, ascending, each with the one that it follows."""
+        """These nodes of a tree, ascending, each with the one that it follows. ValueError for a chain."""
         if self.parents is None:
-            return self.cut(len(nodes))
+            raise ValueError("these tokens are a chain; cut it")
         parents = trees.pick(self.parents, nodes)
         return Drafted(
             tokens=tuple(self.tokens[node] for node in nodes),
@@ -73,18 +68,19 @@ def of_offer(session: Session) -> Drafted:
         return NOTHING
     length = session.max_length
     if offer.parents is not None:
-        return _of_tree(offer, session.tokens[offer.base_len :], length)
+        rest = _of_tree(offer, session.tokens[offer.base_len :])
+        return rest.cut(length) if rest.parents is None else rest
     tokens, codes = offer.tokens[first : first + length], offer.odds[first : first + length]
     return Drafted(tokens, codes, len(tokens) if offer.source == "ngram" else 0, offer.source)
 
 
-def _of_tree(offer: Offer, text: Sequence[int], most: int) -> Drafted:
-    """What a tree says after a text from its base on. most: nodes, since each takes a place of the context."""
+def _of_tree(offer: Offer, text: Sequence[int]) -> Drafted:
+    """What a tree says after a text from its base on."""
     parents = trees.unpack(offer.parents or b"")
     at = trees.follow(offer.tokens, parents, text)
     if at is None:
         return NOTHING
-    nodes = trees.below(parents, at)[:most]
+    nodes = trees.below(parents, at)
     rest = trees.pick(parents, nodes, at)
     return Drafted(
         tokens=tuple(offer.tokens[node] for node in nodes),

@@ -23,7 +23,7 @@ class Send(Struct, frozen=True):
 
 
 class Decisions(Struct, frozen=True):
-    """What the target decided at each drafted position, also after the first rejection."""
+    """What the target decided at each drafted position, also after the first rejection; in a tree by first choices."""
 
     agreed: tuple[bool, ...]
     ratios: tuple[float, ...] = ()  # min(1, p/q), under the ratio rule

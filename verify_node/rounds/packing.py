@@ -50,7 +50,8 @@ class Entry(Struct, frozen=True):
     num_ngram: int = 0  # leading drafted tokens that an index drafted
     source: DraftSource | None = None  # of the drafted tokens, where they are no Draft
     parents: tuple[int, ...] | None = None  # of each drafted token the one that it follows, or -1; None: a chain
-    answered: bool | None = None  # whether an offer that was called for was there; None: none was
+    answered: bool | None = None  # whether its draft node had answered its newest verdict; None: it offers nothing
+    model_offered: bool | None = None  # whether its draft model had offered anew; None: it did not have to
 
     @property
     def base_len(self) -> int:
@@ -233,7 +234,8 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
         num_ngram=drafted.num_ngram,
         source=drafted.source if drafted.tokens else None,
         parents=drafted.parents,
-        answered=session.has_answered,
+        answered=session.acked == len(session.tokens) if session.is_offered_to else None,
+        model_offered=session.model_offered,
     )
 
 

@@ -34,7 +34,13 @@ class Hope(NamedTuple):
     """A session that is ready, and whose draft node may be about to offer something for it."""
 
     session: Session
-    num_expected: float  # of the offer's tokens, those that will be accepted
+    num_expected: float  # tokens that are accepted more if it is waited for
+    of_model: bool = False  # its draft model has to offer anew; else its draft node has a verdict to answer
+
+    @property
+    def due_at(self) -> float:
+        """When the offer should be there."""
+        return self.session.model_due_at if self.of_model else self.session.answer_due_at
 
 
 class Planner(Protocol):
@@ -82,10 +88,7 @@ class Continuous:
         late_s = LATE * limits.linger_s
         last, last_offer = first + limits.linger_s, first + max(limits.linger_s, OFFER_SHARE * round_s)
         coming = [_Arrival(session.due_at, last, session, round_s, 1) for session in awaited]
-        coming += [
-            _Arrival(hope.session.offer_due_at, last_offer, hope.session, hope.num_expected * round_s, 0)
-            for hope in hopes
-        ]
+        coming += [_Arrival(hope.due_at, last_offer, hope.session, hope.num_expected * round_s, 0) for hope in hopes]
         soon = [arrival for arrival in coming if first - late_s < arrival.due_at <= arrival.last]
         latest = _worth_waiting_for(sorted(soon, key=_due_at), len(ready), first)
         if latest is None:

@@ -37,7 +37,9 @@ def observe(
     for move in moved:
         for source, codes, num_accepted in move.claims:
             move.session.client.calibration(source).observe(codes, num_accepted)
-        move.session.observe_offer(move.outcome.num_accepted, move.entry.answered)
+        if move.entry.answered is not None:
+            move.session.client.observe_answer(move.outcome.num_accepted, in_time=move.entry.answered)
+        move.session.observe_model_offer(move.outcome.num_accepted, move.entry.model_offered)
 
 
 def active(moved: Sequence[Moved], sessions: Mapping[bytes, Session]) -> list[Session]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import DraftSource
+from goodspeed.wire.messages import DraftSource, OfferSource
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.calibration import Calibration, ClaimedOf
 from verify_node.session.offer_gain import OfferGain
@@ -23,6 +23,9 @@ INITIAL_AHEAD = 0.95
 """Optimistic, so that a far client is asked for drafts at all, and can show what drafting ahead hides."""
 
 OFFER_SMOOTHING = 0.2
+
+MOST_LATER = 4.0
+"""A silence counts for so many times the usual time at most: one pause tells little of the next offer."""
 
 MAX_LATE = 16
 """Late drafts in a row after which the time until the next one grows no more."""
@@ -51,7 +54,9 @@ class Client:
     round_trip_s: float = 0.0  # smoothed, of the session that answered last; start value of new ones
     draft_fingerprint: str | None = None  # of the draft model that its estimates are of
     capabilities: frozenset[str] = frozenset()  # of the draft node that said Hello last
-    offer_gain: OfferGain = field(default_factory=OfferGain)  # of waiting for its offers
+    answer_gain: OfferGain = field(default_factory=OfferGain)  # of waiting for its answers to verdicts
+    model_gain: OfferGain = field(default_factory=OfferGain)  # of waiting for what its draft model offers anew
+    has_index: bool = False  # it has offered what an n-gram index expects
     offer_s: float = 0.0  # from a verdict to what its draft model offers anew, smoothed; 0 until the first
     num_tokens: int = 0  # delivered since this node started, as all that follows
     num_drafted: int = 0  # and verified
@@ -106,18 +111,22 @@ class Client:
         """Smooths the share of drafts made ahead; `hope` is how likely this one could have been."""
         self.ahead_share = moved_share(self.ahead_share, came_true, hope, step)
 
+    def note_offer(self, source: OfferSource) -> None:
+        """It offered what that has drafted."""
+        self.has_index = self.has_index or source == "ngram"
+
+    def observe_answer(self, num_accepted: int, *, in_time: bool) -> None:
+        """A round moved a session of it. in_time: the newest verdict was answered when it was packed."""
+        self.answer_gain.observe(num_accepted, in_time=in_time)
+
     def observe_offer_time(self, seconds: float) -> None:
         """Its draft model offered something anew so long after a verdict that left nothing of its last offer."""
         self.offer_s = smoothed(self.offer_s, seconds, OFFER_SMOOTHING)
 
     def miss_offer(self, seconds: float) -> None:
-        """Nothing was offered for so long: of a client that has ever offered, at least that long is expected next."""
+        """Nothing was offered for so long: a client that has ever offered is expected later from now on."""
         if 0.0 < self.offer_s < seconds:
-            self.observe_offer_time(seconds)
-
-    def observe_offer(self, num_accepted: int, *, answered: bool) -> None:
-        """A round moved a session of it that takes offers; see `OfferGain.observe`."""
-        self.offer_gain.observe(num_accepted, answered=answered)
+            self.observe_offer_time(min(seconds, MOST_LATER * self.offer_s))
 
     def observe_goodput(self, num_tokens: int, number: int) -> None:
         """Eq. (4): verify round `number` delivered so many tokens to all its sessions together."""

@@ -26,7 +26,8 @@ def claims_on_client(client: Client, num_rounds: int) -> Iterator[Claim]:
     """num_rounds: verify rounds begun so far."""
     yield 0 <= client.num_late <= MAX_LATE, f"{client.num_late} drafts are late"
     yield 0.0 <= client.ahead_share <= 1.0, f"the share of drafts made ahead is {client.ahead_share}"
-    yield client.draft_s_per_token >= 0.0 and client.round_trip_s >= 0.0, "a smoothed time is negative"
+    times = (client.draft_s_per_token, client.round_trip_s, client.offer_s)
+    yield min(times) >= 0.0, f"one of the smoothed times {times} is negative"
     yield client.num_accepted <= client.num_drafted, "more drafted tokens were accepted than verified"
     yield client.observed_round <= num_rounds, f"it was observed in round {client.observed_round}, which never began"
     yield (client.zero_since or 0) <= num_rounds, f"it waits since round {client.zero_since}, which never began"

@@ -1,10 +1,9 @@
-"""What waiting for a client's offers brings: tokens accepted where what was hoped for was there before the round, less
-those where it was not. Both count that round and the next: what misses one round is there for the next, and reaches
-farther by then.
+"""What waiting for a client's offers brings: tokens accepted where what was hoped for was there in time, less tokens
+accepted where it was not.
 
-Without an answer a session goes on with what is left of an older offer, or with what the verify node drafts from its
-own text. Where that is as good, as with an index that knows nothing else, waiting brings nothing. Knows nothing about
-rounds or messages.
+Without it a session goes on with what is left of an older offer, or with what the verify node drafts from its own text.
+Where that is as good, as with an index that knows nothing else, waiting brings nothing. Knows nothing about rounds or
+messages.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ MEMORY = 200.0
 """Rounds that count; older ones are forgotten, since texts change."""
 
 FIRST_TOKENS, FIRST_ROUNDS = 1.0, 4.0
-"""What an answer in time is believed to bring at first, as if seen in so many rounds: so it is waited for at all."""
+"""What an offer in time is believed to bring at first, as if seen in so many rounds: so it is waited for at all."""
 
 
 @dataclass(slots=True)
@@ -32,14 +31,17 @@ class _Mean:
 class OfferGain:
     """Two means of accepted tokens, and their difference."""
 
-    _answered: _Mean = field(default_factory=lambda: _Mean(FIRST_TOKENS, FIRST_ROUNDS))
-    _unanswered: _Mean = field(default_factory=lambda: _Mean(0.0, FIRST_ROUNDS))
+    _in_time: _Mean = field(default_factory=lambda: _Mean(FIRST_TOKENS, FIRST_ROUNDS))
+    _too_late: _Mean = field(default_factory=lambda: _Mean(0.0, FIRST_ROUNDS))
 
     @property
     def tokens(self) -> float:
-        """Tokens more that are accepted in a round if the answer is there; at least 0."""
-        return max(0.0, self._answered.value - self._unanswered.value)
+        """Tokens more that are accepted if the offer is there in time; at least 0."""
+        return max(0.0, self._in_time.value - self._too_late.value)
 
-    def observe(self, num_accepted: int, *, answered: bool) -> None:
-        """Two rounds moved one of the client's sessions. answered: what was hoped for was there before the first."""
-        (self._answered if answered else self._unanswered).observe(num_accepted)
+    def observe(self, num_accepted: int, *, in_time: bool) -> None:
+        """A round moved one of the client's sessions. in_time: what was hoped for was there when it was packed.
+
+        num_accepted: drafted tokens, of that round, or of that and the next.
+        """
+        (self._in_time if in_time else self._too_late).observe(num_accepted)

@@ -28,6 +28,9 @@ from verify_node.slo.ledger import Ledger
 WINDOW = 16
 """Unacknowledged tokens after which a session that advances by itself waits for its draft node."""
 
+LATER = 1.1
+"""How much later than on average an offer of a draft model may be that is waited for."""
+
 MAX_WINDOW = 256
 """The most that far round trips can widen the window to."""
 
@@ -50,9 +53,9 @@ class SessionState:
     draft: Draft | None = None  # arrived, waiting for a round
     ahead: Draft | None = None  # arrived ahead of the verdict that it hopes for
     offer: Offer | None = None  # the newest; its tokens may continue the text
-    offerless_at: float | None = None  # when the newest verdict went out, if a draft model has to offer anew after it
-    has_offered: bool = False  # since then
-    called_for: tuple[bool, int] | None = None  # of the last round: `has_answered`, and the tokens accepted
+    model_called_at: float | None = None  # the verdict since which its draft model has to offer anew
+    model_has_offered: bool = False  # since then
+    last_offered: tuple[bool, int] | None = None  # of the last round: `model_offered`, and the tokens accepted
     last_round: int = -1  # of the last draft answered or dropped
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
@@ -124,36 +127,31 @@ class SessionState:
         return self.takes_offers and "offers" in self.client.capabilities
 
     @property
-    def hopes_for_offer(self) -> bool:
-        """Whether its draft node has the newest verdict still to answer, or its draft model to offer something anew."""
-        if not self.is_offered_to or self.offer is not None:
-            return False
-        return self.acked < len(self.tokens) or self.awaits_model
+    def hopes_for_answer(self) -> bool:
+        """Whether its draft node has the newest verdict still to answer, by an offer of its n-gram index."""
+        is_known = self.client.has_index and self.allows_ngrams
+        return is_known and self.is_offered_to and self.acked < len(self.tokens) and self.offer is None
 
     @property
-    def awaits_model(self) -> bool:
-        """Whether a draft model that is known to offer has begun anew at the newest verdict."""
-        return self.offerless_at is not None and self.client.offer_s > 0.0
+    def hopes_for_model(self) -> bool:
+        """Whether its draft model, which is known to offer, has to do so anew."""
+        is_known = self.model_called_at is not None and self.client.offer_s > 0.0
+        return is_known and self.is_offered_to and self.offer is None
 
     @property
-    def has_answered(self) -> bool | None:
-        """Whether what the newest verdict called for is there; None where it called for nothing.
-
-        A draft node answers every verdict, and its n-gram index does so by an offer. A draft model that is known to
-        offer does so anew where nothing is left of its last offer.
-        """
-        if not self.is_offered_to:
-            return None
-        if self.awaits_model:
-            return self.offer is not None
-        return None if self.client.offer_s else self.acked == len(self.tokens)
+    def model_offered(self) -> bool | None:
+        """Whether a draft model that had to offer anew has done so; None where none had to."""
+        return self.offer is not None if self.model_called_at is not None and self.is_offered_to else None
 
     @property
-    def offer_due_at(self) -> float:
-        """When what is hoped for should be there."""
-        if self.offerless_at is not None and self.awaits_model:
-            return self.offerless_at + self.client.offer_s
+    def answer_due_at(self) -> float:
+        """When the answer to its newest verdict should be there."""
         return self.sent[-1][1] + self.round_trip_s if self.sent else 0.0
+
+    @property
+    def model_due_at(self) -> float:
+        """When its draft model should have offered anew, also if it is a little later than usual."""
+        return (self.model_called_at or 0.0) + LATER * self.client.offer_s
 
     @property
     def allows_ngrams(self) -> bool:

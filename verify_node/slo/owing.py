@@ -49,9 +49,9 @@ def needs(texts: Sequence[Owing], weights: Mapping[str, float], budget: int, rou
 
 
 def tightest(standings: Iterable[Standing | None], shortest_s: float) -> tuple[float, int | None]:
-    """How long the round may take for all texts to be on time that one token suffices for, and whose place limits it.
+    """How long the round may take for all texts to be on time that one token suffices for, and which of them bounds it.
 
-    standings: of each text, in turn; None: it does not limit anything. shortest_s: seconds of the round without drafted
+    standings: of each text, in turn; None: it bounds nothing. shortest_s: seconds of the round without drafted
     tokens. A text that is late even so is helped by needs, and must not keep everybody's round short. Without any text
     it is infinite, and nobody's.
     """

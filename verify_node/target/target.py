@@ -155,7 +155,8 @@ class Target:
                 outcome = replace(outcome, path=tuple(decision.accepted)[: outcome.num_accepted])
                 self.runner.keep(one.entry.session_id, one.base_len, outcome.path or ())
             if self.records:
-                outcome = replace(outcome, decisions=Decisions(tuple(decision.agrees)))
+                agreed = tuple(decision.agrees[place] for place in one.entry.first_choices)
+                outcome = replace(outcome, decisions=Decisions(agreed))
             outcomes.append(outcome)
         return outcomes
 

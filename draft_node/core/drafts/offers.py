@@ -79,8 +79,10 @@ class Offers:
         if best.tokens == rest.tokens[: len(best.tokens)] or (source == "model" and _is_little_more(best, rest)):
             return None
         self._newest, self._base_len = best, len(tokens)
-        alternatives = self.chain.alternatives(tokens) if self.chain is not None and source == "model" else ()
-        return self._offer(best, source, epoch, len(tokens), Tree.of(best, alternatives, least_odds))
+        tree = None
+        if source == "model" and self.offers_trees and self.chain is not None:
+            tree = Tree.of(best, self.chain.alternatives(tokens), least_odds)
+        return self._offer(best, source, epoch, len(tokens), tree)
 
     def wanted(self, tokens: Sequence[int], least_odds: float) -> Wanted | None:
         """What the draft model is to draft next, with nobody waiting for it; None: nothing.
@@ -118,7 +120,7 @@ class Offers:
     def _offer(
         self, expected: Continuation, source: OfferSource, epoch: int, base_len: int, tree: Tree | None
     ) -> Offer:
-        if tree is None or not self.offers_trees:
+        if tree is None:
             return Offer(self.session_id, epoch, base_len, expected.tokens, odds.encode(expected.odds), source)
         codes, parents = odds.encode(tree.odds), trees.pack(tree.parents)
         return Offer(self.session_id, epoch, base_len, tuple(tree.tokens), codes, source, parents)

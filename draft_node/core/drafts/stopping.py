@@ -20,15 +20,24 @@ def least_odds(propose: Propose, step_s: float) -> float:
     return propose.least_odds + waiting
 
 
+SHORTEST_S = 1e-3
+"""Verdicts that come closer together, as after a hold-up on the line, count as one."""
+
+
 @dataclass(slots=True)
 class Rate:
-    """Tokens a second that a text grows by, smoothed; 0 until there are two verdicts."""
+    """Tokens a second that a text grows by, smoothed; 0 until there are two verdicts at least `SHORTEST_S` apart."""
 
     value: float = 0.0
     _at: float | None = None
+    _num_tokens: int = 0  # since then
 
     def observe(self, num_tokens: int, now: float) -> None:
         """The text has grown by so many tokens since the last call."""
-        if self._at is not None and now > self._at:
-            self.value = smoothed(self.value, num_tokens / (now - self._at), RATE_SMOOTHING)
-        self._at = now
+        if self._at is None:
+            self._at = now
+            return
+        self._num_tokens += num_tokens
+        if now - self._at >= SHORTEST_S:
+            self.value = smoothed(self.value, self._num_tokens / (now - self._at), RATE_SMOOTHING)
+            self._at, self._num_tokens = now, 0

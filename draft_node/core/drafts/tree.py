@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from draft_node.core.drafts.ngrams import FLOOR
-from goodspeed.exact.trees import BASE
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import MAX_OFFER
 
@@ -18,7 +17,8 @@ SECOND = 0.42
 
 
 class Tree(NamedTuple):
-    """Tokens, the odds of each given the one that it follows, and the index of that one, or -1."""
+    """The tokens of the chain, and then the alternatives; the odds of each given the one that it follows; the index of
+    that one, or -1."""
 
     tokens: list[int]
     odds: list[float]
@@ -30,23 +30,16 @@ class Tree(NamedTuple):
 
         least_odds: path odds below which the verify node would not look at a token.
         """
-        tree, path_odds, above = cls([], [], []), 1.0, BASE
-        for place, (token, odds) in enumerate(zip(chain.tokens, chain.odds, strict=True)):
-            other = alternatives[place] if place < len(alternatives) else None
-            num_left = MAX_OFFER - len(tree.tokens) - (len(chain.tokens) - place)
-            is_worth = path_odds * second_odds(odds) >= max(least_odds, FLOOR)
-            first = tree._add(token, odds, above)
-            if other is not None and num_left > 0 and is_worth:
-                tree._add(other, second_odds(odds), above)
+        tree = cls(list(chain.tokens), list(chain.odds), list(range(-1, len(chain.tokens) - 1)))
+        path_odds = 1.0
+        for place, (odds, other) in enumerate(zip(chain.odds, alternatives, strict=False)):
+            has_room = len(tree.tokens) < MAX_OFFER
+            if other is not None and has_room and path_odds * second_odds(odds) >= max(least_odds, FLOOR):
+                tree.tokens.append(other)
+                tree.odds.append(second_odds(odds))
+                tree.parents.append(place - 1)
             path_odds *= odds
-            above = first
         return tree if len(tree.tokens) > len(chain.tokens) else None
-
-    def _add(self, token: int, odds: float, parent: int) -> int:
-        self.tokens.append(token)
-        self.odds.append(odds)
-        self.parents.append(parent)
-        return len(self.tokens) - 1
 
 
 def second_odds(first: float) -> float:

@@ -36,6 +36,9 @@ def mixed(times: Sequence[float], kinds: Sequence[Kind], evenness: float, random
 def bells(
     peaks: Sequence[tuple[float, Kind]], each: int, spread_s: float, end_s: float, evenness: float, random: Random
 ) -> list[Arrival]:
-    """So many requests of each kind around its peak, in seconds; spread_s: standard deviation. None after `end_s`."""
+    """So many requests of each kind around its peak, in seconds. spread_s: standard deviation.
+
+    Those that would come after `end_s` come at `end_s`.
+    """
     times = [(min(max(0.0, random.gauss(at_s, spread_s)), end_s), kind) for at_s, kind in peaks for _ in range(each)]
     return [kind.arrival(at_s, evenness, random) for at_s, kind in sorted(times, key=lambda pair: pair[0])]

@@ -230,8 +230,8 @@ def test_alternatives_are_offered_to_verify_nodes_that_know_trees():
     assert wanted.wants_alternatives
     offered, _ = session.proposed(replace(answer(wanted, 11, 12, chance=0.5), alternatives=(21, 22)), 1.1)
     second = 0.5 * SECOND
-    claimed = odds.encode([0.5, second, 0.5, second])
-    assert offered == Send(Offer(ID, 1, 4, (11, 21, 12, 22), claimed, "model", b"\x00\x00\x01\x01"))
+    claimed = odds.encode([0.5, 0.5, second, second])
+    assert offered == Send(Offer(ID, 1, 4, (11, 12, 21, 22), claimed, "model", b"\x00\x01\x00\x01"))
 
 
 def test_others_are_asked_for_and_offered_none():

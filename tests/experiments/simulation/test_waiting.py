@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.fair.latency import Linear
@@ -40,9 +41,10 @@ def seconds(settings: Settings) -> float:
 
 def shares(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     """The time that it takes with waits for offers, and without any."""
+    settings = replace(settings, linger_s=0.0)
     waiting = seconds(settings)
     monkeypatch.setattr(planner, "OFFER_SHARE", 0.0)
-    return waiting, seconds(replace(settings, linger_s=0.0))
+    return waiting, seconds(settings)
 
 
 def test_a_near_and_quick_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,4 +55,13 @@ def test_a_near_and_quick_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("step_s", [0.002, 0.006])
 def test_a_slow_one_holds_nobody_up(step_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, going = shares(replace(NEAR, draft_cost=(Linear(fixed_s=step_s),)), monkeypatch)
+    assert waiting < 1.02 * going
+
+
+@pytest.mark.parametrize("ngrams", ["off", "right"])
+def test_beside_experiments_and_indexes_waiting_does_no_harm(
+    ngrams: NgramKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(NEAR, ngrams=(ngrams,), explore=0.1, num_at_once=2, draft_cost=(Linear(fixed_s=0.0003),))
+    waiting, going = shares(settings, monkeypatch)
     assert waiting < 1.02 * going

@@ -343,7 +343,7 @@ def test_offers_that_bring_nothing_are_soon_not_waited_for() -> None:
     desk = waiting_desk()
     client = desk.session().client
     for _ in range(100):
-        client.observe_offer(0, answered=True)
+        client.answer_gain.observe(0, in_time=True)
     assert desk.core.plan(desk.now) is not None
 
 

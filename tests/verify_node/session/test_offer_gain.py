@@ -6,8 +6,8 @@ from verify_node.session.offer_gain import MEMORY, OfferGain
 def gain_after(num: int, with_answer: int, without: int) -> float:
     gain = OfferGain()
     for _ in range(num):
-        gain.observe(with_answer, answered=True)
-        gain.observe(without, answered=False)
+        gain.observe(with_answer, in_time=True)
+        gain.observe(without, in_time=False)
     return gain.tokens
 
 
@@ -31,7 +31,7 @@ def test_it_is_never_negative() -> None:
 def test_older_rounds_are_forgotten() -> None:
     gain = OfferGain()
     for _ in range(1000):
-        gain.observe(3, answered=True)
+        gain.observe(3, in_time=True)
     for _ in range(int(3 * MEMORY)):
-        gain.observe(0, answered=True)
+        gain.observe(0, in_time=True)
     assert gain.tokens < 0.2

@@ -5,6 +5,7 @@ import pytest
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Offer, Verdict
 from tests.verify_node.rounds.offering import NOW, grow, make_client, make_session
+from verify_node.session.state import LATER
 
 MODEL = frozenset({"odds", "offers", "model_offers"})
 
@@ -16,8 +17,8 @@ def told(**changes):
     return session
 
 
-def tell(session, now):
-    verdict = Verdict(session.session_id, 1, None, len(session.tokens) - 1, (7,), 0, 0, 0, offer_length=8)
+def tell(session, now, offer_length=8):
+    verdict = Verdict(session.session_id, 1, None, len(session.tokens) - 1, (7,), 0, 0, 0, offer_length=offer_length)
     session.tell(verdict, now, now)
 
 
@@ -29,23 +30,24 @@ def offer(session, now, source="model", base=0):
 def test_nobody_is_hoped_for_who_never_offered():
     session = told()
     session.acknowledge(len(session.tokens), NOW)
-    assert not session.hopes_for_offer
-    assert session.has_answered is True, "it has answered, by an Ack"
+    assert not session.hopes_for_answer
+    assert not session.hopes_for_model
+    assert session.model_offered is False, "that it did not is known all the same"
 
 
 def test_a_model_is_hoped_for_at_the_time_that_it_takes():
     session = told()
     offer(session, NOW + 0.004)
     assert session.client.offer_s == pytest.approx(0.004)
-    assert not session.hopes_for_offer, "it is there"
+    assert not session.hopes_for_model, "it is there"
     grow(session, 9)
     tell(session, NOW + 1.0)
     session.acknowledge(len(session.tokens), NOW + 1.001)
-    assert session.hopes_for_offer, "an Ack is not what it hopes for"
-    assert session.offer_due_at == pytest.approx(NOW + 1.004)
-    assert session.has_answered is False
+    assert (session.hopes_for_answer, session.hopes_for_model) == (False, True), "an Ack is not what it hopes for"
+    assert session.model_due_at == pytest.approx(NOW + 1.0 + LATER * 0.004)
+    assert session.model_offered is False
     offer(session, NOW + 1.004)
-    assert (session.hopes_for_offer, session.has_answered) == (False, True)
+    assert (session.hopes_for_model, session.model_offered) == (False, True)
 
 
 def test_nothing_is_called_for_while_the_last_offer_goes_on():
@@ -53,10 +55,34 @@ def test_nothing_is_called_for_while_the_last_offer_goes_on():
     offer(session, NOW + 0.004)
     grow(session, 4)
     tell(session, NOW + 1.0)
-    assert (session.hopes_for_offer, session.has_answered) == (False, None)
+    assert (session.hopes_for_model, session.model_offered) == (False, None)
 
 
-def test_a_model_that_does_not_offer_is_expected_later_and_later():
+def test_nothing_is_called_for_where_nothing_may_be_offered():
+    """As while another way of drafting is tried: then a silence says nothing of the model, either."""
+    session = told()
+    offer(session, NOW + 0.004)
+    for number in range(1, 20):
+        grow(session, 9)
+        tell(session, NOW + number, offer_length=0)
+        assert (session.hopes_for_model, session.model_offered) == (False, None)
+    assert session.client.offer_s == pytest.approx(0.004)
+
+
+def test_an_index_is_hoped_for_at_its_own_time():
+    session = told()
+    offer(session, NOW + 0.5)
+    grow(session, 9)
+    tell(session, NOW + 1.0)
+    assert not session.hopes_for_answer, "it has none, as far as is known"
+    offer(session, NOW + 1.5, source="ngram")
+    grow(session, 9)
+    tell(session, NOW + 1.0)
+    assert session.hopes_for_answer
+    assert session.answer_due_at == pytest.approx(NOW + 1.0 + session.round_trip_s)
+
+
+def test_a_model_that_is_silent_is_expected_later_and_later():
     """As one that rests, or is busy with others: else every round would be held up for nothing."""
     session = told()
     offer(session, NOW + 0.004)
@@ -64,6 +90,17 @@ def test_a_model_that_does_not_offer_is_expected_later_and_later():
         grow(session, 9)
         tell(session, NOW + number)
     assert session.client.offer_s > 0.9
+    assert session.model_due_at < NOW + 19, "it has been called long ago, and is not hoped for any more"
+
+
+def test_one_pause_does_not_spoil_what_is_known():
+    session = told()
+    offer(session, NOW + 0.004)
+    grow(session, 9)
+    tell(session, NOW + 1.0)
+    grow(session, 9)
+    tell(session, NOW + 31.0)
+    assert session.client.offer_s < 0.007
 
 
 def test_an_offer_that_the_round_refuted_has_come_all_the_same():
@@ -82,14 +119,14 @@ def test_an_index_and_offers_on_an_older_text_say_nothing_of_the_models_time():
     assert session.client.offer_s == 0.0
 
 
-def test_what_an_answer_brings_counts_in_two_rounds():
+def test_what_an_offer_brings_counts_in_two_rounds():
     session = told()
-    gain = session.client.offer_gain
+    gain = session.client.model_gain
     before = gain.tokens
-    for _ in range(200):  # an answer brings a token at once, and none brings it a round later
-        session.observe_offer(1, True)
-        session.observe_offer(0, None)
-        session.observe_offer(0, False)
-        session.observe_offer(1, None)
+    for _ in range(200):  # an offer brings a token at once, and one that is late brings it a round later
+        session.observe_model_offer(1, True)
+        session.observe_model_offer(0, None)
+        session.observe_model_offer(0, False)
+        session.observe_model_offer(1, None)
     assert before == pytest.approx(1.0)
     assert gain.tokens < 0.1

@@ -28,4 +28,6 @@ def test_a_rate_follows_the_text():
     rate.observe(1, 1.2)
     assert rate.value == pytest.approx(20.0 + 0.6 * (10.0 - 20.0))
     rate.observe(1, 1.2)
-    assert rate.value == pytest.approx(14.0), "two verdicts at once tell nothing"
+    assert rate.value == pytest.approx(14.0), "two verdicts at once count as one"
+    rate.observe(1, 1.3)
+    assert rate.value == pytest.approx(14.0 + 0.6 * (20.0 - 14.0))

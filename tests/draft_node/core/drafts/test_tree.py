@@ -9,11 +9,12 @@ from goodspeed.wire.messages import MAX_OFFER
 CHAIN = Continuation((1, 2, 3), (0.5, 0.5, 0.9))
 
 
-def test_an_alternative_stands_beside_its_token_after_it():
+def test_alternatives_follow_the_chain():
+    """So that whoever takes the first of them takes the chain."""
     tree = Tree.of(CHAIN, (11, 12, None), 0.0)
     assert tree is not None
-    assert (tree.tokens, tree.parents) == ([1, 11, 2, 12, 3], [-1, -1, 0, 0, 2])
-    assert tree.odds == pytest.approx([0.5, SECOND / 2, 0.5, SECOND / 2, 0.9])
+    assert (tree.tokens, tree.parents) == ([1, 2, 3, 11, 12], [-1, 0, 1, -1, 0])
+    assert tree.odds == pytest.approx([0.5, 0.5, 0.9, SECOND / 2, SECOND / 2])
 
 
 def test_where_the_token_is_sure_or_the_verify_node_would_not_look_there_is_none():
@@ -23,7 +24,7 @@ def test_where_the_token_is_sure_or_the_verify_node_would_not_look_there_is_none
     least = second_odds(0.5)
     tree = Tree.of(CHAIN, (11, 12, 13), least)
     assert tree is not None
-    assert tree.tokens == [1, 11, 2, 3], "the second one's path odds are half of it"
+    assert tree.tokens == [1, 2, 3, 11], "the second one's path odds are half of it"
 
 
 def test_an_offer_has_room_for_the_whole_chain_first():
