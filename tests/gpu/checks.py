@@ -21,6 +21,7 @@ CHECKS: dict[str, Check] = {
         for name in engine.CONFIGS
         for seed in (0, 1)
     },
+    **{f"token trees, {name}": partial(engine.tree_logits_equal_those_of_their_paths, name) for name in engine.CONFIGS},
     **{
         f"{name} logits, {model}": partial(engine.sixteen_bit_logits_stay_within_bounds, model, dtype)
         for name, dtype in SIXTEEN_BITS.items()

@@ -93,6 +93,40 @@ def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
     return Chunk(key, tokens, len(tokens))
 
 
+def run_trees(config: PreTrainedConfig, device: torch.device, seed: int = 0) -> Differences:
+    """Rounds of random trees behind chunks of several texts; of each tree some path is kept, and the text goes on."""
+    reference = make_checkpoint(config, torch.float32, torch.device("cpu")).model.float()
+    runner = Runner(make_checkpoint(config, torch.float32, device), num_pages=1000)
+    rng, texts = random.Random(seed), {key: list[int]() for key in range(6)}
+    rows, expected = [], []
+    for _ in range(4):
+        chunks = [make_tree(rng, key) for key in texts]
+        rows.append(runner.forward(chunks).cpu())
+        for chunk in chunks:
+            text, parents = texts[int(str(chunk.key))], list(chunk.parents or ())
+            first = len(chunk.tokens) - len(parents)
+            text += chunk.tokens[:first]
+            paths = [path_to(node, parents) for node in range(-1, len(parents))]
+            tokens = [[chunk.tokens[first + node] for node in path] for path in paths]
+            expected += [own_logits(reference, [*text, *one], 1) for one in tokens]
+            kept = rng.randrange(len(paths))
+            runner.keep(chunk.key, len(text), paths[kept])
+            text += tokens[kept]
+    return compare(torch.cat(rows), torch.cat(expected))
+
+
+def make_tree(rng: random.Random, key: Hashable) -> Chunk:
+    """Some tokens of a text, and up to nine nodes behind them."""
+    parents = [rng.randint(-1, node - 1) for node in range(rng.randint(0, 9))]
+    tokens = [rng.randrange(VOCAB) for _ in range(rng.choice([1, 5, 60]) + len(parents))]
+    return Chunk(key, tokens, len(parents) + 1, parents)
+
+
+def path_to(node: int, parents: list[int]) -> list[int]:
+    """The nodes from the base down to this one; none for the base, -1."""
+    return [] if node == -1 else [*path_to(parents[node], parents), node]
+
+
 @torch.inference_mode()
 def own_logits(model: Any, tokens: list[int], num_rows: int) -> Tensor:
     """The last rows of what the model itself computes, [num_rows, vocab]."""
@@ -110,6 +144,13 @@ def float32_logits_equal_those_of_the_cpu(name: str, seed: int, device: torch.de
     largest = float(differences.rows.max())
     assert largest <= FLOAT32_BOUND, f"a logit differs by {largest:.3g}, more than {FLOAT32_BOUND}"
     return f"largest difference {largest:.2g}, {differences.num_flips} of {len(differences.rows)} argmax flips"
+
+
+def tree_logits_equal_those_of_their_paths(name: str, device: torch.device) -> str:
+    differences = run_trees(CONFIGS[name], device)
+    largest = float(differences.rows.max())
+    assert largest <= FLOAT32_BOUND, f"a logit differs by {largest:.3g}, more than {FLOAT32_BOUND}"
+    return f"largest difference {largest:.2g} of {len(differences.rows)} rows"
 
 
 def sixteen_bit_logits_stay_within_bounds(name: str, dtype: torch.dtype, device: torch.device) -> str:
