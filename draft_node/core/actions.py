@@ -97,7 +97,7 @@ class Propose(Struct, frozen=True):
     With `ahead` the last of `tokens` are not verified yet, and the proposal begins with a guess of what follows them.
     With `local` nobody verifies it: what is drawn is the text. With `unasked` nobody waits for it, and the last
     `num_unverified` of `tokens` are drafted themselves. Under the match rule the proposal ends where the odds that all
-    of it is accepted are too low: `drafts.stopping` says below which, from `least_odds` and `rate`.
+    of it is accepted fall below `least_odds`.
     """
 
     request: Request
@@ -108,7 +108,6 @@ class Propose(Struct, frozen=True):
     ahead: bool = False
     local: bool = False
     least_odds: float = 0.0  # of tokens that the verify node would verify
-    rate: float = 0.0  # tokens a second that the text grows by
     wants_chances: bool = False  # those of `Proposed` are for the verify node
     unasked: bool = False
     num_unverified: int = 0

@@ -26,7 +26,6 @@ from draft_node.core.drafts.in_flight import InFlight
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.offers import Offers
 from draft_node.core.drafts.resting import Resting
-from draft_node.core.drafts.stopping import Rate
 from draft_node.core.local import RETRY_S, Local, Terms
 from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
@@ -81,7 +80,6 @@ class Session:
     _lacking_at: int = -1  # length of the text at which it was said that something is missing
     _length: int = 0  # of the draft asked for
     _spare: Proposed | None = None  # goes up if the draft model fails
-    _rate: Rate = field(default_factory=Rate)
     _least_odds: float = 0.0  # a drafted token is not verified where the odds up to it are lower
     _capabilities: frozenset[str] = frozenset()  # of the verify node
 
@@ -133,7 +131,6 @@ class Session:
         self._in_flight.clear()
         self._lacking_at = -1
         self._timer.begin()
-        self._rate = Rate()  # an absence says nothing about it
         self._enter(State.OPENING, now)
         warm = [self._propose(0)] if self._drafters.uses_model else []
         if self._offers is not None:
@@ -228,7 +225,6 @@ class Session:
             return []
         self.tokens += new
         self.first_at = now if self.first_at is None and new else self.first_at
-        self._rate.observe(len(new), now)
         self.statistics.count(verdict, len(new), self._in_flight.num_ngram(verdict))
         if self._offers is not None:
             self._offers.observe(len(new), verdict.num_accepted if verdict.source == "model" else 0)
@@ -398,7 +394,6 @@ class Session:
             length,
             ahead=ahead,
             least_odds=self._least_odds,
-            rate=self._rate.value if self._tells_odds and not ahead else 0.0,
             wants_chances=self._tells_odds and length > 0,
         )
 

@@ -7,14 +7,12 @@ somebody is waiting for one of the others. What is written locally, for nobody t
 the match rule. Knows nothing about sockets or verdicts. Runs on the model thread.
 """
 
-import time
 from itertools import compress
 
 import torch
 from torch import Tensor
 
 from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.core.drafts.stopping import RATE_SMOOTHING, least_odds
 from draft_node.model.caches import Caches
 from draft_node.model.confidence import acceptance_chances
 from draft_node.model.job import Job
@@ -24,7 +22,6 @@ from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact import proposals
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.exact.truncation import mask_tokens
-from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.messages import MAX_DRAFT
 
@@ -47,8 +44,8 @@ class Drafter:
         """kind, k: what is sampled from and sent under the ratio rule (`proposals.make`).
 
         min_odds: under the match rule a draft ends where the odds that all of it is accepted fall below; 0 is never.
-        None: where drafting on does not pay (`core/drafts/stopping.py`), or below THRESHOLD for verify nodes that do
-        not tell what pays.
+        None: below what the verify node would verify (`Propose.least_odds`), or below THRESHOLD if it tells nothing of
+        that.
         """
         self.checkpoint = checkpoint
         self.runner = runner
@@ -57,7 +54,6 @@ class Drafter:
         self.kind = kind
         self.k = k
         self.min_odds = min_odds
-        self._step_s = 0.0  # smoothed, of a step that draws
         self._jobs: dict[bytes, Job] = {}
         self._caches = Caches(runner, checkpoint.context_len)
 
@@ -105,7 +101,6 @@ class Drafter:
 
         Those that nobody waits for take part while there are no others.
         """
-        started = time.perf_counter()
         self._caches.begin_step()
         jobs: list[Job] = []
         done: list[Job] = []
@@ -120,8 +115,6 @@ class Drafter:
                 self._caches.note_fed(job, chunk.tokens)
             if sampling:
                 self._draw(sampling, logits)
-                if max(len(chunk.tokens) for chunk in chunks) == 1:  # nobody's cache had to catch up
-                    self._step_s = smoothed(self._step_s, time.perf_counter() - started, RATE_SMOOTHING)
         done += [job for job in jobs if self._is_complete(job)]
         for job in done:
             del self._jobs[job.session_id]
@@ -199,7 +192,7 @@ class Drafter:
             return 0.0
         if self.min_odds is not None:  # unasked it drafts a few tokens at a time, after others
             return max(self.min_odds, job.propose.least_odds) if job.propose.unasked else self.min_odds
-        return least_odds(job.propose, self._step_s) if job.propose.wants_chances else THRESHOLD
+        return job.propose.least_odds if job.propose.wants_chances else THRESHOLD
 
 
 def _batch(jobs: list[Job], logits: Tensor) -> SamplingBatch:

@@ -19,7 +19,6 @@ from draft_node.core.actions import (
     Tell,
 )
 from draft_node.core.core import DraftCore
-from draft_node.core.drafts.stopping import least_odds
 from draft_node.core.link import VerifyLink
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.claims import claimed
@@ -314,7 +313,7 @@ class DraftNode:
         self.num_faults += failed
         seconds = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, sharing * context_len)
         step_s = self._cost.round_s(sharing, sharing, sharing * context_len)
-        claimed, path_odds = self._claims(wanted, self._least_odds(wanted, step_s))
+        claimed, path_odds = self._claims(wanted, self._least_odds(wanted))
         seconds += max(0, min(wanted.length, len(claimed)) - 1) * step_s
         tokens = () if failed else self._model.propose(wanted)[: len(claimed)]
         guess, tokens = (tokens[0], tokens[1:]) if wanted.ahead and tokens else (None, tokens)
@@ -331,11 +330,11 @@ class DraftNode:
         )
         self.world.clock.after(seconds, self._proposed, proposed, self.num_boots)
 
-    def _least_odds(self, wanted: Propose, step_s: float) -> float:
+    def _least_odds(self, wanted: Propose) -> float:
         """As in `draft_node/model/drafter.py`; where nothing is said a draft never ends early."""
         if self.world.settings.min_odds is not None:
             return self.world.settings.min_odds
-        return least_odds(wanted, step_s) if wanted.wants_chances else 0.0
+        return wanted.least_odds if wanted.wants_chances else 0.0
 
     def _claims(self, wanted: Propose, least: float) -> tuple[tuple[float, ...], float]:
         """The odds that the draft model claims, of each token until they are below what is worth it; and their product.
