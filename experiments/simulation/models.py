@@ -77,7 +77,7 @@ class Target:
         return states
 
     def _keep(self, entry: Entry, states: list[int], path: Sequence[int]) -> None:
-        """Of a tree, the cache keeps the accepted path."""
+        """The cache keeps the accepted path of a tree, and forgets its other nodes."""
         states[entry.base_len :] = [states[entry.base_len + node] for node in path]
         self.pool.truncate(entry.session_id, len(states))
 

@@ -125,17 +125,7 @@ def make_core(
     """
     cost = cost if cost is not None else Refined()
     limits = RoundLimits(settings.budget, settings.max_round_tokens, settings.linger_s)
-    scheduler = Scheduler(
-        policy if policy is not None else settings.policy.create(cost, barrier=settings.rounds == "barrier"),
-        settings.budget,
-        eta=settings.eta,
-        beta=settings.beta,
-        mode=Mode.of(settings.rounds, weighs_time=settings.policy.weighs_time),
-        weigh_evidence=settings.weigh_evidence,
-        fairness=settings.policy.fairness,
-        permitted=PERMITTED if settings.selects else 1.0,
-        takes_offers=settings.selects,
-    )
+    scheduler = _scheduler(settings, policy, cost)
     register = Register(
         replace(welcome, context_len=min(welcome.context_len, pool.num_pages * pool.page_size)),
         scheduler,
@@ -153,6 +143,21 @@ def make_core(
         arms=ArmsBySituation(settings.explore, is_shared=settings.is_shared) if settings.selects else None,
         pool=pool,
         cost=cost,
+    )
+
+
+def _scheduler(settings: CoreSettings, policy: Policy | None, cost: Refined) -> Scheduler:
+    """What shares out lengths and offers. policy: in place of the one that the settings name."""
+    return Scheduler(
+        policy if policy is not None else settings.policy.create(cost, barrier=settings.rounds == "barrier"),
+        settings.budget,
+        eta=settings.eta,
+        beta=settings.beta,
+        mode=Mode.of(settings.rounds, weighs_time=settings.policy.weighs_time),
+        weigh_evidence=settings.weigh_evidence,
+        fairness=settings.policy.fairness,
+        permitted=PERMITTED if settings.selects else 1.0,
+        takes_offers=settings.selects,
     )
 
 

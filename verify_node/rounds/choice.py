@@ -21,11 +21,12 @@ from goodspeed.fair.by_value import Cost, take, take_needed
 from goodspeed.fair.candidates import Candidate, Ranked, path_odds, rank
 from goodspeed.fair.latency import Refined
 from goodspeed.wire import odds
-from verify_node.rounds.drafted import Drafted, of_draft, of_offer
+from verify_node.rounds.drafted import Drafted, claimed_odds, of_draft, of_offer
 from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.planner import Hope
 from verify_node.rounds.self_drafts import SelfDrafts, Wanting
 from verify_node.session.client import Client
+from verify_node.session.offer_gain import OfferGain
 from verify_node.session.session import Session
 from verify_node.slo.keeping import NOBODY, Keeping, Text
 
@@ -172,12 +173,12 @@ class ByOdds:
         worths = self._worths(ready)
         mean = sum(worths[session.client.name] for session in ready) / len(ready)
         most = self._limits.budget / len(ready)  # nobody holds up the others for more than an equal part of the budget
-        return [
-            Hope(one, min(most, gain.tokens) * worths[one.client.name] / mean, of_model)
-            for of_model, hoping in ((False, answers), (True, models))
-            for one in hoping
-            for gain in (one.client.model_gain if of_model else one.client.answer_gain,)
-        ]
+
+        def hope(session: Session, gain: OfferGain, *, of_model: bool) -> Hope:
+            return Hope(session, min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
+
+        hopes = [hope(session, session.client.answer_gain, of_model=False) for session in answers]
+        return hopes + [hope(session, session.client.model_gain, of_model=True) for session in models]
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Forgets the texts of sessions that are over."""
@@ -248,7 +249,7 @@ def _candidates(drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str,
     rooms = _rooms(drafted)
     return [
         Candidate(
-            _odds(session, one),
+            claimed_odds(session, one),
             parents=one.parents,
             worth=worths[session.client.name],
             max_nodes=_most_nodes(session, one, rooms.get(session.session_id)),
@@ -262,43 +263,6 @@ def _most_nodes(session: Session, drafted: Drafted, room: int | None) -> int | N
     if drafted.parents is None:
         return room
     return session.max_length if room is None else min(session.max_length, room)
-
-
-def _odds(session: Session, drafted: Drafted) -> list[float]:
-    """The odds of each token given those before it, as far as they may count for this session's rule."""
-    if session.verification == "ratio" or not drafted.codes:
-        return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
-    client, num_ngram = session.client, drafted.num_ngram
-    if drafted.parents is not None:
-        return _odds_in_tree(client, drafted, drafted.parents)
-    if drafted.source is not None:
-        return client.calibration(drafted.source).odds(drafted.codes)
-    if not num_ngram:
-        return client.calibration("model").odds(drafted.codes)
-    first = client.calibration("ngram").odds(drafted.codes[:num_ngram])
-    return first + client.calibration("model").odds(drafted.codes[num_ngram:])
-
-
-def _odds_in_tree(client: Client, drafted: Drafted, parents: Sequence[int]) -> list[float]:
-    """As `_odds`. After the same token only one can be right: the odds of all that follow it sum to 1 at most.
-
-    No alternative is likelier than the first choice, and one that repeats another is never right.
-    """
-    found = client.calibration(drafted.source or "model").odds(drafted.codes)
-    of_alternatives = client.calibration("alternative").odds(drafted.codes)
-    first: dict[int, float] = {}  # odds of the first choice after each node
-    left: dict[int, float] = {}  # what they and those of the alternatives so far leave
-    seen: set[tuple[int, int]] = set()
-    for node, (parent, token) in enumerate(zip(parents, drafted.tokens, strict=True)):
-        if parent not in first:
-            first[parent], left[parent] = found[node], 1.0
-        elif (parent, token) in seen:
-            found[node] = 0.0
-        else:
-            found[node] = min(of_alternatives[node], first[parent], left[parent])
-        left[parent] -= found[node]
-        seen.add((parent, token))
-    return [max(0.0, odds) for odds in found]
 
 
 def _rooms(drafted: Sequence[tuple[Session, Drafted]]) -> dict[bytes, int]:

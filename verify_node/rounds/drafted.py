@@ -10,6 +10,7 @@ from goodspeed.exact import trees
 from goodspeed.exact.positions import cut
 from goodspeed.wire import odds
 from goodspeed.wire.messages import DraftSource, Offer
+from verify_node.session.client import Client
 from verify_node.session.session import Session
 
 
@@ -94,3 +95,40 @@ def _of_tree(offer: Offer, text: Sequence[int]) -> Drafted:
 def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:
     """What the verify node itself drafted from the session's own text."""
     return Drafted(tokens, odds.encode(claimed), len(tokens), "self") if tokens else NOTHING
+
+
+def claimed_odds(session: Session, drafted: Drafted) -> list[float]:
+    """The calibrated odds of each token given those before it, as far as they may count for this session's rule."""
+    if session.verification == "ratio" or not drafted.codes:
+        return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
+    client, num_ngram = session.client, drafted.num_ngram
+    if drafted.parents is not None:
+        return _odds_in_tree(client, drafted, drafted.parents)
+    if drafted.source is not None:
+        return client.calibration(drafted.source).odds(drafted.codes)
+    if not num_ngram:
+        return client.calibration("model").odds(drafted.codes)
+    first = client.calibration("ngram").odds(drafted.codes[:num_ngram])
+    return first + client.calibration("model").odds(drafted.codes[num_ngram:])
+
+
+def _odds_in_tree(client: Client, drafted: Drafted, parents: Sequence[int]) -> list[float]:
+    """As `claimed_odds`. After the same token only one can be right: the odds of all that follow it sum to 1 at most.
+
+    No alternative is likelier than the first choice, and one that repeats another is never right.
+    """
+    found = client.calibration(drafted.source or "model").odds(drafted.codes)
+    of_alternatives = client.calibration("alternative").odds(drafted.codes)
+    first: dict[int, float] = {}  # odds of the first choice after each node
+    left: dict[int, float] = {}  # what they and those of the alternatives so far leave
+    seen: set[tuple[int, int]] = set()
+    for node, (parent, token) in enumerate(zip(parents, drafted.tokens, strict=True)):
+        if parent not in first:
+            first[parent], left[parent] = found[node], 1.0
+        elif (parent, token) in seen:
+            found[node] = 0.0
+        else:
+            found[node] = min(of_alternatives[node], first[parent], left[parent])
+        left[parent] -= found[node]
+        seen.add((parent, token))
+    return [max(0.0, odds) for odds in found]

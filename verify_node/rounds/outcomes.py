@@ -45,7 +45,7 @@ class Outcome(Struct, frozen=True):
 
     @property
     def offsets(self) -> Sequence[int]:
-        """Of each of tokens the row of logits that it was drawn from, counted from the entry's first."""
+        """The row of logits that each token was drawn from, counted from the first row of its entry."""
         return range(len(self.tokens)) if self.path is None else [0, *(node + 1 for node in self.path)]
 
 
@@ -110,7 +110,7 @@ class Moved(Struct, frozen=True):
         return claims
 
     def _claims_of_tree(self, parents: Sequence[int]) -> list[tuple[ClaimedOf, bytes, int]]:
-        """Of all tokens that follow the base or an accepted one: what the target drew there is known."""
+        """The claims for all tokens after the base or an accepted one: what the target drew there is known."""
         path = self.outcome.path or ()
         tried = (trees.BASE, *path)[: len(self.taken) + 1]
         claims: list[tuple[ClaimedOf, bytes, int]] = []

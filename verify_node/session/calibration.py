@@ -64,7 +64,7 @@ class Calibration:
         return [known[bucket] for bucket in codes.translate(BUCKETS)]
 
     def observe(self, codes: bytes, num_accepted: int) -> None:
-        """Of tokens with these codes the first num_accepted were accepted; nothing is known after the next one."""
+        """The first num_accepted of the tokens with these codes were accepted; nothing is known after the next one."""
         for place, code in enumerate(codes[: num_accepted + 1]):
             bucket = BUCKETS[code]
             keep = 1.0 - 1.0 / MEMORY

@@ -33,7 +33,7 @@ class VerifiedEntry(Protocol):
     def drafted(self) -> Sequence[int]: ...
     @property
     def parents(self) -> Sequence[int] | None:
-        """Of each drafted token the index of the one that it follows, or -1; None where each follows the one before."""
+        """The index of the token that each drafted one follows, or -1; None where each follows the one before it."""
         ...
 
     @property

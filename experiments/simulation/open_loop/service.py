@@ -72,7 +72,7 @@ class Service:
 
     @property
     def accepted(self) -> float:
-        """Of these, those that are accepted."""
+        """Drafted tokens of a text that are accepted in one round."""
         return self.num_accepted / self.num_verdicts
 
     @property
