@@ -1,0 +1,297 @@
+"""Orders: the small cases by hand, then what holds for all of them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goodspeed.errors import ConfigError
+from goodspeed.order import Job, create, names, seats
+from goodspeed.order.base import AGING_S
+from goodspeed.order.queues import Queues
+from goodspeed.order.stability import NUM_ROUNDS
+
+STABLE = (0.5,) * NUM_ROUNDS
+QUEUES: dict[str, Any] = {"num_queues": 4, "growth": 2.0, "first_s": 1.0}  # bounds 1, 2, 4 s
+
+
+def job(number, *, tokens=100.0, since=0.0, at=0.0, **known):
+    """A waiter; with since=None it has a place. One token takes 10 ms."""
+    known = {"round_s": 0.01} | known
+    return Job(job_id=number, arrived_at=at, waits_since=since, remaining_tokens=tokens, **known)
+
+
+def holder(number, *, turn_s=10.0, **known):
+    return job(number, since=None, turn_s=turn_s, **known)
+
+
+def ids(jobs):
+    return [one.job_id for one in jobs]
+
+
+def mean_finish(ranked, seconds):
+    """Mean time until each is done, one after the other."""
+    times, now = [], 0.0
+    for one in ranked:
+        now += seconds[one.job_id]
+        times.append(now)
+    return sum(times) / len(times)
+
+
+# -- the paper's Figure 1 ----------------------------------------------------------------------------------------------
+
+SECONDS = {"R1": 0.2, "R2": 0.5, "R3": 0.15}
+TOKENS = {"R1": 10, "R2": 5, "R3": 12}
+
+
+def requests(rates=STABLE):
+    """The three requests, whose times are known: one round of that time is left of each."""
+    return [
+        Job(job_id=name, arrived_at=i * 1e-3, waits_since=0.0, remaining_tokens=1, round_s=SECONDS[name], rates=rates)
+        for i, name in enumerate(SECONDS)
+    ]
+
+
+def test_figure_1_first_come_first_served():
+    assert mean_finish(create("fcfs").rank(requests(), 0.0), SECONDS) == pytest.approx(0.5833, abs=1e-4)
+
+
+def test_figure_1_by_length():
+    by_length = [replace(one, remaining_tokens=TOKENS[one.job_id]) for one in requests()]
+    ranked = create("sjf").rank(by_length, 0.0)
+    assert ids(ranked) == ["R2", "R1", "R3"]
+    assert mean_finish(ranked, SECONDS) == pytest.approx(0.6833, abs=1e-4)
+
+
+def test_figure_1_by_perceived_time_is_optimal():
+    ranked = create("laps").rank(requests(), 0.0)
+    assert ids(ranked) == ["R3", "R1", "R2"]
+    assert mean_finish(ranked, SECONDS) == pytest.approx(0.45)
+
+
+def test_without_perception_the_paper_serves_by_arrival_and_a_guess_is_as_good_as_it_is():
+    assert ids(create("laps", guesses=False).rank(requests(rates=()), 0.0)) == ["R1", "R2", "R3"]
+    assert ids(create("laps").rank(requests(rates=()), 0.0)) == ["R3", "R1", "R2"]
+
+
+# -- equation (6) ------------------------------------------------------------------------------------------------------
+
+
+def test_the_time_that_is_left_by_hand():
+    # 30 tokens, 4 drafted at 0.5 and one more a round: 10 rounds of 4 x 1 ms + 6 ms
+    one = job(1, tokens=30, num_drafted=4, draft_s=0.001, round_s=0.006)
+    assert one.remaining_s(0.5) == pytest.approx(0.1)
+
+
+def test_an_unknown_length_at_no_known_cost_is_no_number():
+    assert Job(job_id=1, arrived_at=0.0).remaining_s(0.5) == 0.0
+
+
+# -- queues ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("service_s", "level"), [(0.0, 0), (0.99, 0), (1.0, 1), (3.9, 2), (4.0, 3), (1e9, 3)])
+def test_a_job_is_demoted_by_what_it_has_attained(service_s, level):
+    assert Queues(**QUEUES).level(service_s) == level
+
+
+@pytest.mark.parametrize("wrong", [{"num_queues": 0}, {"growth": 1.0}, {"first_s": 0.0}])
+@pytest.mark.parametrize("name", ["las", "laps"])
+def test_queues_that_are_none_are_refused(name, wrong):
+    with pytest.raises(ConfigError, match="queues must be"):
+        create(name, **wrong)
+
+
+@pytest.mark.parametrize("name", ["las", "laps"])
+def test_a_higher_queue_goes_first_and_in_it_who_came_first(name):
+    jobs = [job(1, attained_s=1.5), job(2, attained_s=0.5, at=2.0), job(3, attained_s=0.9, at=1.0)]
+    assert ids(create(name, **QUEUES).rank(jobs, 0.0)) == [3, 2, 1]
+
+
+def test_perceptible_before_not_in_a_queue_and_the_shortest_first():
+    jobs = [job(1), job(2, at=1, rates=STABLE, tokens=90), job(3, at=2, rates=STABLE, tokens=50)]
+    assert ids(create("laps", **QUEUES).rank(jobs, 0.0)) == [3, 2, 1]
+
+
+def test_a_perceptible_job_lies_in_the_queue_of_what_it_will_have_attained():
+    known_to_be_long = job(1, rates=STABLE, tokens=1000)  # 10 s
+    assert ids(create("laps", **QUEUES).rank([known_to_be_long, job(2, at=1.0)], 0.0)) == [2, 1]
+
+
+# -- who yields --------------------------------------------------------------------------------------------------------
+
+
+def left_for(order, holding, waiting, now=0.0, **options):
+    """Whether the only place changes hands."""
+    return ids(seats(create(order, **QUEUES, **options), [holding, waiting], 1, now).leave) == [holding.job_id]
+
+
+@pytest.mark.parametrize(("order", "options"), [("las", {}), ("laps", {"guesses": False})])
+def test_a_job_yields_to_a_strictly_higher_queue_only(order, options):
+    long = holder(1, attained_s=1.5, tokens=1000)
+    assert left_for(order, long, job(2, tokens=10), **options)
+    assert not left_for(order, long, job(2, tokens=10, attained_s=1.5), **options)
+
+
+def test_with_guesses_a_queue_is_of_all_that_a_job_is_expected_to_need():
+    long = holder(1, attained_s=1.5, tokens=1000)  # 11.5 s
+    assert left_for("laps", long, job(2, tokens=200, attained_s=1.5))  # 3.5 s
+    assert not left_for("laps", long, job(2, tokens=900, attained_s=1.5))
+    jobs = [job(1, tokens=90), job(2, tokens=50, at=1.0)]
+    assert ids(create("laps", **QUEUES).rank(jobs, 0.0)) == [2, 1]
+
+
+@pytest.mark.parametrize("order", ["las", "laps"])
+def test_nobody_yields_before_a_turn_of_the_first_queue(order):
+    assert not left_for(order, holder(1, attained_s=1.5, turn_s=0.9, tokens=1000), job(2, tokens=10))
+
+
+@pytest.mark.parametrize("order", ["fcfs", "sjf"])
+def test_some_orders_never_take_a_place_away(order):
+    assert not seats(create(order), [holder(1, attained_s=9.0, tokens=1e6), job(2, tokens=1)], 1, 1e6).leave
+
+
+@pytest.mark.parametrize(("tokens", "yields"), [(111.0, True), (109.0, False)])
+def test_laps_counts_what_coming_back_costs(tokens, yields):
+    # 1 s for the waiter and 0.1 s to come back, against `tokens` of 10 ms
+    assert left_for("laps", holder(1, attained_s=1.5, tokens=tokens, recompute_s=0.1), job(2)) is yields
+
+
+def test_a_perceptible_job_may_be_displaced_once_and_then_never():
+    order = create("laps", **QUEUES)
+    long, short = holder(1, attained_s=1.5, tokens=1000, rates=STABLE), job(2, tokens=10)
+    order.rank([long], 0.0)  # its one ranking: nobody else was there
+    assert not seats(order, [long, short], 1, 0.0).leave
+    assert ids(seats(create("laps", **QUEUES), [long, short], 1, 0.0).leave) == [1]
+
+
+def test_a_job_whose_acceptance_changes_is_perceptible_no_more():
+    order = create("laps", **QUEUES)
+    long = holder(1, attained_s=1.5, tokens=1000, rates=STABLE)
+    order.rank([long], 0.0)
+    changed = replace(long, rates=(*STABLE[1:], 0.9))
+    assert ids(seats(order, [changed, job(2, tokens=10)], 1, 0.0).leave) == [1]
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+def test_free_places_are_filled_with_the_best_first():
+    jobs = [job(number, tokens=10 * number) for number in (3, 1, 2)]
+    assert ids(seats(create("sjf"), jobs, 2, 0.0).enter) == [1, 2]
+
+
+def test_fewer_places_than_before_drive_nobody_out_and_let_nobody_in():
+    jobs = [holder(1, attained_s=9.0, tokens=1e5), holder(2, attained_s=9.0, tokens=1e5), job(3, tokens=1)]
+    given = seats(create("las", **QUEUES), jobs, 1, 0.0)
+    assert (given.enter, given.leave) == ((), ())
+
+
+def test_the_worst_ranked_yields_first():
+    jobs = [holder(1, attained_s=1.5, tokens=1e4), holder(2, attained_s=9.0, tokens=1e4), job(3, tokens=1)]
+    assert ids(seats(create("laps", **QUEUES), jobs, 2, 0.0).leave) == [2]
+
+
+# -- nobody starves ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["sjf", "las", "laps"])
+def test_who_waits_too_long_goes_before_all_others(order):
+    jobs = [job(1, attained_s=50.0, tokens=1e6), job(2, since=AGING_S, at=AGING_S)]
+    assert ids(create(order).rank(jobs, AGING_S)) == [2, 1]
+    assert ids(create(order).rank(jobs, AGING_S + 0.1)) == [1, 2]
+
+
+@pytest.mark.parametrize("order", ["las", "laps"])
+def test_a_place_is_given_up_for_who_has_waited_too_long_though_its_queue_is_lower(order):
+    short, old = holder(1, attained_s=1.5, tokens=10), job(2, attained_s=50.0, tokens=1e6)
+    assert not left_for(order, short, old, now=AGING_S)
+    assert left_for(order, short, old, now=AGING_S + 0.1)
+
+
+@pytest.mark.parametrize("name", ["sjf", "las", "laps"])
+def test_a_wait_is_bounded_under_an_endless_stream_of_short_jobs(name):
+    """One long job, and short ones that come as quickly as they are served: aging bounds every single wait."""
+    aging_s, short_s, step_s = 20.0, 2.0, 0.5
+    options = {"aging_s": aging_s} | (QUEUES if name != "sjf" else {})
+    waits, served_s = longest_waits(create(name, **options), short_s=short_s, step_s=step_s, steps=1000)
+    assert waits <= aging_s + short_s + 2 * step_s
+    assert served_s >= 1.0 * (1000 * step_s) / (aging_s + short_s + 2.0)
+
+
+def longest_waits(order, short_s, step_s, steps):
+    """The long job's longest wait, and its service, with one place."""
+    long = job("long", tokens=1e5, attained_s=30.0)
+    short, number, longest = job(0, tokens=100 * short_s), 0, 0.0
+    for step in range(steps):
+        now = step * step_s
+        longest = max(longest, now - long.waits_since if long.waits_since is not None else 0.0)
+        jobs = [long, short]
+        given = seats(order, jobs, 1, now)
+        for one in given.enter:
+            jobs[jobs.index(one)] = replace(one, waits_since=None, turn_s=0.0)
+        for one in given.leave:
+            jobs[jobs.index(one)] = replace(one, waits_since=now)
+        long, short = (served(one, step_s) for one in jobs)
+        if short.remaining_tokens <= 0.0:
+            number += 1
+            short = job(number, tokens=100 * short_s, since=now + step_s, at=now + step_s)
+    return longest, long.attained_s - 30.0
+
+
+def served(one, step_s):
+    if not one.has_place:
+        return one
+    left = one.remaining_tokens - 100 * step_s
+    return replace(one, attained_s=one.attained_s + step_s, turn_s=one.turn_s + step_s, remaining_tokens=left)
+
+
+# -- laws --------------------------------------------------------------------------------------------------------------
+
+JOBS = st.lists(
+    st.builds(
+        lambda at, held, attained, tokens, rates: job(
+            0, at=at, since=None if held else at, attained_s=attained, turn_s=attained, tokens=tokens, rates=rates
+        ),
+        st.floats(0, 100),
+        st.booleans(),
+        st.floats(0, 20),
+        st.floats(0, 5000),
+        st.sampled_from([(), STABLE, (0.1, 0.9)]),
+    ),
+    max_size=12,
+).map(lambda jobs: [replace(one, job_id=number) for number, one in enumerate(jobs)])
+
+
+@given(name=st.sampled_from(names()), jobs=JOBS, num_places=st.integers(0, 6), now=st.floats(0, 200))
+def test_places_are_used_and_never_given_twice(name, jobs, num_places, now):
+    given = seats(create(name), jobs, num_places, now)
+    held = {one.job_id for one in jobs if one.has_place}
+    enter, leave = set(ids(given.enter)), set(ids(given.leave))
+    assert len(enter) == len(given.enter)
+    assert not enter & held
+    assert leave <= held
+    after = (held - leave) | enter
+    assert len(after) == max(len(held), min(num_places, len(jobs)))
+
+
+@given(name=st.sampled_from(names()), jobs=JOBS, now=st.floats(0, 200))
+def test_a_ranking_has_everybody_once_however_they_are_listed(name, jobs, now):
+    ranked = create(name).rank(jobs, now)
+    assert sorted(ids(ranked)) == sorted(ids(jobs))
+    if len({one.arrived_at for one in jobs}) == len(jobs):
+        assert ids(create(name).rank(jobs[::-1], now)) == ids(ranked)
+
+
+@given(st.lists(st.floats(0.1, 1000), min_size=1, max_size=8, unique=True))
+def test_known_sizes_and_one_place_give_shortest_job_first(tokens):
+    jobs = [job(number, tokens=size, rates=STABLE) for number, size in enumerate(tokens)]
+    ranked = create("laps", **QUEUES).rank(jobs, 0.0)
+    assert [one.remaining_tokens for one in ranked] == sorted(tokens)
+
+
+def test_an_order_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match="choose one of: fcfs, laps, las, sjf"):
+        create("srpt")
