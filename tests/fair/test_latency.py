@@ -5,7 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goodspeed.fair.latency import Linear, Refined, Roofline, Sample, fit_linear, fit_roofline, knee, r_squared
+from goodspeed.fair.latency import (
+    CostModel,
+    Linear,
+    Refined,
+    Roofline,
+    Sample,
+    fit_linear,
+    fit_roofline,
+    knee,
+    r_squared,
+)
+from goodspeed.fair.latency.inverse import largest
+from goodspeed.fair.latency.models import MOST_TOKENS
 
 LINEAR = Linear(fixed_s=5e-3, token_s=3e-4, session_s=1e-4, context_s=2e-7)
 READ, COMPUTE = Linear(fixed_s=8e-3, context_s=3e-8), Linear(fixed_s=1e-3, token_s=5e-5, context_s=1e-8)
@@ -213,3 +225,71 @@ def test_whatever_is_observed_the_time_stays_positive_and_never_falls_with_token
         assert np.isfinite(seconds).all()
         assert seconds[0] > 0
         assert (np.diff(seconds) >= 0).all()
+
+
+class Steps(CostModel):
+    """A model without a guess: ten tokens at a time, and four seconds at most."""
+
+    def _seconds(self, num_tokens, num_sessions, context_tokens):
+        return np.minimum(4.0, 1.0 + (num_tokens + 9) // 10)
+
+
+def refined(model, token_s):
+    found = Refined(model)
+    found.scale, found.token_s = 1.37, token_s
+    return found
+
+
+INVERTED = [LINEAR, ROOFLINE, refined(LINEAR, 0.0), refined(ROOFLINE, 1e-4), refined(None, 1e-4), Steps(), Refined()]
+
+
+def test_the_tokens_of_a_time_by_hand():
+    assert Linear(fixed_s=1.0, token_s=0.25).tokens_in(2.0, 1, 0) == 4
+    assert Linear(fixed_s=1.0, token_s=0.25).tokens_in(1.99, 1, 0) == 3
+    assert Linear(fixed_s=1.0, token_s=0.25, session_s=0.5).tokens_in(2.0, 1, 0) == 2
+    assert Linear(fixed_s=1.0, context_s=0.1).tokens_in(0.5, 1, 0) == 0, "not even a round without tokens"
+    assert Linear(fixed_s=1.0).tokens_in(2.0, 1, 0) == MOST_TOKENS, "tokens cost nothing"
+    assert ROOFLINE.tokens_in(8e-3, 1, 0) == 140, "up to the ridge they cost nothing, either"
+    assert Steps().tokens_in(3.0, 1, 0) == 20
+    assert Linear(fixed_s=1.0, token_s=0.25).tokens_in(-1.0, 1, 0) == 0
+
+
+@pytest.mark.parametrize("model", INVERTED)
+def test_so_many_tokens_are_within_the_time_and_one_more_is_not(model):
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        row = int(random.integers(0, 64)), int(random.integers(0, 10**5))
+        seconds = model.round_s(int(10 ** random.uniform(0, 6)), *row) * random.choice([1.0, random.uniform(0.1, 2.0)])
+        tokens = model.tokens_in(seconds, *row)
+        assert model.round_s(tokens, *row) <= seconds or not tokens
+        assert tokens == MOST_TOKENS or model.round_s(tokens + 1, *row) > seconds or model.round_s(0, *row) > seconds
+
+
+@pytest.mark.parametrize("model", INVERTED)
+@pytest.mark.parametrize("number", [1, 2, 17, 299, 10**5])
+def test_the_time_of_tokens_has_as_many_at_least(model, number):
+    assert model.tokens_in(model.round_s(number, 8, 1000), 8, 1000) >= number
+
+
+@pytest.mark.parametrize(
+    ("near", "most_calls"), [(700.0, 2), (699.0, 4), (640.0, 12), (1.0, 20), (1e12, 22), (-1.0, 22)]
+)
+def test_a_right_guess_takes_two_calls_and_a_wrong_one_a_few(near, most_calls):
+    tried = []
+
+    def fits(number):
+        tried.append(number)
+        return number <= 700
+
+    assert largest(fits, near, 1000) == 700
+    assert len(tried) <= most_calls
+
+
+@pytest.mark.parametrize("model", [LINEAR, ROOFLINE, refined(LINEAR, 1e-4), refined(ROOFLINE, 1e-4)])
+def test_the_models_guesses_are_near(model):
+    assert model._near(0.05, 8, 1000) == pytest.approx(model.tokens_in(0.05, 8, 1000), rel=0.2)
+
+
+def test_a_time_that_is_not_a_number_is_refused():
+    with pytest.raises(ValueError, match="not a number"):
+        LINEAR.tokens_in(float("nan"), 1, 0)

@@ -9,6 +9,11 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from goodspeed.fair.latency.inverse import largest
+
+MOST_TOKENS = 1 << 40
+"""Most tokens that `tokens_in` returns: where a token costs nothing, any number of them fits."""
+
 Counts = NDArray[np.float64] | NDArray[np.int64]
 
 
@@ -43,8 +48,22 @@ class CostModel(ABC):
         """
         return self._seconds(num_tokens, num_sessions, context_tokens)
 
+    def tokens_in(self, seconds: float, num_sessions: float, context_tokens: float) -> int:
+        """The most tokens that a round of these seconds may have, 0 if even none takes longer: `round_s` inverted.
+
+        Exact: `round_s` of as many is within the seconds, and that of one more is not. It is at most MOST_TOKENS.
+        """
+        if seconds != seconds:
+            raise ValueError("the seconds of a round are not a number")
+        near = self._near(seconds, num_sessions, context_tokens)
+        return largest(lambda n: self._seconds(n, num_sessions, context_tokens) <= seconds, near, MOST_TOKENS)
+
     @abstractmethod
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any: ...
+
+    def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
+        """About how many tokens take these seconds, where a model knows; never not a number."""
+        return 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +87,10 @@ class Linear(CostModel):
         variable = self.token_s * num_tokens + self.session_s * num_sessions + self.context_s * context_tokens
         return self.fixed_s + variable
 
+    def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
+        left_s = seconds - self._seconds(0, num_sessions, context_tokens)
+        return left_s / self.token_s if self.token_s else math.copysign(math.inf, left_s)
+
 
 @dataclass(frozen=True, slots=True)
 class Roofline(CostModel):
@@ -84,3 +107,6 @@ class Roofline(CostModel):
         if any(isinstance(value, np.ndarray) for value in seconds):
             return reduce(np.maximum, seconds)
         return max(seconds)
+
+    def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
+        return min(term._near(seconds, num_sessions, context_tokens) for term in self.terms)

@@ -7,7 +7,7 @@ four coefficients refitted from them would wander off in every direction that th
 
 from typing import Any
 
-from goodspeed.fair.latency.models import CostModel, Linear
+from goodspeed.fair.latency.models import MOST_TOKENS, CostModel, Linear
 
 MEMORY = 40
 """Rounds after which an observation's weight is 1/e; a change of the machine's speed is followed as fast."""
@@ -53,8 +53,22 @@ class Refined(CostModel):
         self._products = (0.0, 0.0, 0.0)  # forgotten sums: model part squared, by tokens part, tokens part squared
         self._targets = (0.0, 0.0)  # either part by the observed time; all three relative to the prediction
 
+    @property
+    def usual_error(self) -> float:
+        """How much longer or shorter a round takes than predicted, as a share of that; smoothed."""
+        return self._usual_error
+
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
         return self.scale * self.model.round_s(num_tokens, num_sessions, context_tokens) + self.token_s * num_tokens
+
+    def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
+        """What the model says, less what `token_s` takes away if the time rises evenly up to there."""
+        most = self.model._near(seconds / self.scale, num_sessions, context_tokens)
+        none_s: float = self._seconds(0, num_sessions, context_tokens)
+        if not self.token_s or not 1.0 <= most < MOST_TOKENS:
+            return (seconds - none_s) / self.token_s if self.token_s and most > 1.0 else most
+        rise_s: float = self._seconds(most, num_sessions, context_tokens) - none_s
+        return most * (seconds - none_s) / rise_s if rise_s else most
 
     def observe(self, num_tokens: int, num_sessions: int, context_tokens: int, seconds: float) -> None:
         """Updates from a finished round, with the counts of `round_s`; ignores times beyond SHORTEST_S, LONGEST_S."""
