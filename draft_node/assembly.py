@@ -6,6 +6,7 @@ import time
 from draft_node.config import DraftConfig, NgramSettings
 from draft_node.core.core import DraftCore
 from draft_node.core.drafts.ngrams import Ngrams
+from draft_node.core.line import Line
 from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
 from draft_node.preflight import read_keys
@@ -17,6 +18,7 @@ from goodspeed.engine.folders import public_name
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.ngram.history import History
+from goodspeed.order import create
 from goodspeed.wire.messages import MAX_CONTEXT, VERSION, Capability, Hello
 from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
 
@@ -67,9 +69,10 @@ def read_history(settings: NgramSettings, vocabulary: Vocabulary, report: Report
 
 def _capabilities(config: DraftConfig) -> tuple[Capability, ...]:
     """What the verify node may count on; a draft model that drafts nothing ahead offers nothing, either."""
+    always: tuple[Capability, ...] = ("odds", "offers", "slo", "admission")
     if not config.has_model:
-        return ("odds", "offers", "slo", "no_model")
-    return ("odds", "offers", "slo", "model_offers") if config.draft_ahead else ("odds", "offers", "slo")
+        return (*always, "no_model")
+    return (*always, "model_offers") if config.draft_ahead else always
 
 
 def build(
@@ -102,6 +105,7 @@ def build(
         falls_back=config.fallback == "local",
         ngrams=Ngrams(history, keeps=settings.history != "off"),
         has_model=config.has_model,
+        line=Line(config.max_sessions, create(config.order)),
     )
     keeper = HistoryKeeper(history, path, report) if path is not None else None
-    return DraftDaemon(drafting, channel, core, config.max_sessions, keeper)
+    return DraftDaemon(drafting, channel, core, keeper)

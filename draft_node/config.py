@@ -5,6 +5,7 @@ import re
 import socket
 from dataclasses import dataclass, fields
 
+from goodspeed import order
 from goodspeed.command import model_options, sampling_options
 from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
@@ -147,6 +148,13 @@ class DraftConfig(Settings):
     )
     max_sessions: int = option(
         16, minimum=1, group="limits", help="prompts served at once; more wait their turn", metavar="N"
+    )
+    order: str = option(
+        "fcfs",
+        choices=tuple(order.names()),
+        group="limits",
+        help="who gets the next place: who came first, has had the least service, has the shortest expected length, or "
+        "is expected to be done soonest (LAPS-SD). las and laps also take places from long texts",
     )
     memory_fraction: float | None = model_options.memory_fraction()
     kv_pages: int | None = model_options.kv_pages()

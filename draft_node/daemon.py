@@ -52,7 +52,6 @@ class DraftDaemon:
         drafting: "Drafting | None",
         channel: DraftChannel,
         core: DraftCore,
-        max_sessions: int = 16,
         history: HistoryKeeper | None = None,
     ) -> None:
         """drafting: None for a node without a draft model; history: None where no file keeps it."""
@@ -62,17 +61,17 @@ class DraftDaemon:
         self.connected = asyncio.Event()
         self.ready = asyncio.Event()  # texts can be begun
         self._history = history
-        self._outboxes = Outboxes(max_sessions)
+        self._outboxes = Outboxes()
         self._outgoing = Outgoing(channel, self._not_sent)
 
     # -- for users -------------------------------------------------------------------------------------------------
 
     async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
-        """Tokens as they come, then Finish or Fail. Waits its turn, first come first served.
+        """Tokens as they come, then Finish or Fail. Waits its turn (`core/line.py`).
 
         Leaving the iteration early closes the session at both nodes.
         """
-        async with self._outboxes.one(request.session_id) as outbox:
+        with self._outboxes.one(request.session_id) as outbox:
             try:
                 self._carry_out(self.core.begin(request, time.monotonic()))
                 while True:
@@ -83,7 +82,7 @@ class DraftDaemon:
             finally:
                 if self.drafting is not None:
                     self.drafting.forget(request.session_id)
-                self._carry_out(self.core.forget(request.session_id))
+                self._carry_out(self.core.forget(request.session_id, time.monotonic()))
 
     async def end_generations(self, fail: Fail) -> None:
         """Closes what is running at both nodes; its users, and all that come later, are told why."""
@@ -91,18 +90,18 @@ class DraftDaemon:
 
     @property
     def num_running(self) -> int:
-        """Generations that have a slot."""
-        return self._outboxes.num_running
+        """Generations that have a place."""
+        return self.core.line.num_seated
 
     @property
     def num_waiting(self) -> int:
         """Generations that wait for one."""
-        return self._outboxes.num_waiting
+        return self.core.line.num_waiting
 
     @property
     def is_full(self) -> bool:
         """Whether another generation would have to wait."""
-        return self._outboxes.is_full
+        return self.core.line.is_full
 
     @property
     def drafter(self) -> "Drafter | None":

@@ -69,9 +69,14 @@ class DraftCollector(Collector):
         outcomes: dict[tuple[str, ...], float] = {
             (tier, kind): texts.slo_outcomes[tier, kind] for tier in tiers for kind in kinds
         }
+        promised: dict[tuple[str, ...], float] = {
+            (tier, kind): texts.promised[tier, kind] for tier in tiers for kind in kinds
+        }
         tokens: dict[str, float] = {tier: texts.slo_tokens[tier] for tier in tiers}
         what = "Complete texts that were to keep something, by what became of it."
         yield counters_by("slo_requests", what, ("tier", "outcome"), outcomes)
+        what = "Of these, texts whose service level the verify node promised."
+        yield counters_by("slo_promised_requests", what, ("tier", "outcome"), promised)
         yield counters(
             "slo_goodput_tokens", "Tokens of texts that attained all that they were to keep.", "tier", tokens
         )

@@ -15,6 +15,7 @@ from experiments.simulation.acceptance import Independent
 from experiments.simulation.models import DraftModel, Target
 from experiments.simulation.text import STOP, VOCAB, alone, next_token
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.fair.latency import CostModel, Refined
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import (
@@ -86,6 +87,8 @@ def make_core(
     self_draft: bool = True,
     explore: float = 0.0,
     tiers: tuple[Objectives, ...] = (),
+    admission: str | None = None,
+    cost: CostModel | None = None,
     validates: bool = True,
 ) -> VerifyCore:
     """Creates a verify node's state machine around the fake target; by default every event validates it."""
@@ -106,6 +109,7 @@ def make_core(
         self_draft=self_draft,
         explore=explore,
         tiers=tiers,
+        admission=admission,
     )
     welcome = core_settings.make_welcome(
         settings,
@@ -116,7 +120,9 @@ def make_core(
         max_message_bytes=MAX_BYTES,
     )
     own = None if isinstance(policy, str) else policy
-    return core_settings.make_core(settings, welcome, pool or PagePool(num_pages, page_size), policy=own, kind=kind)
+    known = None if cost is None else Refined(cost)
+    pool = pool or PagePool(num_pages, page_size)
+    return core_settings.make_core(settings, welcome, pool, policy=own, cost=known, kind=kind)
 
 
 def make_hello(name: str = "a", **changes: Any) -> Hello:

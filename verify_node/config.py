@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from goodspeed import admission
 from goodspeed.command import model_options
 from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
@@ -76,6 +77,14 @@ class VerifyConfig(Settings):
     )
     slo_tier: tuple[str, ...] = options.slo_tier(
         "service level that a request may ask for by name; draft nodes learn it from here. May be repeated"
+    )
+    admission: str | None = option(
+        None,
+        choices=tuple(admission.names()),
+        shown="dp where there are tiers and drafted tokens are selected, else none",
+        group="rounds and budget",
+        help="who is promised the service level that it asks for: dp takes the set that is worth most and can be kept, "
+        "edf each in the order of deadlines, none nobody; what is not promised is served as well as promises allow",
     )
     linger_ms: float = options.linger_ms(1000 * DEFAULTS.linger_s)
     eta: float = option(
@@ -212,6 +221,7 @@ class VerifyConfig(Settings):
             heartbeat_s=self.heartbeat_s,
             lease_s=self.lease_s,
             tiers=tuple(parse_tiers(self.slo_tier).values()),
+            admission=self.admission,
         )
 
     @property

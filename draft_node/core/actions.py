@@ -18,6 +18,7 @@ from goodspeed.wire.messages import (
     DraftSource,
     FinishReason,
     OpenSession,
+    Otherwise,
     Sampling,
     Slo,
     TokenLogprobs,
@@ -44,6 +45,7 @@ class Request(Struct, frozen=True):
     user: str = ""  # whose text it is, and whose history may draft for it; empty where nobody is told apart
     drafter: Drafter = "auto"  # what may draft for it
     slo: Objectives | None = None  # what it is to keep
+    otherwise: Otherwise = "best_effort"  # what becomes of it where that cannot be promised
     asked_at: float = 0.0  # when its user asked for it
 
     def open(
@@ -73,6 +75,7 @@ class Request(Struct, frozen=True):
             num_logprobs=self.num_logprobs,
             min_tokens=self.min_tokens,
             drafter=self.drafter if "offers" in capabilities else "auto",
+            otherwise=self.otherwise if "admission" in capabilities else "best_effort",
         )
 
     def _slo(self, now: float, first_at: float | None) -> Slo | None:

@@ -38,10 +38,11 @@ from draft_node.core.counts import Counts, total
 from draft_node.core.drafts.ahead_rate import LEAST_RATE, AheadRate
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.drafts.resting import Resting
+from draft_node.core.line import Line
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.local import Terms
-from draft_node.core.session import Session
-from goodspeed.wire.messages import DownMessage, Heartbeat, Leave, Refusal, Verdict
+from draft_node.core.session import Session, State
+from goodspeed.wire.messages import Admitted, DownMessage, Heartbeat, Leave, Refusal, Verdict
 
 
 @dataclass(slots=True)
@@ -58,6 +59,7 @@ class DraftCore:
     ngrams: Ngrams | None = None  # None: no n-gram drafts
     has_model: bool = True  # without one, nothing is ever asked of a draft model
     is_local: bool = False  # the draft model writes alone now
+    line: Line = field(default_factory=Line)  # who of the sessions has a place
     sessions: dict[bytes, Session] = field(default_factory=dict)
     resting: Resting = field(default_factory=Resting)  # of the draft model
     counts: Counts = field(default_factory=Counts)
@@ -72,7 +74,7 @@ class DraftCore:
     # -- users -----------------------------------------------------------------------------------------------------
 
     def begin(self, request: Request, now: float) -> list[NodeAction]:
-        """A user asks for a text. It waits for the verify node, unless that is there or the draft model writes alone.
+        """A user asks for a text. It waits for its place, and then for the verify node where that is away.
 
         The session is kept until `forget`, even when its user is told the last word at once.
         """
@@ -82,21 +84,37 @@ class DraftCore:
         self.sessions[request.session_id] = session
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]
-        if self.link.connected:
-            return self._open(session, now)
-        if self.is_local:
-            return self._fall_back(session, now)
-        return []
+        self.line.join(session, now)
+        return self._turn(now)
 
-    def forget(self, session_id: bytes) -> list[NodeAction]:
-        """The text is over or its user left: the session ends here, and is closed at the verify node."""
+    def forget(self, session_id: bytes, now: float) -> list[NodeAction]:
+        """The text is over or its user left: its session is closed, and the next one's turn comes."""
         session = self.sessions.pop(session_id, None)
         if session is None:
             return []
+        self.line.leave(session_id)
         self.counts.statistics = total(self.counts.statistics, session.statistics)
         self._keep(session)
         closing = _of(session, session.cancel())
-        return [] if self._has_left else closing
+        return [] if self._has_left else closing + self._turn(now)
+
+    def _turn(self, now: float) -> list[NodeAction]:
+        """Sessions give up their places, and others get them. After the last word nobody does."""
+        if self._last_word is not None:
+            return []
+        actions: list[NodeAction] = []
+        enter, leave = self.line.turn(now, displaces=self.link.connected)
+        for session in leave:
+            actions += _of(session, session.give_way())
+        for session in enter:
+            actions += self._start(session, now)
+        return actions
+
+    def _start(self, session: Session, now: float) -> list[NodeAction]:
+        """A session that has its place is opened as soon as the verify node is there, unless it is written alone."""
+        if self.link.connected:
+            return self._open(session, now)
+        return self._fall_back(session, now) if self.is_local else []
 
     def _keep(self, session: Session) -> None:
         """Texts that are over may draft for others; those that the draft model wrote a part of are not the target's."""
@@ -110,11 +128,21 @@ class DraftCore:
         if isinstance(message, Refusal):
             self.counts.refused(message.code)
         actions = self._obey(self.link.heard(message, now), now)
-        if isinstance(message, Verdict | Refusal) and message.session_id is not None:
+        if isinstance(message, Admitted | Verdict | Refusal) and message.session_id is not None:
             session = self.sessions.get(message.session_id)
             if session is not None:
-                actions += _of(session, session.receive(message, now))
+                actions += _of(session, session.receive(message, now)) + self._placed(session, message, now)
         return actions
+
+    def _placed(self, session: Session, message: Admitted | Verdict | Refusal, now: float) -> list[NodeAction]:
+        """What this tells about room at the verify node, and whose turn it therefore is."""
+        session_id = session.request.session_id
+        if isinstance(message, Refusal) and session.state is State.POSTPONED:
+            self.line.refused(session_id, now)
+            return self._turn(now)
+        if isinstance(message, Verdict) and message.epoch == session.epoch and self.line.moved(session_id, now):
+            return self._turn(now)
+        return []
 
     def tick(self, now: float) -> list[NodeAction]:
         """Time passes: notices silence, repeats what was not answered, and ends an absence that is too long."""
@@ -124,7 +152,7 @@ class DraftCore:
         for session in self.sessions.values():
             if now >= session.resend_at:
                 actions += _of(session, session.tick(now))
-        return actions
+        return actions + self._turn(now)
 
     def turned_away(self, why: str, now: float) -> list[NodeAction]:
         """The verify node takes no connection of this node."""
@@ -189,20 +217,22 @@ class DraftCore:
                     actions += self._open_all(now)
                 case Command.DROP_SESSIONS:
                     actions.append(Away())
+                    self.line.forget_rooms()
                     for session in self.sessions.values():
                         session.disconnect()
         return actions
 
     def _open_all(self, now: float) -> list[NodeAction]:
-        """The verify node is there: every session is opened with what is committed so far."""
+        """The verify node is there: every session that has a place is opened with what is committed so far."""
         welcome = self.link.welcome
         if welcome is None:
             return []
         actions: list[NodeAction] = [Connected(welcome, was_local=self.is_local)]
         self.is_local = False
         self.counts.num_connected += 1
-        for session in self.sessions.values():
-            actions += self._open(session, now)
+        for session_id, session in self.sessions.items():
+            if self.line.has_place(session_id):
+                actions += self._open(session, now)
         return actions
 
     def _open(self, session: Session, now: float) -> list[NodeAction]:
@@ -225,8 +255,9 @@ class DraftCore:
         """The draft model goes on alone with every text that waits for the verify node."""
         actions: list[NodeAction] = [] if self.is_local else [WriteLocally()]
         self.is_local = True
-        for session in self.sessions.values():
-            actions += self._fall_back(session, now)
+        for session_id, session in self.sessions.items():
+            if self.line.has_place(session_id):
+                actions += self._fall_back(session, now)
         return actions
 
     def _fall_back(self, session: Session, now: float) -> list[NodeAction]:

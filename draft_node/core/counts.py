@@ -59,6 +59,7 @@ class Texts:
     prompt_tokens: Histogram = field(default_factory=lambda: Histogram(REQUEST_TOKENS))
     tokens: Histogram = field(default_factory=lambda: Histogram(REQUEST_TOKENS))
     slo_outcomes: Counter[tuple[str, Outcome]] = field(default_factory=Counter)  # of complete texts, by tier
+    promised: Counter[tuple[str, Outcome]] = field(default_factory=Counter)  # of these, what was promised
     slo_tokens: Counter[str] = field(default_factory=Counter)  # of complete texts that attained all, by tier
 
     def begin(self, num_prompt_tokens: int, now: float, slo: Objectives | None = None) -> "Text":
@@ -97,7 +98,7 @@ class Text:
         """Discards the tokens delivered so far: the text is delivered again from its beginning."""
         self.times = Times(self.times.asked_at)
 
-    def finished(self, reason: FinishReason, now: float) -> Kept | None:
+    def finished(self, reason: FinishReason, now: float, promised: bool | None = None) -> Kept | None:
         """The text is complete. Returns what became of its objectives; None if it had none."""
         self._over = True
         texts, times = self.texts, self.times
@@ -109,8 +110,9 @@ class Text:
             texts.per_token_s.observe(times.tpot_s)
         if self.slo is None:
             return None
-        kept = times.kept(self.slo)
+        kept = times.kept(self.slo, promised)
         texts.slo_outcomes[self.slo.tier or OTHER, kept.outcome] += 1
+        texts.promised[self.slo.tier or OTHER, kept.outcome] += bool(promised)
         texts.slo_tokens[self.slo.tier or OTHER] += times.num_tokens if kept.outcome == "attained" else 0
         return kept
 

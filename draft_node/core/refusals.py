@@ -9,7 +9,9 @@ MAX_REFUSALS = 20
 """Refusals in a row, without a token in between, after which the session is given up; on a bad line a few are no
 one's fault."""
 
-FATAL = frozenset({"prompt", "vocabulary", "unsupported", "not_owner", "malformed", "too_large", "failed"})
+FATAL = frozenset(
+    {"prompt", "vocabulary", "unsupported", "not_owner", "malformed", "too_large", "failed", "not_promised"}
+)
 IGNORED = frozenset({"stale_round", "stale_epoch", "proposal"})
 LATER = frozenset({"too_many_sessions", "draining"})
 

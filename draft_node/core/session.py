@@ -7,7 +7,8 @@ and the time, and carries out the actions: send a message, have the draft model 
                                      |  next_length 0: ADVANCING --Verdict--> ... |
                                      |  drafted ahead rightly: WAITING --Verdict--> ... |
                                      |  drafted without the model: WAITING --Verdict--> ... |
-    any state --disconnect--> OFFLINE; --"try later"--> POSTPONED; --finish_reason, cancel, failure--> DONE
+    any state --disconnect--> OFFLINE; --finish_reason, cancel, failure--> DONE
+    any state --"try later", give_way--> POSTPONED --connect--> OPENING
     OFFLINE --fall_back--> LOCAL --proposed--> LOCAL ... --connect--> OPENING; --end of the text, failure--> DONE
 """
 
@@ -31,10 +32,7 @@ from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.target import text_end
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Verdict
-
-LATER_S = 1.0
-"""How long a session waits that was told to try later."""
+from goodspeed.wire.messages import Ack, Admitted, Close, Draft, Refusal, Verdict
 
 DRAFTING_TIMEOUT_S = 5.0
 """A draft model that takes longer is not waited for: an empty draft goes up, and the verify node goes on alone."""
@@ -48,7 +46,7 @@ class State(Enum):
     PROPOSING = "proposing"
     WAITING = "waiting"
     ADVANCING = "advancing"
-    POSTPONED = "postponed"
+    POSTPONED = "postponed"  # its place is another's; `line.py` knows when it has one again
     LOCAL = "local"  # the verify node is away, and the draft model writes alone
     DONE = "done"
 
@@ -71,6 +69,8 @@ class Session:
     statistics: Statistics = field(default_factory=Statistics)
     resend_at: float = 0.0  # when `tick` has something to do
     first_at: float | None = None  # when its user had the first token
+    promised: bool | None = None  # its SLO, by the verify node; None: nothing was said of it
+    is_complete: bool = False  # the verify node has said that the text is at its end
     _in_flight: InFlight = field(init=False)
     _drafters: Drafters = field(init=False)
     _offers: Offers | None = None  # None where it makes none
@@ -93,6 +93,10 @@ class Session:
     @property
     def committed(self) -> tuple[int, ...]:
         return tuple(self.tokens[len(self.request.prompt) :])
+
+    @property
+    def num_committed(self) -> int:
+        return len(self.tokens) - len(self.request.prompt)
 
     @property
     def _tells_odds(self) -> bool:
@@ -119,15 +123,27 @@ class Session:
         self._capabilities = frozenset(capabilities)
         self._in_flight.tells_odds = self._tells_odds
         self._offers = self._begin_offers()
+        end = end or self._lacks_promise()
         if end is None:
             return self._open(now)
         self.state = State.DONE  # the verify node does not know the session: nothing has to be closed there
         return [end]
 
+    def _lacks_promise(self) -> Fail | None:
+        """The end of a text that is to be refused where its SLO is not promised, at a verify node that never does.
+
+        One that is under way goes on.
+        """
+        insists = self.request.slo is not None and self.request.otherwise == "refuse" and not self.committed
+        if not insists or "admission" in self._capabilities:
+            return None
+        return Fail("not_promised", "this verify node promises no service level; ask for best_effort otherwise")
+
     def _open(self, now: float) -> list[Action]:
         """Opens the session with what is committed, and warms the draft model's cache."""
         self.epoch += 1
         self.round += 1
+        self.promised = None
         self._in_flight.clear()
         self._lacking_at = -1
         self._timer.begin()
@@ -157,6 +173,17 @@ class Session:
             self.state = State.OFFLINE
             self._in_flight.clear()
 
+    def give_way(self) -> list[Action]:
+        """Its place is given to another: the session is closed at the verify node, until `connect` opens it again."""
+        if self.state in (State.DONE, State.OFFLINE, State.LOCAL, State.POSTPONED):
+            return []
+        self._postpone()
+        return [Send(Close(self.request.session_id, self.epoch))]
+
+    def _postpone(self) -> None:
+        self.state = State.POSTPONED
+        self._in_flight.clear()
+
     def fall_back(self, terms: Terms, now: float) -> list[Action]:
         """The verify node has been away for too long: the draft model goes on alone, until `connect`."""
         if self.state is not State.OFFLINE:
@@ -164,12 +191,15 @@ class Session:
         self._local = Local(self.request, terms, now)
         return self._go_on_locally(self._local, now)
 
-    def receive(self, message: Verdict | Refusal, now: float) -> list[Action]:
-        """A verdict or a refusal. One of another epoch, or that comes while the verify node is away, is ignored."""
-        if message.epoch != self.epoch or self.state in (State.DONE, State.OFFLINE, State.LOCAL):
+    def receive(self, message: Admitted | Verdict | Refusal, now: float) -> list[Action]:
+        """What is said of it. A message of another epoch, or for a session that is not open there, is ignored."""
+        if message.epoch != self.epoch or self.state in (State.DONE, State.OFFLINE, State.LOCAL, State.POSTPONED):
             return []
         if isinstance(message, Verdict):
             return self._apply(message, now)
+        if isinstance(message, Admitted):
+            self.promised = message.tier == "promised"
+            return []
         return self._refused(message, now)
 
     def proposed(self, proposal: Proposed, now: float) -> list[Action]:
@@ -193,13 +223,11 @@ class Session:
         A draft model that is not done by then is not waited for: what the n-gram index says is sent, or an empty draft.
         The verify node counts its time as round trip, and so asks for drafts more rarely.
         """
-        if now < self.resend_at or self.state in (State.DONE, State.OFFLINE):
+        if now < self.resend_at or self.state in (State.DONE, State.OFFLINE, State.POSTPONED):
             return []
         if self.state is State.PROPOSING:
             given_up = Proposed(self.request.session_id, self.epoch, self.round, ())
             return self.proposed(given_up, now)
-        if self.state is State.POSTPONED:
-            return self._open(now)
         if self.state is State.LOCAL and self._local is not None:
             return self._ask_again(self._local, now)
         self.resend_at = now + self._timer.again()
@@ -209,7 +237,7 @@ class Session:
 
     def cancel(self) -> list[Action]:
         """The user went away."""
-        was_open = self.state not in (State.DONE, State.OFFLINE, State.LOCAL)
+        was_open = self.state not in (State.DONE, State.OFFLINE, State.LOCAL, State.POSTPONED)
         self.state = State.DONE
         return [Send(Close(self.request.session_id, self.epoch))] if was_open else []
 
@@ -248,7 +276,7 @@ class Session:
         self._refusals.answered()
         self._timer.answered(now)
         if verdict.finish_reason is not None:
-            self.state = State.DONE
+            self.state, self.is_complete = State.DONE, True
             return [Send(Close(self.request.session_id, self.epoch)), Finish(verdict.finish_reason)]
         if verdict.next_length == 0:
             self._enter(State.ADVANCING, now)
@@ -350,8 +378,7 @@ class Session:
         self.statistics.num_refusals += 1
         match self._refusals.refused(refusal.code):
             case Reaction.WAIT:
-                self.state = State.POSTPONED
-                self.resend_at = now + LATER_S
+                self._postpone()
             case Reaction.REOPEN:
                 return self._open(now)
             case Reaction.FAIL:

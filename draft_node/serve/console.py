@@ -65,7 +65,7 @@ class _Serving:
             "elapsed_s": time.perf_counter() - self.started,
             "acceptance_rate": statistics.acceptance_rate,
             **told,
-            "slo": self.times.kept(slo).described() if slo is not None else None,
+            "slo": self.times.kept(slo, self.writing.promised).described() if slo is not None else None,
         }
 
 

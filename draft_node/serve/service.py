@@ -59,7 +59,7 @@ class Service:
         max_waiting: int,
         tiers: Mapping[str, Objectives] | None = None,
     ) -> None:
-        """max_waiting: texts that wait for one of the daemon's slots; one more is refused. tiers: the node's own."""
+        """max_waiting: texts that wait for one of the daemon's places; one more is refused. tiers: the node's own."""
         self.draining = False
         self.max_waiting = max_waiting
         self.texts = Texts()
@@ -76,7 +76,7 @@ class Service:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a new text can begin at once, provided that a slot is free."""
+        """Whether a new text can begin at once, provided that a place is free."""
         return (self._daemon.link.connected or self.is_local) and not self.draining
 
     @property
@@ -164,7 +164,7 @@ class Service:
     # -- texts -----------------------------------------------------------------------------------------------------
 
     async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
-        """Begun, pieces of text as they are certain, then Ended. Waits its turn, first come first served.
+        """Begun, pieces of text as they are certain, then Ended. Waits its turn.
 
         Tokens that the draft model wrote alone are marked. When the verify node comes back with another target, a text
         of which nothing was delivered, or that `restarts`, begins anew (Begun a second time), with the defaults of that
@@ -200,7 +200,7 @@ class Service:
                     yield Begun(writing.target)
                 text.delivered(len(piece.tokens), time.monotonic())
                 if answer.is_complete:
-                    kept = text.finished(answer.reason, time.monotonic())
+                    kept = text.finished(answer.reason, time.monotonic(), writing.promised)
                     break
                 yield piece
         if piece.text or piece.tokens:

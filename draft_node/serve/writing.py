@@ -17,7 +17,7 @@ from draft_node.text.text_request import Wanted
 from draft_node.text.token_text import TokenTexts
 from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import Draining, RequestRefused, ServiceError, VerifyAway
+from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.node import defaults
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Defaults
@@ -76,6 +76,7 @@ class Writer:
             drafter=wanted.drafter,
             target=target,
             slo=wanted.slo,
+            otherwise=wanted.otherwise,
             asked_at=asked_at,
         )
 
@@ -109,6 +110,11 @@ class Writing:
         return self._begun.target
 
     @property
+    def promised(self) -> bool | None:
+        """Whether the verify node promised its service level; None where it said nothing of it."""
+        return self._begun.promised
+
+    @property
     def statistics(self) -> Statistics:
         return self._begun.statistics
 
@@ -133,4 +139,6 @@ def _error(fail: Fail) -> ServiceError:
         return VerifyAway(fail.code, fail.what)
     if fail.code in ("draining", "closed"):
         return Draining(fail.code, fail.what)
+    if fail.code == "not_promised":
+        return Busy(fail.code, fail.what)
     return RequestRefused(fail.code, fail.what)

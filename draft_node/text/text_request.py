@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from draft_node.core.actions import Statistics
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import MAX_DRAFT, Defaults, Drafter, FinishReason, Sampling, Verification
+from goodspeed.wire.messages import MAX_DRAFT, Defaults, Drafter, FinishReason, Otherwise, Sampling, Verification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ class Wanted:
     max_draft: int = MAX_DRAFT  # 0: no speculation
     drafter: Drafter = "auto"  # what may draft for it
     slo: Objectives | None = None  # what it is to keep
+    otherwise: Otherwise = "best_effort"  # what becomes of it where that cannot be promised
     user: str = ""  # whose text it is, by `goodspeed.node.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing

@@ -14,13 +14,13 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.paged import attention
 from goodspeed.engine.paged.memory import KVPool, bytes_per_page, pages_for, pages_in
-from goodspeed.engine.paged.packed import Chunk, Packed
+from goodspeed.engine.paged.packed import Chunk, Packed, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.support import naming
 from goodspeed.engine.trial import check_logits, kv_shapes
 from goodspeed.errors import PromptError, UnsupportedModelError
 
-__all__ = ["Chunk", "Runner"]
+__all__ = ["Chunk", "Runner", "TreePath"]
 
 
 class Runner:
@@ -70,12 +70,9 @@ class Runner:
         return logits
 
     @torch.inference_mode()
-    def keep(self, key: Hashable, length: int, path: Sequence[int]) -> None:
-        """After a tree was fed behind a session's first `length` positions: keeps the nodes of a path, in order.
-
-        path: indexes of nodes, from a first node down; empty to keep none. The other nodes are forgotten.
-        """
-        self._packed.keep(key, length, path)
+    def keep(self, paths: Sequence[TreePath]) -> None:
+        """After trees were fed: keeps the nodes of a path through each, and forgets the others."""
+        self._packed.keep(paths)
 
     def truncate(self, key: Hashable, length: int) -> None:
         """Forget a session's positions from `length` on."""

@@ -5,9 +5,13 @@ what its drafter thinks most likely: its first choice. Knows nothing about odds,
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 BASE = -1
 """The parent of a first node."""
+
+SHAPES = 1024
+"""Trees whose alternatives are remembered by their shape: drafters make few shapes, and each is looked at often."""
 
 
 def depths(parents: Sequence[int]) -> list[int]:
@@ -26,6 +30,14 @@ def first_choices(parents: Sequence[int]) -> list[int]:
             chain.append(node)
             at = node
     return chain
+
+
+@lru_cache(maxsize=SHAPES)
+def alternatives(parents: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """The nodes that are no first choice, in order, each with the first choice that follows the same node."""
+    first: dict[int, int] = {}
+    both = ((node, first.setdefault(parent, node)) for node, parent in enumerate(parents))
+    return tuple((node, chosen) for node, chosen in both if node != chosen)
 
 
 def accepted(drawn: Sequence[int], tokens: Sequence[int], parents: Sequence[int]) -> list[int]:
@@ -53,24 +65,47 @@ def follow(tokens: Sequence[int], parents: Sequence[int], text: Sequence[int]) -
     return at
 
 
-def below(parents: Sequence[int], at: int) -> list[int]:
-    """All nodes under a node, in order; under the base all there are."""
-    under = {at}
-    for node, parent in enumerate(parents):
-        if parent in under:
-            under.add(node)
-    return sorted(under - {at})
+def below(parents: Sequence[int], at: int) -> tuple[list[int], tuple[int, ...]]:
+    """All nodes under a node, in order, and their parents among themselves; under the base all there are."""
+    places = {at: BASE}
+    nodes: list[int] = []
+    found: list[int] = []
+    for node in range(at + 1, len(parents)):
+        place = places.get(parents[node])
+        if place is not None:
+            places[node] = len(nodes)
+            nodes.append(node)
+            found.append(place)
+    return nodes, tuple(found)
 
 
-def pick(parents: Sequence[int], nodes: Sequence[int], base: int = BASE) -> tuple[int, ...]:
+def distinct(tokens: Sequence[int], parents: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
+    """The nodes, and their parents, without those that repeat an earlier one after the same node, and those below."""
+    places = {BASE: BASE}
+    nodes: list[int] = []
+    found: list[int] = []
+    seen: set[tuple[int, int]] = set()
+    for node, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
+        place = places.get(parent)
+        if place is not None and (place, token) not in seen:
+            seen.add((place, token))
+            places[node] = len(nodes)
+            nodes.append(node)
+            found.append(place)
+    return nodes, tuple(found)
+
+
+def pick(parents: Sequence[int], nodes: Sequence[int]) -> tuple[int, ...]:
     """The parents of these nodes among themselves. nodes: ascending, each with its parent unless that is the base."""
-    places = {base: BASE} | {node: place for place, node in enumerate(nodes)}
-    return tuple(places[parents[node]] for node in nodes)
+    places = {BASE: BASE}
+    for place, node in enumerate(nodes):
+        places[node] = place
+    return tuple([places[parents[node]] for node in nodes])
 
 
-def is_chain(parents: Sequence[int]) -> bool:
+def is_chain(parents: tuple[int, ...]) -> bool:
     """Whether each node follows the one before it."""
-    return all(parent == node - 1 for node, parent in enumerate(parents))
+    return not parents or (parents[0] == BASE and parents == tuple(range(BASE, len(parents) - 1)))
 
 
 def pack(parents: Sequence[int]) -> bytes:
@@ -80,4 +115,4 @@ def pack(parents: Sequence[int]) -> bytes:
 
 def unpack(packed: bytes) -> tuple[int, ...]:
     """The parents from a message that was checked."""
-    return tuple(each - 1 for each in packed)
+    return tuple([each - 1 for each in packed])

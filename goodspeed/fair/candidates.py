@@ -47,6 +47,17 @@ def rank(odds: Sequence[float], parents: Sequence[int]) -> Ranked:
     """Ranks the nodes of a tree, whatever their order. Raises ConfigError if it is none."""
     if len(parents) != len(odds):
         raise ConfigError(f"a tree of {len(odds)} nodes has {len(parents)} parents; each node has one")
+    falling: list[float] = []  # path odds
+    for node, parent in enumerate(parents):
+        if not BASE <= parent < node:
+            return _rank_disordered(odds, parents)
+        falling.append(odds[node] if parent == BASE else falling[parent] * odds[node])
+    nodes = sorted(range(len(falling)), key=falling.__getitem__, reverse=True)  # stable: of equals the parent
+    return Ranked(nodes, [falling[node] for node in nodes])
+
+
+def _rank_disordered(odds: Sequence[float], parents: Sequence[int]) -> Ranked:
+    """As `rank`, where nodes may come before their parents."""
     known = {BASE: (1.0, 0)}  # path odds and depth
     for node, parent in enumerate(parents):
         unknown = [node] if parent in known else _unknown_ancestors(node, parents, known)

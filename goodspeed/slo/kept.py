@@ -20,6 +20,7 @@ class Kept(NamedTuple):
     outcome: Outcome
     ttft_s: float | None
     tpot_s: float | None  # None: it has less than two tokens
+    promised: bool | None = None  # None: nothing was said of it
 
     def described(self) -> dict[str, Any]:
         """For programs, in milliseconds."""
@@ -28,6 +29,7 @@ class Kept(NamedTuple):
             "ttft_ms": None if self.ttft_s is None else 1000 * self.ttft_s,
             "tpot_ms": None if self.tpot_s is None else 1000 * self.tpot_s,
             "attained": self.outcome == "attained",
+            "promised": self.promised,
         }
 
 
@@ -60,12 +62,12 @@ class Times:
             return None
         return (self.last_at - self.first_at) / (self.num_tokens - 1)
 
-    def kept(self, slo: Objectives) -> Kept:
-        """What became of the objectives of a text that is complete.
+    def kept(self, slo: Objectives, promised: bool | None = None) -> Kept:
+        """What became of the objectives of a text that is complete, and whether they were promised.
 
         The first token of a text without any is late; one of a single token has kept any TPOT.
         """
         in_time = self.ttft_s is not None and (slo.ttft_s is None or self.ttft_s <= slo.ttft_s + SLACK)
         quick = slo.tpot_s is None or self.tpot_s is None or self.tpot_s <= slo.tpot_s + SLACK
         outcome: Outcome = "late" if not in_time else "attained" if quick else "slow"
-        return Kept(slo, outcome, self.ttft_s, self.tpot_s)
+        return Kept(slo, outcome, self.ttft_s, self.tpot_s, promised)

@@ -4,8 +4,8 @@ Knows nothing about bytes (`codec.py`) or sockets (`transport.py`). Fields are p
 ever appended, with defaults. Lengths and ranges stated here are checked while decoding, before anything is allocated
 for the content.
 
-Up: `Hello`, `OpenSession`, `Draft`, `Offer`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Verdict`,
-`Refusal`, `Heartbeat`.
+Up: `Hello`, `OpenSession`, `Draft`, `Offer`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Admitted`,
+`Verdict`, `Refusal`, `Heartbeat`.
 
 A field or a message that an older release of this version does not know is sent only to peers whose `capabilities`
 name it; `codec.encode` leaves out trailing fields at their defaults, so all other messages are as that release wrote
@@ -56,7 +56,9 @@ Verification: TypeAlias = Literal["match", "ratio"]
 Drafter: TypeAlias = Literal["auto", "model", "ngram", "none"]
 DraftSource: TypeAlias = Literal["model", "ngram", "self"]
 OfferSource: TypeAlias = Literal["model", "ngram"]
-Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers", "slo", "trees"]
+Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers", "slo", "trees", "admission"]
+Otherwise: TypeAlias = Literal["best_effort", "refuse"]
+AdmittedAs: TypeAlias = Literal["promised", "best_effort"]
 OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
 FinishReason: TypeAlias = Literal["stop", "length"]
 NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
@@ -185,6 +187,7 @@ class OpenSession(Message, frozen=True, tag="open"):
     num_logprobs: NumLogprobs | None = None
     min_tokens: Annotated[int, Meta(ge=0, le=MAX_CONTEXT)] = 0
     drafter: Drafter = "auto"  # what may draft for it; only to verify nodes that take offers
+    otherwise: Otherwise = "best_effort"  # where its SLO cannot be promised; only to verify nodes that promise
 
 
 class Draft(Message, frozen=True, tag="draft"):
@@ -229,6 +232,17 @@ class Offer(Message, frozen=True, tag="offer"):
     def __post_init__(self) -> None:
         _check_odds(self.tokens, self.odds)
         _check_parents(self.tokens, self.parents)
+
+
+class Admitted(Message, frozen=True, tag="admitted"):
+    """How a session with an SLO is served: its SLO is promised, or it gets what promises leave.
+
+    Only to draft nodes that know promises. It answers every OpenSession with an SLO, before the first Verdict to that.
+    """
+
+    session_id: SessionId
+    epoch: Counter
+    tier: AdmittedAs
 
 
 class TokenLogprobs(Message, frozen=True):
@@ -318,6 +332,7 @@ RefusalCode: TypeAlias = Literal[
     "prompt",
     "unsupported",
     "too_many_sessions",
+    "not_promised",
     "draining",
     "failed",
 ]
@@ -335,4 +350,4 @@ class Refusal(Message, frozen=True, tag="refusal"):
 
 
 UpMessage: TypeAlias = Hello | OpenSession | Draft | Offer | Ack | Close | Heartbeat | Leave
-DownMessage: TypeAlias = Welcome | Verdict | Refusal | Heartbeat
+DownMessage: TypeAlias = Welcome | Admitted | Verdict | Refusal | Heartbeat

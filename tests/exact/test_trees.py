@@ -19,9 +19,12 @@ def shapes(max_size: int = 8) -> st.SearchStrategy[list[int]]:
 def test_by_hand():
     assert trees.depths(PARENTS) == [1, 1, 2, 3, 2]
     assert trees.first_choices(PARENTS) == [0, 2, 3]
-    assert trees.below(PARENTS, 0) == [2, 3, 4]
-    assert trees.below(PARENTS, trees.BASE) == [0, 1, 2, 3, 4]
-    assert trees.pick(PARENTS, [2, 4], 0) == (-1, -1)
+    assert trees.below(PARENTS, 0) == ([2, 3, 4], (-1, 0, -1))
+    assert trees.below(PARENTS, trees.BASE) == ([0, 1, 2, 3, 4], tuple(PARENTS))
+    assert trees.distinct(TOKENS, PARENTS) == ([0, 1, 2, 3, 4], tuple(PARENTS))
+    assert trees.distinct([5, 5, 7, 8, 7, 9], [-1, -1, 0, 1, 0, 4]) == ([0, 2], (-1, 0)), (
+        "5, 8, 7 and 9 repeat, or follow"
+    )
     assert trees.pick(PARENTS, [0, 1, 4]) == (-1, -1, 0)
 
 
@@ -37,14 +40,13 @@ def test_a_text_is_followed_as_far_as_the_tree_has_it():
 def test_first_choices_are_a_path_and_a_chain_is_its_own(parents):
     chain = trees.first_choices(parents)
     assert [parents[node] for node in chain] == [trees.BASE, *chain][: len(chain)]
-    assert trees.is_chain(parents) == (chain == list(range(len(parents))))
+    assert trees.is_chain(tuple(parents)) == (chain == list(range(len(parents))))
 
 
 @given(shapes(), st.data())
 def test_what_is_below_a_node_keeps_its_shape(parents, data):
     at = data.draw(st.integers(-1, len(parents) - 1))
-    nodes = trees.below(parents, at)
-    picked = trees.pick(parents, nodes, at)
+    nodes, picked = trees.below(parents, at)
     depths = trees.depths(parents)
     above = depths[at] if at != trees.BASE else 0
     assert trees.depths(picked) == [depths[node] - above for node in nodes]
@@ -58,6 +60,18 @@ def test_what_the_match_rule_accepts_is_where_its_text_leads(parents, data):
     path, _ = match_tree(drawn, tokens, parents)
     assert path == trees.accepted(drawn, tokens, parents)
     assert trees.follow(tokens, parents, [tokens[node] for node in path]) == (path[-1] if path else trees.BASE)
+
+
+@given(shapes(), st.data())
+def test_without_repeats_a_tree_accepts_the_same_texts(parents, data):
+    token = st.integers(0, 1)
+    tokens = data.draw(st.lists(token, min_size=len(parents), max_size=len(parents)))
+    nodes, kept = trees.distinct(tokens, parents)
+    texts = [tokens[node] for node in nodes]
+    assert len({*zip(kept, texts, strict=True)}) == len(nodes)
+    text = data.draw(st.lists(token, max_size=4))
+    at, before = trees.follow(texts, kept, text), trees.follow(tokens, parents, text)
+    assert before == (at if at in (None, trees.BASE) else nodes[at])
 
 
 @given(shapes(max_size=64))

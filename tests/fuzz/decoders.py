@@ -37,6 +37,7 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import (
     VERSION,
     Ack,
+    Admitted,
     Close,
     Defaults,
     Draft,
@@ -110,6 +111,7 @@ _DOWN = (
         target_fingerprint="f",
         chat_defaults=Defaults(0.7, 20, 0.9, ("User:",)),
     ),
+    Admitted(bytes(16), 1, "promised"),
     Verdict(bytes(16), 1, 2, 3, (4,), 1, 1, 5, "stop", (TokenLogprobs(-0.5, (4,), (-0.5,)),), 3),
     Refusal("malformed", "what", "what to do", bytes(16), 1, 2),
     Heartbeat(b"bootboot"),

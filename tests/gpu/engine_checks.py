@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTr
 
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.paged.memory import bytes_per_page
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.engine.trial import kv_shapes
 
 VOCAB, CONTEXT = 1000, 2048
@@ -102,6 +102,7 @@ def run_trees(config: PreTrainedConfig, device: torch.device, seed: int = 0) -> 
     for _ in range(4):
         chunks = [make_tree(rng, key) for key in texts]
         rows.append(runner.forward(chunks).cpu())
+        kept: list[TreePath] = []
         for chunk in chunks:
             text, parents = texts[int(str(chunk.key))], list(chunk.parents or ())
             first = len(chunk.tokens) - len(parents)
@@ -109,9 +110,10 @@ def run_trees(config: PreTrainedConfig, device: torch.device, seed: int = 0) -> 
             paths = [path_to(node, parents) for node in range(-1, len(parents))]
             tokens = [[chunk.tokens[first + node] for node in path] for path in paths]
             expected += [own_logits(reference, [*text, *one], 1) for one in tokens]
-            kept = rng.randrange(len(paths))
-            runner.keep(chunk.key, len(text), paths[kept])
-            text += tokens[kept]
+            number = rng.randrange(len(paths))
+            kept.append(TreePath(chunk.key, len(text), tuple(paths[number])))
+            text += tokens[number]
+        runner.keep(kept)
     return compare(torch.cat(rows), torch.cat(expected))
 
 

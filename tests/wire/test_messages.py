@@ -6,6 +6,7 @@ import pytest
 from goodspeed.wire.messages import (
     VERSION,
     Ack,
+    Admitted,
     Close,
     DownMessage,
     Draft,
@@ -48,6 +49,7 @@ SAMPLES: list[UpMessage | DownMessage] = [
         heartbeat_s=1.0,
         lease_s=6.0,
     ),
+    Admitted(session_id=SESSION, epoch=1, tier="best_effort"),
     Verdict(
         session_id=SESSION, epoch=1, round=None, base_len=3, tokens=(4,), num_verified=0, num_accepted=0, next_length=5
     ),
@@ -66,6 +68,7 @@ PINNED = {  # the first fields of version 1, in their order: never to be moved, 
     "leave": "",
     "welcome": "version boot_id tokenizer vocab_size context_len max_length max_message_bytes heartbeat_s lease_s "
     "verifications eos_ids",
+    "admitted": "session_id epoch tier",
     "verdict": "session_id epoch round base_len tokens num_verified num_accepted next_length finish_reason logprobs "
     "dropped",
     "refusal": "code what what_to_do session_id epoch round",

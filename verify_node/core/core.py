@@ -20,17 +20,30 @@ from goodspeed.fair.latency import Refined
 from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import Ack, Close, Draft, Heartbeat, Hello, Leave, Offer, OpenSession, UpMessage, Welcome
+from goodspeed.wire.messages import (
+    Ack,
+    Close,
+    Draft,
+    Heartbeat,
+    Hello,
+    Leave,
+    Offer,
+    OpenSession,
+    UpMessage,
+    Welcome,
+)
+from verify_node.admission import Allotment
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.switching import Switching
-from verify_node.core import invariants
 from verify_node.core.counts import Counts
 from verify_node.core.incoming import Answer, repeat, take_ack, take_draft, take_offer
+from verify_node.core.promises import Promises, admit
 from verify_node.core.rate_limit import RateLimiter
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.core.view import View
+from verify_node.invariants import of_core as invariants
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.packing import Round, RoundLimits, plan
@@ -41,6 +54,9 @@ from verify_node.rounds.settlement import active, allocate, commit, observe, set
 from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Rejection, target_failed
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session
+
+LEAST_HELD_S = 0.001
+"""How soon a prompt that is held is looked at again, at least, where rounds take no time yet."""
 
 ROUNDS_KEPT = 64
 """Rounds after which what was kept of sessions that are over is forgotten."""
@@ -60,6 +76,7 @@ class VerifyCore:
         arms: ArmsBySituation | None = None,
         pool: PagePool,
         cost: Refined,
+        admission: str = "none",
     ) -> None:
         """`settings.make_core` builds one from settings."""
         self.limits = limits
@@ -69,6 +86,7 @@ class VerifyCore:
         self.switching = Switching(choice, arms)
         self.pool = pool
         self.cost = cost
+        self.promises = Promises(admission, cost, limits, pool)
         self.register = register
         self.context_len = register.context_len
         self.peers = register.peers
@@ -83,7 +101,7 @@ class VerifyCore:
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before
-        self._held: tuple[Session, float] | None = None  # no round before that time, while its draft is on its way
+        self._waiting: tuple[Session, float] | None = None  # no round before that time, while its draft is on its way
         self._in_flight: Round | None = None
         self._taking_part: dict[bytes, Session] = {}  # in the round in flight, or else in the last
         self.newest_arm: Arm | None = None  # under which the newest round was made; None where nothing is tried
@@ -130,7 +148,8 @@ class VerifyCore:
         peer.heard(now)
         match message:
             case OpenSession():
-                return self.replies.answer(peer_id, self._open(peer, message, now), message, now)
+                answer = self.replies.answer(peer_id, self._open(peer, message, now), message, now)
+                return answer + self._admit(now)
             case Draft() | Offer() | Ack():
                 return self.replies.answer(peer_id, self._hear(peer, message, now), message, now)
             case Close():
@@ -170,7 +189,7 @@ class VerifyCore:
     def plan(self, now: float) -> Round | None:
         """The next round if it may start now; else `wake_at` says when to ask again."""
         self.wake_at = self._heartbeat_at
-        if self._in_flight is not None or self.draining or self._is_held(now):
+        if self._in_flight is not None or self.draining or self._is_waiting(now):
             return None
         self.register.free_released()
         if self.num_rounds % ROUNDS_KEPT == 0:
@@ -179,31 +198,33 @@ class VerifyCore:
         for session in sessions:
             if session.awaits_draft and now >= session.late_at:
                 session.go_without(now, self.num_rounds, WAITING_ROUNDS)
-        ready = [session for session in sessions if session.draft or self._may_advance(session)]
+        ready = [session for session in sessions if self._can_move(session)]
         awaited = [session for session in sessions if session.awaits_draft]
         hopes = self.choice.hopes(ready, self.num_rounds + 1)
         start = self.planner.start(awaited, ready, self.limits, self.round_s, hopes)
         if start.at > now:
             look_at = min([start.at, *(session.late_at for session in awaited)])
-            self._held = (start.whom, look_at) if start.whom is not None else None
+            self._waiting = (start.whom, look_at) if start.whom is not None else None
             self.wake_at = min(self.wake_at, look_at)
             return None
         return self._start(sessions, ready, now)
 
-    def _is_held(self, now: float) -> bool:
+    def _is_waiting(self, now: float) -> bool:
         """Whether the last `plan` still waits for the same draft, so that it need not look at all sessions again."""
-        if self._held is None:
+        if self._waiting is None:
             return False
-        awaited, ready_at = self._held
+        awaited, ready_at = self._waiting
         is_awaited = awaited.awaits_draft or awaited.hopes_for_answer or awaited.hopes_for_model
         if now < ready_at and is_awaited and self.register.has(awaited):
             self.wake_at = min(self.wake_at, ready_at)
             return True
-        self._held = None
+        self._waiting = None
         return False
 
-    def _may_advance(self, session: Session) -> bool:
-        """Whether a session without a draft can be moved forward: it needs none, and its draft node keeps up."""
+    def _can_move(self, session: Session) -> bool:
+        """Whether a round can move a session: its draft is there, or it needs none and its draft node keeps up."""
+        if session.draft is not None:
+            return True
         return not session.assigned and session.is_ready(session.window(self.round_s))
 
     def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
@@ -245,7 +266,9 @@ class VerifyCore:
             offer_length = offered if gives_lengths or self.choice.owes_more(session) else 0
             verdict = settle(move, length, self.round_s, now, self.choice.least_odds(session), offer_length)
             sends.append(self.replies.tell(session.peer_id, verdict))
-        return sends
+            self.promises.delivered(session, len(move.taken), now)
+        self.promises.finished(self.sessions, self._can_move, now)
+        return sends + self._admit(now)
 
     def abort(self, why: str, now: float) -> list[Send]:
         """The round in flight failed as a whole (out of memory, say): nothing was revealed, so it is made again.
@@ -264,8 +287,8 @@ class VerifyCore:
                 continue
             self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
             if len(failed.entries) == 1:
-                return self._give_up(session, why, now)
-        return []
+                return self._give_up(session, why, now) + self._admit(now)
+        return self._admit(now)
 
     def validate(self) -> None:
         """Raises BrokenInvariant, naming the first thing that is wrong and where."""
@@ -277,6 +300,7 @@ class VerifyCore:
             invariants.check_round(self._in_flight, self._taking_part, register, self.limits)
         else:
             invariants.check_pool(self.pool, self.sessions, register.released)
+        invariants.check_promises(self.promises.book, self.sessions, self.pool)
         invariants.check_memories(self.diary, self.rate_limiter)
 
     def drain(self) -> None:
@@ -295,12 +319,20 @@ class VerifyCore:
 
     def _open(self, peer: Peer, message: OpenSession, now: float) -> Answer:
         in_flight, was_idle = self._in_flight is not None, all(one.finished for one in self.sessions.values())
+        before = self.sessions.get(message.session_id)
         opened = self.register.open(peer, message, now, num_rounds=self.num_rounds, in_flight=in_flight)
         if isinstance(opened, Rejection):
             return opened
         if was_idle:
             self.switching.begin(now)
+        self.promises.opened(opened, before)
         return repeat(opened, len(message.prompt) + len(message.committed))
+
+    def _admit(self, now: float) -> list[Send]:
+        """Between two rounds: what is promised to those who asked meanwhile. They are told."""
+        if self._in_flight is not None or not self.promises.is_on:
+            return []
+        return admit(self.promises, self.register, self.replies, self.counts, now)
 
     def _hear(self, peer: Peer, message: Draft | Offer | Ack, now: float) -> Answer:
         session = self.register.find(peer, message, now)
@@ -318,6 +350,8 @@ class VerifyCore:
         planned = self._pack(sessions, ready, now)
         self.counts.num_preempted += len(planned.preempted)
         if not planned.entries:
+            if len(self.promises.book):  # a prompt whose last token is held waits for time to pass, and nothing else
+                self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
             return None
         self.num_rounds = planned.number
         self._in_flight = planned
@@ -333,10 +367,19 @@ class VerifyCore:
     def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
         """Everybody who is ready; while they go one by one, the first that finds room."""
         number = self.num_rounds + 1
+        allotment = self.promises.allot(self.sessions, ready, now)
         if self._num_alone:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
                 drafted = self.choice.choose([session], now)
-                planned = plan(number, sessions, [session], self.limits, self.pool, drafted)
+                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment)
                 if planned.entries:
                     return planned
-        return plan(number, sessions, ready, self.limits, self.pool, self.choice.choose(ready, now))
+        drafted = self.choice.choose(ready, now, _room(allotment, len(ready)))
+        return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment)
+
+
+def _room(allotment: Allotment | None, num_ready: int) -> int | None:
+    """Drafted tokens that promises leave room for beside a token of each session and the promised prompts' own."""
+    if allotment is None or allotment.round_tokens is None:
+        return None
+    return max(0, allotment.round_tokens - num_ready - sum(allotment.prefill.values()))

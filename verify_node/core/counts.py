@@ -6,17 +6,22 @@ Knows nothing about who that is, and decides nothing. No I/O, no clock, no torch
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from goodspeed.node.counts import ROUND_S, ROUND_TOKENS, Histogram
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.messages import DraftSource
 from verify_node.rounds.outcomes import Moved
 from verify_node.rounds.packing import Round
+from verify_node.session.session import Session
 from verify_node.slo.ledger import Cause, Ledger
 
 MAX_JUDGED = 10_000
 """Complete texts with objectives that are remembered one by one."""
+
+
+PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused"]
+"""What became of a session that asked for a promise."""
 
 
 class Judged(NamedTuple):
@@ -45,6 +50,8 @@ class Counts:
     num_failed: int = 0  # rounds that the target model failed on
     violations: Counter[tuple[str, Cause]] = field(default_factory=Counter)  # complete texts that were late, by tier
     num_attained: Counter[str] = field(default_factory=Counter)  # complete texts that were not, by tier
+    promises: Counter[tuple[str, PromiseOutcome]] = field(default_factory=Counter)  # decisions, by tier
+    broken: Counter[tuple[str, Cause]] = field(default_factory=Counter)  # promised texts that were late, by tier
     judged: deque[Judged] = field(default_factory=lambda: deque(maxlen=MAX_JUDGED))  # the newest last
     round_s: Histogram = field(default_factory=lambda: Histogram(ROUND_S))
     round_tokens: Histogram = field(default_factory=lambda: Histogram(ROUND_TOKENS))
@@ -69,7 +76,7 @@ class Counts:
             self.accepted[num_accepted] += 1
             client.count_draft(num_drafted, num_accepted)
         if move.session.finished and (ledger := move.session.ledger) is not None:
-            self._judged(ledger, move.session.round_trip_s)
+            self._judged(ledger, move.session)
         num_others, num_right = move.alternatives
         self.num_alternatives += num_others
         self.num_alternatives_accepted += num_right
@@ -78,14 +85,19 @@ class Counts:
             self.accepted_by[source] += num_right
             client.count_source(source, num, num_right)
 
-    def _judged(self, ledger: Ledger, round_trip_s: float) -> None:
+    def decided(self, ledger: Ledger, *, promised: bool, refused: bool) -> None:
+        """It was decided whether a session's objectives are promised."""
+        self.promises[ledger.slo.tier or OTHER, "refused" if refused else "promised" if promised else "declined"] += 1
+
+    def _judged(self, ledger: Ledger, session: Session) -> None:
         """A text with objectives is complete."""
-        tier, cause = ledger.slo.tier or OTHER, ledger.violation(round_trip_s)
+        tier, cause = ledger.slo.tier or OTHER, ledger.violation(session.round_trip_s)
         self.judged.append(Judged(ledger.at, tier, cause))
         if cause is None:
             self.num_attained[tier] += 1
         else:
             self.violations[tier, cause] += 1
+            self.broken[tier, cause] += bool(session.promised)
 
     @property
     def num_accepted(self) -> int:

@@ -91,9 +91,27 @@ class CoreSettings:
     heartbeat_s: float = 1.0
     lease_s: float = 3.0
     tiers: tuple[Objectives, ...] = ()  # that a text may ask for by name
+    admission: str | None = None  # who is promised its objectives; None: see `admits`
 
     def __post_init__(self) -> None:
         check_round_tokens(self.max_round_tokens, self.budget)
+        if self.admission not in (None, "none") and not self._can_promise:
+            raise ConfigError(
+                f"--admission {self.admission} needs --policy slo, continuous rounds and drafts that can be cut; "
+                "give --admission none, or leave --policy, --rounds, --selection and --cost at their defaults"
+            )
+
+    @property
+    def admits(self) -> str:
+        """Who is promised its objectives, of `goodspeed.admission.names()`."""
+        if self.admission is not None:
+            return self.admission
+        return "dp" if self.tiers and self._can_promise else "none"
+
+    @property
+    def _can_promise(self) -> bool:
+        """Whether service levels are looked at, and a round waits for nobody and takes no longer than it may."""
+        return self.policy.keeps_slos and self.selects and self.rounds == "continuous"
 
     @property
     def selects(self) -> bool:
@@ -143,6 +161,7 @@ def make_core(
         arms=ArmsBySituation(settings.explore, is_shared=settings.is_shared) if settings.selects else None,
         pool=pool,
         cost=cost,
+        admission=settings.admits,
     )
 
 
@@ -196,8 +215,13 @@ def make_welcome(
         heartbeat_s=settings.heartbeat_s,
         lease_s=settings.lease_s,
         target_fingerprint=target_fingerprint,
-        capabilities=(*SELECTS, "slo") if settings.selects else ("slo",),
+        capabilities=_capabilities(settings),
     )
+
+
+def _capabilities(settings: CoreSettings) -> tuple[Capability, ...]:
+    found: tuple[Capability, ...] = (*SELECTS, "slo") if settings.selects else ("slo",)
+    return (*found, "admission") if settings.admits != "none" else found
 
 
 def longest_draft(budget: int) -> int:

@@ -44,6 +44,16 @@ class View:
         return [*self._core.register.tiers.by_name, OTHER]
 
     @property
+    def num_promised(self) -> int:
+        """Open sessions whose service level is promised."""
+        return len(self._core.promises.book)
+
+    @property
+    def num_promised_pages(self) -> int:
+        """Pages that are reserved for them, in the worst case."""
+        return self._core.promises.book.pages
+
+    @property
     def num_rounds(self) -> int:
         """Rounds begun."""
         return self._core.num_rounds

@@ -43,8 +43,11 @@ LOWEST_BOUND = 0.02
 class Choice(Protocol):
     """Chooses the drafted tokens of a round."""
 
-    def choose(self, ready: Sequence[Session], now: float) -> dict[bytes, Drafted]:
-        """What each ready session has verified, by session; those with nothing may be left out."""
+    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
+        """What each ready session has verified, by session; those with nothing may be left out.
+
+        most: drafted tokens that promises leave room for; None for no bound but the budget.
+        """
         ...
 
     def least_odds(self, session: Session) -> int:
@@ -71,8 +74,8 @@ class Choice(Protocol):
 class Whole:
     """Every draft that arrived, whole; what does not fit into the budget waits for the next round."""
 
-    def choose(self, ready: Sequence[Session], now: float) -> dict[bytes, Drafted]:
-        """The drafts that arrived, by session."""
+    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
+        """The drafts that arrived, by session; nothing is promised where drafts cannot be cut."""
         return {session.session_id: of_draft(session) for session in ready if session.draft is not None}
 
     def least_odds(self, session: Session) -> int:
@@ -119,7 +122,7 @@ class ByOdds:
         self._owed_more: frozenset[bytes] = frozenset()  # sessions that the last round owed more than one token
         self._least_value = 0.0  # worth x path odds that a token had to have in the last round
 
-    def choose(self, ready: Sequence[Session], now: float) -> dict[bytes, Drafted]:
+    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
         """What each session with drafted tokens has verified, cut to what is worth it, by session.
 
         First what texts with objectives are owed, then what brings the most, while the round stays short enough.
@@ -134,16 +137,17 @@ class ByOdds:
             candidates = self._with_needs(candidates, ranked, drafted, keeping)
         num_drafted = sum(len(one.tokens) for _, one in drafted)
         budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
+        budget = budget if most is None else min(budget, most)
         seconds = self._seconds(ready, budget + 1)
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
-        most = max(sum(first.counts), keeping.most_drafted(seconds, budget))
+        longest = max(sum(first.counts), keeping.most_drafted(seconds, budget))
         if self._only_drafts:  # what nobody needs is not looked at
             candidates = [
                 one if drafted[k][1].source is None else replace(one, max_nodes=first.counts[k])
                 for k, one in enumerate(candidates)
             ]
-        counts, value = take(candidates, first, most, Cost(seconds.__getitem__), ranked)
+        counts, value = take(candidates, first, longest, Cost(seconds.__getitem__), ranked)
         num_chosen = sum(counts)
         self._least_value = value / seconds[num_chosen] * (seconds[num_chosen + 1] - seconds[num_chosen])
         return {

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from goodspeed.exact import trees
 from goodspeed.exact.positions import cut
 from goodspeed.wire import odds
-from goodspeed.wire.messages import DraftSource, Offer
+from goodspeed.wire.messages import DraftSource
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 
@@ -28,10 +28,12 @@ class Drafted(NamedTuple):
         """These nodes of a tree, ascending, each with the one that it follows. ValueError for a chain."""
         if self.parents is None:
             raise ValueError("these tokens are a chain; cut it")
+        if not nodes:
+            return NOTHING
         parents = trees.pick(self.parents, nodes)
         return Drafted(
-            tokens=tuple(self.tokens[node] for node in nodes),
-            codes=bytes(self.codes[node] for node in nodes),
+            tokens=tuple([self.tokens[node] for node in nodes]),
+            codes=bytes([self.codes[node] for node in nodes]),
             num_ngram=len(nodes) if self.num_ngram else 0,
             source=self.source,
             parents=None if trees.is_chain(parents) else parents,
@@ -63,33 +65,13 @@ def of_draft(session: Session) -> Drafted:
 
 
 def of_offer(session: Session) -> Drafted:
-    """What the newest offer says of the tokens that follow the text now."""
-    offer, first = session.offer, session.num_offered_before
-    if offer is None or not session.allows_offers_of(offer.source):
+    """What is left of the newest offer, as long as the text may grow; of a tree all that is left."""
+    offered = session.offered
+    if offered is None or not session.allows_offers_of(offered.source):
         return NOTHING
-    length = session.max_length
-    if offer.parents is not None:
-        rest = _of_tree(offer, session.tokens[offer.base_len :])
-        return rest.cut(length) if rest.parents is None else rest
-    tokens, codes = offer.tokens[first : first + length], offer.odds[first : first + length]
-    return Drafted(tokens, codes, len(tokens) if offer.source == "ngram" else 0, offer.source)
-
-
-def _of_tree(offer: Offer, text: Sequence[int]) -> Drafted:
-    """What a tree says after a text from its base on."""
-    parents = trees.unpack(offer.parents or b"")
-    at = trees.follow(offer.tokens, parents, text)
-    if at is None:
-        return NOTHING
-    nodes = trees.below(parents, at)
-    rest = trees.pick(parents, nodes, at)
-    return Drafted(
-        tokens=tuple(offer.tokens[node] for node in nodes),
-        codes=bytes(offer.odds[node] for node in nodes),
-        num_ngram=len(nodes) if offer.source == "ngram" else 0,
-        source=offer.source,
-        parents=None if trees.is_chain(rest) else rest,
-    )
+    _, _, tokens, codes, source, parents = offered
+    drafted = Drafted(tokens, codes, len(tokens) if source == "ngram" else 0, source, None, parents)
+    return drafted if parents is not None else drafted.cut(session.max_length)
 
 
 def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:
@@ -112,23 +94,17 @@ def claimed_odds(session: Session, drafted: Drafted) -> list[float]:
     return first + client.calibration("model").odds(drafted.codes[num_ngram:])
 
 
-def _odds_in_tree(client: Client, drafted: Drafted, parents: Sequence[int]) -> list[float]:
+def _odds_in_tree(client: Client, drafted: Drafted, parents: tuple[int, ...]) -> list[float]:
     """As `claimed_odds`. After the same token only one can be right: the odds of all that follow it sum to 1 at most.
 
-    No alternative is likelier than the first choice, and one that repeats another is never right.
+    No alternative is likelier than the first choice.
     """
     found = client.calibration(drafted.source or "model").odds(drafted.codes)
-    of_alternatives = client.calibration("alternative").odds(drafted.codes)
-    first: dict[int, float] = {}  # odds of the first choice after each node
-    left: dict[int, float] = {}  # what they and those of the alternatives so far leave
-    seen: set[tuple[int, int]] = set()
-    for node, (parent, token) in enumerate(zip(parents, drafted.tokens, strict=True)):
-        if parent not in first:
-            first[parent], left[parent] = found[node], 1.0
-        elif (parent, token) in seen:
-            found[node] = 0.0
-        else:
-            found[node] = min(of_alternatives[node], first[parent], left[parent])
-        left[parent] -= found[node]
-        seen.add((parent, token))
-    return [max(0.0, odds) for odds in found]
+    others = trees.alternatives(parents)
+    claimed = client.calibration("alternative").odds(bytes([drafted.codes[node] for node, _ in others]))
+    left: dict[int, float] = {}  # by first choice: what its odds and those of the alternatives so far leave
+    for (node, chosen), one in zip(others, claimed, strict=True):
+        room = left.get(chosen, 1.0 - found[chosen])
+        found[node] = max(0.0, min(one, found[chosen], room))
+        left[chosen] = room - found[node]
+    return found

@@ -7,12 +7,14 @@ nothing about when a round starts (`planner.py`), tensors, sockets or policies.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from msgspec import Struct
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire.messages import DraftSource, Sampling, Verification
+from verify_node.admission import Allotment
 from verify_node.rounds.drafted import NOTHING, Drafted, of_draft
 from verify_node.session.session import Session
 
@@ -101,17 +103,19 @@ def plan(
     limits: RoundLimits,
     pool: PagePool,
     drafted: Mapping[bytes, Drafted] | None = None,
+    allotment: Allotment | None = None,
 ) -> Round:
     """Packs the ready sessions into one round within the budget, the token limit and the memory.
 
-    drafted: what each session has verified, by session; None: the drafts that arrived, whole. Memory that a preemption
-    needs is freed in `pool` at once.
+    drafted: what each session has verified, by session; None: the drafts that arrived, whole. allotment: what promised
+    sessions are owed; these go first, and never give way. Memory that a preemption needs is freed in `pool` at once.
     """
     ready = list(ready)
     if drafted is None:
         drafted = {session.session_id: of_draft(session) for session in ready}
-    packing = _Packing(limits, pool, drafted, resident=[session for session in sessions if session.session_id in pool])
-    for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
+    resident = [session for session in sessions if session.session_id in pool]
+    packing = _Packing(limits, pool, drafted, resident, allotment)
+    for session in sorted(ready, key=packing.turn):
         packing.add(session)
     return packing.round(number)
 
@@ -120,10 +124,21 @@ class _Packing:
     """A round while it is being filled."""
 
     def __init__(
-        self, limits: RoundLimits, pool: PagePool, drafted: Mapping[bytes, Drafted], resident: list[Session]
+        self,
+        limits: RoundLimits,
+        pool: PagePool,
+        drafted: Mapping[bytes, Drafted],
+        resident: list[Session],
+        allotment: Allotment | None,
     ) -> None:
+        rank = allotment.rank if allotment is not None else ()
+        self.promised = {session_id: place for place, session_id in enumerate(rank)}
+        self.promised_prefill = allotment.prefill if allotment is not None else {}
+        self.kept = allotment.reserved if allotment is not None else frozenset()  # their memory is not taken
         self.budget = limits.budget
         self.tokens = limits.max_round_tokens
+        if allotment is not None and allotment.round_tokens is not None:
+            self.tokens = min(self.tokens, max(1, allotment.round_tokens))
         self.prefill = limits.max_round_tokens // 2  # the rest is for those who only need a token or a draft verified
         self.pool = pool
         self.drafted = drafted
@@ -135,6 +150,10 @@ class _Packing:
         self.deferred: list[bytes] = []
         self.crowded_out: list[bytes] = []
         self.preempted: list[bytes] = []
+
+    def turn(self, session: Session) -> tuple[float, float, int]:
+        """Who goes first: promised sessions by what is due, then who has waited longest."""
+        return self.promised.get(session.session_id, inf), session.ready_since, session.admitted
 
     def add(self, session: Session) -> None:
         """Gives the session its part of the round, or defers it."""
@@ -149,7 +168,8 @@ class _Packing:
         self.members.add(session.session_id)
         self.budget -= entry.num_drafted
         self.tokens -= len(entry.tokens)
-        self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
+        if session.session_id not in self.promised:
+            self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
 
     def _entry(self, session: Session) -> Entry | None:
         """What the session would feed: all of it, or else a chunk of what comes before its newest token."""
@@ -157,10 +177,23 @@ class _Packing:
         prefill = len(session.tokens) - cached - 1  # at least 0: the newest token was never fed
         drafted = self.drafted.get(session.session_id, NOTHING)
         num_drafted = len(drafted.tokens)
+        if session.session_id in self.promised:
+            return self._promised_entry(session, cached, prefill, drafted)
         if prefill <= self.prefill and num_drafted <= self.budget and prefill + 1 + num_drafted <= self.tokens:
             return _whole(session, cached, drafted)
         num_tokens = min(prefill, self.prefill, self.tokens)
         return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
+
+    def _promised_entry(self, session: Session, cached: int, prefill: int, drafted: Drafted) -> Entry | None:
+        """What is allotted to a session of which the prompt is to be read; and to others a token, with their draft.
+
+        A draft that does not fit is left out: nobody who is promised something waits for the next round for it.
+        """
+        num_tokens = min(self.promised_prefill.get(session.session_id, prefill + 1), self.tokens)
+        if num_tokens <= prefill:
+            return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
+        room = min(self.budget, self.tokens - num_tokens)
+        return _whole(session, cached, drafted if len(drafted.tokens) <= room else NOTHING)
 
     def _reserve(self, session: Session, num_tokens: int) -> bool:
         """Sets pages aside; an older session may take them from the youngest ones that are not in this round.
@@ -183,14 +216,18 @@ class _Packing:
         return True
 
     def _victims(self, session: Session, num_pages: int) -> list[Session] | None:
-        """The youngest sessions that have to give way for so many pages; None when all that may do not suffice."""
+        """The youngest sessions that have to give way for so many pages; None when all that may do not suffice.
+
+        Promised sessions never give way, and all others do to them.
+        """
         victims: list[Session] = []
         if num_pages <= 0:
             return victims
+        is_promised = session.session_id in self.promised
         for other in reversed(self.resident):
-            if num_pages <= 0 or other.admitted <= session.admitted:
+            if num_pages <= 0 or (other.admitted <= session.admitted and not is_promised):
                 break
-            if other.session_id not in self.members:
+            if other.session_id not in self.members and other.session_id not in self.kept:
                 victims.append(other)
                 num_pages -= len(self.pool.table(other.session_id))
         return victims if num_pages <= 0 else None

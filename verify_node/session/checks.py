@@ -66,6 +66,11 @@ NOT_ACKNOWLEDGED = Rejection(
     "this session was sent the same tokens too often, or was waited for too long, without an acknowledgement of more",
     "reopen it with what is committed",
 )
+NOT_PROMISED = Rejection(
+    "not_promised",
+    "this service level cannot be promised now beside what is promised already",
+    "ask again later, for a longer TTFT or TPOT, or for best_effort otherwise",
+)
 NOT_OPEN = Rejection("unknown_session", "this session is not open here", "reopen it with what is committed")
 
 

@@ -14,6 +14,7 @@ from goodspeed.exact.positions import cut
 from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.messages import Draft, FinishReason, Offer, TokenLogprobs, Verdict
 from verify_node.session.client import limit_worth, moved_share
+from verify_node.session.offered import Offered
 from verify_node.session.phase import Phase, WrongPhase
 from verify_node.session.probe import Probe
 from verify_node.session.state import WINDOW, SessionState
@@ -45,6 +46,10 @@ class Session(SessionState):
     def move_to(self, peer_id: bytes) -> None:
         """Its draft node has another connection now."""
         self.peer_id = peer_id
+
+    def admit(self, *, promised: bool) -> None:
+        """What it is to keep is promised, or not."""
+        self.promised = promised
 
     def take_draft(self, draft: Draft, now: float) -> None:
         """The draft that it awaits arrived; an empty one says that the draft node cannot draft now."""
@@ -87,9 +92,8 @@ class Session(SessionState):
             if not self.model_has_offered:
                 self.client.observe_offer_time(now - self.model_called_at)
             self.model_has_offered = True
-        if self.offer is None or offer.base_len >= self.offer.base_len:
-            self.offer = offer
-            self._drop_refuted_offer()
+        if self.offered is None or offer.base_len >= self.offered.made_on:
+            self.offered = None if self.finished else Offered.read(offer, self.tokens)
 
     def acknowledge(self, base_len: int, at: float) -> None:
         """Everything below base_len is applied; the newest verdict that ends there tells the round trip."""
@@ -165,7 +169,8 @@ class Session(SessionState):
         if self.ledger is not None:
             self.ledger.decided(len(taken), self.moved_at)  # `advance` has set it to the round's end
         self.logprobs += logprobs[: len(taken)]
-        self._drop_refuted_offer()
+        if self.offered is not None:
+            self.offered = None if self.finished else self.offered.after(taken)
         return tuple(taken)
 
     def observe_share(self, took_part: bool) -> None:
@@ -264,7 +269,7 @@ class Session(SessionState):
         is_silent = self.model_called_at is not None and not self.model_has_offered
         if is_silent:
             self.client.miss_offer(now - (self.model_called_at or 0.0))
-        if verdict.offer_length == 0 or self.offer is not None:
+        if verdict.offer_length == 0 or self.offered is not None:
             self.model_called_at = None
         elif not is_silent:
             self.model_called_at = now
@@ -285,13 +290,6 @@ class Session(SessionState):
 
     def _finish(self, reason: FinishReason) -> None:
         self.finish_reason, self.phase = reason, Phase.FINISHED
-
-    def _drop_refuted_offer(self) -> None:
-        """Forgets an offer that the text has left, or has reached the end of."""
-        if self.offer is None:
-            return
-        if self.finished or not self.offer_goes_on:
-            self.offer = None
 
     def _is_made_on_text(self, draft: Draft) -> bool:
         return draft.base_len == len(self.tokens) and draft.base_digest == self.base_digest()

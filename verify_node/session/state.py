@@ -6,12 +6,10 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from goodspeed.exact import trees
 from goodspeed.fair.estimators import AcceptanceEstimator
 from goodspeed.wire.messages import (
     Draft,
     FinishReason,
-    Offer,
     OfferSource,
     OpenSession,
     TextDigest,
@@ -21,6 +19,7 @@ from goodspeed.wire.messages import (
 )
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.client import Client
+from verify_node.session.offered import Offered
 from verify_node.session.phase import Phase
 from verify_node.session.probe import Probe
 from verify_node.slo.ledger import Ledger
@@ -52,7 +51,7 @@ class SessionState:
     assigned: int | None = None  # next draft length; None until the first verdict
     draft: Draft | None = None  # arrived, waiting for a round
     ahead: Draft | None = None  # arrived ahead of the verdict that it hopes for
-    offer: Offer | None = None  # the newest; its tokens may continue the text
+    offered: Offered | None = None  # by the newest offer, after the text as it is now
     model_called_at: float | None = None  # the verdict since which its draft model has to offer anew
     model_has_offered: bool = False  # since then
     last_offered: tuple[bool, int] | None = None  # of the last round: `model_offered`, and the tokens accepted
@@ -75,6 +74,7 @@ class SessionState:
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, where they are wanted
     ledger: Ledger | None = None  # of what it is to keep; None: nothing in particular
+    promised: bool | None = None  # what it is to keep; None: nothing was decided of it
     _digest: TextDigest = field(default_factory=TextDigest)
 
     @property
@@ -130,18 +130,18 @@ class SessionState:
     def hopes_for_answer(self) -> bool:
         """Whether its draft node has the newest verdict still to answer, by an offer of its n-gram index."""
         is_known = self.client.has_index and self.allows_ngrams
-        return is_known and self.is_offered_to and self.acked < len(self.tokens) and self.offer is None
+        return is_known and self.is_offered_to and self.acked < len(self.tokens) and self.offered is None
 
     @property
     def hopes_for_model(self) -> bool:
         """Whether its draft model, which is known to offer, has to do so anew."""
         is_known = self.model_called_at is not None and self.client.offer_s > 0.0
-        return is_known and self.is_offered_to and self.offer is None
+        return is_known and self.is_offered_to and self.offered is None
 
     @property
     def model_offered(self) -> bool | None:
         """Whether a draft model that had to offer anew has done so; None where none had to."""
-        return self.offer is not None if self.model_called_at is not None and self.is_offered_to else None
+        return self.offered is not None if self.model_called_at is not None and self.is_offered_to else None
 
     @property
     def answer_due_at(self) -> float:
@@ -174,22 +174,6 @@ class SessionState:
     def allows_offers_of(self, source: OfferSource) -> bool:
         """Whether offers of what drafted them may be verified."""
         return self.allows_ngrams if source == "ngram" else self.takes_model_offers
-
-    @property
-    def num_offered_before(self) -> int:
-        """Tokens of the offer that the text has by now; those after them continue it."""
-        return len(self.tokens) - self.offer.base_len if self.offer is not None else 0
-
-    @property
-    def offer_goes_on(self) -> bool:
-        """Whether its offer has the text as it is now, and more tokens after it."""
-        if self.offer is None:
-            return False
-        offer, known = self.offer, tuple(self.tokens[self.offer.base_len :])
-        if offer.parents is None:
-            return len(known) < len(offer.tokens) and known == offer.tokens[: len(known)]
-        at = trees.follow(offer.tokens, parents := trees.unpack(offer.parents), known)
-        return at is not None and at in parents
 
     @property
     def may_stop_at(self) -> int:

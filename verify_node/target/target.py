@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import InvalidProposal
 from goodspeed.exact import proposals
 from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_ratio
@@ -148,16 +148,18 @@ class Target:
     def _match(self, verified: Sequence[_VerifiedEntry], logits: Tensor) -> list[Outcome]:
         """The target's own draw at every position, then equality."""
         outcomes: list[Outcome] = []
+        kept: list[TreePath] = []
         decided = decide_match(verified, logits, self.checkpoint.num_tokens)
         for one, decision in zip(verified, decided, strict=True):
             outcome = _outcome(one, decision.accepted, decision.next_token, decision.agreement, decision.is_finite)
             if one.parents is not None:
                 outcome = replace(outcome, path=tuple(decision.accepted)[: outcome.num_accepted])
-                self.runner.keep(one.entry.session_id, one.base_len, outcome.path or ())
+                kept.append(TreePath(one.entry.session_id, one.base_len, outcome.path or ()))
             if self.records:
                 agreed = tuple(decision.agrees[place] for place in one.entry.first_choices)
                 outcome = replace(outcome, decisions=Decisions(agreed))
             outcomes.append(outcome)
+        self.runner.keep(kept)
         return outcomes
 
     def _ratio(self, verified: Sequence[_VerifiedEntry], logits: Tensor) -> list[Outcome]:

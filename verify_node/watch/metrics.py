@@ -16,6 +16,7 @@ from goodspeed.node.metrics import counter, counters, counters_by, gauge, gauges
 from goodspeed.wire.messages import DraftSource, RefusalCode
 from verify_node.arms.arms import ArmReport
 from verify_node.arms.comparisons import Arm
+from verify_node.core.counts import PromiseOutcome
 from verify_node.daemon import VerifyDaemon
 from verify_node.session.client import Client
 from verify_node.slo.ledger import Cause
@@ -110,6 +111,25 @@ class VerifyCollector(Collector):
         what = "Complete texts that were not, by what took most of their time."
         yield counters_by("slo_violations", what, ("tier", "cause"), late)
         yield gauges("slo_behind", "Unfinished texts that are behind now.", "tier", now_behind)
+        yield from self._promises()
+
+    def _promises(self) -> Iterator[Metric]:
+        """What was promised, by tier, and what became of it."""
+        core, counts = self._core, self._core.counts
+        outcomes: tuple[PromiseOutcome, ...] = get_args(PromiseOutcome)
+        causes: tuple[Cause, ...] = get_args(Cause)
+        asked: dict[tuple[str, ...], float] = {
+            (tier, outcome): counts.promises[tier, outcome] for tier in core.tiers for outcome in outcomes
+        }
+        broken: dict[tuple[str, ...], float] = {
+            (tier, cause): counts.broken[tier, cause] for tier in core.tiers for cause in causes
+        }
+        what = "Texts that asked for a promise, by what became of that."
+        yield counters_by("slo_promises", what, ("tier", "outcome"), asked)
+        what = "Promised texts that were late, by what took most of their time."
+        yield counters_by("slo_broken_promises", what, ("tier", "cause"), broken)
+        yield gauge("slo_promised", "Open texts whose service level is promised.", core.num_promised)
+        yield gauge("slo_promised_pages", "Pages that are reserved for them.", core.num_promised_pages)
 
     def _arms(self) -> Iterator[Metric]:
         """What the experiments found; NaN for what is not known."""

@@ -98,7 +98,8 @@ def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
     async def chat(
         request: Request, body: Annotated[ChatRequest, Depends(reads(ChatRequest, work.bodies))]
     ) -> Response:
-        wish = await unless_gone(request.receive, of_chat(body, service, config, user_of(request.scope)))
+        wanted = of_chat(body, service, config, user_of(request.scope), request.headers)
+        wish = await unless_gone(request.receive, wanted)
         shape = Shape(config.served_model_name, wish, logprobs=bool(body.logprobs))
         return await answer(request, body, wish, shape, service, config, work.answers)
 

@@ -80,7 +80,8 @@ def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
     async def completions(
         request: Request, body: Annotated[CompletionRequest, Depends(reads(CompletionRequest, work.bodies))]
     ) -> Response:
-        wish = await unless_gone(request.receive, of_completion(body, service, config, user_of(request.scope)))
+        wanted = of_completion(body, service, config, user_of(request.scope), request.headers)
+        wish = await unless_gone(request.receive, wanted)
         shape = Shape(config.served_model_name, wish, logprobs=body.logprobs is not None)
         return await answer(request, body, wish, shape, service, config, work.answers)
 

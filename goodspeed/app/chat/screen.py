@@ -137,7 +137,9 @@ def footer(answer: Answer) -> str:
         if told.local:
             parts.append(f"{told.local} tokens by the draft model alone")
         if told.slo is not None:
-            parts.append(f"{told.slo.tier or 'service level'} {'kept' if told.slo.attained else 'missed'}")
+            promise = {True: "promised", False: "best effort", None: ""}[told.slo.promised]
+            kept = f"{told.slo.tier or 'service level'} {'kept' if told.slo.attained else 'missed'}"
+            parts.append(f"{kept} ({promise})" if promise else kept)
     if answer.reason == "length":
         parts.append("cut at the most tokens of an answer")
     return f"[{', '.join(parts)}]"

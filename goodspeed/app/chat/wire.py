@@ -49,6 +49,7 @@ class KeptSlo(Struct, frozen=True):
     ttft_ms: float | None
     tpot_ms: float | None
     attained: bool
+    promised: bool | None = None  # a node of an earlier release does not say
 
 
 class Speculation(Struct, frozen=True):

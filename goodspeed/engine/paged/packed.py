@@ -7,6 +7,7 @@ the bookkeeping one and the tensors.
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +36,19 @@ class Chunk:
     tokens: Sequence[int]
     num_logits: int
     parents: Sequence[int] | None = None
+
+
+class TreePath(NamedTuple):
+    """What is kept of a tree that was fed: indexes of nodes, from a first node down; none to keep nothing of it."""
+
+    key: Hashable
+    length: int  # tokens of the session before the tree
+    nodes: tuple[int, ...]
+
+    @property
+    def end(self) -> int:
+        """Tokens of the session when it is kept."""
+        return self.length + len(self.nodes)
 
 
 @dataclass(frozen=True)
@@ -72,21 +86,31 @@ class Packed:
                 _restore(self.pool, chunk.key, start)
             raise
 
-    def keep(self, key: Hashable, length: int, path: Sequence[int]) -> None:
-        """Keeps some of the tokens that a session has after its first `length`, by their index, and forgets the others.
+    def keep(self, paths: Sequence[TreePath]) -> None:
+        """Keeps the nodes of a path through each session's tree, and forgets the others. All are copied at once.
 
-        They are the nodes of a path through a tree, from its base down, so that their keys are rotated for the places
-        that they get: behind each other, after the first `length`. ValueError, with nothing changed, for what is none.
+        A path leads from the base down, so its keys are rotated for the places that they get: behind each other, after
+        the text before the tree. ValueError, with nothing changed, for what is no path, or a session that comes twice.
         """
-        places = [length, *(length + node for node in path)]
-        ascends = all(one < other for one, other in pairwise(path))
-        if min(places) < 0 or max(places) > self.pool.length(key) - bool(path) or not ascends or (path and path[0] < 0):
-            raise ValueError(f"{list(path)} is no path through what follows {length} of {self.pool.length(key)} tokens")
-        if list(path) != list(range(len(path))):
-            slots = [self.pool.slots(key, [length + node for node in nodes]) for nodes in (path, range(len(path)))]
-            source, target = (torch.from_numpy(one).to(self.memory.device, non_blocking=True) for one in slots)
-            self.memory.copy(source, target)
-        self.pool.truncate(key, length + len(path))
+        if len({path.key for path in paths}) != len(paths):
+            raise ValueError("of each session one path can be kept")
+        for path in paths:
+            self._check_path(path)
+        moved = [path for path in paths if path.nodes != tuple(range(len(path.nodes)))]
+        if moved:
+            slots = [self.pool.slots(path.key, [path.length + node for node in path.nodes]) for path in moved]
+            places = [self.pool.slots(path.key, range(path.length, path.end)) for path in moved]
+            source, target = (torch.from_numpy(np.concatenate(each)) for each in (slots, places))
+            device = self.memory.device
+            self.memory.copy(source.to(device, non_blocking=True), target.to(device, non_blocking=True))
+        for path in paths:
+            self.pool.truncate(path.key, path.end)
+
+    def _check_path(self, path: TreePath) -> None:
+        cached = self.pool.length(path.key)
+        ascends = all(one < other for one, other in pairwise((-1, *path.nodes)))
+        if not 0 <= path.length <= cached or not ascends or path.length + max(path.nodes, default=-1) >= cached:
+            raise ValueError(f"{list(path.nodes)} is no path through what follows {path.length} of {cached} tokens")
 
     def _check(self, chunks: Sequence[Chunk]) -> None:
         if not chunks or len({chunk.key for chunk in chunks}) != len(chunks):

@@ -19,8 +19,9 @@ from draft_node.core.actions import (
     WriteLocally,
 )
 from draft_node.core.core import DraftCore
+from draft_node.core.line import LATER_S
 from draft_node.core.link import VerifyLink
-from draft_node.core.session import LATER_S, State
+from draft_node.core.session import State
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.messages import (
     VERSION,
@@ -108,8 +109,8 @@ def test_tokens_and_the_end_are_for_the_user_of_the_session(core):
 
 def test_who_leaves_closes_the_session_once_and_its_counts_stay(core):
     core.receive(verdict(), 1.0)
-    assert core.forget(ONE) == [Send(Close(ONE, 1))]
-    assert core.forget(ONE) == []
+    assert core.forget(ONE, 5.0) == [Send(Close(ONE, 1))]
+    assert core.forget(ONE, 5.0) == []
     assert core.statistics.num_tokens == 1
     assert core.receive(verdict(base_len=4), 2.0) == []  # it comes too late
 
@@ -117,13 +118,13 @@ def test_who_leaves_closes_the_session_once_and_its_counts_stay(core):
 def test_who_leaves_while_the_verify_node_is_away_has_nothing_to_close():
     core = make()
     core.begin(request(), 0.0)
-    assert core.forget(ONE) == []
+    assert core.forget(ONE, 5.0) == []
 
 
 def test_statistics_are_of_running_texts_and_of_those_that_are_over(core):
     core.begin(request(2), 0.0)
     core.receive(verdict(1, tokens=(7, 8)), 1.0)
-    core.forget(ONE)
+    core.forget(ONE, 5.0)
     core.receive(verdict(2, tokens=(7, 8, 9)), 1.0)
     assert core.statistics.num_tokens == 5
 
@@ -140,7 +141,7 @@ def test_a_proposal_becomes_a_draft_of_its_session(core):
 
 def test_a_proposal_for_a_text_that_is_over_is_nothing(core):
     wanted = core.receive(verdict(), 1.0)[-1]
-    core.forget(ONE)
+    core.forget(ONE, 5.0)
     assert core.proposed(Proposed(ONE, wanted.epoch, wanted.round, (8, 9)), 2.0) == []
 
 
@@ -189,7 +190,7 @@ def test_a_message_that_is_too_large_fails_its_text_only(core):
     assert core.too_large(ONE, "over the limit") == [Tell(ONE, Fail("too_large", "over the limit"))]
     assert core.too_large(session_id(9), "over the limit") == []
     assert core.sessions[TWO].state is State.OPENING
-    assert core.forget(ONE) == []
+    assert core.forget(ONE, 5.0) == []
 
 
 def test_a_refusal_is_counted_and_one_of_a_session_goes_to_that_session(core):
@@ -235,7 +236,7 @@ def test_a_node_that_stays_ends_the_texts_that_wait_and_goes_on_asking():
     assert EndTexts(1) in actions
     away = Fail("verify_away", "the verify node has been away for 11 s; ask again later")
     assert told(actions) == [(ONE, away)]
-    core.forget(ONE)
+    core.forget(ONE, 5.0)
     assert kinds(core.receive(WELCOME, 12.0)) == [Connected]
 
 
@@ -277,13 +278,13 @@ def test_a_drain_tells_and_closes_all_and_whoever_comes_later_is_told_too(core):
     assert told(actions) == [(ONE, DRAINING), (TWO, DRAINING)]
     assert kinds(actions)[2:] == [Close, Close]
     assert core.begin(request(3), 1.0) == [Tell(session_id(3), DRAINING)]
-    assert core.forget(session_id(3)) == core.forget(ONE) == []
+    assert core.forget(session_id(3), 5.0) == core.forget(ONE, 5.0) == []
 
 
 def test_who_leaves_says_so_and_then_nothing_more(core):
     closed = Fail("closed", "this draft node is shutting down")
     assert core.leave(closed) == [Send(Leave()), Tell(ONE, closed)]
-    assert core.forget(ONE) == []  # the verify node ends the sessions of a node that leaves
+    assert core.forget(ONE, 5.0) == []  # the verify node ends the sessions of a node that leaves
     assert core.send_failed(1.0) == []
     assert core.begin(request(2), 1.0) == [Tell(TWO, closed)]
 

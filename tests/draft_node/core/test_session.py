@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.core.refusals import MAX_REFUSALS
 from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S
-from draft_node.core.session import DRAFTING_TIMEOUT_S, LATER_S, Session, State
+from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
 
 ID = b"0123456789abcdef"
@@ -273,12 +273,27 @@ def test_what_cannot_be_mended_fails(waiting, code):
 
 
 @pytest.mark.parametrize("code", ["too_many_sessions", "draining"])
-def test_what_will_pass_is_tried_again_later(session, code):
+def test_what_will_pass_is_waited_for_until_it_is_opened_again(session, code):
     for attempt in range(1, 100):
         assert session.receive(refusal(code, session.epoch), float(attempt)) == []
-        assert session.tick(attempt + 0.5) == []
-        opened, _ = session.tick(attempt + LATER_S)
+        assert session.state is State.POSTPONED
+        assert session.tick(attempt + 1000.0) == []
+        opened, _ = session.connect(attempt + 0.5)
         assert opened.message.epoch == attempt + 1
+
+
+def test_who_gives_way_closes_its_session_once_and_goes_on_later_with_what_it_has(waiting):
+    assert waiting.give_way() == [Send(Close(ID, 1))]
+    assert waiting.give_way() == []
+    assert waiting.receive(verdict(4, [8, 9]), 3.0) == []  # it crossed the Close
+    [opened, _] = waiting.connect(4.0)
+    assert (opened.message.epoch, opened.message.committed) == (2, (7,))
+    assert waiting.receive(verdict(4, [8], epoch=2), 5.0)[0] == Deliver((8,))
+
+
+def test_who_has_given_way_has_nothing_to_close(waiting):
+    waiting.give_way()
+    assert waiting.cancel() == []
 
 
 def test_too_many_refusals_in_a_row_end_it(session):

@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from draft_node.core.actions import Proposed, Request, Send
+from draft_node.core.actions import Fail, Proposed, Request, Send
 from draft_node.core.local import Terms
 from draft_node.core.session import Session
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import OpenSession, Sampling, Slo, Verdict
+from goodspeed.wire.messages import Admitted, Close, OpenSession, Refusal, Sampling, Slo, Verdict
 
 ID = b"0123456789abcdef"
 CHAT = Objectives(0.5, 0.05, "chat")
@@ -49,3 +49,52 @@ def test_a_token_that_the_draft_model_wrote_alone_is_there_too():
     session.fall_back(Terms("away", 100, None), 12.0)
     session.proposed(Proposed(ID, session.epoch, session.round, (7,)), 12.5)
     assert opened(session, 13.0).slo == Slo(CHAT, 3.0, since_first_s=0.5)
+
+
+# -- promises ----------------------------------------------------------------------------------------------------------
+
+PROMISES = ("slo", "admission")
+
+
+def test_what_becomes_of_a_text_that_cannot_be_promised_only_those_are_told_who_promise():
+    refuse = replace(REQUEST, otherwise="refuse")
+    assert opened(Session(refuse), 10.0, PROMISES).otherwise == "refuse"
+    assert opened(Session(REQUEST), 10.0, PROMISES).otherwise == "best_effort"
+
+
+def test_where_nothing_is_ever_promised_a_text_that_insists_ends_at_once():
+    session = Session(replace(REQUEST, otherwise="refuse"))
+    [fail] = session.connect(10.0, capabilities=("slo",))
+    assert isinstance(fail, Fail)
+    assert fail.code == "not_promised"
+    assert session.done
+
+
+def test_a_text_that_is_under_way_goes_on_at_a_verify_node_that_promises_nothing():
+    session = Session(replace(REQUEST, otherwise="refuse"))
+    opened(session, 10.0, PROMISES)
+    session.receive(Verdict(ID, 1, None, 3, (7,), 0, 0, 0), 11.0)
+    session.disconnect()
+    assert opened(session, 12.0, ("slo",)).committed == (7,)
+
+
+def test_it_knows_whether_it_is_promised_until_it_is_opened_again():
+    session = Session(REQUEST)
+    opened(session, 10.0, PROMISES)
+    assert session.promised is None
+    session.receive(Admitted(ID, 2, "promised"), 10.1)
+    assert session.promised is None, "of another epoch"
+    session.receive(Admitted(ID, 1, "best_effort"), 10.1)
+    assert session.promised is False
+    session.receive(Admitted(ID, 1, "promised"), 10.1)
+    assert session.promised is True
+    session.disconnect()
+    opened(session, 11.0, PROMISES)
+    assert session.promised is None, "another verify node may keep no book of it"
+
+
+def test_a_text_that_is_refused_a_promise_ends():
+    session = Session(replace(REQUEST, otherwise="refuse"))
+    opened(session, 10.0, PROMISES)
+    close, fail = session.receive(Refusal("not_promised", "not now", "ask later", ID, 1), 10.1)
+    assert (close, fail) == (Send(Close(ID, 1)), Fail("not_promised", "not now; ask later"))

@@ -13,7 +13,7 @@ import torch
 from goodspeed.engine import checkpoints
 from goodspeed.engine.paged import packed
 from goodspeed.engine.paged.trees import Tree
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import UnsupportedModelError
 from tests.engine.test_runner import Reference, known
 
@@ -60,7 +60,7 @@ def test_what_is_kept_is_as_if_it_had_never_branched(reference: Reference, path:
     branching, plain = (reference.runner(num_pages=16, page_size=4) for _ in range(2))
     nodes, parents = [10, 11, 12, 13, 14, 15, 16], [-1, -1, 0, 0, 2, 1, 4]
     branching.forward([Chunk("a", [*PROMPT, *nodes], 0, parents)])
-    branching.keep("a", len(PROMPT), path)
+    branching.keep([TreePath("a", len(PROMPT), tuple(path))])
     text = [*PROMPT, *(nodes[node] for node in path)]
     plain.forward([Chunk("a", text, 0)])
     assert branching.pool.length("a") == len(text)
@@ -89,15 +89,16 @@ def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:
         chunks = [make_chunk(rng, key) for key in cached if rng.random() < 0.8] or [make_chunk(rng, step)]
         rng.shuffle(chunks)
         found = runner.forward(chunks)
-        wanted = []
+        wanted, paths = [], []
         for chunk in chunks:
             text, parents = cached.setdefault(chunk.key, []), list(chunk.parents or [])
             before = [*text, *chunk.tokens[: len(chunk.tokens) - len(parents)]]
             nodes = list(chunk.tokens[len(chunk.tokens) - len(parents) :])
             wanted.append(expected(reference, before, nodes, parents)[-chunk.num_logits or len(nodes) + 1 :])
             path = path_to(rng.randrange(len(nodes)), parents) if nodes and rng.random() < 0.8 else []
-            runner.keep(chunk.key, len(before), path)
+            paths.append(TreePath(chunk.key, len(before), tuple(path)))
             cached[chunk.key] = [*before, *(nodes[node] for node in path)]
+        runner.keep(paths)
         torch.testing.assert_close(known(found), known(torch.cat(wanted)), atol=1e-4, rtol=0)
 
 
@@ -111,11 +112,12 @@ def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
 @pytest.mark.parametrize("path", [[1, 0], [0, 0], [-1], [7], [2, 9]])
 def test_what_is_no_path_is_not_kept_and_changes_nothing(reference: Reference, path: list[int]) -> None:
     runner = reference.runner(num_pages=16, page_size=4)
-    runner.forward([Chunk("a", [*PROMPT, 10, 11, 12, 13, 14, 15, 16], 0, [-1, -1, 0, 0, 2, 1, 4])])
+    chunk = Chunk("a", [*PROMPT, 10, 11, 12, 13, 14, 15, 16], 0, [-1, -1, 0, 0, 2, 1, 4])
+    runner.forward([chunk, Chunk("b", [1, 2, 3, 4, 5], 0, [-1, -1])])
     before = [layer.clone() for layer in rows(runner, 19)]
     with pytest.raises(ValueError, match="no path"):
-        runner.keep("a", len(PROMPT), path)
-    assert runner.pool.length("a") == 19
+        runner.keep([TreePath("b", 3, (1,)), TreePath("a", len(PROMPT), tuple(path))])
+    assert (runner.pool.length("a"), runner.pool.length("b")) == (19, 5), "nothing is kept of the other, either"
     assert all(map(torch.equal, before, rows(runner, 19)))
 
 

@@ -72,9 +72,9 @@ async def _wanted(prompt: Prompt, service: Service, chat: bool, options: dict[st
     asked: dict[str, Any] = {"max_tokens": MAX_TOKENS, "seed": prompt.seed, **options}
     if chat:
         asked["messages"] = [{"role": "user", "content": prompt.text}]
-        return (await of_chat(ChatRequest(**asked), service, config, "user")).texts[0]
+        return (await of_chat(ChatRequest(**asked), service, config, "user", {})).texts[0]
     asked["prompt"] = prompt.text
-    return (await of_completion(CompletionRequest(**asked), service, config, "user")).texts[0]
+    return (await of_completion(CompletionRequest(**asked), service, config, "user", {})).texts[0]
 
 
 async def _text(service: Service, wanted: Wanted) -> str:

@@ -259,9 +259,17 @@ def seen() -> dict[str, Seen]:
 # -- tests -------------------------------------------------------------------------------------------------------------
 
 
-BY_SELECTION = frozenset({"goodspeed_alternative_tokens_total"})
+BY_SELECTION = frozenset(
+    {
+        "goodspeed_alternative_tokens_total",
+        "goodspeed_slo_promises_total",
+        "goodspeed_slo_broken_promises_total",
+        "goodspeed_slo_promised_requests_total",
+    }
+)
 """These move only where drafted tokens are selected, and this pair's verify node, which knows no time, selects none.
-`tests/experiments/simulation/test_trees.py` looks at the counts, and a test below at what is served of them."""
+`tests/experiments/simulation/test_trees.py` and `tests/verify_node/core/test_promises.py` look at the counts, and tests
+below at what is served of them."""
 
 
 def rows() -> Iterator[tuple[str, str]]:
@@ -287,6 +295,19 @@ def test_alternatives_are_told_by_what_became_of_them() -> None:
     pair.verify.core.counts.num_alternatives, pair.verify.core.counts.num_alternatives_accepted = 5, 2
     told = served(pair.verify_registry)["goodspeed_alternative_tokens_total"]
     assert told.values == {("accepted",): 2.0, ("rejected",): 3.0}
+
+
+def test_promises_are_told_by_what_became_of_them() -> None:
+    pair = Pair()
+    counts, texts = pair.verify.core.counts, pair.service.texts
+    counts.promises["easy", "promised"], counts.broken["easy", "memory"] = 5, 2
+    texts.slo_tokens["easy"], texts.promised["easy", "attained"] = 9, 3
+    told = served(pair.verify_registry)
+    assert told["goodspeed_slo_promises_total"].values["promised", "easy"] == 5.0
+    assert told["goodspeed_slo_broken_promises_total"].values["memory", "easy"] == 2.0
+    assert told["goodspeed_slo_promised"].total == 0.0
+    told = served(pair.draft_registry)
+    assert told["goodspeed_slo_promised_requests_total"].values["attained", "easy"] == 3.0
 
 
 @pytest.mark.parametrize("file", ASKING, ids=lambda file: file.name)

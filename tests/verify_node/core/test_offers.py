@@ -9,6 +9,7 @@ from goodspeed.wire.messages import Ack, Close, Offer, Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, replace_message, request_of, session_id
 from verify_node.rounds.choice import ALL, UNWAITED
 from verify_node.rounds.planner import OFFER_SHARE
+from verify_node.session.offered import Offered
 
 NEW = ("odds", "offers", "no_model")
 
@@ -54,7 +55,7 @@ def test_wrong_offers_change_no_text(desk: Desk) -> None:
     [verdict] = desk.round()
     assert (verdict.num_verified, verdict.num_accepted) == (4, 1)
     assert desk.text() == target_text()[: len(desk.text())]
-    assert desk.session().offer is None
+    assert desk.session().offered is None
 
 
 def test_an_offer_acknowledges(desk: Desk) -> None:
@@ -80,7 +81,7 @@ def test_older_offers_do_not_replace_newer_ones(desk: Desk) -> None:
     newer = offer_of(desk, num=6)
     desk.up("a", newer)
     desk.up("a", older)
-    assert desk.session().offer == newer
+    assert desk.session().offered == Offered.read(newer, desk.session().tokens)
 
 
 def test_an_offer_on_less_of_the_text_is_of_use_where_it_goes_on(desk: Desk) -> None:
@@ -105,7 +106,7 @@ def test_an_offer_that_comes_while_a_round_is_in_flight_counts_for_the_next(desk
 def test_a_session_that_is_opened_again_has_no_offer(desk: Desk) -> None:
     desk.up("a", offer_of(desk))
     desk.open(epoch=2, committed=desk.text())
-    assert desk.session().offer is None
+    assert desk.session().offered is None
     [verdict] = desk.round()
     assert verdict.num_verified == 0
 
@@ -114,7 +115,7 @@ def test_one_of_the_old_epoch_is_refused(desk: Desk) -> None:
     old = offer_of(desk)
     desk.open(epoch=2, committed=desk.text())
     [refused] = desk.up("a", old)
-    assert (refused.code, desk.session().offer) == ("stale_epoch", None)
+    assert (refused.code, desk.session().offered) == ("stale_epoch", None)
 
 
 def test_rounds_one_by_one_verify_offers_too(desk: Desk) -> None:
@@ -174,7 +175,7 @@ def test_offers_for_the_ratio_rule_are_refused() -> None:
     desk.open(verification="ratio")
     desk.round()
     assert code(desk.up("a", offer_of(desk))) == "unsupported"
-    assert desk.session().offer is None
+    assert desk.session().offered is None
 
 
 def test_offers_on_more_than_there_is_or_beyond_the_vocabulary_are_refused(desk: Desk) -> None:
@@ -199,7 +200,7 @@ def test_an_offer_for_a_finished_session_asks_for_its_end_again() -> None:
     assert last.finish_reason
     [again] = desk.up("a", offer)
     assert (again.finish_reason, again.tokens) == (last.finish_reason, last.tokens)
-    assert desk.session().offer is None
+    assert desk.session().offered is None
 
 
 # -- who is told what --------------------------------------------------------------------------------------------------
@@ -216,7 +217,8 @@ def test_only_peers_that_understand_it_are_told_sources_and_least_odds(capabilit
     desk.hello(capabilities=(*capabilities, "no_model"))
     desk.open()
     desk.core.choice._least_value = 0.5  # type: ignore[attr-defined]
-    desk.core.choice.choose = lambda ready, now, usual=desk.core.choice.choose: _priced(desk, usual(ready, now))  # type: ignore[method-assign, misc]
+    usual = desk.core.choice.choose
+    desk.core.choice.choose = lambda ready, now, most=None: _priced(desk, usual(ready, now))  # type: ignore[method-assign]
     desk.round()
     desk.up("a", offer_of(desk))
     [verdict] = desk.round()

@@ -141,7 +141,7 @@ def test_objectives_change_no_text(desk: Desk) -> None:
 
 
 def test_a_text_that_waits_for_memory_is_known_to() -> None:
-    desk = Desk(selection="odds", tiers=TIERS, policy="slo", num_pages=6, page_size=4)
+    desk = Desk(selection="odds", tiers=TIERS, policy="slo", admission="none", num_pages=6, page_size=4)
     desk.hello(capabilities=KNOWS)
     desk.open(number=1, prompt=range(1, 17))
     desk.round()

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
 from goodspeed.fair.latency import Linear
+from goodspeed.wire import odds
+from goodspeed.wire.messages import Offer
 from tests.verify_node.rounds.offering import (
     DEAR,
     NOW,
@@ -195,13 +197,13 @@ def test_what_the_text_followed_of_an_offer_is_not_drafted_again():
     grow(session, 11, 12)
     chosen = make_choice().choose([session], NOW)[session.session_id]
     assert (chosen.tokens, chosen.source, chosen.num_ngram) == ((13, 14), "ngram", 2)
-    assert chosen.codes == session.offer.odds[2:]
+    assert chosen.codes == odds.encode((0.7, 0.6))
 
 
 def test_an_offer_that_the_text_left_is_forgotten():
     session = offering(1, EVEN, tokens=(11, 12, 13, 14))
     grow(session, 11, 9)
-    assert session.offer is None
+    assert session.offered is None
     assert lengths(make_choice(), session) == [0]
 
 
@@ -217,7 +219,7 @@ def test_whose_rule_or_user_wants_no_offers_has_none_verified(changes):
 
 def test_a_draft_goes_before_an_offer():
     session = drafting(1, EVEN)
-    session.take_offer(offering(1, EVEN, tokens=(21, 22, 23, 24)).offer, NOW)
+    session.take_offer(Offer(session.session_id, 1, len(session.tokens), (21, 22, 23, 24), odds.encode(EVEN)), NOW)
     assert make_choice().choose([session], NOW)[session.session_id].tokens == session.draft.tokens
 
 

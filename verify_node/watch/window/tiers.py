@@ -30,6 +30,7 @@ class TierRow(Struct, frozen=True):
     num_judged: int  # complete texts of the last ten minutes
     num_attained: int  # of these
     causes: dict[str, int]  # of those that were late, by what took most of their time
+    num_promised: int = 0  # of those that go on
 
 
 def rows(view: View, now: float) -> tuple[TierRow, ...]:
@@ -59,4 +60,5 @@ def _row(tier: str, texts: Sequence[Session], judged: Sequence[Judged], now: flo
         num_judged=len(judged),
         num_attained=len(judged) - causes.total(),
         causes=dict(causes.most_common()),
+        num_promised=sum(bool(session.promised) for session in texts),
     )

@@ -27,7 +27,7 @@ from draft_node.serve.api.request.fields import (
     one_of,
 )
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
-from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Drafter
+from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Drafter, Otherwise
 
 MAX_STOPS, MAX_STOP_CHARS = 4, 256
 MAX_LOGPROBS = 20
@@ -119,6 +119,11 @@ class Extension(Strict):
     slo: Annotated[Slo, BeforeValidator(_tier_or_object), WithJsonSchema(SLO_SCHEMA)] | None = Field(
         default=None,
         description="what the text is to keep: the name of a tier, or an object with ttft_ms, tpot_ms or both",
+    )
+    otherwise: Otherwise | None = Field(
+        default=None,
+        description="where the verify node cannot promise that: best_effort (the default) serves the text as well as "
+        "promises to others allow, refuse answers 429",
     )
 
 

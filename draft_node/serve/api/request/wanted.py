@@ -5,8 +5,9 @@ Every request that can be refused is refused here or in `prompts.py`, before a s
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from draft_node.config import DraftConfig
 from draft_node.serve.api.request.errors import ApiError
@@ -42,7 +43,9 @@ class Wish:
     draft_fingerprint: str = ""  # under the ratio rule the texts depend on the draft model, too
 
 
-async def of_completion(request: CompletionRequest, service: Service, config: DraftConfig, user: str) -> Wish:
+async def of_completion(
+    request: CompletionRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
+) -> Wish:
     check_model(request.model, config)
     _check_n(request, config)
     if request.echo and request.logprobs is not None:
@@ -54,7 +57,7 @@ async def of_completion(request: CompletionRequest, service: Service, config: Dr
     check_within_reach(service)
     ids = [await encoded(prompt, service, user) for prompt in prompts]
     max_tokens = max_tokens_of(request, DEFAULT_MAX_TOKENS, ids, service)
-    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user)
+    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user, headers)
     echoes = [""] * len(prompts)
     if request.echo:
         echoes = [await decoded(prompt, service, user) for prompt in prompts]
@@ -63,7 +66,9 @@ async def of_completion(request: CompletionRequest, service: Service, config: Dr
     )
 
 
-async def of_chat(request: ChatRequest, service: Service, config: DraftConfig, user: str) -> Wish:
+async def of_chat(
+    request: ChatRequest, service: Service, config: DraftConfig, user: str, headers: Mapping[str, str]
+) -> Wish:
     check_model(request.model, config)
     _check_n(request, config)
     if request.top_logprobs is not None and not request.logprobs:
@@ -72,7 +77,7 @@ async def of_chat(request: ChatRequest, service: Service, config: DraftConfig, u
     check_within_reach(service)
     ids = [await encode_chat(request.messages, service, user)]
     max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
-    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, is_chat=True)
+    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, is_chat=True)
     return Wish(texts, len(ids[0]), [""] * len(texts), service.draft_fingerprint)
 
 
@@ -103,47 +108,43 @@ def _wanted(
     service: Service,
     config: DraftConfig,
     user: str,
+    headers: Mapping[str, str],
     *,
     is_chat: bool = False,
 ) -> list[Wanted]:
     """Returns what is wanted of each prompt and choice."""
     drafter, max_draft = _drafting(request.goodspeed or Extension(), config)
-    slo = asked_slo(request, service.levels)
+    asked_for = asked_slo(request, service.levels, headers)
     if any((request.min_tokens or 0) > most for most in max_tokens):
         raise ApiError(400, f"min_tokens must not be more than {name_of_max_tokens(request)}", param="min_tokens")
-    says, target = service.defaults(chat=is_chat), service.target_fingerprint
+    says = service.defaults(chat=is_chat)
+    alike = partial(
+        Wanted,
+        min_tokens=request.min_tokens or 0,
+        ignore_eos=bool(request.ignore_eos),
+        is_chat=is_chat,
+        num_logprobs=num_logprobs,
+        max_draft=max_draft,
+        drafter=drafter,
+        slo=asked_for.slo,
+        otherwise=asked_for.otherwise,
+        user=user,
+        verification=config.verification,
+        restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
+        target=service.target_fingerprint,
+    )
     texts = []
     for prompt, most in zip(ids, max_tokens, strict=True):
         for choice in range(request.n or 1):
-            seed = secrets.randbits(63) if request.seed is None else choice_seed(request.seed, choice)
-            asked = _sampling_request(request, seed)
+            asked = _sampling_request(request, choice)
             sampling, stop = asked.resolve(says)
-            texts.append(
-                Wanted(
-                    prompt=prompt,
-                    sampling=sampling,
-                    max_tokens=most,
-                    min_tokens=request.min_tokens or 0,
-                    ignore_eos=bool(request.ignore_eos),
-                    stop=stop,
-                    is_chat=is_chat,
-                    num_logprobs=num_logprobs,
-                    max_draft=max_draft,
-                    drafter=drafter,
-                    slo=slo,
-                    user=user,
-                    verification=config.verification,
-                    restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
-                    target=target,
-                    resolve=asked.resolve,
-                )
-            )
+            texts.append(alike(prompt=prompt, max_tokens=most, sampling=sampling, stop=stop, resolve=asked.resolve))
     return texts
 
 
-def _sampling_request(request: Generation, seed: int) -> SamplingRequest:
+def _sampling_request(request: Generation, choice: int) -> SamplingRequest:
     return SamplingRequest(
-        seed=seed,
+        seed=secrets.randbits(63) if request.seed is None else choice_seed(request.seed, choice),
         temperature=request.temperature,
         top_k=None if request.top_k is None else max(request.top_k, 0),
         top_p=request.top_p,

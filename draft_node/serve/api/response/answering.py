@@ -208,7 +208,13 @@ def _slo(kept: Sequence[Kept]) -> KeptSlo:
     longest = {
         name: max((one[name] for one in told if one[name] is not None), default=None) for name in ("ttft_ms", "tpot_ms")
     }
-    return KeptSlo(tier=told[0]["tier"], **longest, attained=all(one["attained"] for one in told))
+    promised = [one["promised"] for one in told]
+    return KeptSlo(
+        tier=told[0]["tier"],
+        **longest,
+        attained=all(one["attained"] for one in told),
+        promised=None if None in promised else all(promised),
+    )
 
 
 def now() -> int:

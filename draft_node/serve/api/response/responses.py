@@ -10,12 +10,17 @@ FinishReason = Literal["stop", "length"]
 
 
 class KeptSlo(BaseModel):
-    """What became of what the request was to keep: the longest times of its texts, and whether all kept it."""
+    """What became of what the request was to keep: the longest times of its texts, and whether all kept it.
+
+    `promised`: whether the verify node promised it for all of them; null where it promises nothing, or where what it
+    said was lost.
+    """
 
     tier: str | None
     ttft_ms: float | None
     tpot_ms: float | None
     attained: bool
+    promised: bool | None
 
 
 class Speculation(BaseModel):

@@ -42,7 +42,7 @@ def write(core, user, number=1):
     """Writes a text of this user, to its end."""
     core.begin(make_request(number, user=user), 0.0)
     say(core, number, len(PROMPT), TEXT, finish_reason="stop")
-    core.forget(session_id(number))
+    core.forget(session_id(number), 5.0)
 
 
 def answer_to(core, user, number=2, **changes):
@@ -118,12 +118,12 @@ def test_who_allows_no_drafts_gets_no_offers():
 def test_a_text_without_a_token_and_one_written_alone_are_not_kept():
     core = make_core(falls_back=True, connect_timeout_s=0.0)
     core.begin(make_request(user="ann"), 0.0)
-    core.forget(session_id(1))
+    core.forget(session_id(1), 5.0)
     core.begin(make_request(2, user="ann"), 0.0)
     session = core.sessions[session_id(2)]
     session.tokens += TEXT
     session.statistics.num_local = 1
-    core.forget(session_id(2))
+    core.forget(session_id(2), 5.0)
     assert core.ngrams.history.indexes("ann") == []
 
 

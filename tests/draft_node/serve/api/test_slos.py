@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from draft_node.serve.levels import Levels
+from goodspeed.errors import Busy
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.messages import SloTerms
 from tests.draft_node.serve.api.fake import Api
@@ -113,14 +114,73 @@ def test_two_levels_are_one_too_many(api: Api) -> None:
 
 def test_the_usage_tells_what_was_kept(api: Api) -> None:
     usage = api.complete(goodspeed={"slo": "chat"}, max_tokens=3).json()["usage"]
-    assert usage["goodspeed"]["slo"] == {"tier": "chat", "ttft_ms": 400.0, "tpot_ms": 10.0, "attained": True}
+    assert usage["goodspeed"]["slo"] == {
+        "tier": "chat",
+        "ttft_ms": 400.0,
+        "tpot_ms": 10.0,
+        "attained": True,
+        "promised": None,
+    }
 
 
 def test_of_several_choices_the_slowest_counts(api: Api) -> None:
     api.service.slow_choices = 1
     usage = api.complete(goodspeed={"slo": {"tpot_ms": 50}}, n=2, max_tokens=3).json()["usage"]
-    assert usage["goodspeed"]["slo"] == {"tier": None, "ttft_ms": 400.0, "tpot_ms": 90.0, "attained": False}
+    told = usage["goodspeed"]["slo"]
+    assert (told["tier"], told["ttft_ms"], told["tpot_ms"], told["attained"]) == (None, 400.0, 90.0, False)
 
 
 def test_without_objectives_the_usage_says_nothing_of_them(api: Api) -> None:
     assert "slo" not in api.complete(max_tokens=3).json()["usage"]["goodspeed"]
+
+
+# -- promises ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_says_what_becomes_of_it_otherwise(api: Api) -> None:
+    api.complete(goodspeed={"slo": "chat", "otherwise": "refuse"}, max_tokens=3)
+    api.chat(goodspeed={"slo": "chat"}, max_tokens=3)
+    assert [wanted.otherwise for wanted in api.service.wanted] == ["refuse", "best_effort"]
+
+
+@pytest.mark.parametrize(
+    ("goodspeed", "what"),
+    [
+        ({"otherwise": "refuse"}, "goodspeed.otherwise is for texts that ask for a service level; send goodspeed.slo"),
+        ({"slo": "chat", "otherwise": "wait"}, "goodspeed.otherwise must be 'best_effort' or 'refuse'"),
+    ],
+)
+def test_another_otherwise_is_refused_with_what_there_is(api: Api, goodspeed: Any, what: str) -> None:
+    response = api.complete(goodspeed=goodspeed)
+    assert response.status_code == 400
+    assert what in response.json()["error"]["message"]
+
+
+def test_who_is_refused_a_promise_is_told_to_come_again(api: Api) -> None:
+    api.service.error = Busy("not_promised", "not now; ask again later")
+    response = api.complete(goodspeed={"slo": "chat", "otherwise": "refuse"})
+    assert (response.status_code, response.headers["retry-after"]) == (429, "1")
+    assert response.json()["error"]["code"] == "not_promised"
+
+
+def test_the_inference_gateways_headers_ask_too(api: Api) -> None:
+    post(api, {"x-slo-ttft-ms": "200", "x-slo-tpot-ms": "30"})
+    post(api, {"X-SLO-TPOT-ms": "30.5"})
+    assert [wanted.slo for wanted in api.service.wanted] == [Objectives(0.2, 0.03), Objectives(tpot_s=0.0305)]
+
+
+@pytest.mark.parametrize("given", ["-1", "0", "nan", "inf", "1e9", "fast", "", "5" * 400])
+def test_a_header_that_cannot_be_asked_for_is_refused_with_what_can(api: Api, given: str) -> None:
+    response = post(api, {"x-slo-ttft-ms": given})
+    assert response.status_code == 400
+    assert "x-slo-ttft-ms must be milliseconds from 0.1 to 3600000" in response.json()["error"]["message"]
+
+
+def test_a_header_and_a_tier_are_one_too_many(api: Api) -> None:
+    response = post(api, {"x-slo-ttft-ms": "200"}, goodspeed={"slo": "chat"})
+    assert response.status_code == 400
+    assert "goodspeed.slo and x-slo-ttft-ms ask for two levels" in response.json()["error"]["message"]
+
+
+def post(api: Api, headers: dict[str, str], **body: Any) -> Any:
+    return api.client.post("/v1/completions", json={"prompt": "x", "max_tokens": 3} | body, headers=headers)

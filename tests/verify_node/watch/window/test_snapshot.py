@@ -226,7 +226,8 @@ def test_without_service_levels_there_is_no_row(scene: Scene) -> None:
 
 
 def test_texts_in_time_and_behind_are_counted_by_tier() -> None:
-    scene = Scene(selection="odds", tiers=tuple(parse_tiers(["urgent:tpot=5ms", "patient:tpot=9s"]).values()))
+    tiers = tuple(parse_tiers(["urgent:tpot=5ms", "patient:tpot=9s"]).values())
+    scene = Scene(selection="odds", tiers=tiers, admission="none")
     desk = scene.desk
     desk.hello("a", capabilities=("odds", "offers", "slo", "no_model"))
     desk.open("a", 1, slo=Slo(Objectives(tpot_s=0.005, tier="urgent")))

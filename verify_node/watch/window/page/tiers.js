@@ -17,7 +17,8 @@ const inTime = (row) => (row.num_judged ? `${count(row.num_attained)} of ${count
 function goingOn(row) {
   if (!row.num_open) return "";
   const names = row.behind.length ? ` (${row.behind.join(", ")})` : "";
-  return `${count(row.num_open)} open, ${count(row.num_behind)} behind${names}`;
+  const promised = row.num_promised ? `, ${count(row.num_promised)} promised` : "";
+  return `${count(row.num_open)} open${promised}, ${count(row.num_behind)} behind${names}`;
 }
 
 function causes(row) {

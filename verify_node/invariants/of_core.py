@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 
 from goodspeed.engine.paged.pages import PagePool
+from verify_node.admission import Book
 from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS, Diary
 from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
+from verify_node.invariants.of_session import Claim, claims_on_client, claims_on_session
 from verify_node.rounds.packing import Entry, Round, RoundLimits
 from verify_node.session.client import Client, Peer
-from verify_node.session.invariants import Claim, claims_on_client, claims_on_session
 from verify_node.session.phase import BrokenInvariant, Phase
 from verify_node.session.session import Session
 
@@ -131,6 +132,17 @@ def check_pool(pool: PagePool, sessions: Mapping[bytes, Session], released: Cont
     require("pool", [(len(set(pages)) == len(pages), "a page has two owners")])
     num_owned = pool.num_pages - pool.num_free
     require("pool", [(len(pages) == num_owned, f"{num_owned} pages are in use and {len(pages)} have an owner")])
+
+
+def check_promises(book: Book, sessions: Mapping[bytes, Session], pool: PagePool) -> None:
+    """No more is promised than memory holds, and of no text more is left to read than there is."""
+    require("book", [(book.pages <= pool.num_pages, f"promises {book.pages} pages of {pool.num_pages}")])
+    for promise in book:
+        session = sessions.get(promise.session_id)
+        if session is not None and session.promised is not None:
+            fits = 0 <= promise.prompt_left <= len(session.tokens)
+            wrong = f"has {promise.prompt_left} tokens to read of {len(session.tokens)}"
+            require(_session(session), [(fits, wrong), (session.promised, "is in the book, and not promised")])
 
 
 def _memory(length: int, session: Session | None) -> Iterable[Claim]:

@@ -57,9 +57,9 @@ def _draft(session: Session) -> Iterator[Claim]:
         yield draft.base_len == len(session.tokens), f"its draft is on {draft.base_len} tokens"
         yield draft.round > session.last_round, f"its draft is of round {draft.round}, which is answered"
         yield bool(draft.tokens) != session.cannot_draft, "its draft and `cannot_draft` disagree"
-    if session.offer is not None:
-        yield session.num_offered_before >= 0, "its offer is on more than its text"
-        yield session.offer_goes_on and not session.finished, "its offer is of another text, or ends before its text"
+    if session.offered is not None:
+        yield session.offered.base_len == len(session.tokens), "its offered tokens do not follow its text"
+        yield bool(session.offered.tokens) and not session.finished, "it has an offer of which nothing is left"
     if ahead is not None:
         yield phase in (Phase.AWAITING, Phase.DRAFTED, Phase.ADVANCING), "a draft made ahead is kept for nothing"
         yield ahead.round > session.last_round, f"a draft made ahead is of round {ahead.round}, which is answered"

@@ -1,0 +1,332 @@
+"""Who has a place at a draft node and whose turn comes next, with room at the verify node and without."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draft_node.core.actions import Fail, Propose, Request, Send, Tell
+from draft_node.core.core import DraftCore
+from draft_node.core.line import LATER_S, Line
+from draft_node.core.link import VerifyLink
+from draft_node.core.session import State
+from goodspeed.order import create
+from goodspeed.wire.messages import (
+    VERSION,
+    Admitted,
+    Close,
+    Heartbeat,
+    OpenSession,
+    Refusal,
+    Sampling,
+    Verdict,
+    Welcome,
+)
+from tests.fakes import make_hello, session_id
+
+WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 1000, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
+AGING_S = 30.0
+
+
+class Node:
+    """A core on a clock of its own, in front of a verify node with so many rooms."""
+
+    def __init__(self, num_slots=2, order="fcfs", num_rooms=100, connected=True, aging_s=AGING_S, **options):
+        link = VerifyLink.begin(make_hello(), 1e9, now=0.0)
+        queues = {"first_s": 1.0, "growth": 2.0} if order in ("las", "laps") else {}
+        line = Line(num_slots, create(order, **(queues | {"aging_s": aging_s} if order != "fcfs" else {})))
+        self.core = DraftCore(link, context_len=1000, line=line, has_model=False, **options)
+        self.now = 0.0
+        self.num_rooms = num_rooms
+        self.rooms: list[int] = []  # the sessions that are open there
+        self.asked: list[int] = []  # the sessions that were ever opened or refused there, in order
+        if connected:
+            self.carry_out(self.core.receive(WELCOME, 0.0))
+
+    def carry_out(self, actions):
+        for action in actions:
+            if isinstance(action, Send) and isinstance(action.message, OpenSession):
+                self.opened(action.message)
+            if isinstance(action, Send) and isinstance(action.message, Close):
+                self.rooms.remove(number_of(action.message))
+        return actions
+
+    def opened(self, message):
+        self.asked.append(number_of(message))
+        if len(self.rooms) < self.num_rooms:
+            self.rooms.append(number_of(message))
+            return
+        refused = Refusal("too_many_sessions", "what", "later", message.session_id, message.epoch, None)
+        self.carry_out(self.core.receive(refused, self.now))
+
+    def begin(self, *numbers, max_tokens=100):
+        for number in numbers:
+            request = Request(session_id(number), (1, 2, 3), Sampling(), max_tokens=max_tokens)
+            self.carry_out(self.core.begin(request, self.now))
+
+    def end(self, number):
+        return self.carry_out(self.core.forget(session_id(number), self.now))
+
+    def wait(self, seconds):
+        """Time passes in steps, and every open text gets a token in each; the verify node is heard."""
+        for _ in range(round(seconds / 0.1)):
+            self.now += 0.1
+            for number in self.rooms[:]:
+                self.grow(number)
+            if self.core.link.connected:
+                self.core.receive(Heartbeat(b"verify-1"), self.now)
+            self.carry_out(self.core.tick(self.now))
+
+    def grow(self, number, finish_reason=None):
+        session = self.core.sessions[session_id(number)]
+        base = len(session.tokens)
+        grown = Verdict(session_id(number), session.epoch, None, base, (7,), 0, 0, 0, finish_reason)
+        self.carry_out(self.core.receive(grown, self.now))
+
+    def promise(self, number):
+        session = self.core.sessions[session_id(number)]
+        self.carry_out(self.core.receive(Admitted(session_id(number), session.epoch, "promised"), self.now))
+
+    def seated(self):
+        return [number for number in range(50) if self.core.line.has_place(session_id(number))]
+
+
+def number_of(message):
+    return next(number for number in range(50) if session_id(number) == message.session_id)
+
+
+# -- slots of this node ------------------------------------------------------------------------------------------------
+
+
+def test_who_comes_first_gets_a_slot_and_the_next_one_when_it_is_free():
+    node = Node()
+    node.begin(1, 2, 3, 4)
+    assert (node.asked, node.core.line.num_seated, node.core.line.num_waiting) == ([1, 2], 2, 2)
+    actions = node.end(2)
+    assert [type(action.message) for action in actions if isinstance(action, Send)] == [Close, OpenSession]
+    assert node.asked == [1, 2, 3]
+
+
+def test_a_waiter_who_leaves_gives_up_its_turn_and_closes_nothing():
+    node = Node(num_slots=1)
+    node.begin(1, 2, 3)
+    assert node.end(2) == []
+    node.end(1)
+    assert (node.asked, node.core.line.num_waiting) == ([1, 3], 0)
+
+
+def test_the_node_is_full_when_the_next_one_would_wait():
+    node = Node(num_slots=2)
+    node.begin(1)
+    assert not node.core.line.is_full
+    node.begin(2)
+    assert node.core.line.is_full
+
+
+def test_the_shortest_goes_first_where_that_is_the_order():
+    node = Node(num_slots=1, order="sjf")
+    node.begin(1)
+    node.begin(2, max_tokens=90)
+    node.begin(3, max_tokens=30)
+    node.end(1)
+    assert node.asked == [1, 3]
+
+
+def test_lengths_are_learned_from_texts_that_came_to_their_end():
+    node = Node(num_slots=4)
+    node.begin(1, 2)
+    node.grow(1)
+    node.grow(1, finish_reason="stop")
+    node.rooms.append(1)  # the session has closed itself
+    node.rooms.remove(1)
+    node.end(1)
+    node.end(2)  # its user left
+    assert list(node.core.line.lengths._recent) == [2]
+
+
+# -- places that are taken away ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["las", "laps"])
+def test_a_long_text_gives_way_and_goes_on_later_with_what_it_has(order):
+    node = Node(num_slots=1, order=order)
+    node.begin(1, max_tokens=900)
+    node.wait(3.0)
+    node.begin(2, max_tokens=5)
+    node.wait(0.1)
+    assert node.seated() == [2]
+    assert node.core.sessions[session_id(1)].state is State.POSTPONED
+    num_tokens = len(node.core.sessions[session_id(1)].tokens)
+    node.end(2)
+    assert (node.asked, node.rooms) == ([1, 2, 1], [1])
+    assert len(node.core.sessions[session_id(1)].tokens) == num_tokens > 3
+
+
+@pytest.mark.parametrize("order", ["las", "laps"])
+def test_a_promised_text_keeps_its_place_and_another_gives_way(order):
+    node = Node(num_slots=2, order=order)
+    node.begin(1, 2, max_tokens=900)
+    node.promise(2)
+    node.wait(3.0)
+    node.begin(3, 4, max_tokens=5)
+    node.wait(5.0)
+    assert 2 in node.seated()
+    assert node.core.sessions[session_id(2)].promised
+    assert node.asked[:3] == [1, 2, 3]
+    assert node.core.sessions[session_id(1)].state is State.POSTPONED
+
+
+@pytest.mark.parametrize("order", ["fcfs", "sjf"])
+def test_no_place_is_taken_away_by_other_orders(order):
+    node = Node(num_slots=1, order=order)
+    node.begin(1, max_tokens=900)
+    node.wait(3.0)
+    node.begin(2, max_tokens=5)
+    node.wait(20.0)
+    assert (node.asked, node.seated()) == ([1], [1])
+
+
+def test_nobody_starves_under_a_stream_of_new_texts():
+    node = Node(num_slots=1, order="las")
+    node.begin(1, max_tokens=900)
+    node.wait(3.0)
+    gaps = [0.0]
+    node.begin(2, max_tokens=20)
+    for number in range(2, 40):
+        node.begin(number + 1, max_tokens=20)  # somebody new always waits
+        for _ in range(4):
+            num_before = len(node.core.sessions[session_id(1)].tokens)
+            node.wait(0.5)
+            waited = len(node.core.sessions[session_id(1)].tokens) == num_before
+            gaps = [*gaps[:-1], gaps[-1] + 0.5] if waited else [*gaps, 0.0]
+        node.end(number)
+    assert 10.0 < max(gaps) <= AGING_S + 2.0
+
+
+# -- room at the verify node -------------------------------------------------------------------------------------------
+
+
+def test_who_finds_no_room_waits_in_order_and_the_first_alone_asks_again():
+    node = Node(num_slots=4, num_rooms=1)
+    node.begin(1, 2, 3, 4)
+    assert (node.asked, node.seated(), node.core.line.num_waiting) == ([1, 2], [1], 3)
+    node.wait(LATER_S - 0.1)
+    assert node.asked == [1, 2]
+    node.wait(3 * LATER_S)
+    assert node.asked == [1, 2, 2, 2, 2]
+    assert node.core.sessions[session_id(2)].state is State.POSTPONED
+
+
+def test_a_refusal_does_not_make_a_wait_young_again():
+    node = Node(num_slots=2, order="sjf", num_rooms=0, aging_s=10.0)
+    node.begin(1, max_tokens=900)
+    node.wait(8.0)
+    node.begin(2, max_tokens=5)
+    node.wait(1.5)
+    assert node.asked[-1] == 2  # the shorter one
+    node.wait(2.0)
+    assert node.asked[-1] == 1  # the overdue one
+
+
+def test_the_next_one_is_opened_at_once_when_a_text_of_this_node_ends():
+    node = Node(num_slots=4, num_rooms=1)
+    node.begin(1, 2, 3)
+    node.end(1)
+    assert (node.asked, node.rooms) == ([1, 2, 2], [2])
+
+
+def test_when_one_is_let_in_the_next_asks_at_once():
+    node = Node(num_slots=4, num_rooms=1)
+    node.begin(1, 2, 3, 4)
+    node.num_rooms = 4  # others have left the verify node
+    node.wait(LATER_S + 0.3)
+    assert (node.rooms, node.core.line.num_waiting) == ([1, 2, 3, 4], 0)
+
+
+def test_a_verify_node_without_any_room_is_asked_by_the_first_in_line():
+    node = Node(num_slots=4, num_rooms=0)
+    node.begin(1, 2, 3)
+    node.wait(2.5 * LATER_S)
+    assert set(node.asked) == {1}
+    assert node.core.line.is_full
+    node.num_rooms = 1
+    node.wait(LATER_S)
+    assert node.rooms == [1]
+
+
+def test_after_a_break_those_with_a_place_are_opened_again_and_room_is_tried_anew():
+    node = Node(num_slots=3, num_rooms=1)
+    node.begin(1, 2, 3)
+    node.carry_out(node.core.broke(node.now))
+    node.rooms, node.asked, node.num_rooms = [], [], 3
+    node.carry_out(node.core.receive(WELCOME, 1.0))
+    node.wait(0.1)
+    assert (node.asked, node.rooms) == ([1, 2, 3], [1, 2, 3])
+
+
+def test_while_the_verify_node_is_away_no_place_is_taken_away():
+    node = Node(num_slots=1, order="las")
+    node.begin(1, max_tokens=900)
+    node.wait(3.0)
+    node.carry_out(node.core.broke(node.now))
+    node.rooms.clear()
+    node.begin(2)
+    node.wait(20.0)
+    assert node.seated() == [1]
+
+
+def test_the_draft_model_writes_alone_for_those_with_a_place_only():
+    node = Node(num_slots=1, connected=False, falls_back=True, connect_timeout_s=1.0)
+    node.core.has_model = True
+    node.begin(1, 2)
+    actions = node.core.tick(2.0)
+    assert [action.request.session_id for action in actions if isinstance(action, Propose)] == [session_id(1)]
+
+
+def test_who_waits_is_told_the_last_word_and_gets_no_place_any_more():
+    node = Node(num_slots=1)
+    node.begin(1, 2)
+    fail = Fail("draining", "the node stops")
+    told = [action.session_id for action in node.carry_out(node.core.drain(fail)) if isinstance(action, Tell)]
+    assert told == [session_id(1), session_id(2)]
+    node.end(1)
+    assert node.asked == [1]
+
+
+# -- laws --------------------------------------------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("begin"), st.integers(1, 200)),
+        st.tuples(st.just("end"), st.integers(0, 49)),
+        st.tuples(st.just("rooms"), st.integers(0, 5)),
+        st.tuples(st.just("wait"), st.sampled_from([0.1, 0.5, 2.0])),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=60)
+@given(order=st.sampled_from(["fcfs", "las", "sjf", "laps"]), num_slots=st.integers(1, 4), steps=STEPS)
+def test_places_are_neither_leaked_nor_given_twice(order, num_slots, steps):
+    node = Node(num_slots, order, num_rooms=2)
+    number, present = 0, []
+    for kind, value in steps:
+        if kind == "begin" and number < 45:
+            number += 1
+            present.append(number)
+            node.begin(number, max_tokens=value)
+        elif kind == "end" and present:
+            node.end(present.pop(value % len(present)))
+        elif kind == "rooms":
+            node.num_rooms = value
+        elif kind == "wait":
+            node.wait(value)
+        assert sorted(node.rooms) == node.seated()
+        assert len(node.rooms) <= num_slots
+        assert node.core.line.num_seated + node.core.line.num_waiting == len(present)
+    node.num_rooms = 100
+    node.wait(num_slots * LATER_S + 1.0)
+    assert len(node.rooms) == min(num_slots, len(present))
+    for left in present:
+        node.end(left)
+    assert (node.core.line.num_seated, node.core.line.num_waiting, node.rooms) == (0, 0, [])

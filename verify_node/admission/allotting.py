@@ -1,0 +1,113 @@
+"""What the next round owes to promises: how many tokens it may carry, and for whom. Knows nothing about its making.
+
+Rounds are as long as the tightest promise allows (SLOs-Serve, Alg. 2). Each session that decodes has a token of the
+round; what is left is for prompts, of which what is due first goes first, and what is late already goes last: else one
+late prompt would make everybody late. The last token of a promised prompt is held: with it the session begins to
+decode, and its TPOT begins to count for whoever reads.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Container, Sequence
+from itertools import accumulate
+from math import inf
+from typing import NamedTuple
+
+from goodspeed.admission import can_keep
+from verify_node.admission.book import Book, Promise
+from verify_node.admission.owing import ask, headroom_s, paces
+
+AHEAD = 3.0
+"""Most TPOTs of the tightest promise that a round may take, however far all are ahead: readers see a gap that long."""
+
+MAX_LOOKS = 8
+"""Prompts of which it is looked at in one round whether they may be read to their end, at 0.1 ms each."""
+
+
+class Allotment(NamedTuple):
+    """What a round is to keep to."""
+
+    round_tokens: int | None  # that it may carry at most; None: no promise bounds it
+    prefill: dict[bytes, int]  # of these, each promised prompt's: none, where there is no room or its last one is held
+    rank: tuple[bytes, ...]  # who enters first: those who decode, then prompts, each by what is due first
+    reserved: frozenset[bytes]  # sessions whose memory is never taken: all that are promised something
+
+
+def allot(book: Book, now: float, *, tokens_in: Callable[[float], float]) -> Allotment:
+    """What the round that begins now is to keep to, so that the promises are kept; the book stays as it is.
+
+    tokens_in: tokens that a round of so many seconds carries; it falls nowhere. Absent sessions take no part.
+    """
+    present = sorted((one for one in book if one.absent_since is None), key=lambda one: one.due)
+    decoding = [one for one in present if one.is_decoding]
+    prompts = sorted((one for one in present if not one.is_decoding), key=lambda one: (one.due <= now, one.due))
+    round_s = _round_s(present, decoding, now, tokens_in)
+    room = inf if round_s == inf else tokens_in(round_s)
+    left = room - len(decoding)
+    held = _held(decoding, prompts, now, round_s, left, tokens_in)
+    return Allotment(
+        None if room == inf else int(room),
+        _prefill(prompts, held, left),
+        tuple(one.session_id for one in (*decoding, *prompts)),
+        frozenset(one.session_id for one in book),
+    )
+
+
+def _round_s(
+    present: Sequence[Promise], decoding: Sequence[Promise], now: float, tokens_in: Callable[[float], float]
+) -> float:
+    """How long the round may take for all to be on time at its end who still can be; infinity for no bound.
+
+    Whoever is ahead can wait for longer than a TPOT, and the fewer rounds there are, the more prompts they carry. Who
+    is late is served at its pace. A round too short for a token of each who decodes helps nobody: whom only that would
+    keep on time is late already.
+    """
+    tightest_s = min((one.tpot_s for one in decoding if one.tpot_s is not None), default=inf)
+    due = (one.due - now for one in present if one.due < inf)
+    late = paces((one for one in decoding if one.due <= now), now)
+    left = sorted(seconds for seconds in (*due, *late, AHEAD * tightest_s) if 0.0 < seconds < inf)
+    first = bisect_left(left, len(decoding) + 1, key=lambda seconds: int(tokens_in(seconds)))
+    soonest_s = left[first] if first < len(left) else inf
+    return min(soonest_s, tightest_s) if first else soonest_s  # somebody will be late: nobody is to wait for longer
+
+
+def _held(
+    decoding: Sequence[Promise],
+    prompts: Sequence[Promise],
+    now: float,
+    round_s: float,
+    room: float,
+    tokens_in: Callable[[float], float],
+) -> set[bytes]:
+    """Sessions whose last prompt token waits: they could not decode from now on, and it is not due yet.
+
+    It waits until one TPOT before it is due at most, and never when the round after this one could be too late.
+    """
+    early_s = headroom_s((*decoding, *prompts))
+    owed = {one.session_id: ask(one, now, early_s) for one in prompts if one.due > now}
+    pace = paces(decoding, now)
+    held: set[bytes] = set()
+    num_looks = 0
+    for one, read_before in zip(prompts, accumulate((one.prompt_left for one in prompts), initial=0), strict=False):
+        if read_before + one.prompt_left > room:
+            break  # it is not read to its end in this round, nor is who comes after it
+        if one.tpot_s is None or one.num_delivered or one.due - now <= max(one.tpot_s, 2.0 * round_s):
+            continue
+        if not held and num_looks < MAX_LOOKS:
+            num_looks += 1
+            others = [other for session_id, other in owed.items() if session_id != one.session_id]
+            joined = [*pace, one.tpot_s]
+            if can_keep(others, decoding=joined, tokens_in=tokens_in):
+                pace = joined
+                owed.pop(one.session_id, None)
+                continue
+        held.add(one.session_id)
+    return held
+
+
+def _prefill(prompts: Sequence[Promise], held: Container[bytes], room: float) -> dict[bytes, int]:
+    """Tokens of each promised prompt, in this order."""
+    found: dict[bytes, int] = {}
+    for one in prompts:
+        found[one.session_id] = int(max(0, min(one.prompt_left - (one.session_id in held), room)))
+        room -= found[one.session_id]
+    return found

@@ -1,0 +1,226 @@
+"""Which open sessions are promised their service level, and what the next round owes them.
+
+It stands between the core, which knows sessions, and `verify_node/admission`, which knows none. A session that asks is
+decided on before it enters a round, together with all that asked since the last decision. No I/O, no clock, no torch.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.fair.latency import Refined
+from goodspeed.wire.messages import Admitted
+from verify_node.admission import Allotment, Book, Request, Tier, allot, decide
+from verify_node.core.counts import Counts
+from verify_node.core.register import Register
+from verify_node.core.replies import Replies
+from verify_node.rounds.outcomes import Send
+from verify_node.rounds.packing import RoundLimits
+from verify_node.session.checks import NOT_PROMISED
+from verify_node.session.session import Session
+from verify_node.slo.ledger import Ledger
+
+FIRST_TOKEN_S = 10.0
+"""Within so many seconds a text without a TTFT begins that is promised its TPOT, and one that was under way goes on."""
+
+GONE_S = 5.0
+"""A promise ends when only its draft node could move the text for so long; most lines are back before."""
+
+SURE = 3.0
+"""Rounds are planned to take so many times their usual relative error longer than modelled, since a promise that rests
+on a mean is broken in every other round."""
+
+
+class Decided(NamedTuple):
+    """What was decided of a session."""
+
+    session: Session
+    promised: bool
+
+
+class Promises:
+    """The book of promises, kept in step with the sessions."""
+
+    def __init__(self, policy: str, cost: Refined, limits: RoundLimits, pool: PagePool) -> None:
+        """policy: of `goodspeed.admission.names()`; with `none` nothing is ever promised, nor decided."""
+        self.policy = policy
+        self.book = Book()
+        self._cost = cost
+        self._limits = limits
+        self._pool = pool
+        self._asking: dict[bytes, Session] = {}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is promised."""
+        return self.policy != "none"
+
+    def opened(self, session: Session, before: Session | None) -> None:
+        """A session was opened (again): if it has objectives, the next `decide` says what becomes of them.
+
+        before: what was open by its id until now, maybe the session itself. Its promise is kept if it is the same text,
+        and asks for no more.
+        """
+        if before is not session:
+            if before is not None and _goes_on(before, session):
+                self.book.reopened(session.session_id, len(session.opened.committed))
+            else:
+                self.book.forget(session.session_id)
+        if self.is_on and session.ledger is not None:
+            self._asking[session.session_id] = session
+
+    def decide(self, sessions: Mapping[bytes, Session], now: float) -> list[Decided]:
+        """Decides on all that asked since the last time. now: when the next round can begin.
+
+        One whose opening only came twice gets the same answer.
+        """
+        asking = [
+            session for key, session in self._asking.items() if sessions.get(key) is session and not session.finished
+        ]
+        self._asking.clear()
+        new = [(session, session.ledger) for session in asking if session.promised is None and session.ledger]
+        if new:
+            self._keep_in_step(sessions)
+            self._decide(new, sessions, now)
+        return [Decided(session, session.session_id in self.book) for session in asking]
+
+    def _decide(self, asking: Sequence[tuple[Session, Ledger]], sessions: Mapping[bytes, Session], now: float) -> None:
+        told = {session.session_id for session, _ in asking}
+        others = [sessions[one.session_id] for one in self.book if one.session_id not in told]
+        num_promised = Counter(session.client.name for session in others)
+        requests = _requests(asking, num_promised, self._pool, now)
+        new = [request for request in requests if request.session_id not in self.book]
+        tokens_in = self._tokens_in([*others, *(session for session, _ in asking)])
+        tiers = decide(self.book, new, now, tokens_in=tokens_in, pool_pages=self._pool.num_pages, policy=self.policy)
+        for request, tier in zip(new, tiers, strict=True):
+            if tier == "promised":
+                self.book.promise(request)
+
+    def allot(self, sessions: Mapping[bytes, Session], ready: Iterable[Session], now: float) -> Allotment | None:
+        """What the round that begins now is to keep to; None where nothing is promised. ready: whom it can move."""
+        self._keep_in_step(sessions)
+        if not len(self.book):
+            return None
+        can_move = {session.session_id for session in ready}
+        self._look_who_is_there(can_move, now)
+        tokens_in = self._tokens_in([session for session in sessions.values() if not session.finished])
+        return allot(self.book, now, tokens_in=tokens_in)
+
+    def finished(self, sessions: Mapping[bytes, Session], can_move: Callable[[Session], bool], now: float) -> None:
+        """A round is done: the time of those stands still whom no round can move."""
+        if len(self.book):
+            self._look_who_is_there({key for key, session in sessions.items() if can_move(session)}, now)
+
+    def lapse(self, sessions: Mapping[bytes, Session], now: float) -> list[Session]:
+        """Ends promises to those who have been absent for too long: what is reserved for them is of use to others."""
+        gone = [one.session_id for one in self.book if one.absent_since is not None and now - one.absent_since > GONE_S]
+        for session_id in gone:
+            self.book.forget(session_id)
+        return [sessions[session_id] for session_id in gone if session_id in sessions]
+
+    def _look_who_is_there(self, can_move: Container[bytes], now: float) -> None:
+        for promise in self.book:
+            change = self.book.present if promise.session_id in can_move else self.book.absent
+            change(promise.session_id, now)
+
+    def delivered(self, session: Session, num_tokens: int, now: float) -> None:
+        """A round brought it so many tokens."""
+        self.book.delivered(session.session_id, num_tokens, now)
+
+    def _keep_in_step(self, sessions: Mapping[bytes, Session]) -> None:
+        """Forgets sessions that are over, and looks up what is left to read: the pool alone knows what is cached."""
+        for promise in list(self.book):
+            session = sessions.get(promise.session_id)
+            if session is None or session.finished:
+                self.book.forget(promise.session_id)
+                continue
+            left = len(session.tokens) - self._pool.length(promise.session_id)
+            self.book.read_again(promise.session_id, 0 if left == 1 and promise.num_delivered else left)
+
+    def _tokens_in(self, sessions: Sequence[Session]) -> "_TokensIn":
+        context = sum(len(session.tokens) for session in sessions)
+        return _TokensIn(self._cost, self._limits.max_round_tokens, len(sessions), context)
+
+
+def admit(promises: Promises, register: Register, replies: Replies, counts: Counts, now: float) -> list[Send]:
+    """Carries out what is decided between two rounds, and makes the messages that tell it.
+
+    A text that is under way goes on as well as it can, though it asked to be refused.
+    """
+    register.free_released()  # what is cached of a text says how much of it is left to read
+    sends: list[Send] = []
+    for session in promises.lapse(register.sessions, now):
+        session.admit(promised=False)
+        sends += _told(session)
+    for session, promised in promises.decide(register.sessions, now):
+        begins = not session.opened.committed
+        is_refused = begins and not promised and session.opened.otherwise == "refuse"
+        if begins and session.promised is None and session.ledger is not None:
+            counts.decided(session.ledger, promised=promised, refused=is_refused)
+        session.admit(promised=promised)
+        if is_refused:
+            register.drop(session)
+            sends += replies.refuse(session.peer_id, NOT_PROMISED, now, about=session.opened)
+        else:
+            sends += _told(session)
+    return sends
+
+
+def _told(session: Session) -> list[Send]:
+    """The message that says how a session is served; none to draft nodes that know no promises."""
+    if "admission" not in session.client.capabilities:
+        return []
+    tier: Tier = "promised" if session.promised else "best_effort"
+    return [Send(session.peer_id, Admitted(session.session_id, session.epoch, tier))]
+
+
+class _TokensIn:
+    """Tokens that rounds carry for sure in so many seconds: one round, or several that are as large as can be."""
+
+    def __init__(self, cost: Refined, most: int, num_sessions: int, context: int) -> None:
+        self._cost, self._most, self._num_sessions, self._context = cost, most, num_sessions, context
+        self._longer = 1.0 + SURE * cost.usual_error
+        self._largest_s = self._longer * float(cost.round_s(most, num_sessions, context))
+
+    def __call__(self, seconds: float) -> float:
+        rounds, left_s = divmod(max(0.0, seconds), self._largest_s)
+        rest = self._cost.tokens_in(left_s / self._longer, self._num_sessions, self._context)
+        return rounds * self._most + min(self._most, rest)
+
+
+def _goes_on(before: Session, session: Session) -> bool:
+    """Whether a session opened again is the same text, at most as far, and asks for no more than before."""
+    if session.ledger is None or before.ledger is None or session.opened.prompt != before.opened.prompt:
+        return False
+    asked, had = session.ledger.slo.tpot_s, before.ledger.slo.tpot_s
+    asks_no_more = session.limit <= before.limit and (asked is None or (had is not None and asked >= had))
+    return asks_no_more and session.tokens == before.tokens[: len(session.tokens)]
+
+
+def _requests(
+    asking: Iterable[tuple[Session, Ledger]], num_promised: Counter[str], pool: PagePool, now: float
+) -> list[Request]:
+    """What the sessions ask for. Each promise that a client has makes its next one worth less, as in a logarithm.
+
+    num_promised: promises by client, of those that ask no more.
+    """
+    found = []
+    for session, ledger in asking:
+        client = session.client
+        num_promised[client.name] += 1
+        found.append(_request(session, ledger, pool, client.weight / num_promised[client.name], now))
+    return found
+
+
+def _request(session: Session, ledger: Ledger, pool: PagePool, value: float, now: float) -> Request:
+    ttft_s = ledger.slo.ttft_s if ledger.first_at is None else None
+    deadline = now + FIRST_TOKEN_S if ttft_s is None else ledger.asked_at + ttft_s - session.round_trip_s / 2
+    return Request(
+        session.session_id,
+        deadline,
+        len(session.tokens) - pool.length(session.session_id),
+        ledger.slo.tpot_s,
+        -(-session.limit // pool.page_size),
+        value,
+    )
