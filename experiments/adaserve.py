@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from statistics import fmean, median
 from typing import Any
@@ -22,7 +23,7 @@ from matplotlib.figure import Figure
 from experiments import styles
 from experiments.adaserve_claims import BURSTY, RATIOS, findings, ratios
 from experiments.harness import Outcome, Results, new_figure, run
-from experiments.progress import parts
+from experiments.processes import each
 from experiments.service_policies import OURS, POLICIES
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.mix import Kind, bells, mixed
@@ -31,9 +32,6 @@ from experiments.simulation.open_loop.tabled import Tabled
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.settings import Settings
 from goodspeed.fair.latency import Linear
-
-FEW = ("chunked prefill", "fixed 4", "fixed 4, beside", "gradient", OURS)
-"""Policies of the figures with many points."""
 
 NOTES = [
     "A ratio compares means over a figure's worlds; the best baseline is chosen anew in each of them.",
@@ -62,6 +60,7 @@ class Config:
     """One section of `configs/adaserve.toml`."""
 
     seed: int
+    processes: int  # 0: one on each core
     duration_s: float
     trace: str
     begin_s: float
@@ -98,7 +97,7 @@ class Point:
 
 def experiment(config: Config) -> Outcome:
     cells = [(point, policy) for point, policies in points(config) for policy in policies]
-    rows = [row(config, point, policy) for point, policy in parts("worlds", cells)]
+    rows = each("worlds", partial(row, config), cells, config.processes)
     runs = [told(one) for one in rows if one["figure"] == "rates"]
     by_model = {name: ratios(rows, name, "rates", OURS) for name in config.models}
     headline = {ratio: {name: by_model[name][ratio] for name in by_model} for ratio in RATIOS}
@@ -113,18 +112,19 @@ def points(config: Config) -> Iterator[tuple[Point, Sequence[str]]]:
         for rate in model.requests_per_s:
             yield Point("rates", name, rate), tuple(POLICIES)
         for rate in config.edge_requests_per_s:
-            yield Point("edge", name, rate, latency_s=config.edge_s), FEW
+            yield Point("edge", name, rate, latency_s=config.edge_s), tuple(POLICIES)
         for share in config.urgent_shares:
-            yield Point("urgent", name, config.requests_per_s, urgent_share=share), FEW
+            yield Point("urgent", name, config.requests_per_s, urgent_share=share), tuple(POLICIES)
         for scale in config.slo_scales:
-            yield Point("scale", name, config.requests_per_s, slo_scale=scale), FEW
+            yield Point("scale", name, config.requests_per_s, slo_scale=scale), tuple(POLICIES)
         for harder in config.harder:
-            yield Point("harder", name, config.requests_per_s, harder=harder), (*FEW, "slo, barrier")
+            yield Point("harder", name, config.requests_per_s, harder=harder), tuple(POLICIES)
         yield Point("bursty", name, config.requests_per_s, bursty=True), (*BURSTY["llama"], "gradient")
 
 
-def row(config: Config, point: Point, policy: str) -> dict[str, Any]:
+def row(config: Config, cell: tuple[Point, str]) -> dict[str, Any]:
     """What a policy makes of a world."""
+    point, policy = cell
     model, arrivals = config.models[point.model], requests(config, point)
     settings = Settings(
         num_clients=config.clients,
@@ -139,7 +139,12 @@ def row(config: Config, point: Point, policy: str) -> dict[str, Any]:
     )
     done = serve(replace(settings, **POLICIES[policy]), arrivals, config.seed)
     key = {"figure": point.figure, "model": point.model, "requests_per_s": point.requests_per_s, "policy": policy}
-    varied = {"latency_ms": 1000 * point.latency_s, "urgent_share": point.urgent_share, "slo_scale": point.slo_scale}
+    varied = {
+        "latency_ms": 1000 * point.latency_s,
+        "urgent_share": point.urgent_share,
+        "slo_scale": point.slo_scale,
+        "harder": point.harder,
+    }
     return key | varied | measures(config, done)
 
 

@@ -54,6 +54,9 @@ PAPER = {
 }
 """What the paper claims of figures 8 to 11 and 15: mostly the highest over its points, where ours are means."""
 
+VARIED = ("requests_per_s", "latency_ms", "urgent_share", "slo_scale", "harder")
+"""What sets the worlds of a figure apart."""
+
 RATIOS = ("violations_ratio", "goodput_ratio")
 LEAST_VIOLATIONS, LEAST_GOODPUT, MOST_SELECTING = 3.0, 1.5, 0.003
 
@@ -66,7 +69,7 @@ def ratios(rows: Sequence[Row], model: str, figure: str, ours: str) -> dict[str,
     worlds: dict[tuple[Any, ...], dict[str, Row]] = {}
     for one in rows:
         if (one["figure"], one["model"]) == (figure, model):
-            worlds.setdefault((one["requests_per_s"], one["urgent_share"], one["slo_scale"]), {})[one["policy"]] = one
+            worlds.setdefault(tuple(one[name] for name in VARIED), {})[one["policy"]] = one
     own = [world[ours] for world in worlds.values()]
     theirs = [[one for policy, one in world.items() if policy in BASELINES] for world in worlds.values()]
     violations = fmean(min(one["violations"] for one in world) for world in theirs)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -22,7 +23,7 @@ from matplotlib.figure import Figure
 
 from experiments import styles
 from experiments.harness import Finding, Outcome, Results, new_figure, run
-from experiments.progress import parts
+from experiments.processes import each
 from experiments.simulation.settings import Settings
 from experiments.simulation.steady import Steady, Stretch, steady
 from goodspeed.fair.latency import CostModel, Linear, Roofline
@@ -71,6 +72,7 @@ class Config:
     warm_total: int  # of all clients together, at least
     measured_total: int
     drafters: list[str]  # of DRAFTERS
+    processes: int  # 0: one on each core
     machines: dict[str, Machine]
 
     def stretch(self, num_clients: int) -> Stretch:
@@ -141,7 +143,7 @@ def experiment(config: Config) -> Outcome:
         for alphas in [*([alpha] for alpha in config.alphas), config.unequal]
         if len(alphas) <= num
     ]
-    rows = [_row(config, *cell) for cell in parts("cells", cells)]
+    rows = each("cells", partial(_row, config), cells, config.processes)
     equal = [row for row in rows if row["alpha"] is not None]
     findings = [
         *(_lowest(equal, name, known) for name in config.machines for known in ("known", "learned")),
@@ -154,9 +156,8 @@ def experiment(config: Config) -> Outcome:
     return Outcome(rows=rows, findings=findings, notes=_misses(equal))
 
 
-def _row(
-    config: Config, name: str, machine: Machine, round_trip_s: float, num: int, alphas: list[float], drafter: str
-) -> dict[str, Any]:
+def _row(config: Config, of: tuple[str, Machine, float, int, list[float], str]) -> dict[str, Any]:
+    name, machine, round_trip_s, num, alphas, drafter = of
     cell = Cell(config, machine, round_trip_s, num, alphas, drafter)
     plain, fixed = cell.plain(), cell.fixed()
     known, learned = cell.gradient(True), cell.gradient(False)

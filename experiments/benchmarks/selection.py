@@ -5,8 +5,9 @@ verified over C. Beside it stands how many of all rounds these are. With `--sele
 for the next round, whole; with `odds` they are cut, and 1.75 C are handed out. A token costs next to no time in these
 worlds (0.01 % of a round), so nothing is cut for not being worth it.
 
-The time is that of `ByOdds.choose` for sessions with an offer of 8 tokens each, with a budget of as many tokens as
-there are sessions, and of what an own draft is looked up for where nobody offers: medians of the thread's own CPU time.
+The time is that of `ByOdds.choose`, with a budget of as many tokens as there are sessions: for sessions with an offer
+of 8 tokens each, as a chain, and as a tree of five tokens with three alternatives; and for those for which nobody
+offers, so that own drafts are looked up. Medians of the thread's own CPU time.
 
 It takes about 15 s on two cores; about 4 s with --quick.
 """
@@ -21,11 +22,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
+from goodspeed.exact import trees
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.latency import Linear, Refined
 from goodspeed.wire.messages import Offer, OpenSession, Sampling
@@ -58,6 +60,7 @@ WORLDS = {
 WANTED = 0.95
 NUM_SESSIONS = (8, 100, 1_000)
 OFFERED = 8
+TREE = trees.pack((-1, 0, 1, 2, 3, -1, 0, 1))
 
 
 @dataclass
@@ -67,9 +70,9 @@ class Noting:
     own: Choice
     num_there: int = 0
 
-    def choose(self, ready: Sequence[Session], now: float) -> dict[bytes, Drafted]:
+    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
         self.num_there = sum(len(session.draft.tokens) for session in ready if session.draft is not None)
-        return self.own.choose(ready, now)
+        return self.own.choose(ready, now, most)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.own, name)
@@ -109,12 +112,13 @@ def shares(num_rounds: int) -> list[dict[str, object]]:
 def choosing(num_sessions: int, repetitions: int) -> dict[str, object]:
     """Microseconds of one choice, with an offer for each session and with none."""
     limits = RoundLimits(num_sessions, 4 * num_sessions)
-    offered, alone = _sessions(num_sessions, offers=True), _sessions(num_sessions, offers=False)
+    chains, trees, alone = (_sessions(num_sessions, offers) for offers in ("chains", "trees", "none"))
     with_offers = ByOdds(Refined(FORWARD), limits, _worth)
     own = ByOdds(Refined(FORWARD), limits, _worth, SelfDrafts())
     return {
         "num_sessions": num_sessions,
-        "offers_us": 1e6 * _median_s(lambda: with_offers.choose(offered, 0.0), repetitions),
+        "offers_us": 1e6 * _median_s(lambda: with_offers.choose(chains, 0.0), repetitions),
+        "trees_us": 1e6 * _median_s(lambda: with_offers.choose(trees, 0.0), repetitions),
         "own_us": 1e6 * _median_s(lambda: own.choose(alone, 0.0), repetitions),
     }
 
@@ -123,13 +127,15 @@ def _worth(client: Client) -> float:
     return client.weight / client.goodput.value
 
 
-def _sessions(number: int, *, offers: bool) -> list[Session]:
+def _sessions(number: int, offers: Literal["chains", "trees", "none"]) -> list[Session]:
     """Sessions at length 0 with texts of 200 tokens, of up to 100 clients."""
     rng = random.Random(0)
     clients = [
         Client(f"client-{each}", AcceptanceEstimator(0.1, 0.7), GoodputEstimator(0.1, rng.uniform(1.0, 6.0)))
         for each in range(min(number, 100))
     ]
+    for client in clients:
+        client.understand(("offers", "model_offers", "odds", "trees"))
     sessions = []
     for each in range(number):
         prompt = tuple(rng.randrange(40) for _ in range(200))
@@ -138,12 +144,17 @@ def _sessions(number: int, *, offers: bool) -> list[Session]:
         session = Session(opened, b"peer", client, client.acceptance, list(prompt), each, len(prompt), 300)
         session.commit((1,))
         session.assign(0, 0, 1)
-        if offers:
-            tokens = tuple(rng.randrange(40) for _ in range(OFFERED))
-            codes = bytes(rng.randrange(20) for _ in range(OFFERED))
-            session.take_offer(Offer(session.session_id, 1, len(session.tokens), tokens, codes), 0.0)
+        if offers != "none":
+            session.take_offer(_offer(session, rng, TREE if offers == "trees" else None), 0.0)
         sessions.append(session)
     return sessions
+
+
+def _offer(session: Session, rng: random.Random, parents: bytes | None) -> Offer:
+    """Makes an offer as a draft model would: only models offer trees."""
+    tokens = tuple(rng.sample(range(40), OFFERED))
+    codes = bytes(rng.randrange(20) for _ in range(OFFERED))
+    return Offer(session.session_id, 1, len(session.tokens), tokens, codes, "model", parents)
 
 
 def _median_s(call: Callable[[], object], repetitions: int) -> float:
@@ -165,8 +176,12 @@ def table(used: list[dict[str, object]], times: list[dict[str, object]]) -> str:
     for row in used:
         each = "; ".join(f"{row[name]:.1%} {name}, in {row[f'{name}_collided']:.0%}" for name in ("none", "odds"))
         lines.append(f"    {row['world']}: {each}")
-    lines.append(f"one choice, in us: {OFFERED} offered tokens for each session; own drafts where nothing is offered")
-    lines += [f"{row['offers_us']:>10,.0f} {row['own_us']:>10,.0f}  {row['num_sessions']:,} sessions" for row in times]
+    lines.append(
+        f"one choice, in us: {OFFERED} tokens for each session, as chains; as trees; own drafts, without offers"
+    )
+    for row in times:
+        each = " ".join(f"{row[key]:>10,.0f}" for key in ("offers_us", "trees_us", "own_us"))
+        lines.append(f"{each}  {row['num_sessions']:,} sessions")
     return "\n".join(lines)
 
 

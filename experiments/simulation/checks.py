@@ -9,7 +9,6 @@ from difflib import SequenceMatcher
 from math import isfinite
 
 from draft_node.core.local import GIVE_UP_S
-from draft_node.core.session import State
 from experiments.simulation.allowed_wait import patience_s, shares_a_fate
 from experiments.simulation.draft import TIMEOUT_S, DraftNode
 from experiments.simulation.local_texts import by_both
@@ -66,8 +65,8 @@ class Silence:
                 self.silent.append(draft.index)
 
     def _is_owed(self, draft: DraftNode) -> bool:
-        """Whether a client is owed something new: not if all its sessions were told to come later."""
-        return any(generation.session.state is not State.POSTPONED for generation in draft.generations.values())
+        """Whether a client is owed something new: not if all its sessions wait for places."""
+        return any(draft.core.line.has_place(session_id) for session_id in draft.generations)
 
     def _since(self, draft: DraftNode) -> float:
         """Its users' last new token, or the end of the last blow since then, whichever is later.

@@ -133,7 +133,7 @@ class DraftNode:
         self.connection.boot(self.num_boots)
         boot_id = f"{self.index}-{self.num_boots}".rjust(8).encode()[-8:]
         of_model: tuple[Capability, ...] = ("model_offers",) if settings.draft_ahead else ()
-        capabilities = ("odds", "offers", "slo", *(of_model if self._has_model else ("no_model",)))
+        capabilities = ("odds", "offers", "slo", "admission", *(of_model if self._has_model else ("no_model",)))
         model = "simulated" if self._has_model else ""
         hello = Hello(VERSION, f"client-{self.index}", boot_id, "simulated", model, capabilities=capabilities)
         link = VerifyLink.begin(hello, TIMEOUT_S, self._watch.now)
@@ -281,7 +281,7 @@ class DraftNode:
         if generation is None:
             return
         generation.cancelled = not (generation.finish or generation.fail)
-        self._carry_out(self.core.forget(session_id))
+        self._carry_out(self.core.forget(session_id, self._watch.now))
         self._over(generation)
         self._start_some()
 

@@ -107,6 +107,7 @@ class Settings:
     page_size: int = 4
     context_len: int = 120
     max_sessions: int = 100
+    admission: str | None = DEFAULTS.admission  # whom it promises what a text is to keep
     capabilities: tuple[Capability, ...] | None = None  # what it announces; None: as the daemon has it
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
@@ -167,6 +168,7 @@ class Settings:
             beta=self.beta,
             max_sessions=self.max_sessions,
             max_client_sessions=self.max_sessions,
+            admission=self.admission,
         )
 
 

@@ -138,7 +138,9 @@ def _with_slos(settings: Settings, seed: int) -> Settings:
     policy = "slo" if settings.policy == "gradient" and rng.random() < 0.5 else settings.policy
     if settings.capabilities is not None and rng.random() < 0.7:
         settings = replace(settings, capabilities=(*settings.capabilities, "slo"))
-    return replace(settings, slos=slos, policy=policy)
+    settings = replace(settings, slos=slos, policy=policy)
+    may_promise = settings.core.selects and settings.rounds == "continuous" and policy == "slo"
+    return replace(settings, admission=rng.choice(["none", "dp", "dp", "edf"]) if may_promise else "none")
 
 
 def _some_policy(rng: random.Random, seed: int) -> str | Callable[[], Policy]:

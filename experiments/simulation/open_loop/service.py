@@ -1,8 +1,9 @@
 """Runs a world to whose users requests come by a schedule, and tells what became of each. Knows no policies."""
 
 import time
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from experiments.simulation.arrivals import Arrival, dealt_out
 from experiments.simulation.rounds import Finished
@@ -10,6 +11,9 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
+from verify_node.admission import Allotment
+from verify_node.core.core import VerifyCore
+from verify_node.core.promises import Decided, Promises
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.drafted import Drafted
 from verify_node.rounds.planner import Hope
@@ -33,6 +37,14 @@ class Served:
         return self.kept.outcome == "attained"
 
 
+class Scheduling(NamedTuple):
+    """The work for promises before one round."""
+
+    num_new: int  # requests that were decided on
+    num_promised: int  # of all, then
+    seconds: float  # CPU time of this machine
+
+
 @dataclass(slots=True)
 class Service:
     """What a world did until its last text was over."""
@@ -44,12 +56,19 @@ class Service:
     num_verdicts: int = 0  # of texts that had a token
     num_drafted: int = 0  # of tokens, verified
     num_accepted: int = 0
-    selection_s: float = 0.0  # of this machine's time
+    selection_s: float = 0.0  # CPU time of this machine
+    num_preempted: int = 0  # times that a session lost its memory
+    scheduling: list["Scheduling"] = field(default_factory=list)  # before each round
 
     @property
     def attainment(self) -> float:
         """Share of the texts that were in time."""
         return sum(text.attained for text in self.texts) / len(self.texts)
+
+    @property
+    def promised(self) -> list[Served]:
+        """The texts whose service level was promised."""
+        return [text for text in self.texts if text.kept.promised]
 
     @property
     def goodput(self) -> float:
@@ -95,8 +114,11 @@ class Service:
                 self.num_accepted += verdict.num_accepted
 
 
-def serve(settings: Settings, arrivals: Sequence[Arrival], seed: int) -> Service:
-    """The world of that seed, from the first request until the last text is over; settings say how many draft nodes."""
+def serve(settings: Settings, arrivals: Sequence[Arrival], seed: int, *, pool_tokens: int | None = None) -> Service:
+    """The world of that seed, from the first request until the last text is over; settings say how many draft nodes.
+
+    pool_tokens: the verify node's memory of keys and values, in which the longest text has to fit; None: enough.
+    """
     longest = max(arrival.prompt_tokens + arrival.output_tokens for arrival in arrivals)
     pages = -(-longest // PAGE_SIZE) + 1
     roomy = replace(
@@ -104,37 +126,40 @@ def serve(settings: Settings, arrivals: Sequence[Arrival], seed: int) -> Service
         arrivals=dealt_out(arrivals, settings.num_clients),
         stops=0.0,
         page_size=PAGE_SIZE,
-        num_pages=len(arrivals) * pages,
+        num_pages=len(arrivals) * pages if pool_tokens is None else pool_tokens // PAGE_SIZE,
         context_len=pages * PAGE_SIZE,
         max_sessions=len(arrivals),
     )
     service = Service([], 0.0)
     world = World(seed, roomy, service.note)
-    watched = Watched(world)
+    core = world.verify.core
+    assert core is not None
+    watched = Watched(core)
+    core.promises = promises = WatchedPromises(core)
     world.run(LIMIT_S)
     service.seconds, service.selection_s = world.now, watched.seconds
+    service.num_preempted, service.scheduling = core.counts.num_preempted, promises.done
     for draft in world.drafts:
         for generation in draft.done:
             times, slo = generation.times, generation.session.request.slo
             took_s = (times.last_at or world.now) - times.asked_at
-            service.texts.append(Served(times.kept(slo or NOTHING), times.num_tokens, took_s))
+            kept = times.kept(slo or NOTHING, generation.session.promised)
+            service.texts.append(Served(kept, times.num_tokens, took_s))
     return service
 
 
 class Watched:
-    """The choice of a world's verify node, with a stopwatch."""
+    """The choice of a verify node, with a stopwatch for CPU time."""
 
-    def __init__(self, world: World) -> None:
-        core = world.verify.core
-        assert core is not None
+    def __init__(self, core: VerifyCore) -> None:
         self.seconds = 0.0
         self._choice: Choice = core.choice
         core.choice = self
 
-    def choose(self, ready: Sequence[Session], now: float) -> dict[bytes, Drafted]:
-        started = time.perf_counter()
-        chosen = self._choice.choose(ready, now)
-        self.seconds += time.perf_counter() - started
+    def choose(self, ready: Sequence[Session], now: float, most: int | None = None) -> dict[bytes, Drafted]:
+        started = time.thread_time()
+        chosen = self._choice.choose(ready, now, most)
+        self.seconds += time.thread_time() - started
         return chosen
 
     def least_odds(self, session: Session) -> int:
@@ -151,3 +176,27 @@ class Watched:
 
     def looks_at_offers(self, yes: bool) -> None:
         self._choice.looks_at_offers(yes)
+
+
+class WatchedPromises(Promises):
+    """The promises of a verify node that has none yet, with a stopwatch for the CPU time before each round."""
+
+    def __init__(self, core: VerifyCore) -> None:
+        super().__init__(core.promises.policy, core.cost, core.limits, core.pool)
+        self.done: list[Scheduling] = []
+        self._deciding_s, self._num_new = 0.0, 0  # since the last round
+
+    def decide(self, sessions: Mapping[bytes, Session], now: float) -> list[Decided]:
+        started = time.thread_time()
+        decided = super().decide(sessions, now)
+        self._deciding_s += time.thread_time() - started
+        self._num_new += len(decided)
+        return decided
+
+    def allot(self, sessions: Mapping[bytes, Session], ready: Iterable[Session], now: float) -> Allotment | None:
+        started = time.thread_time()
+        allotment = super().allot(sessions, ready, now)
+        seconds = self._deciding_s + time.thread_time() - started
+        self.done.append(Scheduling(self._num_new, len(self.book), seconds))
+        self._deciding_s, self._num_new = 0.0, 0
+        return allotment

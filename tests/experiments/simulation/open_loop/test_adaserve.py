@@ -35,8 +35,9 @@ def test_requests_depend_on_the_point_alone():
     assert list(means) == sorted(means, key=means.__getitem__)
 
 
-def row(policy, rate, violations, goodput):
-    key = {"figure": "rates", "model": "llama", "requests_per_s": rate, "urgent_share": None, "slo_scale": None}
+def row(policy, rate, violations, goodput, harder=0.0):
+    key = {"figure": "rates", "model": "llama", "requests_per_s": rate, "latency_ms": 0.0, "harder": harder}
+    key |= {"urgent_share": None, "slo_scale": None}
     return key | {"policy": policy, "violations": violations, "goodput_tokens_s": goodput, "requests": 100}
 
 
@@ -47,6 +48,15 @@ def test_the_best_baseline_is_chosen_in_each_world():
     ]
     found = ratios(rows, "llama", "rates", OURS)
     assert found == pytest.approx({"violations_ratio": 0.4 / 0.1, "goodput_ratio": 200.0 / 80.0})
+
+
+def test_worlds_of_other_acceptance_are_worlds_apart():
+    rows = [
+        *(row("fixed 4", 1.0, 0.2, 100.0), row(OURS, 1.0, 0.1, 150.0)),
+        *(row("fixed 4", 1.0, 0.9, 10.0, harder=0.2), row(OURS, 1.0, 0.2, 70.0, harder=0.2)),
+    ]
+    found = ratios(rows, "llama", "rates", OURS)
+    assert found == pytest.approx({"violations_ratio": 1.1 / 0.3, "goodput_ratio": 220.0 / 110.0})
 
 
 def test_where_nothing_was_late_one_text_of_all_is_assumed():

@@ -1,0 +1,158 @@
+"""LAPS-SD's figures 1, 5, 6 and 7: how soon texts are done when the order follows perceived service.
+
+Requests come almost at once, as in the paper, or in a stream, and wait for one place or for eight. Rounds are computed
+from datasheets, lengths are of recorded services, and acceptance is recorded. The orders are those that draft nodes
+and verify nodes use (`goodspeed/order`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments import styles
+from experiments.harness import Outcome, Results, new_figure, run
+from experiments.laps_sd_claims import BEST_QUEUES, error_of, fig1, findings
+from experiments.laps_sd_runs import POLICIES, Cell, Settings, chosen, mean_seconds, measured, requests, times
+from experiments.progress import parts
+
+ORDERS_SHOWN = ("fcfs", "las", "lp_sjf", "laps", "laps_paper", "laps_learned", "oracle", "optimal")
+
+
+@dataclass(frozen=True)
+class Config(Settings):
+    """One section of `configs/laps_sd.toml`."""
+
+    num_queues: int  # K
+    numbers: list[int]  # of requests for each place
+    window_s: float  # in which they come
+    seeds: int
+    places: dict[str, list[int]]  # for each number of places the numbers of requests that are served there
+    queues: list[int]  # K of Fig. 6, with these M and S_1
+    queues_growth: float
+    queues_first_s: float
+    headline: str  # the kind that JSON's mean_latency is of
+    streams: dict[str, float]  # kinds that come in a stream, and its load at one place
+    stream_number: int
+
+
+def experiment(config: Config) -> Outcome:
+    rows = [
+        measured(config, cell, policy, config.num_queues)
+        for cell in parts("requests at once", bursts(config))
+        for policy in POLICIES
+    ]
+    streams = [
+        measured(config, cell, policy, config.num_queues)
+        for cell in parts("streams", stream_cells(config))
+        for policy in POLICIES
+    ]
+    small = replace(config, growth=config.queues_growth, first_s=config.queues_first_s)
+    curves = [
+        measured(small, Cell(config.headline, number, 1, config.window_s, seed), policy, num_queues)
+        for number in parts("numbers of queues", [number for number in BEST_QUEUES if number in config.numbers])
+        for num_queues in config.queues
+        for policy in ("laps", "laps_paper")
+        for seed in range(config.seeds)
+    ]
+    return Outcome(
+        rows=rows + streams,
+        curves=curves,
+        findings=findings(rows, streams, curves),
+        facts=facts(config, rows, streams, curves),
+    )
+
+
+def bursts(config: Config) -> list[Cell]:
+    """Requests that come almost at once."""
+    return [
+        Cell(kind, number, int(places), config.window_s, seed)
+        for places, numbers in config.places.items()
+        for kind in config.kinds
+        for number in numbers
+        for seed in range(config.seeds)
+    ]
+
+
+def stream_cells(config: Config) -> list[Cell]:
+    """Requests that come at any time, at so many that one place is busy for the given share of it."""
+    cells = []
+    for kind, load in config.streams.items():
+        for seed in range(config.seeds):
+            cell = Cell(kind, config.stream_number, 1, 1.0, seed)
+            work_s = sum(len(one.accepted) for one in requests(config, cell)) * times(config).round_s(1, 200)
+            cells.append(Cell(kind, config.stream_number, 1, work_s / load, seed))
+    return cells
+
+
+def facts(
+    config: Config,
+    rows: Sequence[dict[str, Any]],
+    streams: Sequence[dict[str, Any]],
+    curves: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    def by_policy(these: Sequence[dict[str, Any]], **where: object) -> dict[str, float]:
+        return {policy: mean_seconds(these, policy=policy, **where) for policy in POLICIES}
+
+    places = [int(name) for name in config.places]
+    of = f"seconds; batch 1, K = {config.num_queues}, {config.headline}, over {config.numbers} requests at once"
+    return {
+        "mean_latency": by_policy(rows, places=1, kind=config.headline),
+        "mean_latency_of": of,
+        "by_batch": {
+            place: {kind: by_policy(rows, places=place, kind=kind) for kind in config.kinds} for place in places
+        },
+        "by_number": {
+            number: by_policy(rows, places=1, kind=config.headline, number=number) for number in config.numbers
+        },
+        "by_queues": {
+            policy: {
+                number: {k: mean_seconds(curves, policy=policy, number=number, queues=k) for k in config.queues}
+                for number in sorted({row["number"] for row in curves})
+            }
+            for policy in ("laps", "laps_paper")
+        },
+        "streams": {kind: by_policy(streams, kind=kind) for kind in config.streams},
+        "fig1": fig1(),
+        "estimate_error": error_of(rows, config.headline),
+        "estimate_errors": {kind: error_of(rows, kind) for kind in config.kinds},
+    }
+
+
+def draw(config: Config, results: Results) -> Figure:
+    """Above, latency over the number of requests by kind (Fig. 5); below, latency over K (Fig. 6)."""
+    figure = new_figure(4.0 * len(config.kinds), 7.0)
+    above, below = figure.subplots(2, len(config.kinds), squeeze=False)
+    for plot, kind in zip(above, config.kinds, strict=True):
+        own = chosen(results.rows, places=1, kind=kind, window_s=config.window_s)
+        for number, policy in enumerate(ORDERS_SHOWN):
+            seconds = [mean_seconds(own, policy=policy, number=requests) for requests in config.numbers]
+            plot.plot(config.numbers, seconds, label=policy, **styles.curve(number))
+        plot.set(title=kind, xlabel="requests", ylabel="mean latency, s")
+    numbers = sorted({row["number"] for row in results.curves})
+    for plot, number in zip(below, numbers, strict=False):
+        for policy in ("laps", "laps_paper"):
+            own = chosen(results.curves, number=number, policy=policy)
+            plot.plot(
+                config.queues,
+                [mean_seconds(own, queues=k) for k in config.queues],
+                label=policy,
+                **styles.curve(ORDERS_SHOWN.index(policy)),
+            )
+        plot.set(title=f"{number} requests, {config.headline}", xlabel="queues K", ylabel="mean latency, s")
+    for plot in below[len(numbers) :]:
+        plot.set_axis_off()
+    figure.legend(*above[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def main() -> int:
+    return run("laps_sd", __doc__ or "", experiment, draw, Config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

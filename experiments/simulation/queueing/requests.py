@@ -1,0 +1,109 @@
+"""Requests of a service: when they come, how long their texts are, and what each of their rounds accepts.
+
+Lengths are of a recorded service, or drawn; agreement is that of a recorded text of the given domains, from a place of
+its own on. So every order meets the very same rounds. Knows nothing about places and orders.
+"""
+
+import csv
+import gzip
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+
+from experiments.simulation.open_loop.traffic import FOLDER
+from experiments.simulation.recordings import UNKNOWN, load
+
+MADE_TOKENS = 1000
+"""The length of a path that is made up; longer texts go through it again."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of requests. Lengths are of a trace, or lie around a mean."""
+
+    prompt_tokens: int
+    domains: list[str] = field(default_factory=list)  # recorded texts whose agreement they have
+    acceptance: tuple[float, float] = (0.0, 1.0)  # without domains: every text's own rate lies anywhere between
+    trace: str | None = None  # of whose outputs they are as long as: name of a trace's file, without endings
+    output_tokens: float = 0.0
+    output_spread: float = 0.0  # standard deviation
+    max_context: int = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, with its whole future."""
+
+    number: int
+    at_s: float
+    prompt_tokens: int
+    output_tokens: int
+    predicted_tokens: int  # what a length predictor says before it begins
+    accepted: tuple[int, ...]  # drafted tokens that each of its rounds accepts
+
+
+def make(
+    kind: Kind, number: int, window_s: float, num_drafted: int, prediction_error: float, random: Random
+) -> list[Request]:
+    """So many requests that come at any time of the window, independently.
+
+    num_drafted: in each round. prediction_error: sigma of the log-normal error of predicted lengths.
+    """
+    times = sorted(random.uniform(0.0, window_s) for _ in range(number))
+    return [_request(kind, index, at_s, num_drafted, prediction_error, random) for index, at_s in enumerate(times)]
+
+
+def _request(kind: Kind, number: int, at_s: float, num_drafted: int, error: float, random: Random) -> Request:
+    output_tokens = _output_tokens(kind, random)
+    path = _path(kind, random)
+    predicted = max(1, round(output_tokens * math.exp(random.gauss(0.0, error))))
+    accepted = rounds(path, random.randrange(len(path)), output_tokens, num_drafted, random)
+    return Request(number, at_s, kind.prompt_tokens, output_tokens, predicted, accepted)
+
+
+def _path(kind: Kind, random: Random) -> str:
+    if kind.domains:
+        return random.choice(paths(tuple(kind.domains)))
+    rate = random.uniform(*kind.acceptance)
+    return "".join("1" if random.random() < rate else "0" for _ in range(MADE_TOKENS))
+
+
+def _output_tokens(kind: Kind, random: Random) -> int:
+    if kind.trace is not None:
+        drawn = random.choice(lengths(kind.trace))
+    else:
+        drawn = max(1, round(random.gauss(kind.output_tokens, kind.output_spread)))
+    return min(drawn, kind.max_context - kind.prompt_tokens)
+
+
+def rounds(path: str, start: int, num_tokens: int, num_drafted: int, random: Random) -> tuple[int, ...]:
+    """What each round of a text accepts, whose agreement is `path` over and over, from `start` on."""
+    rate = path.count("1") / max(1, len(path) - path.count(UNKNOWN))
+    position, left, accepted = start, num_tokens, []
+    while left > 0:
+        number = 0
+        while number < num_drafted and _agrees(path[(position + number) % len(path)], rate, random):
+            number += 1
+        accepted.append(number)
+        position += number + 1
+        left -= number + 1
+    return tuple(accepted)
+
+
+def _agrees(known: str, rate: float, random: Random) -> bool:
+    return random.random() < rate if known == UNKNOWN else known == "1"
+
+
+@cache
+def paths(domains: tuple[str, ...]) -> tuple[str, ...]:
+    """The agreement of the recorded texts of these domains, with both draft models."""
+    return tuple(one.path for one in load() if one.domain in domains)
+
+
+@cache
+def lengths(trace: str) -> Sequence[int]:
+    """Output tokens of a trace's requests."""
+    with gzip.open(FOLDER / f"{trace}.csv.gz", "rt", newline="") as lines:
+        return [int(row["output_tokens"]) for row in csv.DictReader(lines) if int(row["output_tokens"]) > 0]

@@ -1,0 +1,94 @@
+"""SLOs-Serve's figures 9 and 14: how many requests per second keep their service levels, with promises and without.
+
+Requests come as they did to two real services, have the lengths of the paper's data sets and its service levels: a
+first token within a multiple of the time in which the prompt is read alone, and a mean time per token. The capacity of
+a policy is the highest rate at which at most a tenth of all requests miss either, found by bisection. Whoever is
+promised nothing counts as much as the others. Rounds take what the paper's authors have of OPT-6.7B on an A100; drafts
+are made elsewhere, and baselines wait for them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments import styles
+from experiments.admission_policies import POLICIES
+from experiments.harness import Outcome, Results, new_figure, run
+from experiments.processes import each
+from experiments.simulation.open_loop.crowd import scheduling_ms
+from experiments.simulation.open_loop.threshold import highest
+from experiments.slos_serve_claims import ALLOWED, FEW, facts, findings
+from experiments.slos_serve_worlds import A100, Cell, Config, Row, arrivals, load
+
+NOTES = [
+    "A request counts if its first token and its mean time per token are in time; the paper looks at every 10 tokens.",
+    "A ratio is the capacity of `dp` over the better of both baselines, each with its best fixed length.",
+]
+
+
+def experiment(config: Config) -> Outcome:
+    measured = each("capacities", partial(measure, config), list(cells(config)), config.processes)
+    rows, curves = [row for row, _ in measured], [load for _, loads in measured for load in loads]
+    told = facts(rows) | {"scheduler_ms": scheduling_ms(A100, config.crowds, config.seed)}
+    return Outcome(rows=rows, curves=curves, findings=findings(told), facts=told, notes=NOTES)
+
+
+def cells(config: Config) -> Iterator[Cell]:
+    for scenario in config.scenarios:
+        yield from (Cell(scenario, policy) for policy in POLICIES)
+    for latency_s, scenario in product(config.far_s, config.far_scenarios):
+        yield from (Cell(scenario, policy, latency_s) for policy in config.far_policies)
+
+
+def measure(config: Config, cell: Cell) -> tuple[Row, list[Row]]:
+    """The capacities of a policy, with what it made of that load (or of the lowest one); and every load tried."""
+    tried: dict[int, Row] = {}
+
+    def violations(number: int) -> float:
+        if number not in tried:
+            tried[number] = load(config, cell, number)
+        return float(tried[number]["violations"])
+
+    most = len(arrivals(config, cell.scenario))
+    guess = max(1, round(config.scenarios[cell.scenario].requests_per_s * config.duration_s))
+    number = highest(violations, ALLOWED, start=guess, most=most, ratio=config.ratio)
+    few = highest(violations, FEW, start=max(1, number // 2), most=number, ratio=config.ratio) if number else 0
+    capacities = {"capacity": number / config.duration_s, "capacity_few": few / config.duration_s}
+    return tried[number or min(tried)] | capacities, [tried[number] for number in sorted(tried)]
+
+
+def draw(config: Config, results: Results) -> Figure:
+    """Capacities by scenario and policy; and by distance."""
+    figure = new_figure(12.0, 8.0)
+    above, below = figure.subplots(2, 1)
+    near = {(one["scenario"], one["policy"]): one["capacity"] for one in results.rows if not one["latency_ms"]}
+    names, width = list(dict.fromkeys(scenario for scenario, _ in near)), 0.9 / len(POLICIES)
+    for number, policy in enumerate(POLICIES):
+        places = np.arange(len(names)) + width * (number - (len(POLICIES) - 1) / 2)
+        capacities = [near[scenario, policy] for scenario in names]
+        above.bar(places, capacities, width, label=policy, **styles.bar(number))
+    above.set_xticks(range(len(names)), names)
+    above.set(ylabel="requests/s, at most 10 % missed", title="at the target's side")
+    for number, (scenario, policy) in enumerate(product(config.far_scenarios, config.far_policies)):
+        own = [one for one in results.rows if (one["scenario"], one["policy"]) == (scenario, policy)]
+        own.sort(key=lambda one: float(one["latency_ms"]))
+        over, found = [one["latency_ms"] for one in own], [one["capacity"] for one in own]
+        below.plot(over, found, label=f"{scenario}: {policy}", **styles.curve(number))
+    below.set(xlabel="ms one way", ylabel="requests/s, at most 10 % missed")
+    below.set_ylim(bottom=0.0)
+    figure.legend(loc="outside lower center", ncols=4)
+    return figure
+
+
+def main() -> int:
+    return run("slos_serve", __doc__ or "", experiment, draw, Config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

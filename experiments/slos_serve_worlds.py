@@ -1,0 +1,134 @@
+"""The worlds of the experiment on SLOs-Serve: its scenarios' requests, what serves them, and what became of them.
+
+Knows nothing about capacities.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from random import Random
+from statistics import fmean
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from experiments.admission_policies import POLICIES
+from experiments.simulation.arrivals import Arrival
+from experiments.simulation.open_loop.decode_first import DecodeFirst
+from experiments.simulation.open_loop.service import Service, serve
+from experiments.simulation.open_loop.stages import Stage, Texts, requests
+from experiments.simulation.open_loop.traffic import thinned, window
+from experiments.simulation.settings import Settings
+from goodspeed.fair.latency import Linear, Roofline
+
+A100 = Roofline((Linear(fixed_s=0.02480, token_s=6.878e-5), Linear(fixed_s=3.033e-3, token_s=7.523e-5)))
+"""A round of OPT-6.7B on an A100, by the code of the paper's authors: max_k (a_k n + b_k s + c_k) without the draft
+model's steps s, since drafts are made elsewhere."""
+
+STEP = Linear(fixed_s=3.465e-3)
+"""A step of OPT-125m: the b_k of the term in which drafting is not hidden behind reading the target's weights."""
+
+Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """When requests come, and what they are."""
+
+    trace: str
+    begin_s: float  # of its window
+    requests_per_s: float  # a guess at the capacity
+    stages: list[Stage]
+
+
+@dataclass(frozen=True)
+class Config:
+    """One section of `configs/slos_serve.toml`."""
+
+    seed: int
+    processes: int  # 0: one on each core
+    window_s: float  # of a trace
+    duration_s: float  # into which it is squeezed
+    ratio: float  # capacities are found within it
+    clients: int
+    texts: Texts
+    budget: int
+    max_round_tokens: int
+    pool_tokens: int
+    far_s: list[float]  # one way
+    far_scenarios: list[str]
+    far_policies: list[str]
+    crowds: int  # of 10 new requests beside 200
+    scenarios: dict[str, Scenario]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one capacity is of."""
+
+    scenario: str
+    policy: str
+    latency_s: float = 0.0
+
+
+def load(config: Config, cell: Cell, number: int) -> Row:
+    """What a policy makes of so many requests."""
+    done = served(config, cell, number)
+    key = {"scenario": cell.scenario, "policy": cell.policy, "latency_ms": 1000 * cell.latency_s}
+    return key | {"requests_per_s": number / config.duration_s} | measures(done)
+
+
+def served(config: Config, cell: Cell, number: int) -> Service:
+    coming = arrivals(config, cell.scenario)
+    chosen = [coming[place] for place in thinned(len(coming), number, Random(config.seed))]
+    settings = Settings(
+        num_clients=config.clients,
+        budget=config.budget,
+        max_round_tokens=config.max_round_tokens,
+        round_cost=A100,
+        known_cost=True,
+        draft_cost=(STEP,),
+        latency_s=(cell.latency_s,),
+        self_draft=False,
+        explore=0.0,
+    )
+    changes = POLICIES[cell.policy]
+    if changes.get("core_kind") is DecodeFirst:
+        tightest_s = min(stage.tpot_ms for stage in config.scenarios[cell.scenario].stages) / 1000
+        changes = changes | {"max_round_tokens": A100.tokens_in(tightest_s, 0, 0)}
+    return serve(replace(settings, **changes), chosen, config.seed, pool_tokens=config.pool_tokens)
+
+
+def arrivals(config: Config, name: str) -> list[Arrival]:
+    """Every request of a scenario's window, squeezed into the configured time; each rate has some of these."""
+    scenario = config.scenarios[name]
+    squeeze = config.duration_s / config.window_s
+    times = [squeeze * at_s for at_s in window(scenario.trace, scenario.begin_s, config.window_s)]
+    return requests(
+        times, scenario.stages, config.texts, lambda prompt: A100.round_s(prompt, 1, 0), Random(config.seed)
+    )
+
+
+def measures(done: Service) -> Row:
+    promised, outcomes = done.promised, Counter(text.kept.outcome for text in done.texts)
+    others = [text for text in done.texts if not text.kept.promised]
+    broken = Counter(text.kept.outcome for text in promised)
+    return {
+        "requests": len(done.texts),
+        "violations": 1.0 - done.attainment,
+        "late": outcomes["late"] / len(done.texts),
+        "slow": outcomes["slow"] / len(done.texts),
+        "promised": len(promised) / len(done.texts),
+        "promised_attained": broken["attained"] / len(promised) if promised else None,
+        "promised_late": broken["late"],
+        "promised_slow": broken["slow"],
+        "others_attained": fmean(text.attained for text in others) if others else None,
+        "goodput_tokens_s": done.goodput,
+        "drafted": done.drafted,
+        "accepted": done.accepted,
+        "round_ms": 1000 * done.busy_s / done.num_rounds,
+        "busy": done.busy_s / done.seconds,
+        "preempted": done.num_preempted,
+        "scheduling_ms_p99": 1000 * float(np.quantile([one.seconds for one in done.scheduling] or [0.0], 0.99)),
+    }

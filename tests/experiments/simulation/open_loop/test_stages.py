@@ -1,0 +1,140 @@
+"""What SLOs-Serve's scenarios are made of: lengths, a window at a rate, the highest load, and Sarathi's rounds."""
+
+from dataclasses import replace
+from random import Random
+from statistics import fmean, quantiles
+
+import pytest
+
+from experiments.simulation.acceptance import Independent
+from experiments.simulation.arrivals import Arrival
+from experiments.simulation.open_loop.decode_first import DecodeFirst
+from experiments.simulation.open_loop.lengths import Lengths
+from experiments.simulation.open_loop.prefill_first import PrefillFirst
+from experiments.simulation.open_loop.service import serve
+from experiments.simulation.open_loop.stages import Stage, Texts, requests
+from experiments.simulation.open_loop.threshold import highest
+from experiments.simulation.open_loop.traffic import thinned, window
+from experiments.simulation.settings import Settings
+from goodspeed.errors import ConfigError
+from goodspeed.fair.latency import Linear
+from goodspeed.slo.objectives import Objectives
+
+
+@pytest.mark.parametrize(
+    ("mean", "p99"),
+    [(763, 1591), (266, 619), (847, 2010), (26, 232), (1333, 1946), (202, 1508), (690, 2131), (5496, 8500)],
+)
+def test_lengths_have_the_mean_and_the_percentile(mean, p99):
+    random, lengths = Random(1), Lengths(mean, p99)
+    drawn = [lengths.drawn(random.random()) for _ in range(20_000)]
+    assert fmean(drawn) == pytest.approx(mean, rel=0.03)
+    assert quantiles(drawn, n=100)[-1] == pytest.approx(p99, rel=0.05)
+    assert min(drawn) >= 1
+    assert max(drawn) < 2 * p99
+
+
+def test_lengths_rise_with_chance_and_are_scaled():
+    lengths, tenth = Lengths(500, 900), Lengths(500, 900, 0.1)
+    chances = (0.0, 0.1, 0.5, 0.9, 0.999999)
+    drawn = [lengths.drawn(chance) for chance in chances]
+    assert drawn == sorted(drawn)
+    assert [tenth.drawn(chance) for chance in chances] == pytest.approx([length / 10 for length in drawn], abs=0.6)
+
+
+@pytest.mark.parametrize(
+    ("mean", "p99", "scale"), [(10, 10, 1.0), (10, 5, 1.0), (1, 500, 1.0), (0.5, 2, 1.0), (10, 20, 2.0)]
+)
+def test_lengths_that_there_cannot_be_are_refused(mean, p99, scale):
+    with pytest.raises(ConfigError, match="no lengths have a mean"):
+        Lengths(mean, p99, scale)
+
+
+def test_a_window_is_a_part_of_a_trace():
+    times = window("azure_llm_2023_code", 1786.0, 300.0)
+    assert len(times) == 905
+    assert 0.0 <= times[0] <= times[-1] < 300.0
+
+
+def test_fewer_requests_are_among_more():
+    few, more = thinned(900, 90, Random(1)), thinned(900, 450, Random(1))
+    assert (len(few), len(more)) == (90, 450)
+    assert set(few) < set(more)
+    assert more == sorted(more)
+    with pytest.raises(ConfigError, match="the window has 900 requests, and 901 are wanted"):
+        thinned(900, 901, Random(1))
+
+
+def test_a_stages_requests_have_its_level():
+    stages = [
+        Stage("loop", 0.75, Lengths(100, 200), Lengths(10, 30), 3.0, 50.0),
+        Stage("end", 0.25, Lengths(400, 500), Lengths(20, 30), 5.0, 100.0),
+    ]
+    times = [float(number) for number in range(2000)]
+    found = requests(times, stages, Texts(0.7, 2.0), lambda prompt: 0.02 + prompt / 1000, Random(1))
+    assert [one.at_s for one in found] == times
+    assert fmean(one.slo.tier == "loop" for one in found) == pytest.approx(0.75, abs=0.03)
+    for one in found:
+        slowdown, tpot_s = (3.0, 0.05) if one.slo.tier == "loop" else (5.0, 0.1)
+        assert one.slo == Objectives(slowdown * (0.02 + one.prompt_tokens / 1000), tpot_s, one.slo.tier)
+
+
+@pytest.mark.parametrize("start", [1, 30, 47, 48, 300])
+@pytest.mark.parametrize("threshold", [0, 1, 47, 300])
+def test_the_highest_load_is_found_from_any_guess(start, threshold):
+    asked = []
+
+    def violations(number):
+        asked.append(number)
+        return 0.05 if number <= threshold else 0.2
+
+    assert highest(violations, 0.1, start=start, most=300, ratio=1.0) == threshold
+    assert len(asked) == len(set(asked)) < 30
+    assert highest(lambda number: number / 1000, 0.02, start=start, most=300, ratio=1.0) == 20
+
+
+def test_a_load_within_the_ratio_is_enough():
+    asked = []
+
+    def violations(number):
+        asked.append(number)
+        return float(number > 100)
+
+    found = highest(violations, 0.1, start=64, most=1000, ratio=1.2)
+    assert 100 / 1.2 <= found <= 100
+    assert len(asked) <= 4
+
+
+SETTINGS = Settings(
+    num_clients=1,
+    policy="fixed",
+    selection="none",
+    max_draft=0,
+    max_round_tokens=20,
+    round_cost=Linear(fixed_s=0.01),
+    latency_s=(0.0,),
+)
+
+
+def arrival(at_s, prompt=8, output=21):
+    return Arrival(at_s, prompt, output, Independent(0.5))
+
+
+def test_prompts_get_all_that_texts_leave():
+    """Of 20 tokens a round one is the text's, so 95 are read in five rounds of 19; half of the rounds' would be ten."""
+    arrivals = [arrival(0.0), arrival(0.05, prompt=95)]
+    first = serve(replace(SETTINGS, core_kind=DecodeFirst), arrivals, 1)
+    half = serve(SETTINGS, arrivals, 1)
+    assert first.texts[0].seconds == pytest.approx(0.21)
+    assert first.texts[1].seconds == pytest.approx(half.texts[1].seconds - 5 * 0.01, abs=0.011)
+
+
+@pytest.mark.parametrize("kind", [PrefillFirst, DecodeFirst])
+def test_a_small_pool_is_shared_in_turn_and_all_texts_end(kind):
+    """Four texts of 60 tokens, of which not even two fit at their ends."""
+    arrivals = [arrival(0.001 * number, prompt=40, output=20) for number in range(4)]
+    done = serve(replace(SETTINGS, core_kind=kind), arrivals, 1, pool_tokens=96)
+    roomy = serve(replace(SETTINGS, core_kind=kind), arrivals, 1)
+    assert [text.num_tokens for text in done.texts] == [20] * 4
+    assert (done.num_preempted > 0, roomy.num_preempted) == (True, 0)
+    assert roomy.seconds < done.seconds

@@ -1,0 +1,49 @@
+"""The LAPS-SD experiment: what it says of the paper's example, and the shape of what it tells."""
+
+import tomllib
+from typing import Any
+
+import msgspec
+import pytest
+
+from experiments import laps_sd
+from experiments.harness import HERE
+from experiments.laps_sd_claims import fig1
+from experiments.laps_sd_runs import POLICIES, Cell, served
+
+
+def config(**changes: Any) -> laps_sd.Config:
+    settings = tomllib.loads((HERE / "configs" / "laps_sd.toml").read_text())["quick"]
+    small = {"numbers": [6], "places": {"1": [6], "2": [3]}, "queues": [2, 4], "stream_number": 6}
+    return msgspec.convert(settings | small | changes, laps_sd.Config)
+
+
+def test_figure_1():
+    assert fig1() == {
+        "fcfs": pytest.approx(583.3, abs=0.1),
+        "sjf_length": pytest.approx(683.3, abs=0.1),
+        "laps": pytest.approx(450.0),
+    }
+
+
+def test_every_policy_meets_the_same_requests():
+    settings = config()
+    cell = Cell("chat", 6, 1, 1.0, seed=3)
+    futures = {
+        policy: sorted((text.request for text in served(settings, cell, policy, 4)), key=lambda one: one.number)
+        for policy in POLICIES
+    }
+    assert all(future == futures["fcfs"] for future in futures.values())
+
+
+def test_what_is_told():
+    outcome = laps_sd.experiment(config())
+    facts = outcome.facts
+    assert set(facts["mean_latency"]) == set(POLICIES)
+    assert "batch 1" in facts["mean_latency_of"]
+    assert set(facts["by_batch"]) == {1, 2}
+    assert facts["mean_latency"] == facts["by_batch"][1]["chat"]
+    assert 0.0 <= facts["estimate_error"] < 1.0
+    assert facts["mean_latency"]["optimal"] == min(facts["mean_latency"].values())
+    assert {row["policy"] for row in outcome.rows} == set(POLICIES)
+    assert laps_sd.draw(config(), outcome).axes

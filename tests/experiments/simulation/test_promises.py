@@ -1,0 +1,111 @@
+"""Promises in simulated worlds: what is promised is kept under any load, whatever draft nodes do."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from experiments.simulation.acceptance import Independent
+from experiments.simulation.arrivals import Arrival, dealt_out
+from experiments.simulation.settings import Settings
+from experiments.simulation.world import World
+from goodspeed.fair.latency import Linear
+from goodspeed.slo.objectives import Objectives
+
+QUICK, PATIENT = Objectives(1.0, 0.04, "quick"), Objectives(4.0, 0.1, "patient")
+COST = Linear(fixed_s=0.01, token_s=0.001, session_s=0.0002)
+"""A round of 40 ms carries some 25 tokens."""
+
+SETTINGS = Settings(
+    num_clients=4,
+    stops=0.0,
+    policy="slo",
+    weighs_time=True,
+    selection="odds",
+    admission="dp",
+    round_cost=COST,
+    known_cost=True,
+    max_round_tokens=256,
+    num_pages=600,
+    page_size=16,
+    context_len=400,
+    max_sessions=10_000,
+    latency_s=(0.005,),
+    alpha=(0.8,),
+    explore=0.0,
+    validate=False,
+)
+
+
+def requests(per_second: float, seconds: float = 5.0) -> list[Arrival]:
+    """Prompts of 50 to 200 tokens and texts of 20 to 80, of both levels and of none, at random times."""
+    rng = Random(f"{per_second}")
+    found, at = [], 0.0
+    while (at := at + rng.expovariate(per_second)) < seconds:
+        slo = rng.choice([QUICK, QUICK, PATIENT, None])
+        found.append(Arrival(at, rng.randint(50, 200), rng.randint(20, 80), Independent(0.8), slo))
+    return found
+
+
+def served(per_second: float, **changes: Any) -> World:
+    settings = replace(SETTINGS, **changes)
+    return World(1, replace(settings, arrivals=dealt_out(requests(per_second), settings.num_clients)))
+
+
+def outcomes(world: World, clients: range = range(4)) -> Counter[tuple[bool, bool]]:
+    """Texts with a level, by whether it was promised, and whether it was attained by its reader's clock."""
+    found: Counter[tuple[bool, bool]] = Counter()
+    for client in clients:
+        for one in world.drafts[client].done:
+            slo = one.session.request.slo
+            if slo is not None:
+                found[bool(one.session.promised), one.times.kept(slo).outcome == "attained"] += 1
+    return found
+
+
+@pytest.mark.parametrize("admission", ["dp", "edf"])
+@pytest.mark.parametrize("per_second", [3.0, 20.0])
+def test_what_is_promised_is_kept_however_much_is_asked_for(per_second: float, admission: str) -> None:
+    world = served(per_second, admission=admission)
+    world.run(2_000.0)
+    found = outcomes(world)
+    assert found[True, False] == 0
+    assert found[True, True] > 0.9 * found.total() * min(1.0, 3.0 / per_second), "and much is promised"
+
+
+def test_without_promises_an_overload_makes_most_texts_late() -> None:
+    """The same requests: so it is the promises that keep some on time."""
+    with_them, without = served(20.0), served(20.0, admission="none")
+    for world in (with_them, without):
+        world.run(2_000.0)
+    assert outcomes(with_them)[True, True] > 1.5 * outcomes(without)[False, True]
+
+
+def test_slow_and_lying_draft_nodes_break_no_promise() -> None:
+    """One is a hundred times slower, one is sure of everything and always wrong, and offers trees that are nonsense."""
+    world = served(
+        10.0,
+        draft_cost=(Linear(fixed_s=2.0), Linear(fixed_s=0.002), Linear(fixed_s=0.002), Linear(fixed_s=0.002)),
+        claims=("known", "certain", "random", "known"),
+        alpha=(0.8, 0.0, 0.8, 0.8),
+        ngrams=("off", "hostile", "off", "off"),
+        trees=("own", "hostile", "hostile", "own"),
+    )
+    world.run(2_000.0)
+    found = outcomes(world)
+    assert found[True, False] == 0
+    assert found[True, True] > 15
+
+
+@pytest.mark.parametrize("strike", ["restart", "freeze", "cut"])
+def test_a_draft_node_that_is_gone_breaks_no_promise_but_its_own(strike: str) -> None:
+    world = served(10.0)
+    struck = world.drafts[0]
+    for at in (1.0, 2.5, 4.0):
+        world.clock.after(at, *((struck.restart,) if strike == "restart" else (getattr(struck, strike), 1.5)))
+    world.run(2_000.0)
+    found = outcomes(world, range(1, 4))
+    assert found[True, False] == 0
+    assert found[True, True] > 15
