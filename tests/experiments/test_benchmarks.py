@@ -5,7 +5,9 @@ import ast
 import pytest
 
 from experiments.benchmarks import (
+    admission,
     ahead,
+    bodies,
     disturbed,
     drafting,
     end_to_end,
@@ -29,7 +31,9 @@ from experiments.benchmarks.__main__ import benchmarks, has_main
 MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
+        admission,
         ahead,
+        bodies,
         disturbed,
         drafting,
         end_to_end,

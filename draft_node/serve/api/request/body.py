@@ -92,13 +92,13 @@ def reads(schema: type[M], bodies: FairQueue) -> Callable[[Request], Coroutine[A
             raise ApiError(415, "the body must be JSON, with Content-Type: application/json")
         body = await request.body()
         if len(body) < LARGE:
-            return _validated(schema, body)
-        return await bodies.run(user_of(request.scope), len(body), lambda: _validated(schema, body))
+            return validated(schema, body)
+        return await bodies.run(user_of(request.scope), len(body), lambda: validated(schema, body))
 
     return read
 
 
-def _validated(schema: type[M], body: bytes) -> M:
+def validated(schema: type[M], body: bytes) -> M:
     elements.check(body)
     try:
         return schema.model_validate_json(body)

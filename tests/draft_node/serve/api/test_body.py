@@ -12,7 +12,6 @@ from fastapi import Request
 from draft_node.serve.api.large import LargeWork
 from draft_node.serve.api.request import body
 from draft_node.serve.api.request.schemas import CompletionRequest
-from tests.draft_node.serve.api.test_elements import HOLD_S
 
 pytestmark = [pytest.mark.alone, pytest.mark.essential]
 
@@ -49,14 +48,15 @@ async def longest_gap_s(num_bodies: int) -> float:
 
 
 def test_many_bodies_hold_the_event_loop_no_longer_than_one() -> None:
-    """Twice the bound of one body, and the best of three, since other processes on this machine make gaps too. Read at
-    once, twelve of them made gaps of 200 to 300 ms in each try."""
-    assert min(asyncio.run(longest_gap_s(NUM_BODIES)) for _ in range(3)) < 2 * HOLD_S
+    """The best of three, since other processes on this machine make gaps too. Read at once, twelve of them made gaps of
+    seven times one body's in each try."""
+    one_s, many_s = (min(asyncio.run(longest_gap_s(number)) for _ in range(3)) for number in (1, NUM_BODIES))
+    assert many_s < 3 * one_s
 
 
 def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     lock, at_once = threading.Lock(), []
-    validated = body._validated
+    validated = body.validated
 
     def noted(*args: Any) -> Any:
         at_once.append(lock.acquire(blocking=False))
@@ -66,6 +66,6 @@ def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
             if at_once[-1]:
                 lock.release()
 
-    monkeypatch.setattr(body, "_validated", noted)
+    monkeypatch.setattr(body, "validated", noted)
     asyncio.run(longest_gap_s(NUM_BODIES))
     assert at_once == [True] * NUM_BODIES
