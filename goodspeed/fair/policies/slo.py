@@ -35,17 +35,17 @@ class SloPolicy:
         if self._waits:
             longest = max(self._gradient.allocate(clients, budget))
             floors = [min(floor, longest) for floor in floors]
-        low, high, lengths = 0, budget, floors  # `gradient` is given the most with which all of it fits
-        given = high
+        lengths = too_much = floors
+        low, given, high = 0, budget, budget  # `gradient` is given the most with which all of it fits
         while low <= high:
             shared = self._gradient.allocate(clients, given)
             raised = [max(pair) for pair in zip(floors, shared, strict=True)]
             if sum(raised) <= budget:
                 lengths, low = raised, given + 1
             else:
-                high = given - 1
+                too_much, high = raised, given - 1
             given = (low + high + 1) // 2
-        return lengths
+        return _filled(lengths, too_much, budget)
 
     def _round_s(self, clients: Sequence[ClientState]) -> float | None:
         """Seconds of a round in which nobody drafts, where time is known."""
@@ -53,6 +53,15 @@ class SloPolicy:
             return None
         context = sum(client.context_len for client in clients)
         return float(self._cost.round_s(len(clients), len(clients), context))
+
+
+def _filled(lengths: Sequence[int], more: Sequence[int], budget: int) -> list[int]:
+    """Lengths with what is left of the budget, up to `more`: among equal clients one token more may move others."""
+    filled, left = list(lengths), budget - sum(lengths)
+    for index, (length, wanted) in enumerate(zip(lengths, more, strict=True)):
+        filled[index] += min(left, max(0, wanted - length))
+        left -= filled[index] - length
+    return filled
 
 
 def least_lengths(clients: Sequence[ClientState], budget: int, round_s: float | None = None) -> list[int]:

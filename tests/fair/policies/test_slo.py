@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goodspeed.fair.latency import Linear
@@ -69,6 +69,7 @@ def test_a_session_that_must_not_draft_has_no_floor():
     ),
     st.integers(0, 6),
 )
+@example(rows=[(0.1, 2.0, None), (0.1, 2.0, None), (0.1, 2.0, 1.3)], budget=2)
 def test_it_is_the_best_sharing_in_which_nobody_gets_less_than_the_floor(rows, budget):
     clients = [client(*row) for row in rows]
     floors = least_lengths(clients, budget)
