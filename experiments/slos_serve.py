@@ -24,7 +24,13 @@ from experiments.processes import each
 from experiments.simulation.open_loop.crowd import scheduling_ms
 from experiments.simulation.open_loop.threshold import highest
 from experiments.slos_serve_claims import ALLOWED, FEW, facts, findings
-from experiments.slos_serve_worlds import A100, Cell, Config, Row, arrivals, load
+from experiments.slos_serve_worlds import A100, Cell, Config, Row, load
+
+PER_S = 100
+"""Rates are tried in hundredths of a request per second."""
+
+MOST_PER_S = 30.0
+"""No rate above is tried: prompts alone would take twice the time that there is."""
 
 NOTES = [
     "A request counts if its first token and its mean time per token are in time; the paper looks at every 10 tokens.",
@@ -52,14 +58,13 @@ def measure(config: Config, cell: Cell) -> tuple[Row, list[Row]]:
 
     def violations(number: int) -> float:
         if number not in tried:
-            tried[number] = load(config, cell, number)
+            tried[number] = load(config, cell, number / PER_S)
         return float(tried[number]["violations"])
 
-    most = len(arrivals(config, cell.scenario))
-    guess = max(1, round(config.scenarios[cell.scenario].requests_per_s * config.duration_s))
+    guess, most = round(PER_S * config.scenarios[cell.scenario].requests_per_s), round(PER_S * MOST_PER_S)
     number = highest(violations, ALLOWED, start=guess, most=most, ratio=config.ratio)
     few = highest(violations, FEW, start=max(1, number // 2), most=number, ratio=config.ratio) if number else 0
-    capacities = {"capacity": number / config.duration_s, "capacity_few": few / config.duration_s}
+    capacities = {"capacity": number / PER_S, "capacity_few": few / PER_S}
     return tried[number or min(tried)] | capacities, [tried[number] for number in sorted(tried)]
 
 

@@ -18,7 +18,7 @@ from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.decode_first import DecodeFirst
 from experiments.simulation.open_loop.service import Service, serve
 from experiments.simulation.open_loop.stages import Stage, Texts, requests
-from experiments.simulation.open_loop.traffic import thinned, window
+from experiments.simulation.open_loop.traffic import window
 from experiments.simulation.settings import Settings
 from goodspeed.fair.latency import Linear, Roofline
 
@@ -48,8 +48,7 @@ class Config:
 
     seed: int
     processes: int  # 0: one on each core
-    window_s: float  # of a trace
-    duration_s: float  # into which it is squeezed
+    window_s: float  # of a trace; its times are stretched or squeezed to make for the rate
     ratio: float  # capacities are found within it
     clients: int
     texts: Texts
@@ -72,16 +71,15 @@ class Cell:
     latency_s: float = 0.0
 
 
-def load(config: Config, cell: Cell, number: int) -> Row:
-    """What a policy makes of so many requests."""
-    done = served(config, cell, number)
+def load(config: Config, cell: Cell, requests_per_s: float) -> Row:
+    """What a policy makes of so many requests per second."""
+    done = served(config, cell, requests_per_s)
     key = {"scenario": cell.scenario, "policy": cell.policy, "latency_ms": 1000 * cell.latency_s}
-    return key | {"requests_per_s": number / config.duration_s} | measures(done)
+    return key | {"requests_per_s": requests_per_s} | measures(done)
 
 
-def served(config: Config, cell: Cell, number: int) -> Service:
-    coming = arrivals(config, cell.scenario)
-    chosen = [coming[place] for place in thinned(len(coming), number, Random(config.seed))]
+def served(config: Config, cell: Cell, requests_per_s: float) -> Service:
+    coming = arrivals(config, cell.scenario, requests_per_s)
     settings = Settings(
         num_clients=config.clients,
         budget=config.budget,
@@ -97,17 +95,21 @@ def served(config: Config, cell: Cell, number: int) -> Service:
     if changes.get("core_kind") is DecodeFirst:
         tightest_s = min(stage.tpot_ms for stage in config.scenarios[cell.scenario].stages) / 1000
         changes = changes | {"max_round_tokens": A100.tokens_in(tightest_s, 0, 0)}
-    return serve(replace(settings, **changes), chosen, config.seed, pool_tokens=config.pool_tokens)
+    return serve(replace(settings, **changes), coming, config.seed, pool_tokens=config.pool_tokens)
 
 
-def arrivals(config: Config, name: str) -> list[Arrival]:
-    """Every request of a scenario's window, squeezed into the configured time; each rate has some of these."""
+def arrivals(config: Config, name: str, requests_per_s: float) -> list[Arrival]:
+    """Every request of a scenario's window, its times stretched or squeezed: so bursts are as in the trace."""
     scenario = config.scenarios[name]
-    squeeze = config.duration_s / config.window_s
-    times = [squeeze * at_s for at_s in window(scenario.trace, scenario.begin_s, config.window_s)]
-    return requests(
-        times, scenario.stages, config.texts, lambda prompt: A100.round_s(prompt, 1, 0), Random(config.seed)
-    )
+    recorded = window(scenario.trace, scenario.begin_s, config.window_s)
+    squeeze = len(recorded) / config.window_s / requests_per_s
+    times = [squeeze * at_s for at_s in recorded]
+    return requests(times, scenario.stages, config.texts, _alone_s, Random(config.seed))
+
+
+def _alone_s(prompt_tokens: int) -> float:
+    """Seconds in which a prompt is read alone."""
+    return A100.round_s(prompt_tokens, 1, 0)
 
 
 def measures(done: Service) -> Row:

@@ -32,10 +32,11 @@ class Allotment(NamedTuple):
     reserved: frozenset[bytes]  # sessions whose memory is never taken: all that are promised something
 
 
-def allot(book: Book, now: float, *, tokens_in: Callable[[float], float]) -> Allotment:
+def allot(book: Book, now: float, *, tokens_in: Callable[[float], float], least_round_s: float = inf) -> Allotment:
     """What the round that begins now is to keep to, so that the promises are kept; the book stays as it is.
 
-    tokens_in: tokens that a round of so many seconds carries; it falls nowhere. Absent sessions take no part.
+    tokens_in: tokens that a round of so many seconds carries; it falls nowhere. least_round_s: as `headroom_s` has it.
+    Absent sessions take no part.
     """
     present = sorted((one for one in book if one.absent_since is None), key=lambda one: one.due)
     decoding = [one for one in present if one.is_decoding]
@@ -43,7 +44,7 @@ def allot(book: Book, now: float, *, tokens_in: Callable[[float], float]) -> All
     round_s = _round_s(present, decoding, now, tokens_in)
     room = inf if round_s == inf else tokens_in(round_s)
     left = room - len(decoding)
-    held = _held(decoding, prompts, now, round_s, left, tokens_in)
+    held = _held(decoding, prompts, now, round_s, left, tokens_in, least_round_s)
     return Allotment(
         None if room == inf else int(room),
         _prefill(prompts, held, left),
@@ -77,12 +78,13 @@ def _held(
     round_s: float,
     room: float,
     tokens_in: Callable[[float], float],
+    least_round_s: float,
 ) -> set[bytes]:
     """Sessions whose last prompt token waits: they could not decode from now on, and it is not due yet.
 
     It waits until one TPOT before it is due at most, and never when the round after this one could be too late.
     """
-    early_s = headroom_s((*decoding, *prompts))
+    early_s = headroom_s((*decoding, *prompts), least_round_s)
     owed = {one.session_id: ask(one, now, early_s) for one in prompts if one.due > now}
     pace = paces(decoding, now)
     held: set[bytes] = set()

@@ -1,11 +1,12 @@
 """Who is promised what it asks for, and who is served as well as it goes. Knows nothing about what rounds do then."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Literal, TypeAlias
 
 from goodspeed.admission import Ask, admit
 from verify_node.admission.book import Book, Request
-from verify_node.admission.owing import ask, headroom_s, paces, planned_s
+from verify_node.admission.owing import ask, headroom_s, paces
 
 Tier: TypeAlias = Literal["promised", "best_effort"]
 
@@ -16,22 +17,21 @@ def decide(
     now: float,
     *,
     tokens_in: Callable[[float], float],
+    least_round_s: float = inf,
     pool_pages: int | None = None,
     policy: str = "dp",
 ) -> list[Tier]:
     """What each request gets, so that it can be kept beside all that is promised already; the book stays as it is.
 
     now: when the next round can begin. tokens_in: tokens that a round of so many seconds carries for sure, that is by
-    an upper quantile of its time (`CostModel.tokens_in`). pool_pages: of memory, free or not; None for no bound.
+    an upper quantile of its time (`CostModel.tokens_in`). least_round_s: as `headroom_s` has it; a first token is
+    promised only if there is time for it and such a round. pool_pages: of memory, free or not; None for no bound.
     policy: see `goodspeed.admission.admit`, which says who is promised. Drafts are not counted on, so that no promise
     hangs on a draft node.
     """
-    early_s = headroom_s(book, (one.tpot_s for one in requests if one.tpot_s is not None))
+    early_s = headroom_s(book, least_round_s, (one.tpot_s for one in requests if one.tpot_s is not None))
     waiting = [one for one in book if one.prompt_left > 1]  # of others the last token at most is held
-    new = [
-        Ask(planned_s(one.deadline - now, early_s), one.prompt_tokens, one.tpot_s, one.pages, one.value)
-        for one in requests
-    ]
+    new = [Ask(one.deadline - now - early_s, one.prompt_tokens, one.tpot_s, one.pages, one.value) for one in requests]
     kept = admit(
         [ask(one, now, early_s) for one in waiting] + new,
         decoding=paces((one for one in book if one.prompt_left <= 1), now),

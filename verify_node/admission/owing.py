@@ -5,6 +5,7 @@ nothing about requests that are not promised yet.
 """
 
 from collections.abc import Iterable
+from math import inf
 
 from goodspeed.admission import Ask
 from verify_node.admission.book import Promise
@@ -32,12 +33,14 @@ def paces(promises: Iterable[Promise], now: float) -> list[float]:
     return [pace for pace in found if pace is not None]
 
 
-def headroom_s(promises: Iterable[Promise], tpots: Iterable[float] = ()) -> float:
-    """How much earlier than it is due a first token is planned: a round as long as the tightest TPOT, and a little.
+def headroom_s(promises: Iterable[Promise], least_round_s: float, tpots: Iterable[float] = ()) -> float:
+    """How much earlier than it is due a first token is planned: the shortest round, and a little.
 
-    tpots: of those who ask for a promise.
+    A round that is under way ends within the tightest TPOT, so that is the most. least_round_s: seconds of a round that
+    has a token of each session; infinity where that is not known. tpots: of those who ask for a promise.
     """
-    return HEADROOM_S + min([*tpots, *(one.tpot_s for one in promises if one.tpot_s is not None)], default=0.0)
+    round_s = min([least_round_s, *tpots, *(one.tpot_s for one in promises if one.tpot_s is not None)])
+    return HEADROOM_S + (round_s if round_s < inf else 0.0)
 
 
 def planned_s(left_s: float, early_s: float) -> float:

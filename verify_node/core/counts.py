@@ -20,7 +20,7 @@ MAX_JUDGED = 10_000
 """Complete texts with objectives that are remembered one by one."""
 
 
-PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused"]
+PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused", "later"]
 """What became of a session that asked for a promise."""
 
 
@@ -85,9 +85,9 @@ class Counts:
             self.accepted_by[source] += num_right
             client.count_source(source, num, num_right)
 
-    def decided(self, ledger: Ledger, *, promised: bool, refused: bool) -> None:
+    def decided(self, ledger: Ledger, outcome: PromiseOutcome) -> None:
         """It was decided whether a session's objectives are promised."""
-        self.promises[ledger.slo.tier or OTHER, "refused" if refused else "promised" if promised else "declined"] += 1
+        self.promises[ledger.slo.tier or OTHER, outcome] += 1
 
     def _judged(self, ledger: Ledger, session: Session) -> None:
         """A text with objectives is complete."""

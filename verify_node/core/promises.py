@@ -12,7 +12,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.messages import Admitted
 from verify_node.admission import Allotment, Book, Request, Tier, allot, decide
-from verify_node.core.counts import Counts
+from verify_node.core.counts import Counts, PromiseOutcome
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.rounds.outcomes import Send
@@ -26,6 +26,9 @@ FIRST_TOKEN_S = 10.0
 
 GONE_S = 5.0
 """A promise ends when only its draft node could move the text for so long; most lines are back before."""
+
+AGAIN = 8
+"""Declined texts that are asked for again in one decision: those that are due first, so that it stays short."""
 
 SURE = 3.0
 """Rounds are planned to take so many times their usual relative error longer than modelled, since a promise that rests
@@ -50,6 +53,7 @@ class Promises:
         self._limits = limits
         self._pool = pool
         self._asking: dict[bytes, Session] = {}
+        self._declined: dict[bytes, Session] = {}  # of these, those whose first token is not there yet
 
     @property
     def is_on(self) -> bool:
@@ -73,17 +77,31 @@ class Promises:
     def decide(self, sessions: Mapping[bytes, Session], now: float) -> list[Decided]:
         """Decides on all that asked since the last time. now: when the next round can begin.
 
-        One whose opening only came twice gets the same answer.
+        One whose opening only came twice gets the same answer. Those that were declined are asked for again until their
+        first token is there or was due, since others may come to their end; they are named if they are promised now.
         """
         asking = [
             session for key, session in self._asking.items() if sessions.get(key) is session and not session.finished
         ]
         self._asking.clear()
-        new = [(session, session.ledger) for session in asking if session.promised is None and session.ledger]
-        if new:
+        again = self._again(sessions, now)
+        new = [session for session in asking if session.promised is None]
+        if new or again:
             self._keep_in_step(sessions)
-            self._decide(new, sessions, now)
-        return [Decided(session, session.session_id in self.book) for session in asking]
+            self._decide([(one, one.ledger) for one in (*new, *again) if one.ledger is not None], sessions, now)
+        self._declined |= {
+            one.session_id: one for one in new if one.session_id not in self.book and _may_begin(one, now)
+        }
+        decided = [Decided(session, session.session_id in self.book) for session in asking]
+        return decided + [Decided(session, True) for session in again if session.session_id in self.book]
+
+    def _again(self, sessions: Mapping[bytes, Session], now: float) -> list[Session]:
+        """Of the declined, those that are asked for again; the others whose time is over are forgotten."""
+        for session_id, session in list(self._declined.items()):
+            is_open = sessions.get(session_id) is session and not session.finished
+            if not is_open or session_id in self.book or not _may_begin(session, now):
+                del self._declined[session_id]
+        return sorted(self._declined.values(), key=lambda session: _first_due(session, now))[:AGAIN]
 
     def _decide(self, asking: Sequence[tuple[Session, Ledger]], sessions: Mapping[bytes, Session], now: float) -> None:
         told = {session.session_id for session, _ in asking}
@@ -92,7 +110,15 @@ class Promises:
         requests = _requests(asking, num_promised, self._pool, now)
         new = [request for request in requests if request.session_id not in self.book]
         tokens_in = self._tokens_in([*others, *(session for session, _ in asking)])
-        tiers = decide(self.book, new, now, tokens_in=tokens_in, pool_pages=self._pool.num_pages, policy=self.policy)
+        tiers = decide(
+            self.book,
+            new,
+            now,
+            tokens_in=tokens_in,
+            least_round_s=tokens_in.least_round_s,
+            pool_pages=self._pool.num_pages,
+            policy=self.policy,
+        )
         for request, tier in zip(new, tiers, strict=True):
             if tier == "promised":
                 self.book.promise(request)
@@ -105,7 +131,7 @@ class Promises:
         can_move = {session.session_id for session in ready}
         self._look_who_is_there(can_move, now)
         tokens_in = self._tokens_in([session for session in sessions.values() if not session.finished])
-        return allot(self.book, now, tokens_in=tokens_in)
+        return allot(self.book, now, tokens_in=tokens_in, least_round_s=tokens_in.least_round_s)
 
     def finished(self, sessions: Mapping[bytes, Session], can_move: Callable[[Session], bool], now: float) -> None:
         """A round is done: the time of those stands still whom no round can move."""
@@ -156,8 +182,8 @@ def admit(promises: Promises, register: Register, replies: Replies, counts: Coun
     for session, promised in promises.decide(register.sessions, now):
         begins = not session.opened.committed
         is_refused = begins and not promised and session.opened.otherwise == "refuse"
-        if begins and session.promised is None and session.ledger is not None:
-            counts.decided(session.ledger, promised=promised, refused=is_refused)
+        if begins and session.ledger is not None and (session.promised is None or promised > session.promised):
+            counts.decided(session.ledger, _outcome(session, promised=promised, refused=is_refused))
         session.admit(promised=promised)
         if is_refused:
             register.drop(session)
@@ -165,6 +191,13 @@ def admit(promises: Promises, register: Register, replies: Replies, counts: Coun
         else:
             sends += _told(session)
     return sends
+
+
+def _outcome(session: Session, *, promised: bool, refused: bool) -> PromiseOutcome:
+    """What is counted of a decision on a text that begins."""
+    if promised:
+        return "promised" if session.promised is None else "later"
+    return "refused" if refused else "declined"
 
 
 def _told(session: Session) -> list[Send]:
@@ -182,6 +215,7 @@ class _TokensIn:
         self._cost, self._most, self._num_sessions, self._context = cost, most, num_sessions, context
         self._longer = 1.0 + SURE * cost.usual_error
         self._largest_s = self._longer * float(cost.round_s(most, num_sessions, context))
+        self.least_round_s = self._longer * float(cost.round_s(num_sessions, num_sessions, context))
 
     def __call__(self, seconds: float) -> float:
         rounds, left_s = divmod(max(0.0, seconds), self._largest_s)
@@ -214,13 +248,24 @@ def _requests(
 
 
 def _request(session: Session, ledger: Ledger, pool: PagePool, value: float, now: float) -> Request:
-    ttft_s = ledger.slo.ttft_s if ledger.first_at is None else None
-    deadline = now + FIRST_TOKEN_S if ttft_s is None else ledger.asked_at + ttft_s - session.round_trip_s / 2
     return Request(
         session.session_id,
-        deadline,
+        _first_due(session, now),
         len(session.tokens) - pool.length(session.session_id),
         ledger.slo.tpot_s,
         -(-session.limit // pool.page_size),
         value,
     )
+
+
+def _first_due(session: Session, now: float) -> float:
+    """When its first token is due here. A text that was promised none, or goes on, is given some time."""
+    ledger = session.ledger
+    if ledger is None or ledger.slo.ttft_s is None or ledger.first_at is not None:
+        return now + FIRST_TOKEN_S
+    return ledger.asked_at + ledger.slo.ttft_s - session.round_trip_s / 2
+
+
+def _may_begin(session: Session, now: float) -> bool:
+    """Whether its first token is not there yet, and may still come in time."""
+    return session.ledger is not None and session.ledger.first_at is None and _first_due(session, now) > now

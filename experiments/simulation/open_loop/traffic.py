@@ -7,7 +7,6 @@ import csv
 import gzip
 from functools import cache
 from pathlib import Path
-from random import Random
 
 from goodspeed.errors import ConfigError
 
@@ -37,15 +36,3 @@ def rescaled(trace: str, requests_per_s: float, duration_s: float, begin_s: floa
 def window(trace: str, begin_s: float, window_s: float) -> list[float]:
     """Times of a trace's requests in a window that begins so many seconds into it, since the window's beginning."""
     return [at_s - begin_s for at_s in recorded(trace) if begin_s <= at_s < begin_s + window_s]
-
-
-def thinned(most: int, number: int, random: Random) -> list[int]:
-    """The places of so many of `most` requests, drawn by chance and in their order; fewer are among more of one seed.
-
-    So a lower rate is a part of a higher one, and both have the same bursts. ConfigError where there are not so many.
-    """
-    if not 0 < number <= most:
-        raise ConfigError(f"the window has {most} requests, and {number} are wanted")
-    places = list(range(most))
-    random.shuffle(places)
-    return sorted(places[:number])

@@ -132,6 +132,28 @@ def test_a_session_that_is_over_or_closed_leaves_its_place(desk: Desk) -> None:
     assert ask(desk, 5)[0].tier == "promised"
 
 
+def test_who_was_declined_is_promised_later_if_there_is_room_before_its_first_token_is_due(desk: Desk) -> None:
+    patient, hasty = Slo(Objectives(ttft_s=5.0, tpot_s=0.02)), Slo(Objectives(ttft_s=0.05, tpot_s=0.02))
+    for number in (1, 2, 3):
+        ask(desk, number)
+    [declined], [hopeless] = (ask(desk, 3 + place, slo, prompt=[1] * 40) for place, slo in ((1, patient), (2, hasty)))
+    assert declined.tier == hopeless.tier == "best_effort"
+    desk.up("a", Close(session_id(1), 1))
+    told = [answer for answer in serve(desk) if isinstance(answer, Admitted)]
+    assert told == [Admitted(session_id(4), 1, "promised")]
+    assert desk.core.counts.promises == {(OTHER, "promised"): 3, (OTHER, "declined"): 2, (OTHER, "later"): 1}
+    assert not [answer for answer in serve(desk) if isinstance(answer, Admitted)], "it is told once"
+
+
+def test_who_has_its_first_token_is_not_asked_for_again(desk: Desk) -> None:
+    never = Slo(Objectives(ttft_s=5.0, tpot_s=0.008))
+    ask(desk, 1, never)
+    assert desk.core.promises._declined
+    serve(desk)
+    serve(desk)
+    assert not desk.core.promises._declined
+
+
 def test_promised_texts_are_on_time_whatever_else_is_asked_for(desk: Desk) -> None:
     """Ten others want as much as can be had; who is promised something has each token in time all the same."""
     for number in range(10, 20):

@@ -23,17 +23,24 @@ def test_rounds_and_steps_are_those_of_the_papers_authors():
 
 def test_service_levels_are_multiples_of_a_lone_prompts_time():
     for name, slowdown, tpot_s in (("ChatBot", 5.0, 0.1), ("Coder", 5.0, 0.05), ("Summarizer", 3.0, 0.1)):
-        one = arrivals(FULL, name)[7]
+        one = arrivals(FULL, name, 3.0)[7]
         assert one.slo.ttft_s == pytest.approx(slowdown * A100.round_s(one.prompt_tokens, 1, 0))
         assert one.slo.tpot_s == tpot_s
-    assert {one.slo.tier for one in arrivals(FULL, "Mixed")} == {"chat", "code", "summary"}
+    assert {one.slo.tier for one in arrivals(FULL, "Mixed", 3.0)} == {"chat", "code", "summary"}
 
 
 def test_a_scenarios_texts_fit_into_the_pool():
     for name in FULL.scenarios:
-        coming = arrivals(FULL, name)
+        coming = arrivals(FULL, name, 5.0)
         assert max(one.prompt_tokens + one.output_tokens for one in coming) < FULL.pool_tokens / 4
-        assert 0.0 <= coming[0].at_s <= coming[-1].at_s < FULL.duration_s
+        assert 0.0 <= coming[0].at_s <= coming[-1].at_s < len(coming) / 5.0
+
+
+def test_a_rate_has_all_of_the_windows_requests_in_more_or_less_time():
+    few, many = (arrivals(FULL, "Coder", rate) for rate in (1.0, 4.0))
+    assert len(few) == len(many)
+    assert [one.at_s for one in few] == pytest.approx([4.0 * one.at_s for one in many])
+    assert [one.prompt_tokens for one in few] == [one.prompt_tokens for one in many]
 
 
 def row(policy, capacity, few=0.5, latency_ms=0.0, scenario="ChatBot"):
@@ -84,15 +91,15 @@ def test_families_are_the_baselines():
     assert OURS not in BASELINES
 
 
-def tiny(policy, number=12):
-    return served(replace(QUICK, duration_s=4.0), Cell("Coder", policy), number)
+def tiny(policy):
+    return served(replace(QUICK, window_s=4.0), Cell("Coder", policy), 3.0)
 
 
 def test_all_policies_meet_the_same_requests():
     asked = {
         policy: sorted((text.kept.slo.ttft_s, text.num_tokens) for text in tiny(policy).texts) for policy in POLICIES
     }
-    assert len(asked[OURS]) == 12
+    assert len(asked[OURS]) == 24, "those of the window"
     assert all(own == asked[OURS] for own in asked.values())
 
 
@@ -103,7 +110,7 @@ def test_only_those_who_may_promise_do_and_only_those_who_may_draft_do():
 
 
 def test_a_load_tells_what_became_of_promises():
-    told = load(replace(QUICK, duration_s=4.0), Cell("Coder", OURS), 24)
+    told = load(replace(QUICK, window_s=4.0), Cell("Coder", OURS), 6.0)
     kept = told["promised"] * told["promised_attained"] + (1.0 - told["promised"]) * (told["others_attained"] or 0.0)
     assert 1.0 - told["violations"] == pytest.approx(kept)
     assert told["late"] + told["slow"] == pytest.approx(told["violations"])
@@ -119,7 +126,7 @@ def test_a_crowd_is_decided_on_at_once_beside_those_who_run():
 
 def test_what_is_told_of_a_tiny_run():
     scenarios = {"Coder": QUICK.scenarios["Coder"]}
-    config = replace(QUICK, duration_s=2.0, ratio=2.0, scenarios=scenarios, far_policies=[OURS], crowds=2)
+    config = replace(QUICK, window_s=4.0, ratio=2.0, scenarios=scenarios, far_policies=[OURS], crowds=2)
     outcome = experiment(config)
     assert [(one["policy"], one["latency_ms"]) for one in outcome.rows] == [
         *((name, 0.0) for name in POLICIES),

@@ -14,7 +14,7 @@ from experiments.simulation.open_loop.prefill_first import PrefillFirst
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.stages import Stage, Texts, requests
 from experiments.simulation.open_loop.threshold import highest
-from experiments.simulation.open_loop.traffic import thinned, window
+from experiments.simulation.open_loop.traffic import window
 from experiments.simulation.settings import Settings
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
@@ -54,15 +54,6 @@ def test_a_window_is_a_part_of_a_trace():
     times = window("azure_llm_2023_code", 1786.0, 300.0)
     assert len(times) == 905
     assert 0.0 <= times[0] <= times[-1] < 300.0
-
-
-def test_fewer_requests_are_among_more():
-    few, more = thinned(900, 90, Random(1)), thinned(900, 450, Random(1))
-    assert (len(few), len(more)) == (90, 450)
-    assert set(few) < set(more)
-    assert more == sorted(more)
-    with pytest.raises(ConfigError, match="the window has 900 requests, and 901 are wanted"):
-        thinned(900, 901, Random(1))
 
 
 def test_a_stages_requests_have_its_level():
