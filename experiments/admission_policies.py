@@ -24,13 +24,14 @@ BASELINES: dict[str, dict[str, Any]] = {
 }
 
 OURS = "dp"
-NO_DRAFTS, NO_PROMISES = "dp, no drafts", "none"
+NO_DRAFTS, NO_PROMISES, ON_DRAFTS = "dp, no drafts", "none", "dp, speculative"
 ABLATIONS: dict[str, dict[str, Any]] = {
     "edf": TIMED | {"policy": "slo", "admission": "edf"},
     NO_PROMISES: TIMED | {"policy": "slo", "admission": "none"},
     NO_DRAFTS: TIMED | {"policy": "slo", "admission": "dp", "max_draft": 0},
+    ON_DRAFTS: TIMED | {"policy": "slo", "admission": "dp", "guarantee": "speculative"},
 }
-"""Another rule of admission, nothing promised, and no drafts."""
+"""Another rule of admission, nothing promised, no drafts, and promises that count on drafts, as the paper's do."""
 
 POLICIES = BASELINES | {OURS: TIMED | {"policy": "slo", "admission": "dp"}} | ABLATIONS
 """Those of the capacities. Another row is another policy of every scenario."""

@@ -86,6 +86,12 @@ class VerifyConfig(Settings):
         help="who is promised the service level that it asks for: dp takes the set that is worth most and can be kept, "
         "edf each in the order of deadlines, none nobody; what is not promised is served as well as promises allow",
     )
+    guarantee: Literal["plain", "speculative"] = option(
+        DEFAULTS.guarantee,
+        group="rounds and budget",
+        help="whether promises are made that only drafts can keep: plain promises what is kept without any draft, "
+        "speculative counts on the drafts that a draft node has shown, and more is promised",
+    )
     linger_ms: float = options.linger_ms(1000 * DEFAULTS.linger_s)
     eta: float = option(
         DEFAULTS.eta,
@@ -222,6 +228,7 @@ class VerifyConfig(Settings):
             lease_s=self.lease_s,
             tiers=tuple(parse_tiers(self.slo_tier).values()),
             admission=self.admission,
+            guarantee=self.guarantee,
         )
 
     @property

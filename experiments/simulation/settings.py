@@ -14,6 +14,7 @@ from experiments.simulation.arrivals import Schedule
 from experiments.simulation.claims import Claims
 from experiments.simulation.ngrams import RIGHT, NgramKind
 from experiments.simulation.tree_shapes import Trees
+from goodspeed.admission.remote import Guarantee
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
@@ -108,6 +109,7 @@ class Settings:
     context_len: int = 120
     max_sessions: int = 100
     admission: str | None = DEFAULTS.admission  # whom it promises what a text is to keep
+    guarantee: Guarantee = DEFAULTS.guarantee  # whether promises count on drafts
     capabilities: tuple[Capability, ...] | None = None  # what it announces; None: as the daemon has it
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
@@ -169,6 +171,7 @@ class Settings:
             max_sessions=self.max_sessions,
             max_client_sessions=self.max_sessions,
             admission=self.admission,
+            guarantee=self.guarantee,
         )
 
 

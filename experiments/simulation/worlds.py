@@ -140,7 +140,11 @@ def _with_slos(settings: Settings, seed: int) -> Settings:
         settings = replace(settings, capabilities=(*settings.capabilities, "slo"))
     settings = replace(settings, slos=slos, policy=policy)
     may_promise = settings.core.selects and settings.rounds == "continuous" and policy == "slo"
-    return replace(settings, admission=rng.choice(["none", "dp", "dp", "edf"]) if may_promise else "none")
+    return replace(
+        settings,
+        admission=rng.choice(["none", "dp", "dp", "edf"]) if may_promise else "none",
+        guarantee=rng.choice(["plain", "speculative"]),
+    )
 
 
 def _some_policy(rng: random.Random, seed: int) -> str | Callable[[], Policy]:

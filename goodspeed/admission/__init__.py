@@ -9,6 +9,7 @@ goodspeed.command, goodspeed.engine, goodspeed.exact, goodspeed.node, goodspeed.
 """
 
 from goodspeed.admission.asks import Ask
+from goodspeed.admission.budget import Pace
 from goodspeed.admission.policies import admit, can_keep, names
 
-__all__ = ["Ask", "admit", "can_keep", "names"]
+__all__ = ["Ask", "Pace", "admit", "can_keep", "names"]

@@ -4,7 +4,10 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
+from goodspeed.admission.budget import Pace
 from goodspeed.errors import ConfigError
+
+PACE = "its longest round and its load are finite and above 0"
 
 
 class Ask(NamedTuple):
@@ -16,6 +19,14 @@ class Ask(NamedTuple):
     pages: int = 0  # m, of memory, in the worst case; what is reserved already does not count
     value: float = 1.0  # v, of keeping it; > 0
     promised: bool = False  # it was promised before, and stays: a forced request in the paper's words
+    counted_on: Pace | None = None  # how it decodes with its drafts, if they are counted on
+
+    @property
+    def pace(self) -> Pace | None:
+        """How it decodes after its deadline; None where it is promised no rate."""
+        if self.tpot_s is None:
+            return None
+        return self.counted_on or Pace.plain(self.tpot_s)
 
 
 def check(asks: Sequence[Ask], pages: float | None) -> None:
@@ -27,17 +38,26 @@ def check(asks: Sequence[Ask], pages: float | None) -> None:
             and _is_count(ask.pages)
             and 0.0 < ask.value < float("inf")
             and (ask.tpot_s is None or 0.0 < ask.tpot_s < float("inf"))
+            and (ask.counted_on is None or _is_pace(ask.counted_on))
         ):
             raise ConfigError(f"ask {place} is impossible: {_wrong(ask)}")
     if pages is not None and not _is_count(pages):
         raise ConfigError(f"pages is {pages}; it must be 0 or more, or None for no bound")
 
 
-def check_tpots(tpots: Iterable[float]) -> None:
-    """Raises ConfigError for a TPOT of a running session that is none."""
-    for tpot_s in tpots:
-        if not _is_positive(tpot_s):
-            raise ConfigError(f"a TPOT in decoding is {tpot_s} s; each must be finite and above 0")
+def checked(decoding: Iterable[float | Pace]) -> list[Pace]:
+    """The paces of running sessions, or of their TPOTs; ConfigError for one that is impossible."""
+    found = []
+    for one in decoding:
+        if isinstance(one, Pace):
+            if not _is_pace(one):
+                raise ConfigError(f"a pace in decoding is {one}; {PACE}")
+            found.append(one)
+        elif _is_positive(one):
+            found.append(Pace.plain(one))
+        else:
+            raise ConfigError(f"a TPOT in decoding is {one} s; each must be finite and above 0")
+    return found
 
 
 def _wrong(ask: Ask) -> str:
@@ -47,8 +67,13 @@ def _wrong(ask: Ask) -> str:
         ("tpot_s", ask.tpot_s, ask.tpot_s is None or _is_positive(ask.tpot_s), "finite and above 0, or None"),
         ("pages", ask.pages, _is_count(ask.pages), "finite, and 0 or more"),
         ("value", ask.value, _is_positive(ask.value), "finite and above 0"),
+        ("counted_on", ask.counted_on, ask.counted_on is None or _is_pace(ask.counted_on), f"None, or: {PACE}"),
     ]
     return "; ".join(f"{name} is {value} and must be {what}" for name, value, is_right, what in wanted if not is_right)
+
+
+def _is_pace(pace: Pace) -> bool:
+    return _is_positive(pace.round_s) and _is_positive(pace.load) and _is_count(pace.drafted)
 
 
 def _is_count(value: float) -> bool:

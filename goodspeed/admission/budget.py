@@ -7,6 +7,7 @@ nothing about requests.
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
@@ -16,23 +17,41 @@ SLACK = 1e-6
 """Tokens by which a budget may be short, since sums are rounded; as a share, by how much a rate may be."""
 
 
+class Pace(NamedTuple):
+    """How a session decodes that is promised a TPOT: a token each, or where its drafts are counted on, more at once."""
+
+    round_s: float  # longest round that keeps its TPOT
+    load: float  # of the rounds' tokens, per second; its drafted tokens among them
+    drafted: int = 0  # tokens of a draft that are counted on
+
+    @staticmethod
+    @lru_cache(maxsize=64)  # there are few tiers, and decisions ask thousands of times
+    def plain(tpot_s: float) -> "Pace":
+        """A token per TPOT, without drafts."""
+        return Pace(tpot_s, 1.0 / tpot_s)
+
+    def quicker(self, share: float) -> "Pace":
+        """The same session served as if its TPOT were this share of what it is."""
+        return Pace(self.round_s * share, self.load / share, self.drafted)
+
+
 class Decoding(NamedTuple):
     """Sessions that decode, as far as a budget depends on them: however many there are, two numbers."""
 
-    tightest_s: float = inf  # T*, the least of their TPOTs
+    tightest_s: float = inf  # T*, the least of the longest rounds that they allow: of their TPOTs, without drafts
     load: float = 0.0  # sum of 1 / tau, in tokens per second
 
-    def with_one(self, tpot_s: float | None) -> "Decoding":
+    def with_one(self, pace: Pace | None) -> "Decoding":
         """The same with one more session; without a TPOT it is owed nothing, and changes nothing."""
-        if tpot_s is None:
+        if pace is None:
             return self
-        return Decoding(min(self.tightest_s, tpot_s), self.load + 1.0 / tpot_s)
+        return Decoding(min(self.tightest_s, pace.round_s), self.load + pace.load)
 
     @classmethod
-    def of(cls, tpots: Iterable[float]) -> "Decoding":
-        """All sessions with these TPOTs, in seconds."""
-        own = list(tpots)
-        return cls(min(own, default=inf), sum(1.0 / tpot_s for tpot_s in own))
+    def of(cls, paces: Iterable[Pace]) -> "Decoding":
+        """All of these sessions."""
+        own = list(paces)
+        return cls(min((pace.round_s for pace in own), default=inf), sum(pace.load for pace in own))
 
 
 class Budget:

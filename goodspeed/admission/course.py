@@ -38,7 +38,7 @@ class Course(NamedTuple):
         if ask.deadline_s < 0.0 or ask.pages > self.pages:
             return None
         left = self.left + budget.tokens(ask.deadline_s - self.at_s, self.decoding) - ask.prompt_tokens
-        decoding = self.decoding.with_one(ask.tpot_s)
+        decoding = self.decoding.with_one(ask.pace)
         if left < -SLACK or not budget.is_sustainable(decoding):
             return None
         return Course(ask.deadline_s, left, decoding, self.pages - ask.pages)

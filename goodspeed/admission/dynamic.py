@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from goodspeed.admission.asks import Ask
-from goodspeed.admission.budget import SLACK
+from goodspeed.admission.budget import SLACK, Pace
 from goodspeed.admission.course import Situation, is_feasible
 from goodspeed.admission.earliest import earliest
 
@@ -54,7 +54,8 @@ class _Search:
         self.ordered, self.budget, self.pages = ordered, now.budget, now.pages
         after = [0.0, *accumulate(ask.value for ask in reversed(ordered))][-2::-1]
         self.enough = [least - value for value in after]  # what a state after each ask must exceed
-        self.digits = _digits(ask.tpot_s for ask in ordered)
+        self.paces = [ask.pace for ask in ordered]
+        self.digits = _digits(self.paces)
         self.decoding = {0: now.decoding}  # by the numbers accepted
         self.rates = {0: self.budget.rate(now.decoding)}
 
@@ -75,7 +76,8 @@ class _Search:
     def _after(self, fronts: dict[Key, list[State]], place: int, ask: Ask, elapsed_s: float) -> dict[Key, list[State]]:
         """The states with and without one more ask, at its deadline."""
         found: defaultdict[Key, list[State]] = defaultdict(list)
-        enough, digit = self.enough[place], self.digits[ask.tpot_s]
+        enough, pace = self.enough[place], self.paces[place]
+        digit = self.digits[pace]
         for (code, since_s), states in fronts.items():
             gained = 0.0
             if not self.decoding[code].load:
@@ -84,7 +86,7 @@ class _Search:
                 states = [(value, pages, left - spare, kept) for value, pages, left, kept in states]
             if not ask.promised:
                 found[code, since_s] += [state for state in states if -state[0] > enough]
-            if self._joined(code, digit, ask.tpot_s):
+            if self._joined(code, digit, pace):
                 is_idle = not self.decoding[code + digit].load
                 found[code + digit, ask.deadline_s if is_idle else 0.0] += self._taken(states, place, gained)
         return {key: pareto(states) for key, states in found.items() if states}
@@ -100,21 +102,21 @@ class _Search:
             if used <= most_pages and left <= most_left and minus < most
         ]
 
-    def _joined(self, code: int, digit: int, tpot_s: float | None) -> bool:
+    def _joined(self, code: int, digit: int, pace: Pace | None) -> bool:
         """Whether with one more session of a tier those who decode can do so for ever."""
         if (joined := code + digit) not in self.rates:
-            self.decoding[joined] = decoding = self.decoding[code].with_one(tpot_s)
+            self.decoding[joined] = decoding = self.decoding[code].with_one(pace)
             self.rates[joined] = self.budget.rate(decoding)
         return self.rates[joined] >= 0.0
 
 
-def _digits(tpots: Iterable[float | None]) -> dict[float | None, int]:
+def _digits(paces: Iterable[Pace | None]) -> dict[Pace | None, int]:
     """What one more session of each tier adds to the number that says who was accepted. Without a TPOT it is a tier."""
-    own = list(tpots)
+    own = list(paces)
     digits, weight = {}, 1
-    for tpot_s in dict.fromkeys(own):
-        digits[tpot_s] = weight
-        weight *= own.count(tpot_s) + 1
+    for pace in dict.fromkeys(own):
+        digits[pace] = weight
+        weight *= own.count(pace) + 1
     return digits
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import TypeAlias
 
-from goodspeed.admission.asks import Ask, check, check_tpots
-from goodspeed.admission.budget import Budget, Decoding
+from goodspeed.admission.asks import Ask, check, checked
+from goodspeed.admission.budget import Budget, Decoding, Pace
 from goodspeed.admission.course import Situation, is_feasible
 from goodspeed.admission.dynamic import best
 from goodspeed.admission.earliest import earliest
@@ -36,14 +36,15 @@ def _dp() -> Policy:
 def admit(
     asks: Sequence[Ask],
     *,
-    decoding: Iterable[float] = (),
+    decoding: Iterable[float | Pace] = (),
     tokens_in: Callable[[float], float],
     pages: int | None = None,
     policy: str = "dp",
 ) -> list[bool]:
     """Returns which of the asks can be promised what they ask for, beside all that was promised before.
 
-    decoding: TPOTs of promised sessions that decode already, in seconds. tokens_in: how many tokens rounds of so many
+    decoding: TPOTs of promised sessions that decode already, in seconds; or their paces, where their drafts are counted
+    on. tokens_in: how many tokens rounds of so many
     seconds carry; it must not fall with time, and may be 0. pages: of memory that are free; None for no bound.
 
     A set of asks can be kept if, with deadlines d in their order and the sessions n that decode since the last of them,
@@ -69,7 +70,7 @@ def admit(
 def can_keep(
     asks: Sequence[Ask],
     *,
-    decoding: Iterable[float] = (),
+    decoding: Iterable[float | Pace] = (),
     tokens_in: Callable[[float], float],
     pages: int | None = None,
 ) -> bool:
@@ -79,9 +80,7 @@ def can_keep(
 
 
 def _situation(
-    asks: Sequence[Ask], decoding: Iterable[float], tokens_in: Callable[[float], float], pages: int | None
+    asks: Sequence[Ask], decoding: Iterable[float | Pace], tokens_in: Callable[[float], float], pages: int | None
 ) -> Situation:
-    tpots = list(decoding)
     check(asks, pages)
-    check_tpots(tpots)
-    return Situation(Budget(tokens_in), Decoding.of(tpots), inf if pages is None else pages)
+    return Situation(Budget(tokens_in), Decoding.of(checked(decoding)), inf if pages is None else pages)

@@ -6,10 +6,11 @@ on a draft node, which may leave or lie: so what is feasible is judged without d
 Knows nothing about how a cycle's time is modelled.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
+from goodspeed.admission.budget import Pace
 from goodspeed.admission.lengths import accepted
 from goodspeed.errors import ConfigError
 
@@ -32,6 +33,7 @@ class Remote(NamedTuple):
     alpha: float  # acceptance rate
     tpot_s: float  # tau
     cycle_s: Callable[[int, float], float]  # c(S, T): seconds from round to round with drafts of S, rounds taking T
+    number: int = 1  # of such sessions
 
 
 class Plan(NamedTuple):
@@ -40,6 +42,7 @@ class Plan(NamedTuple):
     round_s: float  # T
     drafted: tuple[int, ...]  # S of each session
     prefill_rate: float  # tokens per second for prompts
+    paces: tuple[Pace, ...]  # how each session decodes
 
 
 def shortest(session: Remote, round_s: float, most: int = MOST_DRAFTED) -> int | None:
@@ -74,28 +77,48 @@ def plan(
     no T is feasible: prompts have less than nothing, or a TPOT is not kept. With `guarantee="plain"` it is None also
     where only drafts make it feasible. most: longest draft.
     """
-    _check(sessions, num_times)
-    if not sessions:
-        return None
-    plans = [one for round_s in _times(sessions, most, num_times) if (one := _at(sessions, tokens_in, round_s, most))]
+    plans = [one for one in _plans(sessions, tokens_in, most, num_times) if one.prefill_rate >= 0.0]
     if guarantee == "plain" and not any(sum(one.drafted) == 0 for one in plans):
         return None
     return max(plans, key=lambda one: one.prefill_rate, default=None)
 
 
+def fastest(
+    sessions: Sequence[Remote],
+    tokens_in: Callable[[float], float],
+    *,
+    most: int = MOST_DRAFTED,
+    num_times: int = NUM_TIMES,
+) -> Plan | None:
+    """As `plan`, of which some sessions may have to be left out: its rate may be below 0. None without sessions."""
+    return max(_plans(sessions, tokens_in, most, num_times), key=lambda one: one.prefill_rate, default=None)
+
+
+def _plans(
+    sessions: Sequence[Remote], tokens_in: Callable[[float], float], most: int, num_times: int
+) -> Iterator[Plan]:
+    """All lengths of a round in which every TPOT is kept."""
+    _check(sessions, num_times)
+    if sessions:
+        for round_s in _times(sessions, most, num_times):
+            if found := _at(sessions, tokens_in, round_s, most):
+                yield found
+
+
 def _at(sessions: Sequence[Remote], tokens_in: Callable[[float], float], round_s: float, most: int) -> Plan | None:
-    """What rounds of this length bring; None where they are not feasible."""
+    """What rounds of this length bring; None where a TPOT is not kept."""
     drafted: list[int] = []
+    paces: list[Pace] = []
     decoded = 0.0  # tokens in each round
     for session in sessions:
         length = shortest(session, round_s, most)
         if length is None:
             return None
         cycle_s = session.cycle_s(length, round_s) if length else round_s
-        decoded += round_s / cycle_s * (1 + length)
+        decoded += session.number * round_s / cycle_s * (1 + length)
         drafted.append(length)
-    rate = (tokens_in(round_s) - decoded) / round_s
-    return Plan(round_s, tuple(drafted), rate) if rate >= 0.0 else None
+        paces.append(Pace(round_s, (1 + length) / cycle_s, length) if length else Pace.plain(session.tpot_s))
+    return Plan(round_s, tuple(drafted), (tokens_in(round_s) - decoded) / round_s, tuple(paces))
 
 
 def _times(sessions: Sequence[Remote], most: int, num_times: int) -> list[float]:

@@ -12,9 +12,9 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
-from goodspeed.admission import can_keep
+from goodspeed.admission import Pace, can_keep
 from verify_node.admission.book import Book, Promise
-from verify_node.admission.owing import ask, headroom_s, paces
+from verify_node.admission.owing import NOBODY, CountedOn, ask, due, headroom_s, paces
 
 AHEAD = 3.0
 """Most TPOTs of the tightest promise that a round may take, however far all are ahead: readers see a gap that long."""
@@ -32,19 +32,27 @@ class Allotment(NamedTuple):
     reserved: frozenset[bytes]  # sessions whose memory is never taken: all that are promised something
 
 
-def allot(book: Book, now: float, *, tokens_in: Callable[[float], float], least_round_s: float = inf) -> Allotment:
+def allot(
+    book: Book,
+    now: float,
+    *,
+    tokens_in: Callable[[float], float],
+    least_round_s: float = inf,
+    counted_on: CountedOn = NOBODY,
+) -> Allotment:
     """What the round that begins now is to keep to, so that the promises are kept; the book stays as it is.
 
     tokens_in: tokens that a round of so many seconds carries; it falls nowhere. least_round_s: as `headroom_s` has it.
-    Absent sessions take no part.
+    counted_on: how sessions decode whose drafts are counted on. Absent sessions take no part.
     """
     present = sorted((one for one in book if one.absent_since is None), key=lambda one: one.due)
     decoding = [one for one in present if one.is_decoding]
     prompts = sorted((one for one in present if not one.is_decoding), key=lambda one: (one.due <= now, one.due))
-    round_s = _round_s(present, decoding, now, tokens_in)
+    round_s = _round_s(present, decoding, now, tokens_in, counted_on)
     room = inf if round_s == inf else tokens_in(round_s)
-    left = room - len(decoding)
-    held = _held(decoding, prompts, now, round_s, left, tokens_in, least_round_s)
+    drafts = (counted_on.get(one.session_id) for one in decoding)
+    left = room - len(decoding) - sum(pace.drafted for pace in drafts if pace is not None)
+    held = _held(decoding, prompts, now, round_s, left, tokens_in, least_round_s, counted_on)
     return Allotment(
         None if room == inf else int(room),
         _prefill(prompts, held, left),
@@ -54,7 +62,11 @@ def allot(book: Book, now: float, *, tokens_in: Callable[[float], float], least_
 
 
 def _round_s(
-    present: Sequence[Promise], decoding: Sequence[Promise], now: float, tokens_in: Callable[[float], float]
+    present: Sequence[Promise],
+    decoding: Sequence[Promise],
+    now: float,
+    tokens_in: Callable[[float], float],
+    counted_on: CountedOn,
 ) -> float:
     """How long the round may take for all to be on time at its end who still can be; infinity for no bound.
 
@@ -63,9 +75,9 @@ def _round_s(
     keep on time is late already.
     """
     tightest_s = min((one.tpot_s for one in decoding if one.tpot_s is not None), default=inf)
-    due = (one.due - now for one in present if one.due < inf)
-    late = paces((one for one in decoding if one.due <= now), now)
-    left = sorted(seconds for seconds in (*due, *late, AHEAD * tightest_s) if 0.0 < seconds < inf)
+    on_time = [due(one, counted_on) - now for one in present]
+    late = [pace.round_s for pace in paces((one for one in decoding if one.due <= now), counted_on, now)]
+    left = sorted(seconds for seconds in (*on_time, *late, AHEAD * tightest_s) if 0.0 < seconds < inf)
     first = bisect_left(left, len(decoding) + 1, key=lambda seconds: int(tokens_in(seconds)))
     soonest_s = left[first] if first < len(left) else inf
     return min(soonest_s, tightest_s) if first else soonest_s  # somebody will be late: nobody is to wait for longer
@@ -79,14 +91,15 @@ def _held(
     room: float,
     tokens_in: Callable[[float], float],
     least_round_s: float,
+    counted_on: CountedOn,
 ) -> set[bytes]:
     """Sessions whose last prompt token waits: they could not decode from now on, and it is not due yet.
 
     It waits until one TPOT before it is due at most, and never when the round after this one could be too late.
     """
     early_s = headroom_s((*decoding, *prompts), least_round_s)
-    owed = {one.session_id: ask(one, now, early_s) for one in prompts if one.due > now}
-    pace = paces(decoding, now)
+    owed = {one.session_id: ask(one, now, early_s, counted_on) for one in prompts if one.due > now}
+    pace = paces(decoding, counted_on, now)
     held: set[bytes] = set()
     num_looks = 0
     for one, read_before in zip(prompts, accumulate((one.prompt_left for one in prompts), initial=0), strict=False):
@@ -97,7 +110,7 @@ def _held(
         if not held and num_looks < MAX_LOOKS:
             num_looks += 1
             others = [other for session_id, other in owed.items() if session_id != one.session_id]
-            joined = [*pace, one.tpot_s]
+            joined = [*pace, counted_on.get(one.session_id) or Pace.plain(one.tpot_s)]
             if can_keep(others, decoding=joined, tokens_in=tokens_in):
                 pace = joined
                 owed.pop(one.session_id, None)

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from goodspeed.admission import Ask, admit
 from verify_node.admission.book import Book, Request
-from verify_node.admission.owing import ask, headroom_s, paces
+from verify_node.admission.owing import NOBODY, CountedOn, ask, headroom_s, paces
 
 Tier: TypeAlias = Literal["promised", "best_effort"]
 
@@ -18,6 +18,7 @@ def decide(
     *,
     tokens_in: Callable[[float], float],
     least_round_s: float = inf,
+    counted_on: CountedOn = NOBODY,
     pool_pages: int | None = None,
     policy: str = "dp",
 ) -> list[Tier]:
@@ -26,15 +27,25 @@ def decide(
     now: when the next round can begin. tokens_in: tokens that a round of so many seconds carries for sure, that is by
     an upper quantile of its time (`CostModel.tokens_in`). least_round_s: as `headroom_s` has it; a first token is
     promised only if there is time for it and such a round. pool_pages: of memory, free or not; None for no bound.
-    policy: see `goodspeed.admission.admit`, which says who is promised. Drafts are not counted on, so that no promise
-    hangs on a draft node.
+    policy: see `goodspeed.admission.admit`, which says who is promised. counted_on: how those decode, also of the
+    requests, whose drafts are counted on; none in the default, so that no promise hangs on a draft node.
     """
     early_s = headroom_s(book, least_round_s, (one.tpot_s for one in requests if one.tpot_s is not None))
     waiting = [one for one in book if one.prompt_left > 1]  # of others the last token at most is held
-    new = [Ask(one.deadline - now - early_s, one.prompt_tokens, one.tpot_s, one.pages, one.value) for one in requests]
+    new = [
+        Ask(
+            one.deadline - now - early_s,
+            one.prompt_tokens,
+            one.tpot_s,
+            one.pages,
+            one.value,
+            counted_on=counted_on.get(one.session_id),
+        )
+        for one in requests
+    ]
     kept = admit(
-        [ask(one, now, early_s) for one in waiting] + new,
-        decoding=paces((one for one in book if one.prompt_left <= 1), now),
+        [ask(one, now, early_s, counted_on) for one in waiting] + new,
+        decoding=paces((one for one in book if one.prompt_left <= 1), counted_on, now),
         tokens_in=tokens_in,
         pages=None if pool_pages is None else max(0, pool_pages - book.pages),
         policy=policy,

@@ -4,11 +4,18 @@ Rounds end where they end, not where a deadline is: so each promise is planned a
 nothing about requests that are not promised yet.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
+from typing import TypeAlias
 
-from goodspeed.admission import Ask
+from goodspeed.admission import Ask, Pace
 from verify_node.admission.book import Promise
+
+CountedOn: TypeAlias = Mapping[bytes, Pace]
+"""How sessions decode whose drafts are counted on; the others get a token per TPOT."""
+
+NOBODY: CountedOn = {}
+"""No promise hangs on a draft."""
 
 HEADROOM_S = 0.005
 """So much earlier than it is due a first token is planned, beside a round, as in the code of SLOs-Serve's authors."""
@@ -20,17 +27,22 @@ CATCHING_UP = 0.8
 """A session behind its promise is served as if its TPOT were this share of it, until it has caught up."""
 
 
-def pace_s(promise: Promise, now: float) -> float | None:
-    """The TPOT at which a session is to be served from now on; None without one."""
-    if promise.tpot_s is None:
-        return None
-    return promise.tpot_s * (CATCHING_UP if promise.due <= now else 1.0)
+def due(promise: Promise, counted_on: CountedOn) -> float:
+    """When a session's next token is due; where drafts are counted on, as much later as the round is to bring more."""
+    pace = counted_on.get(promise.session_id)
+    if pace is None or promise.tpot_s is None or not promise.is_decoding:
+        return promise.due
+    return promise.due + max(0.0, pace.round_s - promise.tpot_s)
 
 
-def paces(promises: Iterable[Promise], now: float) -> list[float]:
-    """Those of several sessions, as far as they have one."""
-    found = (pace_s(one, now) for one in promises)
-    return [pace for pace in found if pace is not None]
+def paces(promises: Iterable[Promise], counted_on: CountedOn, now: float) -> list[Pace]:
+    """How sessions are to be served from now on, as far as they have a TPOT; who is behind catches up."""
+    found = []
+    for one in promises:
+        if one.tpot_s is not None:
+            pace = counted_on.get(one.session_id) or Pace.plain(one.tpot_s)
+            found.append(pace.quicker(CATCHING_UP) if due(one, counted_on) <= now else pace)
+    return found
 
 
 def headroom_s(promises: Iterable[Promise], least_round_s: float, tpots: Iterable[float] = ()) -> float:
@@ -48,8 +60,9 @@ def planned_s(left_s: float, early_s: float) -> float:
     return left_s - early_s if left_s >= 2 * early_s else min(left_s, early_s)
 
 
-def ask(promise: Promise, now: float, early_s: float) -> Ask:
+def ask(promise: Promise, now: float, early_s: float, counted_on: CountedOn) -> Ask:
     """What is left of a promised prompt. What is late is planned for soon: it must not stop all other promises."""
     left_s = promise.due - now
     due_s = planned_s(left_s, early_s) if left_s > 0.0 else max(early_s, LATE_S)
-    return Ask(due_s, promise.prompt_left, promise.tpot_s, promised=True)
+    pace = counted_on.get(promise.session_id)
+    return Ask(due_s, promise.prompt_left, promise.tpot_s, promised=True, counted_on=pace)

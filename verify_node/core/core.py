@@ -14,6 +14,7 @@ only when none is.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from goodspeed.admission.remote import Guarantee
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ProtocolError
 from goodspeed.fair.latency import Refined
@@ -77,6 +78,7 @@ class VerifyCore:
         pool: PagePool,
         cost: Refined,
         admission: str = "none",
+        guarantee: Guarantee = "plain",
     ) -> None:
         """`settings.make_core` builds one from settings."""
         self.limits = limits
@@ -86,7 +88,7 @@ class VerifyCore:
         self.switching = Switching(choice, arms)
         self.pool = pool
         self.cost = cost
-        self.promises = Promises(admission, cost, limits, pool)
+        self.promises = Promises(admission, cost, limits, pool, guarantee)
         self.register = register
         self.context_len = register.context_len
         self.peers = register.peers

@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from goodspeed.admission import Pace
+from goodspeed.admission.remote import Guarantee
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.messages import Admitted
 from verify_node.admission import Allotment, Book, Request, Tier, allot, decide
+from verify_node.core.counted import counted_on
 from verify_node.core.counts import Counts, PromiseOutcome
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
@@ -45,9 +48,12 @@ class Decided(NamedTuple):
 class Promises:
     """The book of promises, kept in step with the sessions."""
 
-    def __init__(self, policy: str, cost: Refined, limits: RoundLimits, pool: PagePool) -> None:
+    def __init__(
+        self, policy: str, cost: Refined, limits: RoundLimits, pool: PagePool, guarantee: Guarantee = "plain"
+    ) -> None:
         """policy: of `goodspeed.admission.names()`; with `none` nothing is ever promised, nor decided."""
         self.policy = policy
+        self.guarantee = guarantee
         self.book = Book()
         self._cost = cost
         self._limits = limits
@@ -109,13 +115,15 @@ class Promises:
         num_promised = Counter(session.client.name for session in others)
         requests = _requests(asking, num_promised, self._pool, now)
         new = [request for request in requests if request.session_id not in self.book]
-        tokens_in = self._tokens_in([*others, *(session for session, _ in asking)])
+        everybody = [*others, *(session for session, _ in asking)]
+        tokens_in = self._tokens_in(everybody)
         tiers = decide(
             self.book,
             new,
             now,
             tokens_in=tokens_in,
             least_round_s=tokens_in.least_round_s,
+            counted_on=self._counted_on(everybody, tokens_in),
             pool_pages=self._pool.num_pages,
             policy=self.policy,
         )
@@ -131,7 +139,14 @@ class Promises:
         can_move = {session.session_id for session in ready}
         self._look_who_is_there(can_move, now)
         tokens_in = self._tokens_in([session for session in sessions.values() if not session.finished])
-        return allot(self.book, now, tokens_in=tokens_in, least_round_s=tokens_in.least_round_s)
+        promised = [session for session in sessions.values() if session.session_id in self.book]
+        return allot(
+            self.book,
+            now,
+            tokens_in=tokens_in,
+            least_round_s=tokens_in.least_round_s,
+            counted_on=self._counted_on(promised, tokens_in),
+        )
 
     def finished(self, sessions: Mapping[bytes, Session], can_move: Callable[[Session], bool], now: float) -> None:
         """A round is done: the time of those stands still whom no round can move."""
@@ -163,6 +178,9 @@ class Promises:
                 continue
             left = len(session.tokens) - self._pool.length(promise.session_id)
             self.book.read_again(promise.session_id, 0 if left == 1 and promise.num_delivered else left)
+
+    def _counted_on(self, sessions: Iterable[Session], tokens_in: "_TokensIn") -> dict[bytes, Pace]:
+        return counted_on(sessions, tokens_in) if self.guarantee == "speculative" else {}
 
     def _tokens_in(self, sessions: Sequence[Session]) -> "_TokensIn":
         context = sum(len(session.tokens) for session in sessions)

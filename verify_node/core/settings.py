@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from goodspeed.admission.remote import Guarantee
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
@@ -92,6 +93,7 @@ class CoreSettings:
     lease_s: float = 3.0
     tiers: tuple[Objectives, ...] = ()  # that a text may ask for by name
     admission: str | None = None  # who is promised its objectives; None: see `admits`
+    guarantee: Guarantee = "plain"  # whether promises can be kept without any draft, or count on drafts
 
     def __post_init__(self) -> None:
         check_round_tokens(self.max_round_tokens, self.budget)
@@ -162,6 +164,7 @@ def make_core(
         pool=pool,
         cost=cost,
         admission=settings.admits,
+        guarantee=settings.guarantee,
     )
 
 

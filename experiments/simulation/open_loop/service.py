@@ -182,7 +182,7 @@ class WatchedPromises(Promises):
     """The promises of a verify node that has none yet, with a stopwatch for the CPU time before each round."""
 
     def __init__(self, core: VerifyCore) -> None:
-        super().__init__(core.promises.policy, core.cost, core.limits, core.pool)
+        super().__init__(core.promises.policy, core.cost, core.limits, core.pool, core.promises.guarantee)
         self.done: list[Scheduling] = []
         self._deciding_s, self._num_new = 0.0, 0  # since the last round
 
