@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from goodspeed import admission
+from goodspeed import admission, order
 from goodspeed.command import model_options
 from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
@@ -125,6 +125,14 @@ class VerifyConfig(Settings):
         help="sessions that one client may have open",
         metavar="N",
     )
+    order: str = option(
+        DEFAULTS.order,
+        choices=tuple(order.names()),
+        group="limits",
+        help="whose texts keep their memory where it does not suffice for all: those that came first, have had the "
+        "least service, have the shortest expected length, or are expected to be done soonest (LAPS-SD). Promised "
+        "ones always do",
+    )
     memory_fraction: float | None = model_options.memory_fraction()
     kv_pages: int | None = model_options.kv_pages()
     generation_config: str = model_options.generation_config(
@@ -222,6 +230,7 @@ class VerifyConfig(Settings):
             lease_s=self.lease_s,
             tiers=tuple(parse_tiers(self.slo_tier).values()),
             admission=self.admission,
+            order=self.order,
         )
 
     @property

@@ -108,6 +108,7 @@ class Settings:
     context_len: int = 120
     max_sessions: int = 100
     admission: str | None = DEFAULTS.admission  # whom it promises what a text is to keep
+    order: str = DEFAULTS.order  # whose texts keep their memory
     capabilities: tuple[Capability, ...] | None = None  # what it announces; None: as the daemon has it
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
@@ -169,6 +170,7 @@ class Settings:
             max_sessions=self.max_sessions,
             max_client_sessions=self.max_sessions,
             admission=self.admission,
+            order=self.order,
         )
 
 
