@@ -23,6 +23,9 @@ from verify_node.session.session import Session
 SMOOTHING = 0.1
 """Of the time that a round takes for one session, for those that have had none."""
 
+ROUND_S = 0.01
+"""That time before any round."""
+
 
 @dataclass(slots=True)
 class Account:
@@ -119,6 +122,6 @@ class Accounts:
             remaining_tokens=lengths.remaining(len(session.tokens) - num_prompt, session.limit - num_prompt),
             rates=account.rates.rates,
             num_drafted=account.rates.num_drafted,
-            round_s=account.deciding_s / account.num_decided if account.num_decided else self._round_s,
+            round_s=account.deciding_s / account.num_decided if account.num_decided else self._round_s or ROUND_S,
             recompute_s=recompute_s,
         )
