@@ -6,9 +6,10 @@ import pytest
 
 from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear
-from goodspeed.order import laps
+from goodspeed.order import create, laps
+from goodspeed.order.base import AGING_S
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import Slo
+from goodspeed.wire.messages import Ack, Close, Slo
 from tests.fakes import Desk, alone, make_core, request_of, session_id
 from verify_node.core.settings import CoreSettings
 
@@ -117,3 +118,62 @@ def test_an_order_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match="there is no order 'oldest'; choose one of: fcfs, laps, las, sjf"):
         CoreSettings(order="oldest")
     assert make_core().places is None, "first come, first served needs no accounts"
+
+
+# -- nobody starves ----------------------------------------------------------------------------------------------------
+
+ROUND_S = 0.5
+SHORT = 6  # tokens of a short text, and so the most rounds after which it is over
+
+
+class Crowd:
+    """A long text, and short ones without end: as soon as one is over the next comes, so that two always wait."""
+
+    def __init__(self, order: str) -> None:
+        self.desk = desk_of(order, 8, max_client_sessions=1000, max_sessions=1000)
+        self.desk.open(number=1, prompt=range(1, 14), max_tokens=12)
+        self.short = [2, 3, 4]
+        for number in self.short:
+            self._open(number)
+        self.had_memory_at = 0.0
+        self.longest_wait_s = 0.0
+
+    def _open(self, number: int) -> None:
+        self.desk.open(number=number, prompt=range(1, 10), max_tokens=SHORT)
+
+    def step(self) -> None:
+        desk = self.desk
+        desk.round(ROUND_S)
+        for session in list(desk.core.sessions.values()):
+            desk.up("a", Ack(session.session_id, 1, len(session.tokens)))
+        for place, number in enumerate(self.short):
+            if desk.session(number).finished:
+                desk.up("a", Close(session_id(number), 1))
+                self.short[place] = max(self.short) + 1
+                self._open(self.short[place])
+        if resident(desk, 1):
+            self.had_memory_at = desk.now
+        self.longest_wait_s = max(self.longest_wait_s, desk.now - self.had_memory_at)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_long_text_among_short_ones_without_end_waits_no_longer_than_aging_and_those_who_hold_memory(
+    order: str,
+) -> None:
+    crowd = Crowd(order)
+    while not crowd.desk.session(1).finished:
+        crowd.step()
+        assert crowd.longest_wait_s <= AGING_S + 2 * SHORT * ROUND_S
+        assert crowd.desk.now < 12 * AGING_S
+    assert crowd.desk.core.sessions.keys() > {session_id(1)}
+
+
+def test_without_aging_it_would_wait_for_ever_where_the_shortest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the test above can fail: it is aging that lets the long text in."""
+    crowd = Crowd("sjf")
+    places = crowd.desk.core.places
+    monkeypatch.setattr(places, "_order", create("sjf", aging_s=1e9))
+    monkeypatch.setattr("verify_node.places.seating.AGING_S", 1e9)
+    while crowd.desk.now < 12 * AGING_S:
+        crowd.step()
+    assert crowd.longest_wait_s == crowd.desk.now

@@ -34,7 +34,7 @@ def seated(
     now: float = 1.0,
 ) -> tuple[list[Any], list[Any]]:
     """Who leaves, and who waits, by name."""
-    claims = {name: (SERVED, 0.0) for name in owned} | dict(claims or {})
+    claims = dict.fromkeys(owned, (SERVED, 0.0)) | dict(claims or {})
     found = seat(
         create(order), jobs, now, num_free=num_free, owned=owned, needs=needs, claims=claims, num_promised=num_promised
     )
