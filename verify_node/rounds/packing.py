@@ -6,7 +6,7 @@ goes first; what does not fit goes first next time. When the memory is full the 
 or orders.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
@@ -162,7 +162,7 @@ class _Packing:
         self.deferred: list[bytes] = []
         self.crowded_out: list[bytes] = []
         self.preempted: list[bytes] = []
-        self.without_memory: set[bytes] = set()  # of the ready sessions, once `make_room` has decided
+        self.without_memory: frozenset[Hashable] = frozenset()  # of the ready sessions, once `make_room` has decided
 
     def turn(self, session: Session) -> tuple[float, float, int]:
         """Who goes first: promised sessions by what is due, then who has waited longest."""
@@ -177,7 +177,7 @@ class _Packing:
         if sum(needs.values()) <= self.pool.num_free:
             return
         seating = seat(self.resident, ready, needs, self.kept)
-        self.without_memory |= seating.wait
+        self.without_memory = seating.wait
         for victim in [session for session in self.resident if session.session_id in seating.leave]:
             self._preempt(victim)
 

@@ -55,7 +55,8 @@ def test_memory_is_taken_for_growth_and_for_waiters(order: str, monkeypatch: pyt
 
 def requests(per_second: float, seconds: float) -> list[Arrival]:
     """Three of four texts have 20 to 60 tokens, the fourth 200 to 400, each kind of clients of its own."""
-    rng, found, at = Random("requests"), [], 0.0
+    rng, at = Random("requests"), 0.0
+    found: list[Arrival] = []
     while (at := at + rng.expovariate(per_second)) < seconds:
         num_tokens = rng.randint(200, 400) if len(found) % 4 == 3 else rng.randint(20, 60)
         acceptance = Independent(rng.choice([0.3, 0.6, 0.9]))

@@ -15,7 +15,8 @@ ORDERS = ("las", "sjf", "laps")
 
 
 def waiter(name: str, **known: Any) -> Job:
-    return Job(**({"job_id": name, "arrived_at": 0.0, "waits_since": 0.0, "remaining_tokens": 10.0} | known))
+    ours: dict[str, Any] = {"job_id": name, "arrived_at": 0.0, "waits_since": 0.0, "remaining_tokens": 10.0}
+    return Job(**(ours | known))
 
 
 def holder(name: str, **known: Any) -> Job:
@@ -26,9 +27,9 @@ def seated(
     order: str,
     jobs: list[Job],
     num_free: int,
-    owned: Mapping[str, int],
-    needs: Mapping[str, int],
-    claims: Mapping[str, Claim] | None = None,
+    owned: Mapping[Any, int],
+    needs: Mapping[Any, int],
+    claims: Mapping[Any, Claim] | None = None,
     *,
     num_promised: int = 0,
     now: float = 1.0,
@@ -118,9 +119,12 @@ KNOWN = {
 @st.composite
 def scenes(draw: st.DrawFn) -> dict[str, Any]:
     order = draw(st.sampled_from(ORDERS))
-    jobs, owned, needs, claims = [], {}, {}, {}
+    jobs: list[Job] = []
+    owned: dict[str, int] = {}
+    needs: dict[str, int] = {}
+    claims: dict[str, Claim] = {}
     for number in range(draw(st.integers(1, 8))):
-        known = {name: draw(values) for name, values in KNOWN.items()}
+        known: dict[str, Any] = {name: draw(values) for name, values in KNOWN.items()}
         name = str(number)
         if draw(st.booleans()):
             known |= {"waits_since": None, "turn_s": draw(st.floats(0.0, 2.0))}
