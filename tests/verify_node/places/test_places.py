@@ -56,6 +56,33 @@ def test_a_text_that_was_served_for_long_gives_way_to_a_new_one(order: str, stay
         assert desk.core.counts.num_preempted == 1
 
 
+@pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("sjf", 2), ("laps", 2)])
+def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(order: str, stays: int) -> None:
+    """Six pages of four tokens for two prompts of eleven: nobody waits, and soon both need a fourth page."""
+    desk = desk_of(order, 6)
+    desk.open(number=1, prompt=range(1, 12), max_tokens=9)
+    desk.open(number=2, prompt=range(1, 12), max_tokens=5)
+    for _ in range(3):
+        desk.round()
+    assert resident(desk, 1, 2) == [stays]
+
+
+def test_who_is_promised_something_yields_to_nobody() -> None:
+    """A text that has had two seconds would give way to a new one, if it were not promised anything."""
+    desk = desk_of("las", 8)
+    desk.open(number=1, prompt=range(1, 13), max_tokens=20)
+    for _ in range(4):
+        desk.round(0.5)
+    desk.open(number=2, prompt=range(1, 21), max_tokens=1)
+    held, new = desk.session(1), desk.session(2)
+    places = desk.core.places
+    assert places is not None
+    needs = {new.session_id: 5}
+    assert places.seat([held], [new], needs, (), now=desk.now).leave == (held.session_id,)
+    kept = places.seat([held], [new], needs, {held.session_id}, now=desk.now)
+    assert (kept.leave, kept.wait) == ((), {new.session_id})
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_promised_sessions_never_give_way_and_go_before_all_others(order: str) -> None:
     desk = desk_of(order, 8, policy="slo", admission="dp", cost=COST)

@@ -88,6 +88,12 @@ def test_one_a_round_displaces_others() -> None:
     assert seated("las", [*held, *new], 0, {"a": 2, "b": 2}, dict.fromkeys("xyz", 1)) == (["b"], ["z"])
 
 
+def test_what_one_was_given_is_free_again_when_it_leaves() -> None:
+    """It has three pages and takes the free one; then the first waiter displaces it, and the second has that page."""
+    held = [holder("a", attained_s=9.0, turn_s=9.0), waiter("x"), waiter("y", arrived_at=1.0)]
+    assert seated("las", held, 1, {"a": 3}, {"a": 1, "x": 3, "y": 1}) == (["a"], [])
+
+
 def test_who_has_just_been_let_in_gives_way_after_those_who_were_served() -> None:
     held = [holder("a", remaining_tokens=1.0), holder("b", remaining_tokens=5.0), holder("new", turn_s=0.0)]
     owned, needs = {"a": 2, "b": 2, "new": 2}, {"a": 1}
