@@ -88,6 +88,7 @@ def make_core(
     explore: float = 0.0,
     tiers: tuple[Objectives, ...] = (),
     admission: str | None = None,
+    order: str = core_settings.DEFAULTS.order,
     cost: CostModel | None = None,
     validates: bool = True,
 ) -> VerifyCore:
@@ -110,6 +111,7 @@ def make_core(
         explore=explore,
         tiers=tiers,
         admission=admission,
+        order=order,
     )
     welcome = core_settings.make_welcome(
         settings,

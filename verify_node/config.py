@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from goodspeed import admission
+from goodspeed import admission, order
 from goodspeed.command import model_options
 from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
@@ -131,6 +131,14 @@ class VerifyConfig(Settings):
         help="sessions that one client may have open",
         metavar="N",
     )
+    order: str = option(
+        DEFAULTS.order,
+        choices=tuple(order.names()),
+        group="limits",
+        help="whose texts keep their memory where it does not suffice for all: those that came first, have had the "
+        "least service, have the shortest expected length, or are expected to be done soonest (LAPS-SD). Promised "
+        "ones always do",
+    )
     memory_fraction: float | None = model_options.memory_fraction()
     kv_pages: int | None = model_options.kv_pages()
     generation_config: str = model_options.generation_config(
@@ -229,6 +237,7 @@ class VerifyConfig(Settings):
             tiers=tuple(parse_tiers(self.slo_tier).values()),
             admission=self.admission,
             guarantee=self.guarantee,
+            order=self.order,
         )
 
     @property

@@ -110,6 +110,7 @@ class Settings:
     max_sessions: int = 100
     admission: str | None = DEFAULTS.admission  # whom it promises what a text is to keep
     guarantee: Guarantee = DEFAULTS.guarantee  # whether promises count on drafts
+    order: str = DEFAULTS.order  # whose texts keep their memory
     capabilities: tuple[Capability, ...] | None = None  # what it announces; None: as the daemon has it
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
@@ -172,6 +173,7 @@ class Settings:
             max_client_sessions=self.max_sessions,
             admission=self.admission,
             guarantee=self.guarantee,
+            order=self.order,
         )
 
 

@@ -64,6 +64,8 @@ def some_settings(seed: int, *, absences: bool = True) -> Settings:
         settings = replace(settings, bytes_per_s=lines, drafted_bytes=rng.choice(WIDE_DRAFTS))
     retarget = random.Random(f"retarget {seed}").choice([0.0, 0.0, 0.5])  # its own chance: worlds stay the same
     settings = with_faults(settings, retarget=retarget)
+    order = random.Random(f"order {seed}").choice(["fcfs", "fcfs", "las", "sjf", "laps"])
+    settings = replace(settings, order=order)
     settings = _with_absences(settings, seed) if absences else settings
     return _with_ngrams(settings, seed)
 

@@ -13,6 +13,7 @@ only when none is.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from goodspeed.admission.remote import Guarantee
 from goodspeed.engine.paged.pages import PagePool
@@ -45,6 +46,7 @@ from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.core.view import View
 from verify_node.invariants import of_core as invariants
+from verify_node.places.places import Places
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.packing import Round, RoundLimits, plan
@@ -79,8 +81,9 @@ class VerifyCore:
         cost: Refined,
         admission: str = "none",
         guarantee: Guarantee = "plain",
+        places: Places | None = None,
     ) -> None:
-        """`settings.make_core` builds one from settings."""
+        """`settings.make_core` builds one from settings. places: None where older sessions go first (`fcfs`)."""
         self.limits = limits
         self.planner = planner
         self.scheduler = scheduler
@@ -89,6 +92,7 @@ class VerifyCore:
         self.pool = pool
         self.cost = cost
         self.promises = Promises(admission, cost, limits, pool, guarantee)
+        self.places = places
         self.register = register
         self.context_len = register.context_len
         self.peers = register.peers
@@ -196,6 +200,8 @@ class VerifyCore:
         self.register.free_released()
         if self.num_rounds % ROUNDS_KEPT == 0:
             self.choice.keep(self.sessions)
+            if self.places is not None:
+                self.places.keep(self.sessions, self.scheduler.clients)
         sessions = [session for session in self.sessions.values() if not session.finished]
         for session in sessions:
             if session.awaits_draft and now >= session.late_at:
@@ -256,6 +262,8 @@ class VerifyCore:
         moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
         observe(done, moved, self.sessions, self.scheduler, self.pool)
         self.counts.finished(done, moved, duration_s)
+        if self.places is not None:
+            self.places.finished(done, moved, self.sessions, duration_s)
         going_on = active(moved, self.sessions)
         self.switching.finished(moved, going_on, now, reads_prompts=bool(done.prefilled))
         gives_lengths = self.switching.gives_lengths
@@ -351,6 +359,8 @@ class VerifyCore:
     def _start(self, sessions: list[Session], ready: list[Session], now: float) -> Round | None:
         planned = self._pack(sessions, ready, now)
         self.counts.num_preempted += len(planned.preempted)
+        if self.places is not None:
+            self.places.began(planned, self.sessions, now)
         if not planned.entries:
             if len(self.promises.book):  # a prompt whose last token is held waits for time to pass, and nothing else
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
@@ -377,7 +387,8 @@ class VerifyCore:
                 if planned.entries:
                     return planned
         drafted = self.choice.choose(ready, now, _room(allotment, len(ready)))
-        return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment)
+        seat = None if self.places is None else partial(self.places.seat, now=now)
+        return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment, seat)
 
 
 def _room(allotment: Allotment | None, num_ready: int) -> int | None:

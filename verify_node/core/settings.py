@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from goodspeed import order
 from goodspeed.admission.remote import Guarantee
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
@@ -18,6 +19,7 @@ from goodspeed.wire.messages import MAX_DRAFT, VERSION, Capability, Welcome
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.core.core import VerifyCore
 from verify_node.core.register import Register
+from verify_node.places.places import Places
 from verify_node.rounds import planner
 from verify_node.rounds.choice import ByOdds, Choice, Whole
 from verify_node.rounds.packing import RoundLimits
@@ -94,9 +96,11 @@ class CoreSettings:
     tiers: tuple[Objectives, ...] = ()  # that a text may ask for by name
     admission: str | None = None  # who is promised its objectives; None: see `admits`
     guarantee: Guarantee = "plain"  # whether promises can be kept without any draft, or count on drafts
+    order: str = "fcfs"  # whose texts keep their memory, of `goodspeed.order.names()`
 
     def __post_init__(self) -> None:
         check_round_tokens(self.max_round_tokens, self.budget)
+        order.create(self.order)  # raises ConfigError for a name that it does not know
         if self.admission not in (None, "none") and not self._can_promise:
             raise ConfigError(
                 f"--admission {self.admission} needs --policy slo, continuous rounds and drafts that can be cut; "
@@ -165,6 +169,7 @@ def make_core(
         cost=cost,
         admission=settings.admits,
         guarantee=settings.guarantee,
+        places=None if settings.order == "fcfs" else Places(order.create(settings.order), cost, pool),
     )
 
 

@@ -1,13 +1,15 @@
 """What enters the next forward pass: plan(number, sessions, ready, limits, pool, drafted) -> Round.
 
 A `Round` is plain integers and bytes, so it could be broadcast to tensor-parallel ranks. Whoever has waited longest
-goes first; what does not fit goes first next time; the youngest session gives way when the memory is full. Knows
-nothing about when a round starts (`planner.py`), tensors, sockets or policies.
+goes first; what does not fit goes first next time. When the memory is full the youngest session gives way, or whoever
+`seat` names (`verify_node/places`). Knows nothing about when a round starts (`planner.py`), tensors, sockets, policies
+or orders.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -15,6 +17,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire.messages import DraftSource, Sampling, Verification
 from verify_node.admission import Allotment
+from verify_node.places.seating import Seating
 from verify_node.rounds.drafted import NOTHING, Drafted, of_draft
 from verify_node.session.session import Session
 
@@ -26,6 +29,11 @@ class RoundLimits:
     budget: int  # drafted tokens
     max_round_tokens: int  # everything fed
     linger_s: float = 0.0
+
+
+Seat: TypeAlias = Callable[[Iterable[Session], Sequence[Session], Mapping[bytes, int], Container[bytes]], Seating]
+"""Who gives up memory, and who waits for it, of: those with memory, those who are ready, how many pages each of these
+needs beyond what it has, and those who are promised something."""
 
 
 class Entry(Struct, frozen=True):
@@ -104,17 +112,21 @@ def plan(
     pool: PagePool,
     drafted: Mapping[bytes, Drafted] | None = None,
     allotment: Allotment | None = None,
+    seat: Seat | None = None,
 ) -> Round:
     """Packs the ready sessions into one round within the budget, the token limit and the memory.
 
     drafted: what each session has verified, by session; None: the drafts that arrived, whole. allotment: what promised
-    sessions are owed; these go first, and never give way. Memory that a preemption needs is freed in `pool` at once.
+    sessions are owed; these go first, and never give way. seat: decides whose memory goes to whom where it is short;
+    None: older sessions take it from younger ones. Memory that a preemption needs is freed in `pool` at once.
     """
     ready = list(ready)
     if drafted is None:
         drafted = {session.session_id: of_draft(session) for session in ready}
     resident = [session for session in sessions if session.session_id in pool]
     packing = _Packing(limits, pool, drafted, resident, allotment)
+    if seat is not None:
+        packing.make_room(ready, seat)
     for session in sorted(ready, key=packing.turn):
         packing.add(session)
     return packing.round(number)
@@ -150,16 +162,30 @@ class _Packing:
         self.deferred: list[bytes] = []
         self.crowded_out: list[bytes] = []
         self.preempted: list[bytes] = []
+        self.without_memory: frozenset[Hashable] = frozenset()  # of the ready sessions, once `make_room` has decided
 
     def turn(self, session: Session) -> tuple[float, float, int]:
         """Who goes first: promised sessions by what is due, then who has waited longest."""
         return self.promised.get(session.session_id, inf), session.ready_since, session.admitted
 
+    def make_room(self, ready: Sequence[Session], seat: Seat) -> None:
+        """If not all of them can have all that they need, `seat` decides who can; the others wait."""
+        most = self.tokens // self.pool.page_size + len(ready)  # pages that a round takes for those with memory
+        if self.pool.num_free >= most and all(session.session_id in self.pool for session in ready):
+            return
+        needs = {session.session_id: self._num_needed(session) for session in ready}
+        if sum(needs.values()) <= self.pool.num_free:
+            return
+        seating = seat(self.resident, ready, needs, self.kept)
+        self.without_memory = seating.wait
+        for victim in [session for session in self.resident if session.session_id in seating.leave]:
+            self._preempt(victim)
+
     def add(self, session: Session) -> None:
         """Gives the session its part of the round, or defers it."""
         entry = self._entry(session)
-        is_preempted = session.session_id in self.preempted
-        if entry is None or is_preempted or not self._reserve(session, len(entry.tokens)):
+        is_out = session.session_id in self.preempted or session.session_id in self.without_memory
+        if entry is None or is_out or not self._reserve(session, len(entry.tokens)):
             self.deferred.append(session.session_id)
             if entry is not None:
                 self.crowded_out.append(session.session_id)
@@ -202,9 +228,7 @@ class _Packing:
         thrown away again at the next shortage.
         """
         admission = session.session_id not in self.pool
-        if admission:
-            num_tokens = len(session.tokens) + len(self.drafted.get(session.session_id, NOTHING).tokens)
-        needed = self.pool.pages_needed(session.session_id, num_tokens)
+        needed = self._num_needed(session) if admission else self.pool.pages_needed(session.session_id, num_tokens)
         victims = self._victims(session, needed - (self.pool.num_free - self.reserved))
         if victims is None:
             return False
@@ -214,6 +238,11 @@ class _Packing:
         if admission:
             self.admitted.append(session.session_id)
         return True
+
+    def _num_needed(self, session: Session) -> int:
+        """Pages for all that it has to be fed."""
+        num_tokens = len(session.tokens) + len(self.drafted.get(session.session_id, NOTHING).tokens)
+        return self.pool.pages_needed(session.session_id, num_tokens - self.pool.length(session.session_id))
 
     def _victims(self, session: Session, num_pages: int) -> list[Session] | None:
         """The youngest sessions that have to give way for so many pages; None when all that may do not suffice.

@@ -72,7 +72,7 @@ class VerifyCollector(Collector):
         yield gauge("num_requests_running", "Unfinished sessions that take part in the newest round.", running)
         yield gauge("num_requests_waiting", "All other unfinished sessions.", unfinished - running)
         yield metrics.kv_cache_usage(core.pool)
-        yield counter("num_preemptions", "Sessions that lost their memory to older ones.", core.counts.num_preempted)
+        yield counter("num_preemptions", "Sessions that lost their memory to others.", core.counts.num_preempted)
 
     def _tokens(self) -> Iterator[Metric]:
         counts = self._core.counts

@@ -1,0 +1,15 @@
+"""Whose texts keep their memory among best-effort sessions, by an `Order`, where it does not suffice for all.
+
+- `accounts.py`: what each session has had of the rounds' time, and how long it has waited for memory. Nobody else
+  writes that.
+- `seating.py`: who gives up memory and who waits for it, of plain numbers.
+- `places.py`: both for the sessions of a verify node; `rounds/packing.py` asks before it fills a round.
+
+Promised sessions go first and never give way, whatever the order is. `fcfs` needs nothing of this room: there older
+sessions take memory from younger ones (`rounds/packing.py`). Pure: times are arguments. Knows nothing about who gets
+drafted tokens, messages, clocks or tensors.
+
+Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
+Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.arms,
+verify_node.core, verify_node.target, verify_node.watch.
+"""

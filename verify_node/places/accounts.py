@@ -1,0 +1,127 @@
+"""What each session has had of the rounds' time, and how long it has waited for memory: the one place that writes it.
+
+Service is round time. Of a round a session has the part that its tokens are of the round's: a round's time grows by
+tokens, so one that reads a long prompt has had more than one that decides beside it, and what all have adds up to the
+time that there was. Reading again what was read before it lost its memory is no service to a text, but the price of the
+order: it is not counted as attained. Only deciding counts for a turn, so that nobody loses memory between reading and
+the first token that reading is for.
+
+Knows nothing about who goes first.
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+from goodspeed.fair.lengths import OutputLengths
+from goodspeed.fair.smoothing import smoothed
+from goodspeed.order import Job, RateHistory
+from goodspeed.order.base import AGING_S
+from goodspeed.order.queues import FIRST_S
+from verify_node.places.seating import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Claim
+from verify_node.session.session import Session
+
+SMOOTHING = 0.1
+"""Of the time that a round takes for one session, for those that have had none."""
+
+ROUND_S = 0.01
+"""That time before any round."""
+
+
+@dataclass(slots=True)
+class Account:
+    """One session's."""
+
+    arrived_at: float
+    wait_began_at: float  # of its last wait for memory, which may be over
+    attained_s: float = 0.0  # all that it was served, but for reading again
+    turn_s: float = 0.0  # deciding, since it was given the memory that it has
+    deciding_s: float = 0.0  # deciding, in all
+    num_decided: int = 0  # rounds that decided something
+    num_read: int = 0  # tokens of its text that were fed once
+    entered_overdue: bool = False
+    rates: RateHistory = field(default_factory=RateHistory)
+
+    def enter(self, now: float) -> None:
+        """It is given memory."""
+        self.turn_s = 0.0
+        self.entered_overdue = now - self.wait_began_at > AGING_S
+
+    def leave(self, now: float) -> None:
+        """It loses its memory. A turn that brought less than S_1 counts as part of the wait before it."""
+        if self.turn_s >= FIRST_S:
+            self.wait_began_at = now
+
+    def observe(self, start: int, num_fed: int, num_drafted: int, token_s: float, *, decides: bool) -> None:
+        """A round is done that fed `num_fed` tokens from position `start` on. token_s: its time by token.
+
+        decides: it drew tokens; else it read a part of the text only.
+        """
+        base_len = start + num_fed - num_drafted
+        self.attained_s += token_s * max(0, start + num_fed - max(start, self.num_read))
+        self.num_read = max(self.num_read, base_len)
+        if decides:
+            self.num_decided += 1
+            self.deciding_s += token_s * (num_drafted + 1)
+            self.turn_s += token_s * (num_drafted + 1)
+
+    def observe_draft(self, num_accepted: int, num_drafted: int) -> None:
+        """So many tokens of a draft were accepted."""
+        self.rates.observe(num_accepted, num_drafted)
+
+    @property
+    def claim(self) -> Claim:
+        """To the memory that it has."""
+        if self.turn_s >= FIRST_S:
+            return SERVED, 0.0
+        return (ENTERED_OVERDUE, self.wait_began_at) if self.entered_overdue else (IN_FIRST_S, 0.0)
+
+
+class Accounts:
+    """By session, and what was learned from all: lengths by client, and the time of a round."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[bytes, Account] = {}
+        self._lengths: dict[str, OutputLengths] = {}
+        self._round_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    def of(self, session: Session) -> Account:
+        """Begins when it is first asked for, which is before the session's first round."""
+        if (known := self._accounts.get(session.session_id)) is None:
+            known = Account(session.ready_since, session.ready_since)
+            self._accounts[session.session_id] = known
+        return known
+
+    def observe_round(self, seconds: float) -> None:
+        """How long a round took of the time of a session for which it decided something, on average."""
+        self._round_s = smoothed(self._round_s, seconds, SMOOTHING)
+
+    def end(self, session: Session) -> None:
+        """Its text is complete: the next ones of its client are expected to be as long."""
+        self._accounts.pop(session.session_id, None)
+        lengths = self._lengths.setdefault(session.client.name, OutputLengths())
+        lengths.observe(len(session.tokens) - len(session.opened.prompt))
+
+    def keep(self, open_sessions: Container[bytes], clients: Container[str]) -> None:
+        """Forgets the others."""
+        self._accounts = {key: one for key, one in self._accounts.items() if key in open_sessions}
+        self._lengths = {name: one for name, one in self._lengths.items() if name in clients}
+
+    def job(self, session: Session, *, has_place: bool, recompute_s: float) -> Job:
+        """The session as an order sees it. has_place: it has memory. recompute_s: to read its text again."""
+        account, num_prompt = self.of(session), len(session.opened.prompt)
+        lengths = self._lengths.get(session.client.name) or OutputLengths()
+        return Job(
+            job_id=session.session_id,
+            arrived_at=account.arrived_at,
+            waits_since=None if has_place else account.wait_began_at,
+            attained_s=account.attained_s,
+            turn_s=account.turn_s if has_place else 0.0,
+            remaining_tokens=lengths.remaining(len(session.tokens) - num_prompt, session.limit - num_prompt),
+            rates=account.rates.rates,
+            num_drafted=account.rates.num_drafted,
+            round_s=account.deciding_s / account.num_decided if account.num_decided else self._round_s or ROUND_S,
+            recompute_s=recompute_s,
+        )

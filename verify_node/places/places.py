@@ -1,0 +1,84 @@
+"""The sessions of a verify node as those who hold memory or wait for it. Knows nothing about how rounds are filled."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.fair.latency import CostModel
+from goodspeed.order import Job, Order
+from verify_node.places.accounts import Accounts
+from verify_node.places.seating import Seating, seat
+from verify_node.rounds.outcomes import Moved
+from verify_node.rounds.packing import Round
+from verify_node.session.session import Session
+
+
+class Places:
+    """Keeps the accounts, and asks the order where memory is short."""
+
+    def __init__(self, order: Order, cost: CostModel, pool: PagePool) -> None:
+        """cost: the model of a round's time, which tells what reading a text again costs."""
+        self.accounts = Accounts()
+        self._order = order
+        self._cost = cost
+        self._pool = pool
+
+    def seat(
+        self,
+        resident: Iterable[Session],
+        ready: Sequence[Session],
+        needs: Mapping[bytes, int],
+        kept: Container[bytes],
+        *,
+        now: float,
+    ) -> Seating:
+        """Who gives up memory before the round, and who waits for it.
+
+        resident: sessions with memory. needs: pages that each ready session needs beyond what it has. kept: promised
+        sessions.
+        """
+        holders = [session for session in resident if session.session_id not in kept]
+        waiters = [one for one in ready if one.session_id not in self._pool and one.session_id not in kept]
+        contending = sorted([*holders, *waiters], key=lambda session: session.admitted)
+        return seat(
+            self._order,
+            [self._job(session) for session in contending],
+            now,
+            num_free=self._pool.num_free,
+            owned={session.session_id: len(self._pool.table(session.session_id)) for session in holders},
+            needs={key: pages for key, pages in needs.items() if key not in kept},
+            claims={session.session_id: self.accounts.of(session).claim for session in holders},
+            num_promised=sum(pages for key, pages in needs.items() if key in kept),
+        )
+
+    def _job(self, session: Session) -> Job:
+        recompute_s = float(self._cost.round_s(len(session.tokens), 1, 0))
+        return self.accounts.job(session, has_place=session.session_id in self._pool, recompute_s=recompute_s)
+
+    def began(self, planned: Round, sessions: Mapping[bytes, Session], now: float) -> None:
+        """A round was packed: sessions lost their memory, and others were given some."""
+        for session_id in planned.preempted:
+            self.accounts.of(sessions[session_id]).leave(now)
+        for session_id in planned.admitted:
+            self.accounts.of(sessions[session_id]).enter(now)
+
+    def finished(
+        self, done: Round, moved: Iterable[Moved], sessions: Mapping[bytes, Session], duration_s: float
+    ) -> None:
+        """A round is done. sessions: that are open."""
+        token_s = duration_s / max(1, done.num_tokens)
+        decided = [entry.num_drafted + 1 for entry in done.entries if entry.samples]
+        if decided:
+            self.accounts.observe_round(token_s * sum(decided) / len(decided))
+        for entry in done.entries:
+            if (session := sessions.get(entry.session_id)) is not None:
+                account = self.accounts.of(session)
+                account.observe(entry.start, len(entry.tokens), entry.num_drafted, token_s, decides=entry.samples)
+        for move in moved:
+            if move.session.finished:
+                self.accounts.end(move.session)
+            else:
+                self.accounts.of(move.session).observe_draft(move.outcome.num_accepted, move.num_verified)
+
+    def keep(self, open_sessions: Container[bytes], clients: Container[str]) -> None:
+        """Forgets sessions and clients that are gone."""
+        self.accounts.keep(open_sessions, clients)
