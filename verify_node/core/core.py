@@ -83,7 +83,7 @@ class VerifyCore:
         guarantee: Guarantee = "plain",
         places: Places | None = None,
     ) -> None:
-        """`settings.make_core` builds one from settings. places: None where older sessions go first (`fcfs`)."""
+        """`settings.make_core` builds one from settings. places: None where older texts take memory of younger ones."""
         self.limits = limits
         self.planner = planner
         self.scheduler = scheduler

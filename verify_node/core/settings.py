@@ -169,7 +169,7 @@ def make_core(
         cost=cost,
         admission=settings.admits,
         guarantee=settings.guarantee,
-        places=None if settings.order == "fcfs" else Places(order.create(settings.order), cost, pool),
+        places=Places(order.create(settings.order), cost, pool),
     )
 
 

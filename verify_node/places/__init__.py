@@ -5,9 +5,8 @@
 - `seating.py`: who gives up memory and who waits for it, of plain numbers.
 - `places.py`: both for the sessions of a verify node; `rounds/packing.py` asks before it fills a round.
 
-Promised sessions go first and never give way, whatever the order is. `fcfs` needs nothing of this room: there older
-sessions take memory from younger ones (`rounds/packing.py`). Pure: times are arguments. Knows nothing about who gets
-drafted tokens, messages, clocks or tensors.
+Promised sessions go first and never give way, whatever the order is. Pure: times are arguments. Knows nothing about who
+gets drafted tokens, messages, clocks or tensors.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client.
 Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, verify_node.arms,

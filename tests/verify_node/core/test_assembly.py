@@ -42,6 +42,7 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
         "self_draft": False,
         "explore": 0.1,
         "admission": "none",
+        "guarantee": "speculative",
         "order": "laps",
     }
     renamed: dict[str, Any] = {"linger_ms": 5.0, "slo_tier": ("chat:tpot=50ms",), "bind": "tcp://192.0.2.1:5555"}

@@ -10,7 +10,7 @@ from goodspeed.order import create, laps
 from goodspeed.order.base import AGING_S
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Ack, Close, Slo
-from tests.fakes import Desk, alone, make_core, request_of, session_id
+from tests.fakes import Desk, alone, request_of, session_id
 from verify_node.core.settings import CoreSettings
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
@@ -145,7 +145,6 @@ def test_one_object_ranks_all_who_contend_once_a_round(monkeypatch: pytest.Monke
 def test_an_order_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match="there is no order 'oldest'; choose one of: fcfs, laps, las, sjf"):
         CoreSettings(order="oldest")
-    assert make_core().places is None, "first come, first served needs no accounts"
 
 
 # -- nobody starves ----------------------------------------------------------------------------------------------------
