@@ -223,9 +223,9 @@ def told(value: float | None) -> str:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.promises", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one draft node, one stretch of two seconds")
+    parser.add_argument("--quick", action="store_true", help="one draft node, one second of requests")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    parser.add_argument("--repetitions", type=int, default=5, help="after a short one that warms up (default 5)")
+    parser.add_argument("--repetitions", type=int, default=3, help="after a short one that warms up (default 3)")
     parser.add_argument("--duration-s", type=float, default=45.0, help="of a repetition's arrivals (default 45)")
     parser.add_argument(
         "--load", type=float, default=1.75, help="requests over what plain decoding serves (default 1.75)"
@@ -236,8 +236,8 @@ def parse() -> argparse.Namespace:
     parser.set_defaults(clients=4, turns=3, max_sessions=256)
     options = parser.parse_args()
     if options.quick:
-        options.repetitions, options.duration_s, options.clients, options.open = 1, 2.0, 1, 4
-        options.turns, options.texts = 1, 8
+        options.repetitions, options.duration_s, options.clients, options.open = 1, 1.0, 1, 4
+        options.turns, options.texts = 1, 4
     return options
 
 
