@@ -3,10 +3,10 @@
 Requests come as in the recorded trace of a coding service: 300 s of its bursts, squeezed into less than a minute. Each
 is for a text of 16 to 48 tokens, and asks for one of two tiers, half of them for *urgent* and half for *patient*;
 `otherwise` is `best_effort`. At the start plain decoding writes --open texts at once. The median TPOT of these and
-five times their median TTFT are what urgent asks for, and patient asks for three times that. So many texts as were
-written in a second then, texts can keep urgent in a steady stream; --load times that many requests come. The draft
-nodes have no models: eight processes on a few cores would keep each other from working. The ways take turns, with the
-same arrivals:
+five times their median TTFT are what urgent asks for, and patient asks for three times that. In a steady stream that
+is as dense as these texts were, all could be urgent and in time; --load times as many requests come. The four draft
+nodes have no models, since models on a few cores keep each other from working. The ways take turns, with the same
+arrivals:
 
 - *none*: nothing is promised; what texts are owed comes first (`--policy slo`).
 - *dp*: the same, and the set of requests is promised that is worth most and can be kept.
@@ -41,7 +41,7 @@ from goodspeed.embedded import prompts
 from goodspeed.slo.objectives import Objectives, parse_tiers
 
 TTFTS = 5.0
-"""The urgent tier's TTFT over plain decoding's, as much as SLOs-Serve gives a prompt over the time to read it alone."""
+"""The urgent tier's TTFT over plain decoding's; SLOs-Serve gives a prompt five times the time to read it alone."""
 
 WAYS = ("none", "dp")
 WANTED = {"promised_attainment": 0.95}
