@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from experiments.benchmarks.http_load import Address
+from experiments.benchmarks.workers import free_port
 from goodspeed.app.demo.commands import environment
 from goodspeed.app.demo.processes import Child, Event, Household
 
@@ -78,9 +78,7 @@ class Nodes:
 @asynccontextmanager
 async def nodes(num_drafts: int) -> AsyncIterator[Nodes]:
     """Yields nodes that are connected and ready, and ends their processes at the end."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
     answered: asyncio.Queue[Event] = asyncio.Queue()
 
     def hear(event: Event) -> None:

@@ -1,8 +1,8 @@
 """Real nodes as processes of their own, for benchmarks: a verify node, and draft nodes that are told what to ask for.
 
 A draft worker (`python -m experiments.benchmarks.workers OPTIONS`, the options of `goodspeed-draft`) reads one JSON
-list of requests a line, serves them one after the other, and answers with one JSON list of what came of them. So the
-parent starts everybody at once, and times nothing but serving.
+list of requests a line, serves them one after the other, or each when it is due, and answers with one JSON list of what
+came of them. So the parent starts everybody at once, and times nothing but serving.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import secrets
 import socket
@@ -18,14 +17,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+import msgspec
 
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Request
 from goodspeed.command.config import from_namespace
-from goodspeed.slo.kept import Times
+from goodspeed.slo.kept import Outcome, Times
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import MAX_DRAFT, Sampling
 
@@ -44,7 +45,8 @@ class Wanted:
     temperature: float
     seed: int
     max_draft: int = MAX_DRAFT
-    tpot_s: float | None = None  # that it is to keep
+    slo: Objectives | None = None  # what it is to keep
+    due_s: float | None = None  # when it comes, since the list did; None: when the one before it is done
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,13 @@ class Served:
     seconds: float
     drafted: dict[str, int] = field(default_factory=dict)  # num_drafted by source, where the draft node tells it
     accepted: dict[str, int] = field(default_factory=dict)
+    ttft_s: float = 0.0  # until the first token, since the request was due
     tpot_s: float = 0.0  # mean time of a token after the first one
+    outcome: Outcome | None = None  # of what it was to keep; None: nothing
+    promised: bool | None = None  # whether the verify node promised that; None: it said nothing of it
+
+
+Answer = TypeVar("Answer")
 
 
 class DraftWorker:
@@ -71,22 +79,22 @@ class DraftWorker:
         self._process = start(["experiments.benchmarks.workers", *words], core)
 
     def wait_until_connected(self) -> None:
-        self._read()
+        self._read(str)
 
     def ask(self, wanted: Sequence[Wanted]) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([asdict(one) for one in wanted]) + "\n")
+        self._process.stdin.write(_line(wanted))
         self._process.stdin.flush()
 
     def answer(self) -> list[Served]:
-        return [Served(**one) for one in self._read()]
+        return self._read(list[Served])
 
-    def _read(self) -> Any:
+    def _read(self, kind: type[Answer]) -> Answer:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"draft node {self.name} ended; what it said is above")
-        return json.loads(line)
+        return msgspec.json.decode(line, type=kind)
 
     def stop(self) -> None:
         end(self._process)
@@ -100,9 +108,7 @@ def cluster(
 
     pin: the verify node has the last core to itself and the draft nodes share the others, as if they were elsewhere.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
     cores = sorted(os.sched_getaffinity(0)) if pin and hasattr(os, "sched_getaffinity") else []
     alone = cores[-1] if len(cores) > 1 else None
     verify = start(["verify_node", f"--model={TARGET}", f"--bind={endpoint}", *verify_options], alone)
@@ -127,6 +133,12 @@ def serve_all(workers: Sequence[DraftWorker], wanted: Sequence[Sequence[Wanted]]
         worker.ask(own)
     served = [worker.answer() for worker in workers]
     return time.perf_counter() - started, served
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def draft_node_has(option: str) -> bool:
@@ -174,35 +186,54 @@ async def _work(config: DraftConfig) -> None:
     await asyncio.wait([serving, connected], timeout=CONNECT_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         serving.result()
-    print(json.dumps("connected"), flush=True)
+    print(_line("connected"), end="", flush=True)
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
-        served = [await _serve(daemon, Wanted(**one)) for one in json.loads(line)]
-        print(json.dumps([asdict(one) for one in served]), flush=True)
+        print(_line(await _serve_all(daemon, msgspec.json.decode(line, type=list[Wanted]))), end="", flush=True)
     serving.cancel()
 
 
-async def _serve(daemon: Any, wanted: Wanted) -> Served:
-    request = _request(wanted)
+def _line(what: Any) -> str:
+    return msgspec.json.encode(what).decode() + "\n"
+
+
+async def _serve_all(daemon: Any, wanted: Sequence[Wanted]) -> list[Served]:
+    began = time.monotonic()
+    if all(one.due_s is None for one in wanted):
+        return [await _serve(daemon, one, time.monotonic()) for one in wanted]
+    return await asyncio.gather(*(_serve(daemon, one, began + (one.due_s or 0.0)) for one in wanted))
+
+
+async def _serve(daemon: Any, wanted: Wanted, due: float) -> Served:
+    await asyncio.sleep(max(0.0, due - time.monotonic()))
+    request = _request(wanted, due)
     tokens: list[int] = []
-    started = time.perf_counter()
-    times = Times(started)
-    statistics = None
+    times = Times(due)
+    session: Any = None
     async for item in daemon.generate(request):
-        statistics = daemon.session(request.session_id).statistics
+        session = daemon.session(request.session_id)
         if isinstance(item, Deliver):
             tokens += item.tokens
-            times.delivered(len(item.tokens), time.perf_counter())
+            times.delivered(len(item.tokens), time.monotonic())
         elif isinstance(item, Fail):
             raise RuntimeError(f"{item.code}: {item.what}")
-    assert statistics is not None
-    seconds = time.perf_counter() - started
-    drafted, accepted = dict(getattr(statistics, "drafted", {})), dict(getattr(statistics, "accepted", {}))
-    tpot_s = times.tpot_s or 0.0
-    return Served(tokens, statistics.num_drafted, statistics.num_accepted, seconds, drafted, accepted, tpot_s)
+    assert session is not None
+    statistics = session.statistics
+    return Served(
+        tokens,
+        statistics.num_drafted,
+        statistics.num_accepted,
+        time.monotonic() - due,
+        dict(getattr(statistics, "drafted", {})),
+        dict(getattr(statistics, "accepted", {})),
+        times.ttft_s or 0.0,
+        times.tpot_s or 0.0,
+        times.kept(wanted.slo).outcome if wanted.slo is not None else None,
+        session.promised,
+    )
 
 
-def _request(wanted: Wanted) -> Request:
+def _request(wanted: Wanted, asked_at: float) -> Request:
     """A generation; where nothing of a draft node is to be verified, nothing that the verify node drafts is, either."""
     nobody: Any = {"drafter": "none"} if not wanted.max_draft and "drafter" in Request.__struct_fields__ else {}
     return Request(
@@ -211,8 +242,8 @@ def _request(wanted: Wanted) -> Request:
         sampling=Sampling(temperature=wanted.temperature, seed=wanted.seed),
         max_tokens=wanted.max_tokens,
         max_draft=wanted.max_draft,
-        slo=Objectives(tpot_s=wanted.tpot_s) if wanted.tpot_s is not None else None,
-        asked_at=time.monotonic(),
+        slo=wanted.slo,
+        asked_at=asked_at,
         **nobody,
     )
 

@@ -39,11 +39,14 @@ def allot(
     tokens_in: Callable[[float], float],
     least_round_s: float = inf,
     counted_on: CountedOn = NOBODY,
+    beside: Callable[[float, int], int] | None = None,
 ) -> Allotment:
     """What the round that begins now is to keep to, so that the promises are kept; the book stays as it is.
 
     tokens_in: tokens that a round of so many seconds carries; it falls nowhere. least_round_s: as `headroom_s` has it.
-    counted_on: how sessions decode whose drafts are counted on. Absent sessions take no part.
+    counted_on: how sessions decode whose drafts are counted on. beside: tokens of best effort, and of drafts, that a
+    round of so many seconds has room for beside so many promised ones; None: what `tokens_in` leaves. Absent sessions
+    take no part.
     """
     present = sorted((one for one in book if one.absent_since is None), key=lambda one: one.due)
     decoding = [one for one in present if one.is_decoding]
@@ -53,9 +56,14 @@ def allot(
     drafts = (counted_on.get(one.session_id) for one in decoding)
     left = room - len(decoding) - sum(pace.drafted for pace in drafts if pace is not None)
     held = _held(decoding, prompts, now, round_s, left, tokens_in, least_round_s, counted_on)
+    prefill = _prefill(prompts, held, left)
+    round_tokens = None if room == inf else int(room)
+    if round_tokens is not None and beside is not None:
+        own = min(round_tokens, len(decoding) + sum(prefill.values()))
+        round_tokens = own + beside(round_s, own)
     return Allotment(
-        None if room == inf else int(room),
-        _prefill(prompts, held, left),
+        round_tokens,
+        prefill,
         tuple(one.session_id for one in (*decoding, *prompts)),
         frozenset(one.session_id for one in book),
     )

@@ -18,6 +18,7 @@ from verify_node.core.counted import counted_on
 from verify_node.core.counts import Counts, PromiseOutcome
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
+from verify_node.core.rounds import Rounds
 from verify_node.rounds.outcomes import Send
 from verify_node.rounds.packing import RoundLimits
 from verify_node.session.checks import NOT_PROMISED
@@ -32,10 +33,6 @@ GONE_S = 5.0
 
 AGAIN = 8
 """Declined texts that are asked for again in one decision: those that are due first, so that it stays short."""
-
-SURE = 3.0
-"""Rounds are planned to take so many times their usual relative error longer than modelled, since a promise that rests
-on a mean is broken in every other round."""
 
 
 class Decided(NamedTuple):
@@ -116,14 +113,14 @@ class Promises:
         requests = _requests(asking, num_promised, self._pool, now)
         new = [request for request in requests if request.session_id not in self.book]
         everybody = [*others, *(session for session, _ in asking)]
-        tokens_in = self._tokens_in(everybody)
+        rounds = self._rounds(everybody)
         tiers = decide(
             self.book,
             new,
             now,
-            tokens_in=tokens_in,
-            least_round_s=tokens_in.least_round_s,
-            counted_on=self._counted_on(everybody, tokens_in),
+            tokens_in=rounds.tokens_in,
+            least_round_s=rounds.least_s,
+            counted_on=self._counted_on(everybody, rounds),
             pool_pages=self._pool.num_pages,
             policy=self.policy,
         )
@@ -136,16 +133,18 @@ class Promises:
         self._keep_in_step(sessions)
         if not len(self.book):
             return None
-        can_move = {session.session_id for session in ready}
-        self._look_who_is_there(can_move, now)
-        tokens_in = self._tokens_in([session for session in sessions.values() if not session.finished])
-        promised = [session for session in sessions.values() if session.session_id in self.book]
+        ready = list(ready)
+        self._look_who_is_there({session.session_id for session in ready}, now)
+        promised = [sessions[one.session_id] for one in self.book]
+        rounds = self._rounds(promised)
+        others = [len(session.tokens) for session in ready if session.session_id not in self.book]
         return allot(
             self.book,
             now,
-            tokens_in=tokens_in,
-            least_round_s=tokens_in.least_round_s,
-            counted_on=self._counted_on(promised, tokens_in),
+            tokens_in=rounds.tokens_in,
+            least_round_s=rounds.least_s,
+            counted_on=self._counted_on(promised, rounds),
+            beside=lambda seconds, num_tokens: rounds.beside(seconds, num_tokens, others),
         )
 
     def finished(self, sessions: Mapping[bytes, Session], can_move: Callable[[Session], bool], now: float) -> None:
@@ -179,12 +178,13 @@ class Promises:
             left = len(session.tokens) - self._pool.length(promise.session_id)
             self.book.read_again(promise.session_id, 0 if left == 1 and promise.num_delivered else left)
 
-    def _counted_on(self, sessions: Iterable[Session], tokens_in: "_TokensIn") -> dict[bytes, Pace]:
-        return counted_on(sessions, tokens_in) if self.guarantee == "speculative" else {}
+    def _counted_on(self, sessions: Iterable[Session], rounds: Rounds) -> dict[bytes, Pace]:
+        return counted_on(sessions, rounds.tokens_in) if self.guarantee == "speculative" else {}
 
-    def _tokens_in(self, sessions: Sequence[Session]) -> "_TokensIn":
+    def _rounds(self, sessions: Sequence[Session]) -> Rounds:
+        """What rounds carry that have these sessions in them."""
         context = sum(len(session.tokens) for session in sessions)
-        return _TokensIn(self._cost, self._limits.max_round_tokens, len(sessions), context)
+        return Rounds(self._cost, self._limits.max_round_tokens, len(sessions), context)
 
 
 def admit(promises: Promises, register: Register, replies: Replies, counts: Counts, now: float) -> list[Send]:
@@ -224,21 +224,6 @@ def _told(session: Session) -> list[Send]:
         return []
     tier: Tier = "promised" if session.promised else "best_effort"
     return [Send(session.peer_id, Admitted(session.session_id, session.epoch, tier))]
-
-
-class _TokensIn:
-    """Tokens that rounds carry for sure in so many seconds: one round, or several that are as large as can be."""
-
-    def __init__(self, cost: Refined, most: int, num_sessions: int, context: int) -> None:
-        self._cost, self._most, self._num_sessions, self._context = cost, most, num_sessions, context
-        self._longer = 1.0 + SURE * cost.usual_error
-        self._largest_s = self._longer * float(cost.round_s(most, num_sessions, context))
-        self.least_round_s = self._longer * float(cost.round_s(num_sessions, num_sessions, context))
-
-    def __call__(self, seconds: float) -> float:
-        rounds, left_s = divmod(max(0.0, seconds), self._largest_s)
-        rest = self._cost.tokens_in(left_s / self._longer, self._num_sessions, self._context)
-        return rounds * self._most + min(self._most, rest)
 
 
 def _goes_on(before: Session, session: Session) -> bool:

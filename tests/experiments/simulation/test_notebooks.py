@@ -12,7 +12,7 @@ from nbclient.exceptions import CellExecutionError
 
 from experiments import pairing
 
-NAMES = ("capacity_planning", "convergence", "fairness", "slo_cost", "time_distribution")
+NAMES = ("capacity_planning", "convergence", "fairness", "promises", "slo_cost", "time_distribution")
 MAX_BYTES = 150_000
 
 

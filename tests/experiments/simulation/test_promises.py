@@ -75,6 +75,17 @@ def test_what_is_promised_is_kept_however_much_is_asked_for(per_second: float, a
     assert found[True, True] > 0.9 * found.total() * min(1.0, 3.0 / per_second), "and much is promised"
 
 
+@pytest.mark.parametrize("context_s", [0.0, 2e-6])
+def test_what_waits_takes_nothing_from_promises(context_s: float) -> None:
+    """Hundreds of texts wait, of which few are in a round; so a round's time rises with its own, not with theirs."""
+    cost = Linear(fixed_s=0.01, token_s=0.0005, session_s=0.0002, context_s=context_s)
+    world = served(60.0, round_cost=cost, num_pages=6000)
+    world.run(2_000.0)
+    found = outcomes(world)
+    assert found[True, False] == 0
+    assert found[True, True] > 40
+
+
 def test_without_promises_an_overload_makes_most_texts_late() -> None:
     """The same requests: so it is the promises that keep some on time."""
     with_them, without = served(20.0), served(20.0, admission="none")

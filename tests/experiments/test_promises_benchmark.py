@@ -1,0 +1,71 @@
+"""The benchmark of promises without its nodes: when which requests come, what is counted, and what tiers are told."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from experiments.benchmarks.bursts import LEAD_S, LENGTHS, arrivals, requests
+from experiments.benchmarks.promises import Comparison, Plain, measures
+from experiments.benchmarks.target_texts import TargetText
+from experiments.benchmarks.workers import Served
+from goodspeed.slo.objectives import Objectives, parse_tiers
+from goodspeed.wire.messages import Sampling
+
+TIERS = {"urgent": Objectives(0.5, 0.02, "urgent"), "patient": Objectives(1.5, 0.06, "patient")}
+TEXTS = [TargetText("chat", Sampling(seed=seed), (seed, 1), tuple(range(LENGTHS[1]))) for seed in range(3)]
+
+
+def served(tokens=(), outcome="attained", promised=None):
+    return Served(list(tokens), 0, 0, 1.0, outcome=outcome, promised=promised)
+
+
+def asked(number):
+    return requests([0.0] * number, TEXTS, TIERS, 2, seed=1)
+
+
+def test_requests_come_at_the_rate_and_in_the_bursts_of_the_trace():
+    times = arrivals(8.0, 45.0)
+    assert len(times) == 360
+    assert all(0.0 <= early <= late < 45.0 for early, late in pairwise(times))
+    silence_s = max(late - early for early, late in pairwise(times))
+    assert silence_s > 20 / 8.0, "of twenty requests at a steady rate"
+
+
+def test_a_request_is_for_the_beginning_of_a_text_in_one_of_the_tiers():
+    found = asked(50)
+    assert [one.node for one in found] == [0, 1] * 25
+    assert {one.tier for one in found} == set(TIERS)
+    assert all(LENGTHS[0] <= len(one.expected) == one.wanted.max_tokens <= LENGTHS[1] for one in found)
+    assert {one.wanted.due_s for one in found} == {LEAD_S}
+    assert found == asked(50)
+
+
+def test_what_is_counted():
+    outcomes = [("attained", True), ("slow", True), ("late", False), ("attained", False)]
+    done = [served([1] * 20, outcome, promised) for outcome, promised in outcomes]
+    row = measures(list(zip(asked(4), done, strict=True)), seconds=2.0)
+    assert row["promised"] == 0.5
+    assert row["promised_attainment"] == row["best_effort_attainment"] == row["attainment"] == 0.5
+    assert row["goodput_tokens_s"] == 20.0
+
+
+def test_without_promises_there_is_no_attainment_of_them():
+    assert measures([(asked(1)[0], served())], seconds=1.0)["promised_attainment"] is None
+
+
+def test_a_text_that_differs_is_found(monkeypatch):
+    one, other = asked(2)
+    answers = [[served(one.expected)], [served([*other.expected[:-1], 4000])]]
+    monkeypatch.setattr("experiments.benchmarks.promises.serve_all", lambda workers, wanted: (1.0, answers))
+    comparison = Comparison()
+    nodes: list[Any] = [None, None]
+    comparison.serve(nodes, [one, other])
+    assert (comparison.num_texts, comparison.num_different) == (2, 1)
+
+
+def test_tiers_are_told_as_the_verify_node_reads_them():
+    tiers = parse_tiers(Plain(ttft_s=0.1, tpot_s=0.02, requests_per_s=8.0).tiers())
+    assert tiers["urgent"].ttft_s == pytest.approx(0.5)
+    assert tiers["urgent"].tpot_s == pytest.approx(0.02)
+    assert tiers["patient"].tpot_s == pytest.approx(0.06)
