@@ -15,10 +15,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from goodspeed.errors import ProtocolError
+from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.messages import (
     VERSION,
     Ack,
+    Capability,
     Close,
     Draft,
     Heartbeat,
@@ -26,6 +28,7 @@ from goodspeed.wire.messages import (
     OpenSession,
     Refusal,
     Sampling,
+    Slo,
     UpMessage,
     Verdict,
     Welcome,
@@ -173,7 +176,9 @@ class Hostile:
         return [encode(self.greeting(me))]
 
     def greeting(self, me: Me) -> Hello:
-        return Hello(VERSION, me.name, me.boot_id, self.tokenizer, "hostile")
+        known: tuple[Capability, ...] = ("slo", "admission")
+        capabilities = known if self.random.random() < 0.8 else ()
+        return Hello(VERSION, me.name, me.boot_id, self.tokenizer, "hostile", capabilities=capabilities)
 
     def _wrong_hello(self, me: Me) -> Frames:
         values = [["hello", 2, "from the future"], ["hello", 0], ["hello", VERSION, "", b"", ""], ["welcome", 9],
@@ -260,8 +265,19 @@ class Hostile:
             "sampling": sampling,
             "max_tokens": 4,
             "verification": self.random.choice(("match", "ratio")),
+            "slo": self._slo(),
+            "otherwise": self.random.choice(("best_effort", "refuse")),
         }
         return OpenSession(**{**values, **fields})  # type: ignore[arg-type]
+
+    def _slo(self) -> Slo | None:
+        """Nothing, what nobody can keep, or what costs nothing; asked for long ago, or just now."""
+        if self.random.random() < 0.5:
+            return None
+        limits = (None, SHORTEST_S, 0.05, LONGEST_S)
+        tier = self.random.choice(("", "urgent", "unheard of"))
+        objectives = Objectives(self.random.choice(limits), self.random.choice(limits), tier)
+        return Slo(objectives, self.random.choice((0.0, 1.0, LONGEST_S)), self.random.choice((None, 0.0, LONGEST_S)))
 
     def _draft(self, own: Own) -> Draft:
         tokens = tuple(self.random.choices(range(300), k=own.next_length))

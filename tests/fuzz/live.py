@@ -27,6 +27,7 @@ from draft_node.core.actions import Deliver, Finish, Request
 from draft_node.daemon import DraftDaemon
 from draft_node.preflight import read_keys
 from goodspeed.command.running import KERNELS
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire import keys
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.wire.enrolled import Enrolled
@@ -49,6 +50,10 @@ open, and by records that are bounded and fill by and by. A long run finds a lea
 
 KV_PAGES = 72
 """A pool that is small, 27 MiB: resident memory grows with each page that is used for the first time."""
+
+URGENT = Objectives(1.0, 0.1, "urgent")
+PROMISES = ("--cost", "auto", "--slo-tier", "urgent:ttft=1s,tpot=100ms")
+"""A verify node with tiers promises them, whatever hostile peers ask for."""
 
 FLAT = {name: os.environ.get(name, "32") for name in KERNELS}
 """Compiled kernels that are kept come to a hundred megabytes by and by. That is bounded, and hides what is not: with 1
@@ -113,8 +118,9 @@ class Honest:
 
 
 def wanted(index: int) -> Request:
-    """Greedy and sampled texts."""
-    return make_request(prompt_ids(index), NUM_TOKENS, temperature=float(index % 2), seed=index)
+    """Greedy and sampled texts; every third asks for a service level."""
+    slo = URGENT if index % 3 == 0 else None
+    return make_request(prompt_ids(index), NUM_TOKENS, temperature=float(index % 2), seed=index, slo=slo)
 
 
 @dataclass
@@ -226,7 +232,7 @@ def run(
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Sends so many hostile messages in so many parts; with `num_keys` each hostile key is enrolled."""
-    options = ("--log-level", "error", "--kv-pages", str(KV_PAGES))
+    options = ("--log-level", "error", "--kv-pages", str(KV_PAGES), *PROMISES)
     with _site(num_keys) as site, patch.dict(nodes.ENVIRONMENT, FLAT), VerifyNode(*options, *site.words) as verify:
         try:
             return asyncio.run(_run(verify, site, num_messages, parts, seed, progress))

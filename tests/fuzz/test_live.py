@@ -12,8 +12,8 @@ pytestmark = pytest.mark.alone
 NUM_MESSAGES = 20_000
 
 SELDOM = {"not_enrolled", "wrong_name", "unsupported", "too_many_sessions", "draining", "failed", "stale_round",
-          "not_acknowledged", "not_promised", "proposal", "too_long", "too_large"}  # fmt: skip
-"""Reasons that need keys, promises, luck or a node that goes down; each has a test of its own."""
+          "not_acknowledged", "proposal", "too_long", "too_large"}  # fmt: skip
+"""Reasons that need keys, luck or a node that goes down; each has a test of its own."""
 
 
 @pytest.fixture(scope="module")
