@@ -33,8 +33,8 @@ from verify_node.slo.keeping import NOBODY, Keeping, Text
 ALL = odds.LEAST
 """`least_odds` of a verify node that has no bound."""
 
-UNWAITED = 8
-"""One of so many rounds waits for no offer, so that it is known what goes on without."""
+UNWAITED, SELDOM_UNWAITED = 8, 64
+"""One of so many rounds waits for no offer, so that it is known what goes on without; once that is known, fewer are."""
 
 LOWEST_BOUND = 0.02
 """No bound that is told to a draft node is below: the next round may have more room than the last."""
@@ -168,11 +168,12 @@ class ByOdds:
 
     def hopes(self, ready: Sequence[Session], number: int) -> list[Hope]:
         """Those of the ready sessions for which an offer may be on its way; none while offers are not looked at."""
-        if self._only_drafts or number % UNWAITED == 0:
+        if self._only_drafts or number % SELDOM_UNWAITED == 0:
             return []
         answers = [session for session in ready if session.hopes_for_answer]
         models = [session for session in ready if session.hopes_for_model]
-        if not answers and not models:
+        gains = [one.client.answer_gain for one in answers] + [one.client.model_gain for one in models]
+        if not gains or (number % UNWAITED == 0 and not all(gain.is_known for gain in gains)):
             return []
         worths = self._worths(ready)
         mean = sum(worths[session.client.name] for session in ready) / len(ready)
@@ -181,8 +182,9 @@ class ByOdds:
         def hope(session: Session, gain: OfferGain, *, of_model: bool) -> Hope:
             return Hope(session, min(most, gain.tokens) * worths[session.client.name] / mean, of_model)
 
-        hopes = [hope(session, session.client.answer_gain, of_model=False) for session in answers]
-        return hopes + [hope(session, session.client.model_gain, of_model=True) for session in models]
+        kinds = [False] * len(answers) + [True] * len(models)
+        hoping = zip([*answers, *models], gains, kinds, strict=True)
+        return [hope(session, gain, of_model=of_model) for session, gain, of_model in hoping]
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Forgets the texts of sessions that are over."""

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 MEMORY = 200.0
 """Rounds that count; older ones are forgotten, since texts change."""
 
+KNOWN = 24.0
+"""After so many rounds of either kind both means are known well enough to be looked after only now and then."""
+
 FIRST_TOKENS, FIRST_ROUNDS = 1.0, 4.0
 """What an offer in time is believed to bring at first, as if seen in so many rounds: so it is waited for at all."""
 
@@ -38,6 +41,11 @@ class OfferGain:
     def tokens(self) -> float:
         """Tokens more that are accepted if the offer is there in time; at least 0."""
         return max(0.0, self._in_time.value - self._too_late.value)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether rounds of both kinds have told enough."""
+        return min(self._in_time.num, self._too_late.num) >= KNOWN
 
     def observe(self, num_accepted: int, *, in_time: bool) -> None:
         """A round moved one of the client's sessions. in_time: what was hoped for was there when it was packed.

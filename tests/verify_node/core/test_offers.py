@@ -7,7 +7,7 @@ import pytest
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Ack, Close, Offer, Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, replace_message, request_of, session_id
-from verify_node.rounds.choice import ALL, UNWAITED
+from verify_node.rounds.choice import ALL, SELDOM_UNWAITED, UNWAITED
 from verify_node.rounds.planner import OFFER_SHARE
 from verify_node.session.offered import Offered
 
@@ -353,4 +353,14 @@ def test_one_of_some_rounds_waits_for_no_offer() -> None:
     desk = waiting_desk()
     ready = [desk.session()]
     waits = [bool(desk.core.choice.hopes(ready, number)) for number in range(2 * UNWAITED)]
+    assert waits.count(False) == 2
+
+
+def test_fewer_rounds_wait_for_no_offer_once_it_is_known_what_waiting_brings() -> None:
+    desk = waiting_desk()
+    client = desk.session().client
+    for _ in range(30):
+        client.answer_gain.observe(5, in_time=True)
+        client.answer_gain.observe(0, in_time=False)
+    waits = [bool(desk.core.choice.hopes([desk.session()], number)) for number in range(2 * SELDOM_UNWAITED)]
     assert waits.count(False) == 2
