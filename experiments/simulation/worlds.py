@@ -13,6 +13,7 @@ from experiments.simulation.erratic_policy import Phases
 from experiments.simulation.ngrams import NgramKind
 from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.tree_shapes import Trees
+from goodspeed.admission.remote import Guarantee
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import SHORTEST_S, Objectives
@@ -142,11 +143,9 @@ def _with_slos(settings: Settings, seed: int) -> Settings:
         settings = replace(settings, capabilities=(*settings.capabilities, "slo"))
     settings = replace(settings, slos=slos, policy=policy)
     may_promise = settings.core.selects and settings.rounds == "continuous" and policy == "slo"
-    return replace(
-        settings,
-        admission=rng.choice(["none", "dp", "dp", "edf"]) if may_promise else "none",
-        guarantee=rng.choice(["plain", "speculative"]),
-    )
+    admission = rng.choice(["none", "dp", "dp", "edf"]) if may_promise else "none"
+    guarantee: Guarantee = "speculative" if admission != "none" and rng.random() < 0.5 else "plain"
+    return replace(settings, admission=admission, guarantee=guarantee)
 
 
 def _some_policy(rng: random.Random, seed: int) -> str | Callable[[], Policy]:

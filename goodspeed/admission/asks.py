@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from goodspeed.admission.budget import Pace
 from goodspeed.errors import ConfigError
 
-PACE = "its longest round and its load are finite and above 0"
+PACE = "its longest round and its load must be finite and above 0"
 
 
 class Ask(NamedTuple):

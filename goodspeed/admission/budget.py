@@ -39,7 +39,7 @@ class Decoding(NamedTuple):
     """Sessions that decode, as far as a budget depends on them: however many there are, two numbers."""
 
     tightest_s: float = inf  # T*, the least of the longest rounds that they allow: of their TPOTs, without drafts
-    load: float = 0.0  # sum of 1 / tau, in tokens per second
+    load: float = 0.0  # of all of them, in tokens per second: sum of 1 / tau, without drafts
 
     def with_one(self, pace: Pace | None) -> "Decoding":
         """The same with one more session; without a TPOT it is owed nothing, and changes nothing."""

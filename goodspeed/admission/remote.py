@@ -89,35 +89,45 @@ def fastest(
     *,
     most: int = MOST_DRAFTED,
     num_times: int = NUM_TIMES,
+    budget: float = inf,
 ) -> Plan | None:
-    """As `plan`, of which some sessions may have to be left out: its rate may be below 0. None without sessions."""
-    return max(_plans(sessions, tokens_in, most, num_times), key=lambda one: one.prefill_rate, default=None)
+    """As `plan`, of which some sessions may have to be left out: its rate may be below 0. None without sessions.
+
+    budget: drafted tokens that a round may have.
+    """
+    plans = _plans(sessions, tokens_in, most, num_times, budget)
+    return max(plans, key=lambda one: one.prefill_rate, default=None)
 
 
 def _plans(
-    sessions: Sequence[Remote], tokens_in: Callable[[float], float], most: int, num_times: int
+    sessions: Sequence[Remote], tokens_in: Callable[[float], float], most: int, num_times: int, budget: float = inf
 ) -> Iterator[Plan]:
     """All lengths of a round in which every TPOT is kept."""
     _check(sessions, num_times)
     if sessions:
         for round_s in _times(sessions, most, num_times):
-            if found := _at(sessions, tokens_in, round_s, most):
+            if found := _at(sessions, tokens_in, round_s, most, budget):
                 yield found
 
 
-def _at(sessions: Sequence[Remote], tokens_in: Callable[[float], float], round_s: float, most: int) -> Plan | None:
-    """What rounds of this length bring; None where a TPOT is not kept."""
+def _at(
+    sessions: Sequence[Remote], tokens_in: Callable[[float], float], round_s: float, most: int, budget: float
+) -> Plan | None:
+    """What rounds of this length bring; None where a TPOT is not kept, or a round would draft too many tokens."""
     drafted: list[int] = []
     paces: list[Pace] = []
-    decoded = 0.0  # tokens in each round
+    decoded = num_drafted = 0.0  # tokens in each round
     for session in sessions:
         length = shortest(session, round_s, most)
         if length is None:
             return None
         cycle_s = session.cycle_s(length, round_s) if length else round_s
         decoded += session.number * round_s / cycle_s * (1 + length)
+        num_drafted += session.number * round_s / cycle_s * length
         drafted.append(length)
         paces.append(Pace(round_s, (1 + length) / cycle_s, length) if length else Pace.plain(session.tpot_s))
+    if num_drafted > budget:
+        return None
     return Plan(round_s, tuple(drafted), (tokens_in(round_s) - decoded) / round_s, tuple(paces))
 
 

@@ -12,9 +12,9 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
-from goodspeed.admission import Pace, can_keep
+from goodspeed.admission import can_keep
 from verify_node.admission.book import Book, Promise
-from verify_node.admission.owing import NOBODY, CountedOn, ask, due, headroom_s, paces
+from verify_node.admission.owing import NOBODY, CountedOn, ask, due, headroom_s, pace_of, paces, shortest_s
 
 AHEAD = 3.0
 """Most TPOTs of the tightest promise that a round may take, however far all are ahead: readers see a gap that long."""
@@ -30,6 +30,7 @@ class Allotment(NamedTuple):
     prefill: dict[bytes, int]  # of these, each promised prompt's: none, where there is no room or its last one is held
     rank: tuple[bytes, ...]  # who enters first: those who decode, then prompts, each by what is due first
     reserved: frozenset[bytes]  # sessions whose memory is never taken: all that are promised something
+    drafted: int = 0  # tokens of drafts that promises count on
 
 
 def allot(
@@ -43,7 +44,7 @@ def allot(
 ) -> Allotment:
     """What the round that begins now is to keep to, so that the promises are kept; the book stays as it is.
 
-    tokens_in: tokens that a round of so many seconds carries; it falls nowhere. least_round_s: as `headroom_s` has it.
+    tokens_in: tokens that a round of so many seconds carries; it falls nowhere. least_round_s: as `shortest_s` has it.
     counted_on: how sessions decode whose drafts are counted on. beside: tokens of best effort, and of drafts, that a
     round of so many seconds has room for beside so many promised ones; None: what `tokens_in` leaves. Absent sessions
     take no part.
@@ -53,19 +54,20 @@ def allot(
     prompts = sorted((one for one in present if not one.is_decoding), key=lambda one: (one.due <= now, one.due))
     round_s = _round_s(present, decoding, now, tokens_in, counted_on)
     room = inf if round_s == inf else tokens_in(round_s)
-    drafts = (counted_on.get(one.session_id) for one in decoding)
-    left = room - len(decoding) - sum(pace.drafted for pace in drafts if pace is not None)
+    drafted = sum(counted_on[one.session_id].drafted for one in decoding if one.session_id in counted_on)
+    left = room - len(decoding) - drafted
     held = _held(decoding, prompts, now, round_s, left, tokens_in, least_round_s, counted_on)
     prefill = _prefill(prompts, held, left)
     round_tokens = None if room == inf else int(room)
     if round_tokens is not None and beside is not None:
-        own = min(round_tokens, len(decoding) + sum(prefill.values()))
+        own = min(round_tokens, len(decoding) + drafted + sum(prefill.values()))
         round_tokens = own + beside(round_s, own)
     return Allotment(
         round_tokens,
         prefill,
         tuple(one.session_id for one in (*decoding, *prompts)),
         frozenset(one.session_id for one in book),
+        drafted,
     )
 
 
@@ -82,7 +84,7 @@ def _round_s(
     is late is served at its pace. A round too short for a token of each who decodes helps nobody: whom only that would
     keep on time is late already.
     """
-    tightest_s = min((one.tpot_s for one in decoding if one.tpot_s is not None), default=inf)
+    tightest_s = min((pace.round_s for one in decoding if (pace := pace_of(one, counted_on))), default=inf)
     on_time = [due(one, counted_on) - now for one in present]
     late = [pace.round_s for pace in paces((one for one in decoding if one.due <= now), counted_on, now)]
     left = sorted(seconds for seconds in (*on_time, *late, AHEAD * tightest_s) if 0.0 < seconds < inf)
@@ -105,7 +107,7 @@ def _held(
 
     It waits until one TPOT before it is due at most, and never when the round after this one could be too late.
     """
-    early_s = headroom_s((*decoding, *prompts), least_round_s)
+    early_s = headroom_s(shortest_s((*decoding, *prompts), least_round_s))
     owed = {one.session_id: ask(one, now, early_s, counted_on) for one in prompts if one.due > now}
     pace = paces(decoding, counted_on, now)
     held: set[bytes] = set()
@@ -118,7 +120,8 @@ def _held(
         if not held and num_looks < MAX_LOOKS:
             num_looks += 1
             others = [other for session_id, other in owed.items() if session_id != one.session_id]
-            joined = [*pace, counted_on.get(one.session_id) or Pace.plain(one.tpot_s)]
+            own = pace_of(one, counted_on)
+            joined = pace if own is None else [*pace, own]
             if can_keep(others, decoding=joined, tokens_in=tokens_in):
                 pace = joined
                 owed.pop(one.session_id, None)

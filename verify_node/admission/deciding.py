@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from goodspeed.admission import Ask, admit
 from verify_node.admission.book import Book, Request
-from verify_node.admission.owing import NOBODY, CountedOn, ask, headroom_s, paces
+from verify_node.admission.owing import NOBODY, CountedOn, ask, headroom_s, paces, shortest_s
 
 Tier: TypeAlias = Literal["promised", "best_effort"]
 
@@ -25,16 +25,17 @@ def decide(
     """What each request gets, so that it can be kept beside all that is promised already; the book stays as it is.
 
     now: when the next round can begin. tokens_in: tokens that a round of so many seconds carries for sure, that is by
-    an upper quantile of its time (`CostModel.tokens_in`). least_round_s: as `headroom_s` has it; a first token is
+    an upper quantile of its time (`CostModel.tokens_in`). least_round_s: as `shortest_s` has it; a first token is
     promised only if there is time for it and such a round. pool_pages: of memory, free or not; None for no bound.
     policy: see `goodspeed.admission.admit`, which says who is promised. counted_on: how those decode, also of the
     requests, whose drafts are counted on; none in the default, so that no promise hangs on a draft node.
     """
-    early_s = headroom_s(book, least_round_s, (one.tpot_s for one in requests if one.tpot_s is not None))
+    shortest = shortest_s(book, least_round_s)  # another request's TPOT does not count: it may never be promised
+    early_s = headroom_s(shortest)
     waiting = [one for one in book if one.prompt_left > 1]  # of others the last token at most is held
     new = [
         Ask(
-            one.deadline - now - early_s,
+            one.deadline - now - headroom_s(shortest, inf if one.tpot_s is None else one.tpot_s),
             one.prompt_tokens,
             one.tpot_s,
             one.pages,

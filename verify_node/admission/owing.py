@@ -35,24 +35,32 @@ def due(promise: Promise, counted_on: CountedOn) -> float:
     return promise.due + max(0.0, pace.round_s - promise.tpot_s)
 
 
+def pace_of(promise: Promise, counted_on: CountedOn) -> Pace | None:
+    """How a session decodes; None where it is promised no rate."""
+    return None if promise.tpot_s is None else counted_on.get(promise.session_id) or Pace.plain(promise.tpot_s)
+
+
 def paces(promises: Iterable[Promise], counted_on: CountedOn, now: float) -> list[Pace]:
     """How sessions are to be served from now on, as far as they have a TPOT; who is behind catches up."""
     found = []
     for one in promises:
-        if one.tpot_s is not None:
-            pace = counted_on.get(one.session_id) or Pace.plain(one.tpot_s)
+        if (pace := pace_of(one, counted_on)) is not None:
             found.append(pace.quicker(CATCHING_UP) if due(one, counted_on) <= now else pace)
     return found
 
 
-def headroom_s(promises: Iterable[Promise], least_round_s: float, tpots: Iterable[float] = ()) -> float:
-    """How much earlier than it is due a first token is planned: the shortest round, and a little.
+def shortest_s(promises: Iterable[Promise], least_round_s: float) -> float:
+    """Seconds of the shortest round there may be; infinity where nothing bounds it.
 
-    A round that is under way ends within the tightest TPOT, so that is the most. least_round_s: seconds of a round that
-    has a token of each session; infinity where that is not known. tpots: of those who ask for a promise.
+    A round that is under way ends within the tightest TPOT of those who are promised one, so it is no longer than that.
+    least_round_s: seconds of a round that has a token of each session; infinity where that is not known.
     """
-    round_s = min([least_round_s, *tpots, *(one.tpot_s for one in promises if one.tpot_s is not None)])
-    return HEADROOM_S + (round_s if round_s < inf else 0.0)
+    return min([least_round_s, *(one.tpot_s for one in promises if one.tpot_s is not None)])
+
+
+def headroom_s(*rounds_s: float) -> float:
+    """How much earlier than it is due a first token is planned: the shortest of these rounds, and a little."""
+    return HEADROOM_S + (min(rounds_s) if min(rounds_s) < inf else 0.0)
 
 
 def planned_s(left_s: float, early_s: float) -> float:

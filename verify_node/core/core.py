@@ -395,4 +395,4 @@ def _room(allotment: Allotment | None, num_ready: int) -> int | None:
     """Drafted tokens that promises leave room for beside a token of each session and the promised prompts' own."""
     if allotment is None or allotment.round_tokens is None:
         return None
-    return max(0, allotment.round_tokens - num_ready - sum(allotment.prefill.values()))
+    return max(allotment.drafted, allotment.round_tokens - num_ready - sum(allotment.prefill.values()))

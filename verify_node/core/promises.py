@@ -14,11 +14,11 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.messages import Admitted
 from verify_node.admission import Allotment, Book, Request, Tier, allot, decide
+from verify_node.core.capacity import Capacity
 from verify_node.core.counted import counted_on
 from verify_node.core.counts import Counts, PromiseOutcome
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
-from verify_node.core.rounds import Rounds
 from verify_node.rounds.outcomes import Send
 from verify_node.rounds.packing import RoundLimits
 from verify_node.session.checks import NOT_PROMISED
@@ -32,7 +32,7 @@ GONE_S = 5.0
 """A promise ends when only its draft node could move the text for so long; most lines are back before."""
 
 AGAIN = 8
-"""Declined texts that are asked for again in one decision: those that are due first, so that it stays short."""
+"""Declined texts that are asked for again in one decision, so that it stays short: of each client one, in turn."""
 
 
 class Decided(NamedTuple):
@@ -87,7 +87,8 @@ class Promises:
             session for key, session in self._asking.items() if sessions.get(key) is session and not session.finished
         ]
         self._asking.clear()
-        again = self._again(sessions, now)
+        told = {session.session_id for session in asking}
+        again = [session for session in self._again(sessions, now) if session.session_id not in told]
         new = [session for session in asking if session.promised is None]
         if new or again:
             self._keep_in_step(sessions)
@@ -104,7 +105,13 @@ class Promises:
             is_open = sessions.get(session_id) is session and not session.finished
             if not is_open or session_id in self.book or not _may_begin(session, now):
                 del self._declined[session_id]
-        return sorted(self._declined.values(), key=lambda session: _first_due(session, now))[:AGAIN]
+        asked: dict[str, Session] = {}
+        for session in self._declined.values():  # those first that were asked for longest ago
+            if len(asked) < AGAIN:
+                asked.setdefault(session.client.name, session)
+        for session in asked.values():
+            self._declined[session.session_id] = self._declined.pop(session.session_id)
+        return list(asked.values())
 
     def _decide(self, asking: Sequence[tuple[Session, Ledger]], sessions: Mapping[bytes, Session], now: float) -> None:
         told = {session.session_id for session, _ in asking}
@@ -137,7 +144,8 @@ class Promises:
         self._look_who_is_there({session.session_id for session in ready}, now)
         promised = [sessions[one.session_id] for one in self.book]
         rounds = self._rounds(promised)
-        others = [len(session.tokens) for session in ready if session.session_id not in self.book]
+        waiting = sorted(ready, key=lambda session: (session.ready_since, session.admitted))  # as a round is packed
+        others = [len(session.tokens) for session in waiting if session.session_id not in self.book]
         return allot(
             self.book,
             now,
@@ -178,13 +186,13 @@ class Promises:
             left = len(session.tokens) - self._pool.length(promise.session_id)
             self.book.read_again(promise.session_id, 0 if left == 1 and promise.num_delivered else left)
 
-    def _counted_on(self, sessions: Iterable[Session], rounds: Rounds) -> dict[bytes, Pace]:
-        return counted_on(sessions, rounds.tokens_in) if self.guarantee == "speculative" else {}
+    def _counted_on(self, sessions: Iterable[Session], rounds: Capacity) -> dict[bytes, Pace]:
+        return counted_on(sessions, rounds.tokens_in, self._limits.budget) if self.guarantee == "speculative" else {}
 
-    def _rounds(self, sessions: Sequence[Session]) -> Rounds:
+    def _rounds(self, sessions: Sequence[Session]) -> Capacity:
         """What rounds carry that have these sessions in them."""
         context = sum(len(session.tokens) for session in sessions)
-        return Rounds(self._cost, self._limits.max_round_tokens, len(sessions), context)
+        return Capacity(self._cost, self._limits.max_round_tokens, len(sessions), context)
 
 
 def admit(promises: Promises, register: Register, replies: Replies, counts: Counts, now: float) -> list[Send]:
@@ -270,5 +278,8 @@ def _first_due(session: Session, now: float) -> float:
 
 
 def _may_begin(session: Session, now: float) -> bool:
-    """Whether its first token is not there yet, and may still come in time."""
-    return session.ledger is not None and session.ledger.first_at is None and _first_due(session, now) > now
+    """Whether its first token is not there yet, and may still come in time; without a TTFT, in FIRST_TOKEN_S."""
+    ledger = session.ledger
+    if ledger is None or ledger.first_at is not None:
+        return False
+    return now < (ledger.asked_at + FIRST_TOKEN_S if ledger.slo.ttft_s is None else _first_due(session, now))

@@ -107,6 +107,12 @@ class CoreSettings:
                 "give --admission none, or leave --policy, --rounds, --selection and --cost at their defaults"
             )
 
+        if self.guarantee != "plain" and self.admits == "none":
+            raise ConfigError(
+                f"--guarantee {self.guarantee} is about promises, and nothing is promised here; "
+                "give tiers (--slo-tier) and leave --admission at its default, or leave --guarantee away"
+            )
+
     @property
     def admits(self) -> str:
         """Who is promised its objectives, of `goodspeed.admission.names()`."""

@@ -66,5 +66,5 @@ def test_what_was_computed_can_be_promised_at_random_moments(load, least, most):
     assert least <= promised_share(ALONE, load * steady(ALONE).requests_per_s, 60.0) <= most
 
 
-def test_everything_that_is_decided_on_is_counted_once_texts_end():
+def test_where_nobody_comes_nothing_is_promised():
     assert promised_share(ALONE, 1e-3, 1.0) == 0.0  # nobody comes

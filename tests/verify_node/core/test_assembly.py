@@ -42,7 +42,6 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
         "self_draft": False,
         "explore": 0.1,
         "admission": "none",
-        "guarantee": "speculative",
         "order": "laps",
     }
     renamed: dict[str, Any] = {"linger_ms": 5.0, "slo_tier": ("chat:tpot=50ms",), "bind": "tcp://192.0.2.1:5555"}
@@ -51,7 +50,15 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
     tiers = (Objectives(tpot_s=0.05, tier="chat"),)
     assert own == CoreSettings(policy=policy, linger_s=0.005, tiers=tiers, is_shared=False, **same)
     for ours, default in ((own, DEFAULTS), (policy, DEFAULTS.policy)):
-        assert all(getattr(ours, one.name) != getattr(default, one.name) for one in fields(default))
+        names = {one.name for one in fields(default)} - {"guarantee"}  # nothing is promised here
+        assert all(getattr(ours, name) != getattr(default, name) for name in names)
+
+
+def test_whether_promises_count_on_drafts_can_be_given_where_there_are_promises():
+    own = VerifyConfig(model="m", slo_tier=("chat:tpot=50ms",), guarantee="speculative").core
+    assert (own.admits, own.guarantee) == ("dp", "speculative")
+    with pytest.raises(ConfigError, match="--guarantee speculative is about promises, and nothing is promised here"):
+        VerifyConfig(model="m", guarantee="speculative").core  # noqa: B018
 
 
 def test_the_simulation_says_otherwise_only_where_its_worlds_are_smaller():

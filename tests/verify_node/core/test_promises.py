@@ -9,7 +9,7 @@ from goodspeed.fair.latency import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import Ack, Admitted, Close, OpenSession, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from verify_node.admission import Allotment
+from verify_node.admission import Allotment, Book, Request, decide
 from verify_node.core.promises import GONE_S
 from verify_node.rounds.packing import plan
 
@@ -143,6 +143,42 @@ def test_who_was_declined_is_promised_later_if_there_is_room_before_its_first_to
     assert told == [Admitted(session_id(4), 1, "promised")]
     assert desk.core.counts.promises == {(OTHER, "promised"): 3, (OTHER, "declined"): 2, (OTHER, "later"): 1}
     assert not [answer for answer in serve(desk) if isinstance(answer, Admitted)], "it is told once"
+
+
+def test_nobody_keeps_others_from_being_asked_for_again() -> None:
+    """Memory is promised to one text; eight of another client can never be kept, and are due first."""
+    desk = Desk(selection="odds", self_draft=False, policy="slo", admission="dp", cost=COST)
+    for peer in "abv":
+        desk.hello(peer, capabilities=KNOWS)
+    slow = Objectives(9.0, 0.5)
+    desk.open("a", 1, max_tokens=180, slo=Slo(slow))
+    for number in range(10, 18):
+        desk.open("b", number, max_tokens=4, slo=Slo(Objectives(8.0, 1e-4)))
+    desk.open("v", 50, prompt=[1] * 60, max_tokens=100, slo=Slo(slow))
+    assert (desk.session(1).promised, desk.session(50).promised) == (True, False)
+    desk.up("a", Close(session_id(1), 1))
+    serve(desk)
+    assert desk.session(50).promised
+
+
+def test_what_another_asks_for_takes_nobodys_headroom() -> None:
+    def tokens_in(seconds: float) -> float:
+        return max(0.0, (seconds - 0.02) / 0.001)
+
+    close = Request(b"close", 0.075, 30, 0.2)
+    never = Request(b"never", 100.0, 1, 1e-4)
+    alone = decide(Book(), [close], 0.0, tokens_in=tokens_in, least_round_s=0.022)
+    beside = decide(Book(), [close, never], 0.0, tokens_in=tokens_in, least_round_s=0.022)
+    assert (alone, beside) == (["best_effort"], ["best_effort"] * 2)
+
+
+def test_a_text_that_is_opened_twice_is_told_once_each(desk: Desk) -> None:
+    for number in (1, 2, 3):
+        ask(desk, number)
+    patient = Slo(Objectives(ttft_s=5.0, tpot_s=0.02))
+    ask(desk, 4, patient, prompt=[1] * 40)
+    desk.up("a", Close(session_id(1), 1))
+    assert ask(desk, 4, patient, prompt=[1] * 40) == [Admitted(session_id(4), 1, "best_effort")]
 
 
 def test_who_has_its_first_token_is_not_asked_for_again(desk: Desk) -> None:

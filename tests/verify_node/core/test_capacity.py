@@ -3,13 +3,13 @@
 import pytest
 
 from goodspeed.fair.latency import Linear, Refined
-from verify_node.core.rounds import SURE, Rounds
+from verify_node.core.capacity import SURE, Capacity
 
 COST = Linear(fixed_s=0.01, token_s=0.001, session_s=0.002, context_s=1e-5)
 
 
-def rounds(num_sessions: int = 2, context: int = 100, most: int = 64) -> Rounds:
-    return Rounds(Refined(COST), most, num_sessions, context)
+def rounds(num_sessions: int = 2, context: int = 100, most: int = 64) -> Capacity:
+    return Capacity(Refined(COST), most, num_sessions, context)
 
 
 def test_tokens_of_those_who_take_part() -> None:
@@ -30,6 +30,10 @@ def test_a_token_of_best_effort_brings_its_session_and_its_text() -> None:
     assert rounds().beside(0.03 + 1e-9, 5, []) == 10, "drafts of promised texts bring none"
 
 
+def test_a_long_text_that_would_come_later_takes_nothing_from_those_before_it() -> None:
+    assert rounds().beside(0.03 + 1e-9, 5, [200, 200, 100_000]) == 2
+
+
 def test_nothing_is_left_beside_as_many_tokens_as_there_may_be() -> None:
     assert rounds().beside(0.03, 15, [200]) == 0
     assert rounds(most=8).beside(10.0, 8, [200]) == 0
@@ -40,4 +44,4 @@ def test_what_is_carried_for_sure_is_less_the_worse_rounds_are_known() -> None:
     for place in range(50):
         unsure.observe(10, 2, 100, 0.05 if place % 2 else 0.01)
     assert unsure.usual_error > 0.0
-    assert Rounds(unsure, 64, 2, 100).least_s > (1 + SURE * unsure.usual_error) * 0.9 * unsure.round_s(2, 2, 100)
+    assert Capacity(unsure, 64, 2, 100).least_s > (1 + SURE * unsure.usual_error) * 0.9 * unsure.round_s(2, 2, 100)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from statistics import fmean
+from itertools import accumulate
 
 from goodspeed.fair.latency import Refined
 
@@ -11,7 +11,7 @@ SURE = 3.0
 on a mean is broken in every other round."""
 
 
-class Rounds:
+class Capacity:
     """Rounds with given sessions in them, whose time rises with these and what is cached of them.
 
     What only waits is in no round. With an overload that is most of what is open, so it must not count.
@@ -33,15 +33,15 @@ class Rounds:
     def beside(self, seconds: float, num_tokens: int, others: Sequence[int]) -> int:
         """Tokens of others that one round of so many seconds has room for beside so many of these sessions.
 
-        others: lengths of the texts of those who could take part. Each brings a session and a text of mean length into
-        the round with its first token.
+        others: lengths of the texts of those who could take part, in the order in which they would. Each brings its
+        session and its text into the round with its first token.
         """
-        mean_len = fmean(others) if others else 0.0
+        contexts = [0, *accumulate(others)]
         most = range(1, max(0, min(self._most, int(self.tokens_in(seconds))) - num_tokens) + 1)
 
         def round_s(more: int) -> float:
             joining = min(more, len(others))
-            return self._round_s(num_tokens + more, joining, int(mean_len * joining))
+            return self._round_s(num_tokens + more, joining, contexts[joining])
 
         return bisect_right(most, seconds, key=round_s)
 
