@@ -118,7 +118,8 @@ def test_never_worse_can_be_read_and_tells_low_cells_apart():
             colour = image.cmap(image.norm(image.get_array()[int(y), int(x)]))
             assert abs(luminance(colour) - luminance((*to_rgb(text.get_color()), 1.0))) > 0.15
             colours[text.get_text()] = colour
-    assert len({colours[ratio] for ratio in ("0.78", "0.80", "0.82", "0.85", "0.88")}) == 5
+    low = [ratio for ratio in colours if float(ratio) < 0.9]
+    assert len({colours[ratio] for ratio in low}) == len(low) >= 4
 
 
 def luminance(colour):
