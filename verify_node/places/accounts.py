@@ -9,7 +9,7 @@ the first token that reading is for.
 Knows nothing about who goes first.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from goodspeed.fair.lengths import OutputLengths
@@ -31,6 +31,7 @@ ROUND_S = 0.01
 class Account:
     """One session's."""
 
+    session: Session
     arrived_at: float
     wait_began_at: float  # of its last wait for memory, which may be over
     attained_s: float = 0.0  # all that it was served, but for reading again
@@ -77,7 +78,10 @@ class Account:
 
 
 class Accounts:
-    """By session, and what was learned from all: lengths by client, and the time of a round."""
+    """By session, and what was learned from all: lengths by client, and the time of a round.
+
+    An id may be used again, so an account is that of the session that it was begun for, and of no other.
+    """
 
     def __init__(self) -> None:
         self._accounts: dict[bytes, Account] = {}
@@ -89,10 +93,23 @@ class Accounts:
 
     def of(self, session: Session) -> Account:
         """Begins when it is first asked for, which is before the session's first round."""
-        if (known := self._accounts.get(session.session_id)) is None:
-            known = Account(session.ready_since, session.ready_since)
+        known = self._accounts.get(session.session_id)
+        if known is None or known.session is not session:
+            known = Account(session, session.ready_since, session.ready_since)
             self._accounts[session.session_id] = known
         return known
+
+    def opened(self, session: Session, before: Session, now: float, *, keeps_memory: bool) -> None:
+        """A session was opened again. The account goes on if its text does, so that nobody loses a place by a bad line.
+
+        before: what was open by its id. keeps_memory: what it has is not freed.
+        """
+        account = self._accounts.get(session.session_id)
+        if account is None or account.session is not before or not _goes_on(before, session):
+            return
+        account.session = session
+        if not keeps_memory:
+            account.leave(now)
 
     def observe_round(self, seconds: float) -> None:
         """How long a round took of the time of a session for which it decided something, on average."""
@@ -104,9 +121,12 @@ class Accounts:
         lengths = self._lengths.setdefault(session.client.name, OutputLengths())
         lengths.observe(len(session.tokens) - len(session.opened.prompt))
 
-    def keep(self, open_sessions: Container[bytes], clients: Container[str]) -> None:
-        """Forgets the others."""
-        self._accounts = {key: one for key, one in self._accounts.items() if key in open_sessions}
+    def keep(self, sessions: Mapping[bytes, Session]) -> None:
+        """Forgets all but those of open sessions."""
+        self._accounts = {key: one for key, one in self._accounts.items() if sessions.get(key) is one.session}
+
+    def keep_lengths(self, clients: Container[str]) -> None:
+        """Forgets what was learned from others."""
         self._lengths = {name: one for name, one in self._lengths.items() if name in clients}
 
     def job(self, session: Session, *, has_place: bool, recompute_s: float) -> Job:
@@ -125,3 +145,9 @@ class Accounts:
             round_s=account.deciding_s / account.num_decided if account.num_decided else self._round_s or ROUND_S,
             recompute_s=recompute_s,
         )
+
+
+def _goes_on(before: Session, session: Session) -> bool:
+    """Whether a session opened again is the same text, at most as far."""
+    is_of_it = session.opened.prompt == before.opened.prompt
+    return is_of_it and session.tokens == before.tokens[: len(session.tokens)]

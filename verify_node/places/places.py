@@ -11,6 +11,9 @@ from verify_node.rounds.outcomes import Moved
 from verify_node.rounds.packing import Round
 from verify_node.session.session import Session
 
+NUM_GONE = 64
+"""Accounts of closed sessions that may be there beside as many as are open, however few rounds there are."""
+
 
 class Places:
     """Keeps the accounts, and asks the order where memory is short."""
@@ -54,6 +57,18 @@ class Places:
         recompute_s = float(self._cost.round_s(len(session.tokens), 1, 0))
         return self.accounts.job(session, has_place=session.session_id in self._pool, recompute_s=recompute_s)
 
+    def opened(
+        self, session: Session, before: Session | None, sessions: Mapping[bytes, Session], now: float, *, kept: bool
+    ) -> None:
+        """A session was opened (again). before: what was open by its id until now, maybe the session itself.
+
+        sessions: that are open. kept: memory by its id is not to be freed.
+        """
+        if before is not None and before is not session:
+            self.accounts.opened(session, before, now, keeps_memory=kept)
+        if len(self.accounts) > 2 * len(sessions) + NUM_GONE:
+            self.accounts.keep(sessions)
+
     def began(self, planned: Round, sessions: Mapping[bytes, Session], now: float) -> None:
         """A round was packed: sessions lost their memory, and others were given some."""
         for session_id in planned.preempted:
@@ -64,7 +79,7 @@ class Places:
     def finished(
         self, done: Round, moved: Iterable[Moved], sessions: Mapping[bytes, Session], duration_s: float
     ) -> None:
-        """A round is done. sessions: that are open."""
+        """A round is done. sessions: those that took part and are still open."""
         token_s = duration_s / max(1, done.num_tokens)
         decided = [entry.num_drafted + 1 for entry in done.entries if entry.samples]
         if decided:
@@ -79,6 +94,7 @@ class Places:
             else:
                 self.accounts.of(move.session).observe_draft(move.outcome.num_accepted, move.num_verified)
 
-    def keep(self, open_sessions: Container[bytes], clients: Container[str]) -> None:
-        """Forgets sessions and clients that are gone."""
-        self.accounts.keep(open_sessions, clients)
+    def keep(self, sessions: Mapping[bytes, Session], clients: Container[str]) -> None:
+        """Forgets sessions and clients that are gone. sessions: that are open."""
+        self.accounts.keep(sessions)
+        self.accounts.keep_lengths(clients)

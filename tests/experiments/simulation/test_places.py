@@ -16,6 +16,8 @@ from experiments.simulation.worlds import TINY_POOL, some_settings
 from goodspeed.fair.latency import Linear
 from verify_node.core.core import VerifyCore
 from verify_node.places.seating import _Seating
+from verify_node.rounds.packing import Round, plan
+from verify_node.session.session import Session
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
 SLOW = Linear(fixed_s=0.1, token_s=0.01)
@@ -68,8 +70,9 @@ def requests(per_second: float, seconds: float) -> list[Arrival]:
 class Oldest(VerifyCore):
     """Older sessions take memory from younger ones, who are let in again at once."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts | {"places": None})
+    def _pack(self, sessions: list[Session], ready: list[Session], now: float) -> Round:
+        drafted = self.choice.choose(ready, now)
+        return plan(self.num_rounds + 1, sessions, ready, self.limits, self.pool, drafted)
 
 
 def mean_s(order: str, core_kind: type[VerifyCore] = VerifyCore) -> float:

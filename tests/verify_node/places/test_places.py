@@ -76,7 +76,6 @@ def test_who_is_promised_something_yields_to_nobody() -> None:
     desk.open(number=2, prompt=range(1, 21), max_tokens=1)
     held, new = desk.session(1), desk.session(2)
     places = desk.core.places
-    assert places is not None
     needs = {new.session_id: 5}
     assert places.seat([held], [new], needs, (), now=desk.now).leave == (held.session_id,)
     kept = places.seat([held], [new], needs, {held.session_id}, now=desk.now)
