@@ -72,6 +72,9 @@ class ShortestRemaining(Order):
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         return waiter.remaining_tokens < holder.remaining_tokens
 
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        return (waiter.remaining_tokens,)
+
 
 def times(settings: Settings) -> Times:
     free = Times(roofline(LLAMA_7B, L20), roofline(LLAMA_68M, L20), settings.num_drafted, 0.0)

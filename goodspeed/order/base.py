@@ -33,6 +33,14 @@ class Order(Protocol):
         """Whether `holder` gives up its place so that `waiter` may have it. Both were in the last `rank`."""
         ...
 
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        """What `yields` looks at of a waiter, as numbers.
+
+        Who yields to one yields to everybody of whom all of these are as small or smaller, so whoever plans need not
+        ask all for each waiter. It was in the last `rank`.
+        """
+        ...
+
 
 _orders: Registry[Order] = Registry("order", "there is no order {name!r}")
 

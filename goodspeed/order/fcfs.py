@@ -17,3 +17,6 @@ class Fcfs:
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         return False
+
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        return ()

@@ -27,3 +27,6 @@ class Sjf:
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         return False
+
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        return ()

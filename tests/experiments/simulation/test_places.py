@@ -3,7 +3,6 @@
 from dataclasses import replace
 from random import Random
 from statistics import mean
-from typing import Any
 
 import pytest
 
@@ -37,20 +36,24 @@ def test_every_text_is_the_targets_and_ends_whatever_befalls(order: str, cost: L
 @pytest.mark.parametrize("order", ["las", "laps"])
 def test_memory_is_taken_for_growth_and_for_waiters(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In those worlds both happen, so they try both."""
-    gave_way = {True: 0, False: 0}
-    give = _Seating._give
+    gave_way = {"give_to_holders": 0, "let_in": 0}
 
-    def watched(self: _Seating, job: Any, others: Any) -> bool:
-        num_before = len(self.leave)
-        was_given = give(self, job, others)
-        gave_way[job.has_place] += len(self.leave) - num_before
-        return was_given
+    def watch(name: str) -> None:
+        method = getattr(_Seating, name)
 
-    monkeypatch.setattr(_Seating, "_give", watched)
+        def watched(self: _Seating) -> None:
+            num_before = len(self.leave)
+            method(self)
+            gave_way[name] += len(self.leave) - num_before
+
+        monkeypatch.setattr(_Seating, name, watched)
+
+    for name in gave_way:
+        watch(name)
     for seed in range(13):
         play(seed, replace(some_settings(seed), order=order, round_cost=SLOW, **TINY_POOL))
-    assert gave_way[True] > 10
-    assert gave_way[False] > 0
+    assert gave_way["give_to_holders"] > 10
+    assert gave_way["let_in"] > 0
 
 
 # -- what it brings ----------------------------------------------------------------------------------------------------
