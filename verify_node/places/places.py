@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import CostModel
 from goodspeed.order import Job, Order
-from verify_node.places.accounts import Accounts
+from verify_node.places.accounts import Accounts, num_only_read
 from verify_node.places.seating import Seating, seat
 from verify_node.rounds.outcomes import Moved
 from verify_node.rounds.packing import Round
@@ -81,13 +81,12 @@ class Places:
     ) -> None:
         """A round is done. sessions: those that took part and are still open."""
         token_s = duration_s / max(1, done.num_tokens)
-        decided = [entry.num_drafted + 1 for entry in done.entries if entry.samples]
+        decided = [duration_s - token_s * num_only_read(entry) for entry in done.entries if entry.samples]
         if decided:
-            self.accounts.observe_round(token_s * sum(decided) / len(decided))
+            self.accounts.observe_round(sum(decided) / len(decided))
         for entry in done.entries:
             if (session := sessions.get(entry.session_id)) is not None:
-                account = self.accounts.of(session)
-                account.observe(entry.start, len(entry.tokens), entry.num_drafted, token_s, decides=entry.samples)
+                self.accounts.of(session).observe(entry, duration_s, token_s)
         for move in moved:
             if move.session.finished:
                 self.accounts.end(move.session)

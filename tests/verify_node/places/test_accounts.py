@@ -7,11 +7,12 @@ import pytest
 from goodspeed.fair.lengths import PRIOR_TOKENS
 from goodspeed.order.base import AGING_S
 from goodspeed.order.queues import FIRST_S
-from goodspeed.wire.messages import Close
+from goodspeed.wire.messages import Close, Sampling
 from tests.fakes import Desk, session_id
 from verify_node.places.accounts import Account
 from verify_node.places.places import NUM_GONE
 from verify_node.places.seating import ENTERED_OVERDUE, IN_FIRST_S, SERVED
+from verify_node.rounds.packing import Entry
 
 
 def account(**known: Any) -> Account:
@@ -19,28 +20,63 @@ def account(**known: Any) -> Account:
     return Account(session, arrived_at=0.0, wait_began_at=0.0, **known)
 
 
-def test_service_is_the_part_of_a_round_that_its_tokens_are() -> None:
+def observe(
+    one: Account,
+    start: int,
+    num_fed: int,
+    num_drafted: int,
+    *,
+    decides: bool,
+    num_others: int = 0,
+    token_s: float = 0.01,
+) -> None:
+    """A round of so many tokens of its own, and of others'."""
+    entry = Entry(session_id(1), start, (0,) * num_fed, num_drafted, decides, Sampling())
+    one.observe(entry, token_s * (num_fed + num_others), token_s)
+
+
+def test_service_is_the_time_of_rounds() -> None:
     one = account()
-    one.observe(0, 6, 0, 0.01, decides=False)
+    observe(one, 0, 6, 0, decides=False)
     assert one.attained_s == pytest.approx(0.06)
     assert (one.turn_s, one.num_decided) == (0.0, 0)
-    one.observe(6, 5, 3, 0.01, decides=True)  # the last token of its prompt but one, the last, and three drafted ones
+    observe(one, 6, 5, 3, decides=True)  # the last token of its prompt but one, the last, and three drafted ones
     assert one.attained_s == pytest.approx(0.11)
-    assert one.turn_s == one.deciding_s == pytest.approx(0.04), "the last token and what is drafted decide"
-    one.observe(9, 1, 0, 0.01, decides=True)
+    assert one.turn_s == one.deciding_s == pytest.approx(0.10 - 0.06), "the last token and what is drafted decide"
+    observe(one, 9, 1, 0, decides=True)
     assert one.attained_s == pytest.approx(0.12), "one drafted token was accepted, two were not"
 
 
-def test_reading_again_is_no_service() -> None:
+def test_a_round_is_service_as_a_whole_to_all_who_take_part() -> None:
     one = account()
-    one.observe(0, 9, 0, 0.01, decides=True)
+    observe(one, 0, 6, 0, decides=False, num_others=14)
+    assert one.attained_s == pytest.approx(0.2)
+    observe(one, 6, 5, 3, decides=True, num_others=15)
+    assert one.attained_s == pytest.approx(0.4)
+    assert one.turn_s == one.deciding_s == pytest.approx(0.19), "all but what it read itself"
+
+
+@pytest.mark.parametrize("num_others", [0, 10])
+def test_reading_again_is_no_service(num_others: int) -> None:
+    one, others_s = account(), num_others * 0.01
+    observe(one, 0, 9, 0, decides=True)
     one.leave(1.0)
     one.enter(2.0)
-    one.observe(0, 8, 0, 0.01, decides=False)
+    observe(one, 0, 8, 0, decides=False, num_others=num_others)
     assert one.attained_s == pytest.approx(0.09)
-    one.observe(8, 2, 0, 0.01, decides=True)
-    assert one.attained_s == pytest.approx(0.10), "one token is new"
-    assert one.turn_s == pytest.approx(0.01)
+    observe(one, 8, 2, 0, decides=True, num_others=num_others)
+    assert one.attained_s == pytest.approx(0.10 + others_s), "one token is new"
+    assert one.turn_s == pytest.approx(0.01 + others_s)
+
+
+@pytest.mark.parametrize("num_sessions", [1, 8, 64])
+def test_a_turn_takes_as_many_rounds_however_many_share_them(num_sessions: int) -> None:
+    one, num_rounds = account(), 0
+    one.enter(0.0)
+    while one.claim[0] != SERVED:
+        observe(one, num_rounds, 1, 0, decides=True, num_others=num_sessions - 1, token_s=0.0499 / num_sessions)
+        num_rounds += 1
+    assert num_rounds == 11
 
 
 def test_a_turn_that_brought_too_little_belongs_to_the_wait_before_it() -> None:
@@ -49,7 +85,7 @@ def test_a_turn_that_brought_too_little_belongs_to_the_wait_before_it() -> None:
     one.leave(2.0)
     assert one.wait_began_at == 0.0
     one.enter(3.0)
-    one.observe(0, 1, 0, FIRST_S, decides=True)
+    observe(one, 0, 1, 0, decides=True, token_s=FIRST_S)
     one.leave(4.0)
     assert one.wait_began_at == 4.0
 
@@ -60,7 +96,7 @@ def test_claims() -> None:
     assert one.claim[0] == IN_FIRST_S
     one.enter(AGING_S + 1.0)
     assert one.claim == (ENTERED_OVERDUE, 0.0)
-    one.observe(0, 1, 0, FIRST_S, decides=True)
+    observe(one, 0, 1, 0, decides=True, token_s=FIRST_S)
     assert one.claim[0] == SERVED
 
 

@@ -56,6 +56,24 @@ def test_a_text_that_was_served_for_long_gives_way_to_a_new_one(order: str, stay
         assert desk.core.counts.num_preempted == 1
 
 
+@pytest.mark.parametrize("order", ["las", "laps"])
+def test_one_of_many_texts_gives_way_to_a_new_one_after_some_rounds(order: str) -> None:
+    """32 texts fill the memory; after eleven rounds of 50 ms each has had S_1, as one alone would have."""
+    desk = desk_of(order, 32 * 4, max_client_sessions=100, max_sessions=100)
+    for number in range(1, 33):
+        desk.open(number=number, prompt=range(1, 5), max_tokens=500 + number)
+    for _ in range(11):
+        desk.round(0.05)
+        for number in range(1, 33):
+            desk.up("a", Ack(session_id(number), 1, len(desk.session(number).tokens)))
+    assert len(resident(desk, *range(1, 33))) == 32
+    assert desk.core.counts.num_preempted == 0
+    desk.open(number=40, prompt=range(1, 5), max_tokens=1)
+    desk.round(0.05)
+    assert desk.session(40).finished
+    assert desk.core.counts.num_preempted > 0
+
+
 @pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("sjf", 2), ("laps", 2)])
 def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(order: str, stays: int) -> None:
     """Six pages of four tokens for two prompts of eleven: nobody waits, and soon both need a fourth page."""
