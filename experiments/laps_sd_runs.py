@@ -65,6 +65,7 @@ class ShortestRemaining(Order):
     """By the tokens that are left, or whatever the server is told to count; takes any place away at once."""
 
     displaces = True
+    ages = False
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         return sorted(jobs, key=lambda job: (job.remaining_tokens, job.arrived_at))

@@ -25,6 +25,9 @@ class Order(Protocol):
     displaces: bool
     """Whether anybody ever yields. Where nobody does, it is enough to rank those who wait."""
 
+    ages: bool
+    """Whether the ranking changes with who has waited for too long. Where it does not, a rank needs no protection."""
+
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         """Returns all of them, the first to be served first. Deterministic: ties go to whoever arrived first."""
         ...

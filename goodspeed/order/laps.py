@@ -42,6 +42,7 @@ class Laps:
     """Algorithm 1 of the paper; with one place and all sizes known it is shortest job first by time."""
 
     displaces = True
+    ages = True
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ class Las:
     """
 
     displaces = True
+    ages = True
 
     def __init__(
         self,

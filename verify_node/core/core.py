@@ -383,7 +383,8 @@ class VerifyCore:
         if self._num_alone:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
                 drafted = self.choice.choose([session], now)
-                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment)
+                seat = partial(self.places.seat, now=now, others=ready)
+                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment, seat)
                 if planned.entries:
                     return planned
         drafted = self.choice.choose(ready, now, _room(allotment, len(ready)))

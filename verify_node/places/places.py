@@ -33,14 +33,16 @@ class Places:
         kept: Container[bytes],
         *,
         now: float,
+        others: Iterable[Session] = (),
     ) -> Seating:
         """Who gives up memory before the round, and who waits for it.
 
         resident: sessions with memory. needs: pages that each ready session needs beyond what it has. kept: promised
-        sessions.
+        sessions. others: that are ready, and which this round leaves out; they are ranked, since they wait, too.
         """
         holders = [session for session in resident if session.session_id not in kept]
-        waiters = [one for one in ready if one.session_id not in self._pool and one.session_id not in kept]
+        waiting = {session.session_id: session for session in (*ready, *others)}.values()
+        waiters = [one for one in waiting if one.session_id not in self._pool and one.session_id not in kept]
         contending = sorted([*holders, *waiters], key=lambda session: session.admitted)
         return seat(
             self._order,

@@ -9,7 +9,8 @@ read goes before everybody who is let in after it; nobody yields to a waiter bef
 while no round decides a token no ranking changes for ever, so the best of those with memory reads on to its end.
 
 Nobody starves. Who has waited for AGING_S goes first among those who wait, and if it finds no room, nobody behind it is
-let in. From then on it is the last to give way until it has had S_1.
+let in. From then on it is the last to give way until it has had S_1, if the order ages at all: with first come, first
+served nobody passes it, and older texts never lose memory to younger ones.
 
 Pages and jobs in, ids out; knows nothing about sessions, and keeps nothing.
 """
@@ -21,7 +22,9 @@ from goodspeed.order import Job, Order
 from goodspeed.order.base import AGING_S, is_overdue
 
 Claim: TypeAlias = tuple[int, float]
-"""How strong a session's claim to its memory is, before its rank counts: the smallest one is the strongest."""
+"""How strong a session's claim to its memory is, before its rank counts: the smallest one is the strongest.
+
+It counts where the order ages."""
 
 ENTERED_OVERDUE, IN_FIRST_S, SERVED = 0, 1, 2
 """Kinds of claims: it was let in because it had waited too long; it has had less than S_1 in this turn; neither."""
@@ -76,8 +79,10 @@ class _Seating:
         self.now = now
         self.owned = dict(owned)  # by holder, with what it is given
         self.needs = needs
-        self.waiters = [job for job in ranked if not job.has_place]
-        self.holders = sorted((job for job in ranked if job.has_place), key=lambda job: claims[job.job_id])
+        self.waiters = [job for job in ranked if not job.has_place and job.job_id in needs]
+        self.holders = [job for job in ranked if job.has_place]
+        if order.ages:  # else who ranks first today does so to its end, and needs no claim to get somewhere
+            self.holders.sort(key=lambda job: claims[job.job_id])
         self.num_free = num_free  # below 0 while promised sessions lack pages
         self.num_held = sum(owned[job.job_id] for job in self.holders)
         self.num_pages = self.num_free + self.num_held  # that best effort has in all

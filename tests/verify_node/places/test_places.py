@@ -85,6 +85,37 @@ def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(order: str,
     assert resident(desk, 1, 2) == [stays]
 
 
+def test_with_first_come_first_served_an_older_text_loses_nothing_to_a_younger_one() -> None:
+    """It has decided for longer than S_1, and the other was let in just now; soon both need one more page."""
+    desk = desk_of("fcfs", 8)
+    desk.open(number=1, prompt=range(1, 9), max_tokens=20)
+    for _ in range(3):
+        desk.round(0.5)
+    desk.open(number=2, prompt=range(1, 16), max_tokens=12)
+    for _ in range(16):
+        assert resident(desk, 1)
+        desk.round(0.02)
+        for number in (1, 2):
+            desk.up("a", Ack(session_id(number), 1, len(desk.session(number).tokens)))
+    assert desk.core.counts.num_preempted > 0
+
+
+@pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("sjf", 2), ("laps", 2)])
+def test_the_order_holds_too_while_rounds_go_one_by_one(
+    order: str, stays: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two that grow again, after a round on which the target failed."""
+    desk = desk_of(order, 6)
+    desk.open(number=1, prompt=range(1, 12), max_tokens=9)
+    desk.open(number=2, prompt=range(1, 12), max_tokens=5)
+    desk.round()
+    desk.round()
+    monkeypatch.setattr(desk.core, "_num_alone", 9)
+    assert len(resident(desk, 1, 2)) == 2
+    desk.round()
+    assert resident(desk, 1, 2) == [stays]
+
+
 def test_who_is_promised_something_yields_to_nobody() -> None:
     """A text that has had two seconds would give way to a new one, if it were not promised anything."""
     desk = desk_of("las", 8)

@@ -101,6 +101,20 @@ def test_who_has_just_been_let_in_gives_way_after_those_who_were_served() -> Non
     assert seated("sjf", held, 0, owned, {"b": 1}, {"new": (IN_FIRST_S, 0.0)}) == ([], ["b"])
 
 
+def test_first_come_first_served_knows_no_claims_but_age() -> None:
+    """Whoever came last gives way, also where it was let in just now, or because it had waited for too long."""
+    held = [holder("a"), holder("b", arrived_at=1.0, turn_s=0.0), holder("c", arrived_at=2.0, turn_s=0.0)]
+    owned = {"a": 2, "b": 2, "c": 2}
+    claims: dict[str, Claim] = {"b": (IN_FIRST_S, 0.0), "c": (ENTERED_OVERDUE, 0.0)}
+    assert seated("fcfs", held, 0, owned, {"a": 3}, claims) == (["c", "b"], [])
+    assert seated("fcfs", held, 0, owned, {"c": 1}, claims) == ([], ["c"])
+
+
+def test_who_waits_and_is_left_out_of_the_round_is_given_nothing() -> None:
+    jobs = [waiter("first"), waiter("second", arrived_at=1.0)]
+    assert seated("las", jobs, 2, {}, {"second": 2}) == ([], [])
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_nobody_passes_one_that_has_waited_for_too_long(order: str) -> None:
     """Also nobody that would fit; but one that promises leave no room for holds up nobody."""
