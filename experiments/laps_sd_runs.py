@@ -65,12 +65,16 @@ class ShortestRemaining(Order):
     """By the tokens that are left, or whatever the server is told to count; takes any place away at once."""
 
     displaces = True
+    ages = False
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         return sorted(jobs, key=lambda job: (job.remaining_tokens, job.arrived_at))
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         return waiter.remaining_tokens < holder.remaining_tokens
+
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        return (waiter.remaining_tokens,)
 
 
 def times(settings: Settings) -> Times:

@@ -25,12 +25,23 @@ class Order(Protocol):
     displaces: bool
     """Whether anybody ever yields. Where nobody does, it is enough to rank those who wait."""
 
+    ages: bool
+    """Whether the ranking changes with who has waited for too long. Where it does not, a rank needs no protection."""
+
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         """Returns all of them, the first to be served first. Deterministic: ties go to whoever arrived first."""
         ...
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         """Whether `holder` gives up its place so that `waiter` may have it. Both were in the last `rank`."""
+        ...
+
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        """What `yields` looks at of a waiter, as numbers.
+
+        Who yields to one yields to everybody of whom all of these are as small or smaller, so whoever plans need not
+        ask all for each waiter. It was in the last `rank`.
+        """
         ...
 
 

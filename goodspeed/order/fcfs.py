@@ -11,9 +11,13 @@ class Fcfs:
     """By arrival; nobody gives up a place. Nobody starves, since everybody before a job ends."""
 
     displaces = False
+    ages = False
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         return sorted(jobs, key=lambda job: job.arrived_at)
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         return False
+
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        return ()

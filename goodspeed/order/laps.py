@@ -42,6 +42,7 @@ class Laps:
     """Algorithm 1 of the paper; with one place and all sizes known it is shortest job first by time."""
 
     displaces = True
+    ages = True
 
     def __init__(
         self,
@@ -80,6 +81,10 @@ class Laps:
             return True
         held, wanted = self._sizes[holder.job_id], self._sizes[waiter.job_id]
         return wanted.level < held.level and held.remaining_s > wanted.remaining_s + holder.recompute_s
+
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        size = self._sizes[waiter.job_id]
+        return (-1.0, 0.0) if is_overdue(waiter, now, self.aging_s) else (size.level, size.remaining_s)
 
     def _size(self, job: Job) -> Size:
         """Its queue is by what it has attained, and what it is expected to need as far as that counts."""

@@ -15,6 +15,7 @@ class Las:
     """
 
     displaces = True
+    ages = True
 
     def __init__(
         self,
@@ -37,3 +38,6 @@ class Las:
             return False
         is_higher = self.queues.level(waiter.attained_s) < self.queues.level(holder.attained_s)
         return is_higher or is_overdue(waiter, now, self.aging_s)
+
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        return (-1.0 if is_overdue(waiter, now, self.aging_s) else self.queues.level(waiter.attained_s),)

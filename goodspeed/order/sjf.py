@@ -14,6 +14,7 @@ class Sjf:
     """By the tokens that are left; nobody gives up a place."""
 
     displaces = False
+    ages = True
 
     def __init__(self, aging_s: float = AGING_S) -> None:
         """aging_s: whoever has waited for longer goes first."""
@@ -27,3 +28,6 @@ class Sjf:
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         return False
+
+    def standing(self, waiter: Job, now: float) -> tuple[float, ...]:
+        return ()

@@ -1,5 +1,6 @@
 """Orders: the small cases by hand, then what holds for all of them."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -275,6 +276,18 @@ def test_places_are_used_and_never_given_twice(name, jobs, num_places, now):
     assert leave <= held
     after = (held - leave) | enter
     assert len(after) == max(len(held), min(num_places, len(jobs)))
+
+
+@given(name=st.sampled_from(names()), jobs=JOBS, now=st.floats(0, 200))
+def test_who_yields_to_a_waiter_yields_to_all_of_better_standing(name, jobs, now):
+    order = create(name)
+    order.rank(jobs, now)
+    waiters = [one for one in jobs if not one.has_place]
+    for one, other in itertools.permutations(waiters, 2):
+        better, worse = order.standing(one, now), order.standing(other, now)
+        if all(own <= their for own, their in zip(better, worse, strict=True)):
+            for held in (held for held in jobs if held.has_place):
+                assert order.yields(held, one, now) or not order.yields(held, other, now)
 
 
 @given(name=st.sampled_from(names()), jobs=JOBS, now=st.floats(0, 200))

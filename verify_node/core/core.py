@@ -81,9 +81,9 @@ class VerifyCore:
         cost: Refined,
         admission: str = "none",
         guarantee: Guarantee = "plain",
-        places: Places | None = None,
+        places: Places,
     ) -> None:
-        """`settings.make_core` builds one from settings. places: None where older texts take memory of younger ones."""
+        """`settings.make_core` builds one from settings."""
         self.limits = limits
         self.planner = planner
         self.scheduler = scheduler
@@ -200,8 +200,7 @@ class VerifyCore:
         self.register.free_released()
         if self.num_rounds % ROUNDS_KEPT == 0:
             self.choice.keep(self.sessions)
-            if self.places is not None:
-                self.places.keep(self.sessions, self.scheduler.clients)
+            self.places.keep(self.sessions, self.scheduler.clients)
         sessions = [session for session in self.sessions.values() if not session.finished]
         for session in sessions:
             if session.awaits_draft and now >= session.late_at:
@@ -262,8 +261,8 @@ class VerifyCore:
         moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
         observe(done, moved, self.sessions, self.scheduler, self.pool)
         self.counts.finished(done, moved, duration_s)
-        if self.places is not None:
-            self.places.finished(done, moved, self.sessions, duration_s)
+        still_open = {key: session for key, session in self._taking_part.items() if self.register.has(session)}
+        self.places.finished(done, moved, still_open, duration_s)
         going_on = active(moved, self.sessions)
         self.switching.finished(moved, going_on, now, reads_prompts=bool(done.prefilled))
         gives_lengths = self.switching.gives_lengths
@@ -336,6 +335,8 @@ class VerifyCore:
         if was_idle:
             self.switching.begin(now)
         self.promises.opened(opened, before)
+        is_kept = opened.session_id not in self.register.released
+        self.places.opened(opened, before, self.sessions, now, kept=is_kept)
         return repeat(opened, len(message.prompt) + len(message.committed))
 
     def _admit(self, now: float) -> list[Send]:
@@ -359,8 +360,7 @@ class VerifyCore:
     def _start(self, sessions: list[Session], ready: list[Session], now: float) -> Round | None:
         planned = self._pack(sessions, ready, now)
         self.counts.num_preempted += len(planned.preempted)
-        if self.places is not None:
-            self.places.began(planned, self.sessions, now)
+        self.places.began(planned, self.sessions, now)
         if not planned.entries:
             if len(self.promises.book):  # a prompt whose last token is held waits for time to pass, and nothing else
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
@@ -383,11 +383,12 @@ class VerifyCore:
         if self._num_alone:
             for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
                 drafted = self.choice.choose([session], now)
-                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment)
+                seat = partial(self.places.seat, now=now, others=ready)
+                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, allotment, seat)
                 if planned.entries:
                     return planned
         drafted = self.choice.choose(ready, now, _room(allotment, len(ready)))
-        seat = None if self.places is None else partial(self.places.seat, now=now)
+        seat = partial(self.places.seat, now=now)
         return plan(number, sessions, ready, self.limits, self.pool, drafted, allotment, seat)
 
 

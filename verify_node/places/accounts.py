@@ -1,15 +1,15 @@
 """What each session has had of the rounds' time, and how long it has waited for memory: the one place that writes it.
 
-Service is round time. Of a round a session has the part that its tokens are of the round's: a round's time grows by
-tokens, so one that reads a long prompt has had more than one that decides beside it, and what all have adds up to the
-time that there was. Reading again what was read before it lost its memory is no service to a text, but the price of the
-order: it is not counted as attained. Only deciding counts for a turn, so that nobody loses memory between reading and
-the first token that reading is for.
+Service is time in which a session is served: the whole time of each round that it takes part in, as it is at a draft
+node's line, so that the queues and S_1 mean about the same however many share a round. Reading again what was read
+before it lost its memory is no service to a text, but the price of the order: its part of a round's time, by tokens, is
+not counted. Only deciding counts for a turn, without the part in which the session itself reads, so that nobody loses
+memory between reading and the first token that reading is for.
 
 Knows nothing about who goes first.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from goodspeed.fair.lengths import OutputLengths
@@ -18,10 +18,11 @@ from goodspeed.order import Job, RateHistory
 from goodspeed.order.base import AGING_S
 from goodspeed.order.queues import FIRST_S
 from verify_node.places.seating import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Claim
+from verify_node.rounds.packing import Entry
 from verify_node.session.session import Session
 
 SMOOTHING = 0.1
-"""Of the time that a round takes for one session, for those that have had none."""
+"""Of the time that a round takes, for those that have had none."""
 
 ROUND_S = 0.01
 """That time before any round."""
@@ -31,6 +32,7 @@ ROUND_S = 0.01
 class Account:
     """One session's."""
 
+    session: Session
     arrived_at: float
     wait_began_at: float  # of its last wait for memory, which may be over
     attained_s: float = 0.0  # all that it was served, but for reading again
@@ -51,18 +53,18 @@ class Account:
         if self.turn_s >= FIRST_S:
             self.wait_began_at = now
 
-    def observe(self, start: int, num_fed: int, num_drafted: int, token_s: float, *, decides: bool) -> None:
-        """A round is done that fed `num_fed` tokens from position `start` on. token_s: its time by token.
-
-        decides: it drew tokens; else it read a part of the text only.
-        """
-        base_len = start + num_fed - num_drafted
-        self.attained_s += token_s * max(0, start + num_fed - max(start, self.num_read))
-        self.num_read = max(self.num_read, base_len)
-        if decides:
+    def observe(self, entry: Entry, round_s: float, token_s: float) -> None:
+        """A round is done in which it had this part. round_s: its time; token_s: that by token."""
+        end = entry.start + len(entry.tokens)
+        first_new = max(entry.start, self.num_read)
+        if first_new < end:
+            self.attained_s += round_s - token_s * (first_new - entry.start)
+        self.num_read = max(self.num_read, entry.base_len)
+        if entry.samples:
+            deciding_s = round_s - token_s * num_only_read(entry)
             self.num_decided += 1
-            self.deciding_s += token_s * (num_drafted + 1)
-            self.turn_s += token_s * (num_drafted + 1)
+            self.deciding_s += deciding_s
+            self.turn_s += deciding_s
 
     def observe_draft(self, num_accepted: int, num_drafted: int) -> None:
         """So many tokens of a draft were accepted."""
@@ -76,8 +78,16 @@ class Account:
         return (ENTERED_OVERDUE, self.wait_began_at) if self.entered_overdue else (IN_FIRST_S, 0.0)
 
 
+def num_only_read(entry: Entry) -> int:
+    """Tokens of a session's part of a round before those that decide something."""
+    return len(entry.tokens) - entry.num_drafted - 1
+
+
 class Accounts:
-    """By session, and what was learned from all: lengths by client, and the time of a round."""
+    """By session, and what was learned from all: lengths by client, and the time of a round.
+
+    An id may be used again, so an account is that of the session that it was begun for, and of no other.
+    """
 
     def __init__(self) -> None:
         self._accounts: dict[bytes, Account] = {}
@@ -89,13 +99,26 @@ class Accounts:
 
     def of(self, session: Session) -> Account:
         """Begins when it is first asked for, which is before the session's first round."""
-        if (known := self._accounts.get(session.session_id)) is None:
-            known = Account(session.ready_since, session.ready_since)
+        known = self._accounts.get(session.session_id)
+        if known is None or known.session is not session:
+            known = Account(session, session.ready_since, session.ready_since)
             self._accounts[session.session_id] = known
         return known
 
+    def opened(self, session: Session, before: Session, now: float, *, keeps_memory: bool) -> None:
+        """A session was opened again. The account goes on if its text does, so that nobody loses a place by a bad line.
+
+        before: what was open by its id. keeps_memory: what it has is not freed.
+        """
+        account = self._accounts.get(session.session_id)
+        if account is None or account.session is not before or not _goes_on(before, session):
+            return
+        account.session = session
+        if not keeps_memory:
+            account.leave(now)
+
     def observe_round(self, seconds: float) -> None:
-        """How long a round took of the time of a session for which it decided something, on average."""
+        """How long a round took, without what a session read in it for which it decided something, on average."""
         self._round_s = smoothed(self._round_s, seconds, SMOOTHING)
 
     def end(self, session: Session) -> None:
@@ -104,9 +127,12 @@ class Accounts:
         lengths = self._lengths.setdefault(session.client.name, OutputLengths())
         lengths.observe(len(session.tokens) - len(session.opened.prompt))
 
-    def keep(self, open_sessions: Container[bytes], clients: Container[str]) -> None:
-        """Forgets the others."""
-        self._accounts = {key: one for key, one in self._accounts.items() if key in open_sessions}
+    def keep(self, sessions: Mapping[bytes, Session]) -> None:
+        """Forgets all but those of open sessions."""
+        self._accounts = {key: one for key, one in self._accounts.items() if sessions.get(key) is one.session}
+
+    def keep_lengths(self, clients: Container[str]) -> None:
+        """Forgets what was learned from others."""
         self._lengths = {name: one for name, one in self._lengths.items() if name in clients}
 
     def job(self, session: Session, *, has_place: bool, recompute_s: float) -> Job:
@@ -125,3 +151,9 @@ class Accounts:
             round_s=account.deciding_s / account.num_decided if account.num_decided else self._round_s or ROUND_S,
             recompute_s=recompute_s,
         )
+
+
+def _goes_on(before: Session, session: Session) -> bool:
+    """Whether a session opened again is the same text, at most as far."""
+    is_of_it = session.opened.prompt == before.opened.prompt
+    return is_of_it and session.tokens == before.tokens[: len(session.tokens)]

@@ -9,7 +9,8 @@ read goes before everybody who is let in after it; nobody yields to a waiter bef
 while no round decides a token no ranking changes for ever, so the best of those with memory reads on to its end.
 
 Nobody starves. Who has waited for AGING_S goes first among those who wait, and if it finds no room, nobody behind it is
-let in. From then on it is the last to give way until it has had S_1.
+let in. From then on it is the last to give way until it has had S_1, if the order ages at all: with first come, first
+served nobody passes it, and older texts never lose memory to younger ones.
 
 Pages and jobs in, ids out; knows nothing about sessions, and keeps nothing.
 """
@@ -21,7 +22,9 @@ from goodspeed.order import Job, Order
 from goodspeed.order.base import AGING_S, is_overdue
 
 Claim: TypeAlias = tuple[int, float]
-"""How strong a session's claim to its memory is, before its rank counts: the smallest one is the strongest."""
+"""How strong a session's claim to its memory is, before its rank counts: the smallest one is the strongest.
+
+It counts where the order ages."""
 
 ENTERED_OVERDUE, IN_FIRST_S, SERVED = 0, 1, 2
 """Kinds of claims: it was let in because it had waited too long; it has had less than S_1 in this turn; neither."""
@@ -74,59 +77,91 @@ class _Seating:
         ranked = order.rank(jobs, now)
         self.order = order
         self.now = now
-        self.owned = owned
+        self.owned = dict(owned)  # by holder, with what it is given
         self.needs = needs
-        self.waiters = [job for job in ranked if not job.has_place]
-        self.holders = sorted((job for job in ranked if job.has_place), key=lambda job: claims[job.job_id])
+        self.waiters = [job for job in ranked if not job.has_place and job.job_id in needs]
+        self.holders = [job for job in ranked if job.has_place]
+        if order.ages:  # else who ranks first today does so to its end, and needs no claim to get somewhere
+            self.holders.sort(key=lambda job: claims[job.job_id])
         self.num_free = num_free  # below 0 while promised sessions lack pages
-        self.num_pages = num_free + sum(owned[job.job_id] for job in self.holders)  # that best effort has in all
-        self.given: dict[Hashable, int] = {}
+        self.num_held = sum(owned[job.job_id] for job in self.holders)
+        self.num_pages = self.num_free + self.num_held  # that best effort has in all
         self.leave: list[Hashable] = []
         self.wait: set[Hashable] = set()
+        self._in_vain: list[tuple[tuple[float, ...], int]] = []  # who found too few that yield, and its need
 
     def give_to_promised(self) -> None:
         """Everybody else gives way to them, the last first, as far as they need it."""
         while self.num_free < 0 and self.holders:
-            self._take(self.holders[-1])
+            self._take(self.holders.pop())
 
     def give_to_holders(self) -> None:
         """Each that needs more pages to move takes them from those behind it, or waits with what it has."""
-        for job in list(self.holders):
-            if job in self.holders and job.job_id in self.needs:
-                behind = self.holders[self.holders.index(job) + 1 :]
-                self._give(job, behind)
+        place = num_before = 0  # pages of all from the first to the one at `place`
+        while place < len(self.holders):
+            job_id = self.holders[place].job_id
+            place, num_before = place + 1, num_before + self.owned[job_id]
+            if (need := self.needs.get(job_id)) is None:
+                continue
+            if need > self.num_free + self.num_held - num_before:
+                self.wait.add(job_id)
+                continue
+            while need > self.num_free:
+                self._take(self.holders.pop())
+            self.num_free -= need
+            self.num_held += need
+            self.owned[job_id] += need
+            num_before += need
 
     def let_in(self) -> None:
         """Those without pages. Only one displaces others in a round, since a round reads half of its tokens at most."""
         displaces = self.order.displaces
         for place, job in enumerate(self.waiters):
-            num_before = len(self.leave)
-            yielding = [one for one in self.holders if displaces and self.order.yields(one, job, self.now)]
-            if self._give(job, yielding):
-                displaces = displaces and len(self.leave) == num_before
-            elif is_overdue(job, self.now, AGING_S) and self.needs[job.job_id] <= self.num_pages:
+            need = self.needs[job.job_id]
+            if need > self.num_free and displaces and (victims := self._who_yield(job, need)):
+                self._displace(victims)
+                displaces = False
+            if need <= self.num_free:
+                self.num_free -= need
+                continue
+            self.wait.add(job.job_id)
+            if is_overdue(job, self.now, AGING_S) and need <= self.num_pages:
                 self.wait.update(behind.job_id for behind in self.waiters[place:])
                 return
 
-    def _give(self, job: Job, others: Sequence[Job]) -> bool:
-        """Free pages, and those of as many of the others as it takes, the last first; nobody leaves in vain."""
-        missing, victims = self.needs[job.job_id] - self.num_free, []
-        for other in reversed(others):
+    def _who_yield(self, waiter: Job, need: int) -> list[Job]:
+        """As many as it takes, the last first; none if all who do have too few pages, since nobody leaves in vain."""
+        if need > self.num_free + self.num_held:
+            return []
+        standing = self.order.standing(waiter, self.now)
+        if any(need >= least and _is_no_better(standing, best) for best, least in self._in_vain):
+            return []
+        missing = need - self.num_free
+        victims: list[Job] = []
+        for holder in reversed(self.holders):
             if missing <= 0:
                 break
-            victims.append(other)
-            missing -= self.owned[other.job_id] + self.given.get(other.job_id, 0)
-        if missing > 0:
-            self.wait.add(job.job_id)
-            return False
+            if self.order.yields(holder, waiter, self.now):
+                victims.append(holder)
+                missing -= self.owned[holder.job_id]
+        if missing <= 0:
+            return victims
+        self._in_vain.append((standing, need))
+        return []
+
+    def _displace(self, victims: Sequence[Job]) -> None:
+        gone = {victim.job_id for victim in victims}
+        self.holders = [job for job in self.holders if job.job_id not in gone]
         for victim in victims:
             self._take(victim)
-        self.num_free -= self.needs[job.job_id]
-        self.given[job.job_id] = self.needs[job.job_id]
-        return True
 
     def _take(self, victim: Job) -> None:
-        self.holders.remove(victim)
+        num_pages = self.owned[victim.job_id]
+        self.num_free += num_pages
+        self.num_held -= num_pages
         self.leave.append(victim.job_id)
         self.wait.discard(victim.job_id)
-        self.num_free += self.owned[victim.job_id] + self.given.pop(victim.job_id, 0)
+
+
+def _is_no_better(standing: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return all(own >= their for own, their in zip(standing, other, strict=True))

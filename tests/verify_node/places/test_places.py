@@ -56,6 +56,24 @@ def test_a_text_that_was_served_for_long_gives_way_to_a_new_one(order: str, stay
         assert desk.core.counts.num_preempted == 1
 
 
+@pytest.mark.parametrize("order", ["las", "laps"])
+def test_one_of_many_texts_gives_way_to_a_new_one_after_some_rounds(order: str) -> None:
+    """32 texts fill the memory; after eleven rounds of 50 ms each has had S_1, as one alone would have."""
+    desk = desk_of(order, 32 * 4, max_client_sessions=100, max_sessions=100)
+    for number in range(1, 33):
+        desk.open(number=number, prompt=range(1, 5), max_tokens=500 + number)
+    for _ in range(11):
+        desk.round(0.05)
+        for number in range(1, 33):
+            desk.up("a", Ack(session_id(number), 1, len(desk.session(number).tokens)))
+    assert len(resident(desk, *range(1, 33))) == 32
+    assert desk.core.counts.num_preempted == 0
+    desk.open(number=40, prompt=range(1, 5), max_tokens=1)
+    desk.round(0.05)
+    assert desk.session(40).finished
+    assert desk.core.counts.num_preempted > 0
+
+
 @pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("sjf", 2), ("laps", 2)])
 def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(order: str, stays: int) -> None:
     """Six pages of four tokens for two prompts of eleven: nobody waits, and soon both need a fourth page."""
@@ -64,6 +82,37 @@ def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(order: str,
     desk.open(number=2, prompt=range(1, 12), max_tokens=5)
     for _ in range(3):
         desk.round()
+    assert resident(desk, 1, 2) == [stays]
+
+
+def test_with_first_come_first_served_an_older_text_loses_nothing_to_a_younger_one() -> None:
+    """It has decided for longer than S_1, and the other was let in just now; soon both need one more page."""
+    desk = desk_of("fcfs", 8)
+    desk.open(number=1, prompt=range(1, 9), max_tokens=20)
+    for _ in range(3):
+        desk.round(0.5)
+    desk.open(number=2, prompt=range(1, 16), max_tokens=12)
+    for _ in range(16):
+        assert resident(desk, 1)
+        desk.round(0.02)
+        for number in (1, 2):
+            desk.up("a", Ack(session_id(number), 1, len(desk.session(number).tokens)))
+    assert desk.core.counts.num_preempted > 0
+
+
+@pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("sjf", 2), ("laps", 2)])
+def test_the_order_holds_too_while_rounds_go_one_by_one(
+    order: str, stays: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two that grow again, after a round on which the target failed."""
+    desk = desk_of(order, 6)
+    desk.open(number=1, prompt=range(1, 12), max_tokens=9)
+    desk.open(number=2, prompt=range(1, 12), max_tokens=5)
+    desk.round()
+    desk.round()
+    monkeypatch.setattr(desk.core, "_num_alone", 9)
+    assert len(resident(desk, 1, 2)) == 2
+    desk.round()
     assert resident(desk, 1, 2) == [stays]
 
 
@@ -76,7 +125,6 @@ def test_who_is_promised_something_yields_to_nobody() -> None:
     desk.open(number=2, prompt=range(1, 21), max_tokens=1)
     held, new = desk.session(1), desk.session(2)
     places = desk.core.places
-    assert places is not None
     needs = {new.session_id: 5}
     assert places.seat([held], [new], needs, (), now=desk.now).leave == (held.session_id,)
     kept = places.seat([held], [new], needs, {held.session_id}, now=desk.now)

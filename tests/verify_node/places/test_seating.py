@@ -101,6 +101,20 @@ def test_who_has_just_been_let_in_gives_way_after_those_who_were_served() -> Non
     assert seated("sjf", held, 0, owned, {"b": 1}, {"new": (IN_FIRST_S, 0.0)}) == ([], ["b"])
 
 
+def test_first_come_first_served_knows_no_claims_but_age() -> None:
+    """Whoever came last gives way, also where it was let in just now, or because it had waited for too long."""
+    held = [holder("a"), holder("b", arrived_at=1.0, turn_s=0.0), holder("c", arrived_at=2.0, turn_s=0.0)]
+    owned = {"a": 2, "b": 2, "c": 2}
+    claims: dict[str, Claim] = {"b": (IN_FIRST_S, 0.0), "c": (ENTERED_OVERDUE, 0.0)}
+    assert seated("fcfs", held, 0, owned, {"a": 3}, claims) == (["c", "b"], [])
+    assert seated("fcfs", held, 0, owned, {"c": 1}, claims) == ([], ["c"])
+
+
+def test_who_waits_and_is_left_out_of_the_round_is_given_nothing() -> None:
+    jobs = [waiter("first"), waiter("second", arrived_at=1.0)]
+    assert seated("las", jobs, 2, {}, {"second": 2}) == ([], [])
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_nobody_passes_one_that_has_waited_for_too_long(order: str) -> None:
     """Also nobody that would fit; but one that promises leave no room for holds up nobody."""
@@ -110,6 +124,30 @@ def test_nobody_passes_one_that_has_waited_for_too_long(order: str) -> None:
     assert seated(order, jobs, 2, {"first": 1}, needs, now=AGING_S + 1.0) == ([], ["new", "overdue"])
     assert seated(order, jobs, 2, {"first": 1}, needs, now=AGING_S - 1.0) == ([], ["overdue"])
     assert seated(order, jobs, 2, {"first": 1}, needs, now=AGING_S + 1.0, num_promised=1) == ([], ["overdue"])
+
+
+@pytest.mark.parametrize("name", ["las", "laps"])
+def test_where_nobody_can_be_let_in_few_are_asked_whether_they_yield(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 60,000 pairs. All waiters are in one queue here, and each needs more than all who would yield have."""
+    order, asked = create(name), []
+    yields = order.yields
+
+    def watched(held: Job, wanted: Job, now: float) -> bool:
+        asked.append(held.job_id)
+        return yields(held, wanted, now)
+
+    monkeypatch.setattr(order, "yields", watched)
+    held = [holder(f"h{number}", attained_s=9.0 if number < 50 else 0.1, round_s=0.1) for number in range(200)]
+    new = [waiter(f"w{number}", arrived_at=float(number), attained_s=1.0, round_s=0.02) for number in range(300)]
+    owned = {job.job_id: 4 for job in held}
+    needs = {job.job_id: 700 for job in new}
+    claims = dict.fromkeys(owned, (SERVED, 0.0))
+    found = seat(order, [*held, *new], 1.0, num_free=0, owned=owned, needs=needs, claims=claims)
+    assert not found.leave
+    assert found.wait == needs.keys()
+    assert len(asked) == 200
 
 
 # -- for all of them ---------------------------------------------------------------------------------------------------
