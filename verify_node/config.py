@@ -1,6 +1,6 @@
 """The verify node's settings; each is also an option of `goodspeed-verify`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from goodspeed import admission, order
@@ -202,6 +202,14 @@ class VerifyConfig(Settings):
                 f"--lease-s {self.lease_s:g} is too short for --heartbeat-s {self.heartbeat_s:g}; "
                 f"it must be at least {3 * self.heartbeat_s:g}, or one lost heartbeat ends sessions"
             )
+        self._check_core()
+
+    def _check_core(self) -> None:
+        """Raises ConfigError for options of the rules that do not go together, before anything is loaded."""
+        if self.budget == "auto":
+            replace(self, budget=1)  # whatever is measured
+        else:
+            _ = self.core
 
     @property
     def weighs_time(self) -> bool:

@@ -58,7 +58,9 @@ def test_whether_promises_count_on_drafts_can_be_given_where_there_are_promises(
     own = VerifyConfig(model="m", slo_tier=("chat:tpot=50ms",), guarantee="speculative").core
     assert (own.admits, own.guarantee) == ("dp", "speculative")
     with pytest.raises(ConfigError, match="--guarantee speculative is about promises, and nothing is promised here"):
-        VerifyConfig(model="m", guarantee="speculative").core  # noqa: B018
+        VerifyConfig(model="m", guarantee="speculative")
+    with pytest.raises(ConfigError, match="--admission dp needs --policy slo"):
+        VerifyConfig(model="m", admission="dp", policy="gradient", budget="auto")
 
 
 def test_the_simulation_says_otherwise_only_where_its_worlds_are_smaller():
