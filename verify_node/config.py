@@ -1,6 +1,6 @@
 """The verify node's settings; each is also an option of `goodspeed-verify`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from goodspeed import admission, order
@@ -206,10 +206,15 @@ class VerifyConfig(Settings):
 
     def _check_core(self) -> None:
         """Raises ConfigError for options of the rules that do not go together, before anything is loaded."""
-        if self.budget == "auto":
-            replace(self, budget=1)  # whatever is measured
-        else:
-            _ = self.core
+        CoreSettings(
+            policy=self.policy_settings,
+            rounds=self.rounds,
+            selection=self.selection,
+            tiers=tuple(parse_tiers(self.slo_tier).values()),
+            admission=self.admission,
+            guarantee=self.guarantee,
+            order=self.order,
+        )
 
     @property
     def weighs_time(self) -> bool:
