@@ -1,6 +1,6 @@
 """Promises at the verify node: the book of them, who is promised (`decide`), and what the next round owes (`allot`).
 
-`verify_node/core/promises.py` calls, with the same clock in `now` everywhere:
+`verify_node/promises` calls, with the same clock in `now` everywhere:
 
 - `decide(book, requests, now, ...)` for requests that ask for a promise, and `Book.promise` for those that get one;
 - `allot(book, now, ...)` before a round, which says how many tokens it may carry, how many of them each promised

@@ -38,15 +38,16 @@ from verify_node.admission import Allotment
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.switching import Switching
+from verify_node.core.admitting import admit
 from verify_node.core.counts import Counts
 from verify_node.core.incoming import Answer, repeat, take_ack, take_draft, take_offer
-from verify_node.core.promises import Promises, admit
 from verify_node.core.rate_limit import RateLimiter
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.core.view import View
 from verify_node.invariants import of_core as invariants
 from verify_node.places.places import Places
+from verify_node.promises.promises import Promises
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.packing import Round, RoundLimits, plan

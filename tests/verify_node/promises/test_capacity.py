@@ -3,7 +3,7 @@
 import pytest
 
 from goodspeed.fair.latency import Linear, Refined
-from verify_node.core.capacity import SURE, Capacity
+from verify_node.promises.capacity import SURE, Capacity
 
 COST = Linear(fixed_s=0.01, token_s=0.001, session_s=0.002, context_s=1e-5)
 

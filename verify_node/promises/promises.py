@@ -1,8 +1,4 @@
-"""Which open sessions are promised their service level, and what the next round owes them.
-
-It stands between the core, which knows sessions, and `verify_node/admission`, which knows none. A session that asks is
-decided on before it enters a round, together with all that asked since the last decision. No I/O, no clock, no torch.
-"""
+"""The book of promises in step with the sessions: whom it decides on, whom it asks for again, what a round owes."""
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -12,21 +8,13 @@ from goodspeed.admission import Pace
 from goodspeed.admission.remote import Guarantee
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
-from goodspeed.wire.messages import Admitted
-from verify_node.admission import Allotment, Book, Request, Tier, allot, decide
-from verify_node.core.capacity import Capacity
-from verify_node.core.counted import counted_on
-from verify_node.core.counts import Counts, PromiseOutcome
-from verify_node.core.register import Register
-from verify_node.core.replies import Replies
-from verify_node.rounds.outcomes import Send
+from verify_node.admission import Allotment, Book, allot, decide
+from verify_node.promises.capacity import Capacity
+from verify_node.promises.counted import counted_on
+from verify_node.promises.requests import may_begin, requests_of
 from verify_node.rounds.packing import RoundLimits
-from verify_node.session.checks import NOT_PROMISED
 from verify_node.session.session import Session
 from verify_node.slo.ledger import Ledger
-
-FIRST_TOKEN_S = 10.0
-"""Within so many seconds a text without a TTFT begins that is promised its TPOT, and one that was under way goes on."""
 
 GONE_S = 5.0
 """A promise ends when only its draft node could move the text for so long; most lines are back before."""
@@ -94,16 +82,16 @@ class Promises:
             self._keep_in_step(sessions)
             self._decide([(one, one.ledger) for one in (*new, *again) if one.ledger is not None], sessions, now)
         self._declined |= {
-            one.session_id: one for one in new if one.session_id not in self.book and _may_begin(one, now)
+            one.session_id: one for one in new if one.session_id not in self.book and may_begin(one, now)
         }
         decided = [Decided(session, session.session_id in self.book) for session in asking]
         return decided + [Decided(session, True) for session in again if session.session_id in self.book]
 
     def _again(self, sessions: Mapping[bytes, Session], now: float) -> list[Session]:
-        """Of the declined, those that are asked for again; the others whose time is over are forgotten."""
+        """Returns which of the declined are asked for again, and forgets those whose time is over."""
         for session_id, session in list(self._declined.items()):
             is_open = sessions.get(session_id) is session and not session.finished
-            if not is_open or session_id in self.book or not _may_begin(session, now):
+            if not is_open or session_id in self.book or not may_begin(session, now):
                 del self._declined[session_id]
         asked: dict[str, Session] = {}
         for session in self._declined.values():  # those first that were asked for longest ago
@@ -117,7 +105,7 @@ class Promises:
         told = {session.session_id for session, _ in asking}
         others = [sessions[one.session_id] for one in self.book if one.session_id not in told]
         num_promised = Counter(session.client.name for session in others)
-        requests = _requests(asking, num_promised, self._pool, now)
+        requests = requests_of(asking, num_promised, self._pool, now)
         new = [request for request in requests if request.session_id not in self.book]
         everybody = [*others, *(session for session, _ in asking)]
         rounds = self._rounds(everybody)
@@ -195,45 +183,6 @@ class Promises:
         return Capacity(self._cost, self._limits.max_round_tokens, len(sessions), context)
 
 
-def admit(promises: Promises, register: Register, replies: Replies, counts: Counts, now: float) -> list[Send]:
-    """Carries out what is decided between two rounds, and makes the messages that tell it.
-
-    A text that is under way goes on as well as it can, though it asked to be refused.
-    """
-    register.free_released()  # what is cached of a text says how much of it is left to read
-    sends: list[Send] = []
-    for session in promises.lapse(register.sessions, now):
-        session.admit(promised=False)
-        sends += _told(session)
-    for session, promised in promises.decide(register.sessions, now):
-        begins = not session.opened.committed
-        is_refused = begins and not promised and session.opened.otherwise == "refuse"
-        if begins and session.ledger is not None and (session.promised is None or promised > session.promised):
-            counts.decided(session.ledger, _outcome(session, promised=promised, refused=is_refused))
-        session.admit(promised=promised)
-        if is_refused:
-            register.drop(session)
-            sends += replies.refuse(session.peer_id, NOT_PROMISED, now, about=session.opened)
-        else:
-            sends += _told(session)
-    return sends
-
-
-def _outcome(session: Session, *, promised: bool, refused: bool) -> PromiseOutcome:
-    """What is counted of a decision on a text that begins."""
-    if promised:
-        return "promised" if session.promised is None else "later"
-    return "refused" if refused else "declined"
-
-
-def _told(session: Session) -> list[Send]:
-    """The message that says how a session is served; none to draft nodes that know no promises."""
-    if "admission" not in session.client.capabilities:
-        return []
-    tier: Tier = "promised" if session.promised else "best_effort"
-    return [Send(session.peer_id, Admitted(session.session_id, session.epoch, tier))]
-
-
 def _goes_on(before: Session, session: Session) -> bool:
     """Whether a session opened again is the same text, at most as far, and asks for no more than before."""
     if session.ledger is None or before.ledger is None or session.opened.prompt != before.opened.prompt:
@@ -241,45 +190,3 @@ def _goes_on(before: Session, session: Session) -> bool:
     asked, had = session.ledger.slo.tpot_s, before.ledger.slo.tpot_s
     asks_no_more = session.limit <= before.limit and (asked is None or (had is not None and asked >= had))
     return asks_no_more and session.tokens == before.tokens[: len(session.tokens)]
-
-
-def _requests(
-    asking: Iterable[tuple[Session, Ledger]], num_promised: Counter[str], pool: PagePool, now: float
-) -> list[Request]:
-    """What the sessions ask for. Each promise that a client has makes its next one worth less, as in a logarithm.
-
-    num_promised: promises by client, of those that ask no more.
-    """
-    found = []
-    for session, ledger in asking:
-        client = session.client
-        num_promised[client.name] += 1
-        found.append(_request(session, ledger, pool, client.weight / num_promised[client.name], now))
-    return found
-
-
-def _request(session: Session, ledger: Ledger, pool: PagePool, value: float, now: float) -> Request:
-    return Request(
-        session.session_id,
-        _first_due(session, now),
-        len(session.tokens) - pool.length(session.session_id),
-        ledger.slo.tpot_s,
-        -(-session.limit // pool.page_size),
-        value,
-    )
-
-
-def _first_due(session: Session, now: float) -> float:
-    """When its first token is due here. A text that was promised none, or goes on, is given some time."""
-    ledger = session.ledger
-    if ledger is None or ledger.slo.ttft_s is None or ledger.first_at is not None:
-        return now + FIRST_TOKEN_S
-    return ledger.asked_at + ledger.slo.ttft_s - session.round_trip_s / 2
-
-
-def _may_begin(session: Session, now: float) -> bool:
-    """Whether its first token is not there yet, and may still come in time; without a TTFT, in FIRST_TOKEN_S."""
-    ledger = session.ledger
-    if ledger is None or ledger.first_at is not None:
-        return False
-    return now < (ledger.asked_at + FIRST_TOKEN_S if ledger.slo.ttft_s is None else _first_due(session, now))

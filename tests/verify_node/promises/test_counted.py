@@ -10,9 +10,9 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Slo
 from tests.fakes import Desk, session_id
 from verify_node.admission import Book, Request, allot, decide
-from verify_node.core.capacity import Capacity
 from verify_node.core.core import _room
-from verify_node.core.counted import COUNTED, MAX_KINDS, Kind, _fewer, _kind, counted_on
+from verify_node.promises.capacity import Capacity
+from verify_node.promises.counted import COUNTED, MAX_KINDS, Kind, _fewer, _kind, counted_on
 
 COST = Linear(fixed_s=0.02, token_s=0.001)
 

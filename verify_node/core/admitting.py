@@ -1,0 +1,50 @@
+"""Carries out what is decided on promises between two rounds, and tells the draft nodes. Knows nothing about how."""
+
+from goodspeed.wire.messages import Admitted
+from verify_node.admission import Tier
+from verify_node.core.counts import Counts, PromiseOutcome
+from verify_node.core.register import Register
+from verify_node.core.replies import Replies
+from verify_node.promises.promises import Promises
+from verify_node.rounds.outcomes import Send
+from verify_node.session.checks import NOT_PROMISED
+from verify_node.session.session import Session
+
+
+def admit(promises: Promises, register: Register, replies: Replies, counts: Counts, now: float) -> list[Send]:
+    """Carries out what is decided between two rounds, and makes the messages that tell it.
+
+    A text that is under way goes on as well as it can, though it asked to be refused.
+    """
+    register.free_released()  # what is cached of a text says how much of it is left to read
+    sends: list[Send] = []
+    for session in promises.lapse(register.sessions, now):
+        session.admit(promised=False)
+        sends += _told(session)
+    for session, promised in promises.decide(register.sessions, now):
+        begins = not session.opened.committed
+        is_refused = begins and not promised and session.opened.otherwise == "refuse"
+        if begins and session.ledger is not None and (session.promised is None or promised > session.promised):
+            counts.decided(session.ledger, _outcome(session, promised=promised, refused=is_refused))
+        session.admit(promised=promised)
+        if is_refused:
+            register.drop(session)
+            sends += replies.refuse(session.peer_id, NOT_PROMISED, now, about=session.opened)
+        else:
+            sends += _told(session)
+    return sends
+
+
+def _outcome(session: Session, *, promised: bool, refused: bool) -> PromiseOutcome:
+    """What is counted of a decision on a text that begins."""
+    if promised:
+        return "promised" if session.promised is None else "later"
+    return "refused" if refused else "declined"
+
+
+def _told(session: Session) -> list[Send]:
+    """The message that says how a session is served; none to draft nodes that know no promises."""
+    if "admission" not in session.client.capabilities:
+        return []
+    tier: Tier = "promised" if session.promised else "best_effort"
+    return [Send(session.peer_id, Admitted(session.session_id, session.epoch, tier))]
