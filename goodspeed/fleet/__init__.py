@@ -1,0 +1,10 @@
+"""A fleet: several verify nodes (replicas) of one target model, and which of them a session goes to.
+
+- `replicas.py`: what nodes know of each replica: its name, address and key, and what it has to do.
+
+Knows nothing about sockets, messages, models or Ray; times are arguments.
+
+Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client, ray.
+Imports nothing of: asyncio, datetime, selectors, socket, subprocess, threading, time, goodspeed.app, goodspeed.engine,
+goodspeed.wire.zmq.
+"""

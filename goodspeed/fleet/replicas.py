@@ -1,0 +1,76 @@
+"""What is known of each replica of a fleet: where it is, and what it has to do.
+
+Structs, so that they are read from files with their bounds checked. Knows nothing about who reads or writes them.
+"""
+
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+from goodspeed.fair.latency import Linear
+from goodspeed.wire.enrolled import Key
+from goodspeed.wire.messages import Label, Name
+
+MAX_REPLICAS = 64
+"""Most replicas of one table, so that each report stays small; more are several fleets."""
+
+MAX_OWED = 64
+"""Most promised prompts that a replica tells of; of more it tells the tightest."""
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 40)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
+Endpoint: TypeAlias = Annotated[str, Meta(min_length=8, max_length=256, pattern=r"^tcp://[^\x00-\x20\x7f]*\Z")]
+
+
+class Owed(Struct, frozen=True, forbid_unknown_fields=True):
+    """A promised prompt that is not read yet."""
+
+    deadline_s: Annotated[float, Meta(ge=-1e6, le=1e6)]  # from when it was told until its first token is due
+    prompt_tokens: Count  # that are left to read
+    tpot_s: Seconds | None = None  # that it is promised after its first token
+    pages: Count = 0  # reserved
+
+
+class Pace(Struct, frozen=True, forbid_unknown_fields=True):
+    """Promised sessions that decode, of one TPOT."""
+
+    tpot_s: Annotated[float, Meta(gt=0, le=1e6)]
+    num_sessions: Count
+
+
+class Load(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a replica has to do, as it said last."""
+
+    told_at: float  # by the clock of whoever keeps the table, seconds since 1970
+    boot_id: Annotated[str, Meta(max_length=32, pattern="^[0-9a-f]*$")] = ""  # hexadecimal
+    target_fingerprint: Label = ""
+    is_draining: bool = False  # it takes no session any more
+    num_sessions: Count = 0  # that are open and not finished
+    max_sessions: Count = 1
+    num_pages: Count = 0  # of its memory
+    free_pages: Count = 0  # of these, that no session owns or is promised
+    context_tokens: Count = 0  # of the open sessions' texts, all together
+    round_s: Seconds = 0.0  # smoothed duration of a round; 0: it has made none
+    max_round_tokens: Count = 512
+    fixed_s: Seconds = 0.0  # of a round, by its model: of any
+    token_s: Seconds = 0.0  # ... and for each token
+    session_s: Seconds = 0.0  # ... and each session in it
+    context_s: Seconds = 0.0  # ... and each cached token of those
+    usual_error: Annotated[float, Meta(ge=0, le=1e3)] = 0.0  # of that model, relative
+    promises: bool = False  # it promises service levels
+    paces: Annotated[tuple[Pace, ...], Meta(max_length=256)] = ()
+    owed: Annotated[tuple[Owed, ...], Meta(max_length=MAX_OWED)] = ()
+
+    @property
+    def round_model(self) -> Linear:
+        """How long its rounds take."""
+        return Linear(self.fixed_s, self.token_s, self.session_s, self.context_s)
+
+
+class Replica(Struct, frozen=True, forbid_unknown_fields=True):
+    """One verify node of a fleet."""
+
+    name: Name
+    endpoint: Endpoint
+    public_key: Key | None = None  # None where the wire has no keys
+    load: Load | None = None  # None: nobody has told
