@@ -9,10 +9,8 @@ from msgspec import Meta, Struct
 
 from goodspeed.fair.latency import Linear
 from goodspeed.wire.enrolled import Key
+from goodspeed.wire.messages import MAX_REPLICAS as MAX_REPLICAS
 from goodspeed.wire.messages import Label, Name
-
-MAX_REPLICAS = 64
-"""Most replicas of one table, so that each report stays small; more are several fleets."""
 
 MAX_OWED = 64
 """Most promised prompts that a replica tells of; of more it tells the tightest."""

@@ -4,8 +4,8 @@ Knows nothing about bytes (`codec.py`) or sockets (`transport.py`). Fields are p
 ever appended, with defaults. Lengths and ranges stated here are checked while decoding, before anything is allocated
 for the content.
 
-Up: `Hello`, `OpenSession`, `Draft`, `Offer`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Admitted`,
-`Verdict`, `Refusal`, `Heartbeat`.
+Up: `Hello`, `OpenSession`, `Draft`, `Offer`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Replicas`,
+`Admitted`, `Redirect`, `Verdict`, `Refusal`, `Heartbeat`.
 
 A field or a message that an older release of this version does not know is sent only to peers whose `capabilities`
 name it; `codec.encode` leaves out trailing fields at their defaults, so all other messages are as that release wrote
@@ -37,6 +37,12 @@ MAX_OFFER = 64
 MAX_LOGPROBS = 20
 """Most alternatives in the logprobs of a position."""
 
+MAX_REPLICAS = 64
+"""Most verify nodes of one fleet."""
+
+MAX_HOPS = 3
+"""Most times that a session is sent to another verify node before one of them gives it a token."""
+
 MIN_LOGPROB = -9999.0
 """Lowest logprob on the wire; lower ones, also of impossible tokens, are raised to it, so that all are finite."""
 
@@ -49,6 +55,8 @@ Digest: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=8)]
 BootId: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=16)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+\Z")]
 Label: TypeAlias = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]  # fit for a terminal
+Endpoint: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[!-~]+\Z")]  # printable ASCII
+ServerKey: TypeAlias = Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*\Z")]  # in Z85; empty without keys
 Text: TypeAlias = Annotated[str, Meta(max_length=2048)]
 Capabilities: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=64)]
 StopString: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -56,9 +64,10 @@ Verification: TypeAlias = Literal["match", "ratio"]
 Drafter: TypeAlias = Literal["auto", "model", "ngram", "none"]
 DraftSource: TypeAlias = Literal["model", "ngram", "self"]
 OfferSource: TypeAlias = Literal["model", "ngram"]
-Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers", "slo", "trees", "admission"]
+Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers", "slo", "trees", "admission", "fleet"]
 Otherwise: TypeAlias = Literal["best_effort", "refuse"]
 AdmittedAs: TypeAlias = Literal["promised", "best_effort"]
+RedirectReason: TypeAlias = Literal["slo", "load", "draining"]
 OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
 FinishReason: TypeAlias = Literal["stop", "length"]
 NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
@@ -188,6 +197,7 @@ class OpenSession(Message, frozen=True, tag="open"):
     min_tokens: Annotated[int, Meta(ge=0, le=MAX_CONTEXT)] = 0
     drafter: Drafter = "auto"  # what may draft for it; only to verify nodes that take offers
     otherwise: Otherwise = "best_effort"  # where its SLO cannot be promised; only to verify nodes that promise
+    hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)] = 0  # redirects since its last token; only to nodes of a fleet
 
 
 class Draft(Message, frozen=True, tag="draft"):
@@ -243,6 +253,39 @@ class Admitted(Message, frozen=True, tag="admitted"):
     session_id: SessionId
     epoch: Counter
     tier: AdmittedAs
+
+
+class Sibling(Message, frozen=True):
+    """One replica of the fleet, as draft nodes know it."""
+
+    endpoint: Endpoint  # that draft nodes connect to
+    server_key: ServerKey = ""
+    target_fingerprint: Label = ""  # as in Welcome; empty: not known
+    is_draining: bool = False  # it takes no session any more
+    expected_s: Seconds | None = None  # about what a session more waits for each token there; None: not known
+
+
+class Replicas(Message, frozen=True, tag="replicas"):
+    """All replicas of the fleet, the sender among them; it replaces what was told before.
+
+    Only to draft nodes that know fleets: after Welcome, and when something changed.
+    """
+
+    siblings: Annotated[tuple[Sibling, ...], Meta(max_length=MAX_REPLICAS)]
+
+
+class Redirect(Message, frozen=True, tag="redirect"):
+    """A session is not open here any more, and is to go on at another replica, with what is committed.
+
+    Only to draft nodes that know fleets, which obey only where the replica is one of `Replicas` or of their own.
+    """
+
+    session_id: SessionId
+    epoch: Counter
+    endpoint: Endpoint
+    server_key: ServerKey
+    hops: Annotated[int, Meta(ge=1, le=MAX_HOPS)]  # with this one; the next OpenSession says so
+    reason: RedirectReason  # "slo" concerns this session alone, the others all that its draft node opens from now on
 
 
 class TokenLogprobs(Message, frozen=True):
@@ -350,4 +393,4 @@ class Refusal(Message, frozen=True, tag="refusal"):
 
 
 UpMessage: TypeAlias = Hello | OpenSession | Draft | Offer | Ack | Close | Heartbeat | Leave
-DownMessage: TypeAlias = Welcome | Admitted | Verdict | Refusal | Heartbeat
+DownMessage: TypeAlias = Welcome | Replicas | Admitted | Redirect | Verdict | Refusal | Heartbeat

@@ -15,8 +15,11 @@ from goodspeed.wire.messages import (
     Leave,
     Offer,
     OpenSession,
+    Redirect,
     Refusal,
+    Replicas,
     Sampling,
+    Sibling,
     UpMessage,
     Verdict,
     Welcome,
@@ -50,6 +53,8 @@ SAMPLES: list[UpMessage | DownMessage] = [
         lease_s=6.0,
     ),
     Admitted(session_id=SESSION, epoch=1, tier="best_effort"),
+    Replicas((Sibling("tcp://10.0.0.1:5555", "k" * 40, "f", is_draining=True, expected_s=0.5),)),
+    Redirect(SESSION, 1, "tcp://10.0.0.1:5555", "k" * 40, 1, "load"),
     Verdict(
         session_id=SESSION, epoch=1, round=None, base_len=3, tokens=(4,), num_verified=0, num_accepted=0, next_length=5
     ),
