@@ -1,6 +1,8 @@
 """A fleet: several verify nodes (replicas) of one target model, and which of them a session goes to.
 
 - `replicas.py`: what nodes know of each replica: its name, address and key, and what it has to do.
+- `virtual.py`: whether a replica would promise a session its service level, by its summary.
+- `routing.py`: where a session goes that its replica does not serve.
 
 Knows nothing about sockets, messages, models or Ray; times are arguments.
 

@@ -15,6 +15,9 @@ from goodspeed.wire.messages import Label, Name
 MAX_OWED = 64
 """Most promised prompts that a replica tells of; of more it tells the tightest."""
 
+MAX_PACES = 256
+"""Most TPOTs that a replica tells apart; of more the slowest count as one of them."""
+
 Count: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 40)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
 Endpoint: TypeAlias = Annotated[str, Meta(min_length=8, max_length=256, pattern=r"^tcp://[^\x00-\x20\x7f]*\Z")]
@@ -56,7 +59,7 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True):
     context_s: Seconds = 0.0  # ... and each cached token of those
     usual_error: Annotated[float, Meta(ge=0, le=1e3)] = 0.0  # of that model, relative
     promises: bool = False  # it promises service levels
-    paces: Annotated[tuple[Pace, ...], Meta(max_length=256)] = ()
+    paces: Annotated[tuple[Pace, ...], Meta(max_length=MAX_PACES)] = ()
     owed: Annotated[tuple[Owed, ...], Meta(max_length=MAX_OWED)] = ()
 
     @property

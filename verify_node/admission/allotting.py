@@ -13,8 +13,9 @@ from math import inf
 from typing import NamedTuple
 
 from goodspeed.admission import can_keep
+from goodspeed.admission.headroom import headroom_s
 from verify_node.admission.book import Book, Promise
-from verify_node.admission.owing import NOBODY, CountedOn, ask, due, headroom_s, pace_of, paces, shortest_s
+from verify_node.admission.owing import NOBODY, CountedOn, ask, due, pace_of, paces, shortest_s
 
 AHEAD = 3.0
 """Most TPOTs of the tightest promise that a round may take, however far all are ahead: readers see a gap that long."""

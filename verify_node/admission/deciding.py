@@ -5,8 +5,9 @@ from math import inf
 from typing import Literal, TypeAlias
 
 from goodspeed.admission import Ask, admit
+from goodspeed.admission.headroom import headroom_s
 from verify_node.admission.book import Book, Request
-from verify_node.admission.owing import NOBODY, CountedOn, ask, headroom_s, paces, shortest_s
+from verify_node.admission.owing import NOBODY, CountedOn, ask, paces, shortest_s
 
 Tier: TypeAlias = Literal["promised", "best_effort"]
 

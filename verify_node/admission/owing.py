@@ -5,10 +5,10 @@ nothing about requests that are not promised yet.
 """
 
 from collections.abc import Iterable, Mapping
-from math import inf
 from typing import TypeAlias
 
 from goodspeed.admission import Ask, Pace
+from goodspeed.admission.headroom import planned_s
 from verify_node.admission.book import Promise
 
 CountedOn: TypeAlias = Mapping[bytes, Pace]
@@ -16,12 +16,6 @@ CountedOn: TypeAlias = Mapping[bytes, Pace]
 
 NOBODY: CountedOn = {}
 """No promise hangs on a draft."""
-
-HEADROOM_S = 0.005
-"""So much earlier than it is due a first token is planned, beside a round, as in the code of SLOs-Serve's authors."""
-
-LATE_S = 1.0
-"""A prompt that is late already is planned to be read in so many seconds."""
 
 CATCHING_UP = 0.8
 """A session behind its promise is served as if its TPOT were this share of it, until it has caught up."""
@@ -58,19 +52,8 @@ def shortest_s(promises: Iterable[Promise], least_round_s: float) -> float:
     return min([least_round_s, *(one.tpot_s for one in promises if one.tpot_s is not None)])
 
 
-def headroom_s(*rounds_s: float) -> float:
-    """How much earlier than it is due a first token is planned: the shortest of these rounds, and a little."""
-    return HEADROOM_S + (min(rounds_s) if min(rounds_s) < inf else 0.0)
-
-
-def planned_s(left_s: float, early_s: float) -> float:
-    """When a first token is planned that is due so many seconds from now: so much earlier, or as early as can be."""
-    return left_s - early_s if left_s >= 2 * early_s else min(left_s, early_s)
-
-
 def ask(promise: Promise, now: float, early_s: float, counted_on: CountedOn) -> Ask:
-    """What is left of a promised prompt. What is late is planned for soon: it must not stop all other promises."""
-    left_s = promise.due - now
-    due_s = planned_s(left_s, early_s) if left_s > 0.0 else max(early_s, LATE_S)
+    """What is left of a promised prompt."""
     pace = counted_on.get(promise.session_id)
+    due_s = planned_s(promise.due - now, early_s)
     return Ask(due_s, promise.prompt_left, promise.tpot_s, promised=True, counted_on=pace)

@@ -4,11 +4,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
+from goodspeed.admission.headroom import SURE
 from goodspeed.fair.latency import Refined
-
-SURE = 3.0
-"""Rounds are planned to take so many times their usual relative error longer than modelled, since a promise that rests
-on a mean is broken in every other round."""
 
 
 class Capacity:

@@ -3,13 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from goodspeed.admission.headroom import FIRST_TOKEN_S
 from goodspeed.engine.paged.pages import PagePool
 from verify_node.admission import Request
 from verify_node.session.session import Session
 from verify_node.slo.ledger import Ledger
-
-FIRST_TOKEN_S = 10.0
-"""Within so many seconds a text without a TTFT begins that is promised its TPOT, and one that was under way goes on."""
 
 
 def requests_of(

@@ -2,8 +2,9 @@
 
 import pytest
 
+from goodspeed.admission.headroom import SURE
 from goodspeed.fair.latency import Linear, Refined
-from verify_node.promises.capacity import SURE, Capacity
+from verify_node.promises.capacity import Capacity
 
 COST = Linear(fixed_s=0.01, token_s=0.001, session_s=0.002, context_s=1e-5)
 
