@@ -1,7 +1,7 @@
 """The same model whole and split over two ranks, fed the same: random rounds of prefill, drafts, trees and rollback."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,11 +43,11 @@ class World:
         self.whole.keep(paths)
         self.split.keep(paths)
 
-    def truncate(self, key: str, length: int) -> None:
+    def truncate(self, key: Hashable, length: int) -> None:
         self.whole.truncate(key, length)
         self.split.truncate(key, length)
 
-    def free(self, key: str) -> None:
+    def free(self, key: Hashable) -> None:
         self.whole.free(key)
         self.split.free(key)
 
@@ -78,12 +78,12 @@ class World:
         """Cuts what was rejected; of a tree a path is kept."""
         paths = []
         for chunk in chunks:
-            length = self.whole.pool.length(str(chunk.key))
+            length = self.whole.pool.length(chunk.key)
             if chunk.parents is not None:
                 paths.append(TreePath(chunk.key, length - len(chunk.parents), _path(chance, chunk.parents)))
             elif len(chunk.tokens) > 1 and chance.random() < 0.5:
                 self._count("truncated")
-                self.truncate(str(chunk.key), length - chance.randint(0, len(chunk.tokens) - 1))
+                self.truncate(chunk.key, length - chance.randint(0, len(chunk.tokens) - 1))
         self.keep(paths)
 
     def _count(self, what: str) -> None:
@@ -120,7 +120,7 @@ def world(folder: Path, left: Path) -> Iterator[World]:
         ranks.close()
 
 
-def _path(chance: random.Random, parents: list[int] | tuple[int, ...]) -> tuple[int, ...]:
+def _path(chance: random.Random, parents: Sequence[int]) -> tuple[int, ...]:
     """Nodes of a random path down from a first node; perhaps none."""
     node = chance.choice([*range(len(parents)), -1])
     path = []
