@@ -13,7 +13,7 @@ from torch import distributed
 from torch._C._distributed_c10d import TCPStore
 
 LOOPBACK = "127.0.0.1"
-INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Environment variables that name the network interface of torch's libraries."""
 
 ANSWER_S = 120.0
