@@ -118,7 +118,7 @@ class VerifyDaemon:
         try:
             await asyncio.wait([rounds])
         finally:
-            self._reply(self.core.farewell())
+            self._reply(self.core.farewell(time.monotonic()))
 
     async def _rounds(self) -> None:
         """The way of a round: collect, plan, forward, verify, observe, allocate, reply."""
