@@ -3,7 +3,8 @@
 - `load.py`: what this replica has to do, as it tells the others.
 - `redirecting.py`: which sessions are to go on elsewhere, and what draft nodes are told of the fleet.
 
-Who brings the table of replicas here is not known to these two. Times are arguments, all by one clock.
+Knows nothing about what else is done with a session, nor about who brings the table of replicas here. Times are
+arguments, all by one clock.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client, ray.
 Imports nothing of: verify_node.arms, verify_node.core, verify_node.target, verify_node.watch.
