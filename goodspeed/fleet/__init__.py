@@ -1,6 +1,8 @@
 """A fleet: several verify nodes (replicas) of one target model, and which of them a session goes to.
 
 - `replicas.py`: what nodes know of each replica: its name, address and key, and what it has to do.
+- `table.py`: the peers file, in which all of that is written down.
+- `scaling.py`: how many replicas their loads ask for.
 
 Knows nothing about sockets, messages, models or Ray; times are arguments.
 
