@@ -52,6 +52,7 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Rep
         channel.close()
         raise
     daemon.reporter = reporter
+    daemon.member = found.member
     return daemon
 
 

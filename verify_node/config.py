@@ -183,6 +183,27 @@ class VerifyConfig(Settings):
         metavar="FOLDER",
     )
     trusted_network: bool = options.trusted_network()
+    peers: str | None = option(
+        None,
+        shown="this node alone",
+        group="fleet",
+        help="the replicas of this fleet, this one among them; re-read",
+        metavar="FILE",
+    )
+    replica: str | None = option(
+        None,
+        shown="found by its key, or by --bind",
+        group="fleet",
+        help="this node's name in --peers",
+        metavar="NAME",
+    )
+    status: str | None = option(
+        None,
+        shown="none",
+        group="fleet",
+        help="write what this node has to do into this file each second, as JSON",
+        metavar="FILE",
+    )
     seed: int = option(DEFAULTS.policy.seed, minimum=0, group="rounds and budget", help="seed of the random policy")
     record: bool = option(
         False, group="logging", help="with --json: also tell what was decided at each drafted position, and when"
@@ -197,6 +218,8 @@ class VerifyConfig(Settings):
         if self.api_key is not None and self.http is None:
             raise ConfigError("--api-key guards what --http serves; give --http HOST:PORT, too, or neither")
         options.check_keys(self.key, self.enrolled, "--enrolled FOLDER", trusted_network=self.trusted_network)
+        if self.replica is not None and self.peers is None:
+            raise ConfigError("--replica is a name in the file of --peers; give --peers FILE, too, or neither")
         if self.lease_s < 3 * self.heartbeat_s:
             raise ConfigError(
                 f"--lease-s {self.lease_s:g} is too short for --heartbeat-s {self.heartbeat_s:g}; "

@@ -20,6 +20,7 @@ from goodspeed.wire.messages import Draft, Leave, OpenSession, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
+from verify_node.fleet.member import PEERS_LOOK_S, Member
 from verify_node.rounds.outcomes import Send
 from verify_node.rounds.packing import Round
 from verify_node.target.target import RoundResult, Target
@@ -64,6 +65,7 @@ class VerifyDaemon:
     recorder: RoundRecorder | None = None
     enrolment: Enrolment | None = None  # None: the wire has no keys
     reporter: Reporter = QUIET
+    member: Member | None = None  # None: no replica of a fleet
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of Draft messages
     _num_failures: int = 0  # of the target model, in a row
@@ -88,6 +90,8 @@ class VerifyDaemon:
                 tasks.create_task(self._heartbeat())
                 if self.enrolment is not None:
                     tasks.create_task(self._look_at(self.enrolment))
+                if self.member is not None:
+                    tasks.create_task(self._take_part_in(self.member))
                 rounds = tasks.create_task(self._rounds())
                 try:
                     await asyncio.wait([rounds])  # which leaves them alone when we are cancelled
@@ -271,6 +275,15 @@ class VerifyDaemon:
         while True:
             await asyncio.sleep(min(self.core.welcome.heartbeat_s, LOOK_S))
             enrolment.look()
+
+    async def _take_part_in(self, fleet: Member) -> None:
+        """Replicas come and go while this node runs; what it has to do itself is told."""
+        while True:
+            now = time.monotonic()
+            if (replicas := fleet.look()) is not None:
+                self._reply(self.core.know_replicas(fleet.name, replicas, now))
+            fleet.tell(self.core.load(now))
+            await asyncio.sleep(PEERS_LOOK_S)
 
     def _enrol(self) -> None:
         """The enrolment changed: whose key is gone is told, after its sessions ended."""

@@ -20,6 +20,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ProtocolError
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.smoothing import smoothed
+from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import (
@@ -299,6 +300,32 @@ class VerifyCore:
             if len(failed.entries) == 1:
                 return self._give_up(session, why, now) + self._admit(now)
         return self._admit(now)
+
+    # -- the fleet: the least of it --------------------------------------------------------------------------------
+
+    def know_replicas(self, own: str, replicas: Sequence[Replica], now: float) -> list[Send]:
+        """The replicas of this node's fleet changed; `own` is its name among them."""
+        return []
+
+    def load(self, now: float) -> Load:
+        """What this node has to do."""
+        none_s = max(0.0, float(self.cost.round_s(0, 0, 0)))
+        return Load(
+            told_at=now,
+            boot_id=self.welcome.boot_id.hex(),
+            target_fingerprint=self.welcome.target_fingerprint,
+            is_draining=self.draining,
+            num_sessions=sum(not session.finished for session in self.sessions.values()),
+            max_sessions=self.register.max_sessions,
+            num_pages=self.pool.num_pages,
+            free_pages=self.pool.num_free,
+            context_tokens=sum(self.pool.length(key) for key in self.pool),
+            round_s=self.round_s,
+            max_round_tokens=self.limits.max_round_tokens,
+            fixed_s=none_s,
+            token_s=max(0.0, float(self.cost.round_s(1, 0, 0)) - none_s),
+            usual_error=self.cost.usual_error,
+        )
 
     def validate(self) -> None:
         """Raises BrokenInvariant, naming the first thing that is wrong and where."""
