@@ -1,7 +1,11 @@
-"""Two verify nodes of one target: one is killed, one freezes, one stops, and every text goes on at the other."""
+"""Two verify nodes of one target: one is killed, freezes or stops, and every text goes on at the other."""
+
+from pathlib import Path
 
 import pytest
 
+from goodspeed.fleet.replicas import Replica
+from goodspeed.fleet.table import Table, write
 from tests.faults.texts import ask, check, mixed
 from tests.nodes import DraftNode, VerifyNode
 
@@ -47,3 +51,23 @@ def test_texts_go_on_at_the_other_verify_node_when_theirs_falls_silent() -> None
         for each, stream in zip(wanted, streams, strict=True):
             check(each, stream.finish())
         first.go_on()
+
+
+def test_texts_are_sent_to_the_other_verify_node_when_theirs_stops(tmp_path: Path) -> None:
+    """The draft node knows the first one only, and learns of the other from it."""
+    wanted, peers = mixed(NUM_TOKENS)[:4], tmp_path / "peers.json"
+    write(peers, Table((Replica("a", "tcp://127.0.0.1:1"), Replica("b", "tcp://127.0.0.1:2"))))
+    with (
+        VerifyNode("--peers", str(peers), "--replica", "a") as first,
+        VerifyNode("--peers", str(peers), "--replica", "b") as second,
+    ):
+        write(peers, Table((Replica("a", first.endpoint), Replica("b", second.endpoint))))
+        with DraftNode(first.endpoint) as draft:
+            draft.wait_until_ready()
+            streams = [ask(draft.url, each) for each in wanted]
+            for stream in streams:
+                stream.wait_for(5)
+            assert first.terminate() == 0
+            for each, stream in zip(wanted, streams, strict=True):
+                check(each, stream.finish())
+            draft.wait_for_metric("goodspeed_redirected_total", lambda num: num >= 1)

@@ -268,8 +268,7 @@ BY_SELECTION = frozenset(
     }
 )
 """These move only where drafted tokens are selected, or in a fleet; this pair's verify node selects none, and is alone.
-`tests/experiments/simulation/test_trees.py`, `tests/verify_node/promises/test_promises.py`, `tests/verify_node/fleet` look
-at the counts, and tests below at what is served of them."""
+The tests of trees, promises and redirects look at the counts, and tests below at what is served of them."""
 
 
 def rows() -> Iterator[tuple[str, str]]:
