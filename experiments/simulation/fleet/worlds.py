@@ -19,8 +19,8 @@ def some_fleet(seed: int) -> Settings:
     settings = replace(
         settings,
         num_verifies=number,
-        num_clients=rng.randint(1, min(12, 2 + 2 * number)),
-        num_sessions=rng.randint(1, 10),
+        num_clients=rng.randint(1, min(10, 2 + 2 * number)),
+        num_sessions=rng.choice([1, 5, 20, 60]),
         fleet=_some_fleet(rng),
         connect_timeout_s=max(settings.connect_timeout_s, 5.0),
     )
