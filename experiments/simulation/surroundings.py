@@ -12,7 +12,7 @@ from goodspeed.wire.messages import DownMessage, UpMessage
 
 
 class Receiver(Protocol):
-    """A draft node, as the network sees it."""
+    """A connection of a draft node, as the network sees it."""
 
     line: Line
 
