@@ -1,14 +1,17 @@
 """Builds a draft node from its settings: model or tokenizer, memory, channel, daemon. Loads torch only for a model."""
 
+import asyncio
 import secrets
 import time
 
 from draft_node.config import DraftConfig, NgramSettings
 from draft_node.core.core import DraftCore
 from draft_node.core.drafts.ngrams import Ngrams
+from draft_node.core.fleet.directory import Address
 from draft_node.core.line import Line
 from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
+from draft_node.lines import ConnectTo
 from draft_node.preflight import read_keys
 from draft_node.text import corpus
 from draft_node.text.corpus import Report
@@ -17,8 +20,10 @@ from goodspeed.command.reporter import QUIET
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
 from goodspeed.order import create
+from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.messages import MAX_CONTEXT, VERSION, Capability, Hello
 from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
 
@@ -32,10 +37,11 @@ def assemble(
     `preflight.read_keys` returns them; by default they are read here. report: is told how far reading is.
     """
     boot_id = secrets.token_bytes(8)
-    channel = connect_draft(config.verify, trusted_network=config.trusted_network, keys=keys or read_keys(config))
+    keys = keys or read_keys(config)
+    channel = connect_draft(config.verify[0], trusted_network=config.trusted_network, keys=keys)
     try:
         vocabulary = load(config)
-        return build(config, vocabulary, channel, boot_id, report), vocabulary
+        return build(config, vocabulary, channel, boot_id, report, keys), vocabulary
     except BaseException:
         channel.close()
         raise
@@ -69,16 +75,39 @@ def read_history(settings: NgramSettings, vocabulary: Vocabulary, report: Report
 
 def _capabilities(config: DraftConfig) -> tuple[Capability, ...]:
     """What the verify node may count on; a draft model that drafts nothing ahead offers nothing, either."""
-    always: tuple[Capability, ...] = ("odds", "offers", "slo", "admission")
+    always: tuple[Capability, ...] = ("odds", "offers", "slo", "admission", "fleet")
     if not config.has_model:
         return (*always, "no_model")
     return (*always, "model_offers") if config.draft_ahead else always
 
 
+def connect_to(config: DraftConfig, keys: ClientKeys | None) -> ConnectTo:
+    """Returns what makes a channel to another verify node. It must prove the key that it is known by."""
+
+    async def connect(address: Address) -> DraftChannel:
+        if keys is not None and address.server_key is None and address.endpoint not in config.verify:
+            raise ConfigError(f"{address.endpoint}: its key was not told, and this node talks to proven keys only")
+        theirs = None if keys is None else keys._replace(verify_key=address.server_key or keys.verify_key)
+        trusted = config.trusted_network or keys is not None
+        # Looking a name up may take seconds, in which nothing else would happen here.
+        await asyncio.to_thread(parse_endpoint, address.endpoint, trusted, "connecting")
+        return connect_draft(address.endpoint, trusted_network=config.trusted_network, keys=theirs)
+
+    return connect
+
+
 def build(
-    config: DraftConfig, vocabulary: Vocabulary, channel: DraftChannel, boot_id: bytes, report: Report = QUIET.say
+    config: DraftConfig,
+    vocabulary: Vocabulary,
+    channel: DraftChannel,
+    boot_id: bytes,
+    report: Report = QUIET.say,
+    keys: ClientKeys | None = None,
 ) -> DraftDaemon:
-    """Builds a draft node around a channel and a checkpoint, or a tokenizer with --model none, that exist."""
+    """Builds a draft node around a channel and a checkpoint, or a tokenizer with --model none, that exist.
+
+    channel: to the first of --verify. keys: as `preflight.read_keys` returns them.
+    """
     hello = Hello(
         VERSION,
         config.name,
@@ -102,10 +131,11 @@ def build(
         drafting.drafter.context_len if drafting is not None else MAX_CONTEXT,
         config.connect_timeout_s,
         config.draft_ahead,
+        addresses=[Address(endpoint) for endpoint in dict.fromkeys(config.verify)],
         falls_back=config.fallback == "local",
         ngrams=Ngrams(history, keeps=settings.history != "off"),
         has_model=config.has_model,
         line=Line(config.max_sessions, create(config.order)),
     )
     keeper = HistoryKeeper(history, path, report) if path is not None else None
-    return DraftDaemon(drafting, channel, core, keeper)
+    return DraftDaemon(drafting, channel, core, keeper, connect_to(config, keys))

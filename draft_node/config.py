@@ -56,8 +56,12 @@ class DraftConfig(Settings):
         "tokenizer.json",
         metavar="NAME|FOLDER",
     )
-    verify: str = option(
-        "tcp://127.0.0.1:5555", group="connection", help="address of the verify node", metavar="tcp://HOST:PORT"
+    verify: tuple[str, ...] = option(
+        ("tcp://127.0.0.1:5555",),
+        shown="tcp://127.0.0.1:5555",
+        group="connection",
+        help="address of the verify node; repeated, of several of one fleet: where one is away, the next is asked",
+        metavar="tcp://HOST:PORT",
     )
     name: str = option(
         default_name(),

@@ -1,7 +1,7 @@
-"""The draft node as a process: carries out, with a channel, a draft model and a clock, what `core/core.py` decides.
+"""The draft node as a process: carries out, with channels, a draft model and a clock, what `core/core.py` decides.
 
-The event loop owns the channel and the core; the draft model has a thread of its own. `generate` is what faces users: a
-request goes in, deliveries come out as they are verified. No rule is here.
+The event loop owns the channels and the core; the draft model has a thread of its own. `generate` is what faces users:
+a request goes in, deliveries come out as they are verified. No rule is here.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Proposed,
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
-from draft_node.outgoing import Outgoing
+from draft_node.lines import ConnectTo, Lines
 from draft_node.serve.outboxes import Outboxes
 from draft_node.text.history_keeper import HistoryKeeper
-from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
+from goodspeed.errors import GoodSpeedError, MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.messages import (
     Ack,
@@ -30,7 +30,6 @@ from goodspeed.wire.messages import (
     OpenSession,
     Refusal,
     UpMessage,
-    Welcome,
 )
 from goodspeed.wire.zmq.transport import DraftChannel
 
@@ -39,6 +38,9 @@ if TYPE_CHECKING:  # they import torch, which a node without a model never does
     from draft_node.model.drafting import Drafting
 
 logger = logging.getLogger("goodspeed.draft")
+
+MAX_NAMED = 4
+"""Verify nodes that are named where none of them answers."""
 
 TICK_S = 0.1
 """How often silence and repetitions are looked at."""
@@ -53,16 +55,19 @@ class DraftDaemon:
         channel: DraftChannel,
         core: DraftCore,
         history: HistoryKeeper | None = None,
+        connect: ConnectTo | None = None,
     ) -> None:
-        """drafting: None for a node without a draft model; history: None where no file keeps it."""
+        """channel: of link 0. drafting: None for a node without a draft model; history: None where no file keeps it.
+
+        connect: makes a channel to another verify node; None where there is none.
+        """
         self.drafting = drafting
-        self.channel = channel
         self.core = core
+        self.lines = Lines(channel, connect, self._handle, self._not_sent, self._unreachable)
         self.connected = asyncio.Event()
         self.ready = asyncio.Event()  # texts can be begun
         self._history = history
         self._outboxes = Outboxes()
-        self._outgoing = Outgoing(channel, self._not_sent)
 
     # -- for users -------------------------------------------------------------------------------------------------
 
@@ -109,8 +114,18 @@ class DraftDaemon:
         return None if self.drafting is None else self.drafting.drafter
 
     @property
+    def channel(self) -> DraftChannel:
+        """The home link's."""
+        return self.lines.channel(self.core.links.home)
+
+    @property
     def link(self) -> VerifyLink:
+        """The home link: new texts are begun on it."""
         return self.core.link
+
+    def away_s(self, now: float) -> float:
+        """Returns for how long no verify node has been there; 0 while one is."""
+        return self.core.away_s(now)
 
     @property
     def is_local(self) -> bool:
@@ -137,58 +152,57 @@ class DraftDaemon:
         why = Fail("closed", "this draft node is shutting down")
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._collect())
+                self.lines.begin(tasks)
                 if self.drafting is not None:
                     tasks.create_task(self._draft(self.drafting))
                 tasks.create_task(self._watch())
-                tasks.create_task(self._outgoing.run())
                 if self._history is not None:
                     tasks.create_task(self._history.run())
         except* (PeerRefused, TransportError) as group:
             why = Fail("verify_away", self.link.absence(time.monotonic()))
             raise group.exceptions[0] from None
         finally:
-            self._outgoing.clear()  # the verify node ends all our sessions when we leave
+            self.lines.clear()  # a verify node ends all our sessions when we leave
             self._carry_out(self.core.leave(why))
-            await self._outgoing.flush()
+            await self.lines.flush()
             if self.drafting is not None:
                 self.drafting.close()
-            self.channel.close()
+            self.lines.close()
             if self._history is not None:
                 self._history.save_last()
 
-    async def _collect(self) -> None:
-        while True:
-            try:
-                messages: list[DownMessage | ProtocolError] = [await self.channel.receive()]
-            except ProtocolError as error:
-                messages = [error]
-            for message in messages + self.channel.receive_ready():
-                self._handle(message)
-
-    def _handle(self, message: DownMessage | ProtocolError) -> None:
+    def _handle(self, link: int, message: DownMessage | ProtocolError) -> None:
         if isinstance(message, ProtocolError):
             logger.warning("the verify node sent something unacceptable", extra={"why": message})
             return
-        self._carry_out(self.core.receive(message, time.monotonic()))
+        self._carry_out(self.core.receive(message, time.monotonic(), link))
         if isinstance(message, Refusal) and message.session_id is None:
             extra = {"code": message.code, "what": message.what, "what_to_do": message.what_to_do}
             logger.info("the verify node refused", extra=extra)
 
     async def _watch(self) -> None:
-        """The clock, and what became of the connection."""
+        """The clock, and what became of the connections."""
         while True:
             now = time.monotonic()
-            if why := self.channel.failure():
-                extra = {"why": why, "at": self.channel.endpoint}
-                logger.info("the verify node does not let us in, and is asked again", extra=extra)
-                self._carry_out(self.core.turned_away(why, now))
-            if self.channel.broke():
-                for message in self.channel.receive_ready():  # the last words on it
-                    self._handle(message)
-                self._carry_out(self.core.broke(now))
+            for link, channel in self.lines.channels():
+                self._look_at(link, channel, now)
             self._carry_out(self.core.tick(now))
             await asyncio.sleep(TICK_S)
+
+    def _look_at(self, link: int, channel: DraftChannel, now: float) -> None:
+        if why := channel.failure():
+            extra = {"why": why, "at": channel.endpoint}
+            logger.info("the verify node does not let us in, and is asked again", extra=extra)
+            self._carry_out(self.core.turned_away(why, now, link))
+        if channel.broke():
+            for message in channel.receive_ready():  # the last words on it
+                self._handle(link, message)
+            self._carry_out(self.core.broke(now, link))
+
+    def _unreachable(self, link: int, why: GoodSpeedError) -> None:
+        """No channel could be made to a verify node that another one named."""
+        logger.warning("a verify node cannot be connected to", extra={"why": why})
+        self._carry_out(self.core.turned_away(str(why), time.monotonic(), link))
 
     async def _draft(self, drafting: "Drafting") -> None:
         """Whatever the draft model proposes goes to its session."""
@@ -202,15 +216,20 @@ class DraftDaemon:
         for action in actions:
             match action:
                 case act.Send():
-                    self._outgoing.put(action.message)
+                    self.lines.put(action.link, action.message)
+                case act.Connect():
+                    logger.info("another verify node is tried", extra={"at": action.address.endpoint})
+                    self.lines.connect(action.link, action.address)
+                case act.Disconnect():
+                    self.lines.disconnect(action.link)
                 case act.Reconnect():
-                    self._outgoing.reconnect()
+                    self.lines.reconnect(action.link)
                 case act.Tell():
                     self._outboxes.tell(action.session_id, action.item)
                 case act.Propose():
                     self._propose(action)
                 case act.Connected():
-                    self._connected(action.welcome, was_local=action.was_local)
+                    self._connected(action)
                 case act.Away():
                     logger.info("the verify node is away", extra={"num_waiting": self.num_running})
                     self.connected.clear()
@@ -233,21 +252,25 @@ class DraftDaemon:
         if answer is not None:
             self._carry_out(self.core.proposed(answer, now))
 
-    def _connected(self, welcome: Welcome, *, was_local: bool) -> None:
-        self.channel.max_send_bytes = welcome.max_message_bytes
+    def _connected(self, action: act.Connected) -> None:
+        self.lines.channel(action.link).max_send_bytes = action.welcome.max_message_bytes
         if self.drafter is not None:
-            self.drafter.max_proposal_bytes = welcome.max_message_bytes - FIXED_BYTES
-        logger.info("the verify node is there", extra={"num_waiting": self.num_running})
-        if was_local:
+            least = min(channel.max_send_bytes for _, channel in self.lines.channels())
+            self.drafter.max_proposal_bytes = least - FIXED_BYTES
+        extra = {"at": self.lines.channel(action.link).endpoint, "num_waiting": self.num_running}
+        logger.info("the verify node is there", extra=extra)
+        if action.was_local:
             logger.info("the verify node is back: from here on texts are the target's again")
         self.connected.set()
         self.ready.set()
 
     @property
     def _absence(self) -> str:
-        return self.link.absence_at(self.channel.endpoint, self.connect_timeout_s)
+        endpoints = [address.endpoint for address in self.core.links.directory.addresses()]
+        where = self.channel.endpoint if len(endpoints) == 1 else ", ".join(endpoints[:MAX_NAMED])
+        return self.link.absence_at(where, self.connect_timeout_s)
 
-    def _not_sent(self, message: UpMessage, error: MessageTooLarge | TransportError) -> None:
+    def _not_sent(self, link: int, message: UpMessage, error: MessageTooLarge | TransportError) -> None:
         if isinstance(error, MessageTooLarge):
             if not isinstance(message, OpenSession | Draft | Offer | Ack | Close):
                 raise error
@@ -255,4 +278,4 @@ class DraftDaemon:
             return
         if not isinstance(message, Leave):
             logger.info("a message could not be sent", extra={"why": error})
-        self._carry_out(self.core.send_failed(time.monotonic()))
+        self._carry_out(self.core.send_failed(time.monotonic(), link))

@@ -46,9 +46,10 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
         config = _named_by_key(config, keys.pair.name or "")
     if not re.fullmatch(NAME, config.name):
         raise ConfigError(f"--name {config.name!r} must be 1 to 64 letters, digits, dots, dashes or underscores")
-    parse_endpoint(config.verify, config.trusted_network or config.key is not None, "connecting")
+    for endpoint in config.verify:
+        parse_endpoint(endpoint, config.trusted_network or config.key is not None, "connecting")
     if config.trusted_network:
-        warn_trusted_network(config.verify)
+        warn_trusted_network(", ".join(config.verify))
     prompts = None
     if config.prompts is not None and config.prompts != standard_input.NAME:
         prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")

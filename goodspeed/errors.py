@@ -14,6 +14,7 @@
     │   └── InvalidProposal     a draft distribution is not one
     ├── PeerRefused             the peer refused, and said why
     ├── TargetError             the target model fails on everything
+    │   └── RankLost            a process that holds a part of it ended, or answers no more
     ├── TransportError          a socket cannot be bound, reached, or written to
     ├── ServiceError            a draft node does not write a text
     │   ├── Busy                too many texts wait already
@@ -93,6 +94,10 @@ class PeerRefused(GoodSpeedError):
 
 class TargetError(GoodSpeedError):
     """The target model fails in round after round, whichever sessions take part."""
+
+
+class RankLost(TargetError):
+    """A process that holds a part of the target model ended, or does not answer any more."""
 
 
 class TransportError(GoodSpeedError):

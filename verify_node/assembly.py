@@ -1,6 +1,7 @@
 """Builds a verify node from its settings: model, memory, policy, core, channel."""
 
 import secrets
+from contextlib import nullcontext
 
 import torch
 from msgspec.structs import replace
@@ -11,8 +12,11 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.runner import Runner
+from goodspeed.engine.splitting import refuse_split
 from goodspeed.fair.latency import Refined
 from goodspeed.node import defaults
+from goodspeed.parallel.part import Part
+from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.messages import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
@@ -33,13 +37,22 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Rep
     found: what `preflight.check` returned.
     """
     torch.set_num_threads(config.threads or 1)
-    checkpoint = checkpoints.load(
-        config.model, device=config.device, dtype=config.dtype, generation_config=config.generation_config
-    )
-    runner = make_runner(config, checkpoint)
+    ranks = start_ranks(config) if config.tp > 1 else None
+    try:
+        return _assemble(config, events, found, reporter, ranks)
+    except BaseException:
+        if ranks is not None:
+            ranks.close()
+        raise
+
+
+def _assemble(
+    config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter, ranks: Ranks | None
+) -> VerifyDaemon:
+    runner = load_runner(config, ranks)
     profile = find_profile(config, runner, reporter)
     config = with_budget(config, profile, reporter)
-    welcome = make_welcome(config, checkpoint)
+    welcome = make_welcome(config, runner.checkpoint)
     channel = bind_verify(
         config.bind,
         max_message_bytes=welcome.max_message_bytes,
@@ -51,13 +64,33 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Rep
     except BaseException:
         channel.close()
         raise
-    daemon.reporter = reporter
+    daemon.reporter, daemon.ranks = reporter, ranks
     return daemon
 
 
-def make_runner(config: VerifyConfig, checkpoint: Checkpoint) -> Runner:
+def start_ranks(config: VerifyConfig) -> Ranks:
+    """Starts the other processes that the model is split over, unless it cannot be."""
+    refuse_split(config.model, config.tp, config.device)
+    part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
+    return Ranks.start(part, config.tp)
+
+
+def load_runner(config: VerifyConfig, ranks: Ranks | None) -> Runner:
+    """The model, or rank 0's part of it, with its key/value memory."""
+    with nullcontext() if ranks is None else ranks.together():
+        checkpoint = checkpoints.load(
+            config.model,
+            device=config.device,
+            dtype=config.dtype,
+            generation_config=config.generation_config,
+            split=None if ranks is None else ranks.split,
+        )
+        return make_runner(config, checkpoint, ranks)
+
+
+def make_runner(config: VerifyConfig, checkpoint: Checkpoint, ranks: Ranks | None = None) -> Runner:
     """The model with its key/value memory."""
-    return Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
+    return Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction, others=ranks)
 
 
 def build(

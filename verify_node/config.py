@@ -148,6 +148,15 @@ class VerifyConfig(Settings):
     device: str = model_options.device()
     dtype: str = model_options.dtype()
     threads: int | None = model_options.threads()
+    tp: int = option(
+        1,
+        minimum=1,
+        maximum=64,
+        group="model",
+        help="tensor parallelism: processes on this machine that the model is split over, each with a GPU of its own "
+        "(--device cuda) or --threads of the CPU",
+        metavar="K",
+    )
     heartbeat_s: float = option(
         DEFAULTS.heartbeat_s, minimum=0.05, maximum=60.0, group="connection", help="seconds between signs of life"
     )
@@ -197,6 +206,10 @@ class VerifyConfig(Settings):
         if self.api_key is not None and self.http is None:
             raise ConfigError("--api-key guards what --http serves; give --http HOST:PORT, too, or neither")
         options.check_keys(self.key, self.enrolled, "--enrolled FOLDER", trusted_network=self.trusted_network)
+        if self.tp > 1 and self.device not in ("cpu", "cuda"):
+            device = self.device.partition(":")[0]
+            what = f"--tp {self.tp} takes a GPU for each rank, and --device {self.device} names one"
+            raise ConfigError(f"{what}; leave the number away: --device {device}")
         if self.lease_s < 3 * self.heartbeat_s:
             raise ConfigError(
                 f"--lease-s {self.lease_s:g} is too short for --heartbeat-s {self.heartbeat_s:g}; "

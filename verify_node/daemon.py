@@ -14,8 +14,9 @@ from functools import partial
 
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
-from goodspeed.errors import MessageTooLarge, ProtocolError, TargetError
+from goodspeed.errors import MessageTooLarge, ProtocolError, RankLost, TargetError
 from goodspeed.node.model_thread import ModelThread
+from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.messages import Draft, Leave, OpenSession, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
@@ -37,6 +38,9 @@ TICK_S = 0.25
 
 PAUSE_S = 0.02
 """Between two looks at what arrives during a round, after one that brought nothing but what is refused."""
+
+HANGING_S = 5.0
+"""How long the end of this node waits for a forward pass of several ranks, of which one may be lost."""
 
 MAX_FAILURES = 100
 """Rounds that the target model may fail on in a row before the node gives up: then it is not any session's fault."""
@@ -64,6 +68,7 @@ class VerifyDaemon:
     recorder: RoundRecorder | None = None
     enrolment: Enrolment | None = None  # None: the wire has no keys
     reporter: Reporter = QUIET
+    ranks: Ranks | None = None  # None: the model is not split
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of Draft messages
     _num_failures: int = 0  # of the target model, in a row
@@ -88,13 +93,19 @@ class VerifyDaemon:
                 tasks.create_task(self._heartbeat())
                 if self.enrolment is not None:
                     tasks.create_task(self._look_at(self.enrolment))
+                if self.ranks is not None:
+                    tasks.create_task(self._look_after(self.ranks))
                 rounds = tasks.create_task(self._rounds())
                 try:
                     await asyncio.wait([rounds])  # which leaves them alone when we are cancelled
                 finally:
                     await self._drain(rounds)
         finally:
-            self._thread.close()
+            if self.ranks is None:
+                self._thread.close()
+            else:
+                self._thread.close(HANGING_S)
+                self.ranks.close()
             self.channel.close()
 
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
@@ -104,8 +115,10 @@ class VerifyDaemon:
         self.reporter.say("stopping; %s", texts or f"{num_unfinished} unfinished texts stay with their draft nodes")
         self.core.drain()
         self._woken.set()
-        await asyncio.wait([rounds])
-        self._reply(self.core.farewell())
+        try:
+            await asyncio.wait([rounds])
+        finally:
+            self._reply(self.core.farewell(time.monotonic()))
 
     async def _rounds(self) -> None:
         """The way of a round: collect, plan, forward, verify, observe, allocate, reply."""
@@ -128,6 +141,8 @@ class VerifyDaemon:
             result = await self._thread.run(partial(self.target.run, planned))
             self._num_failures = 0
             return result
+        except RankLost:
+            raise
         except Exception as error:  # out of memory, say
             logger.exception("a round failed", extra={"round": planned.number, "num_entries": len(planned.entries)})
             self._num_failures += 1
@@ -271,6 +286,12 @@ class VerifyDaemon:
         while True:
             await asyncio.sleep(min(self.core.welcome.heartbeat_s, LOOK_S))
             enrolment.look()
+
+    async def _look_after(self, ranks: Ranks) -> None:
+        """Ends this node, by an error, when a process is lost that holds a part of the model."""
+        while True:
+            ranks.check()
+            await asyncio.sleep(TICK_S)
 
     def _enrol(self) -> None:
         """The enrolment changed: whose key is gone is told, after its sessions ended."""

@@ -45,6 +45,10 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     check_free(address)
     http = bind_http(config.http, config.api_key)
     find_model(config.model, reporter)
+    if config.tp > 1:
+        from goodspeed.engine.splitting import refuse_folder
+
+        refuse_folder(config.model, config.tp)
     return Found(keys, enrolment, http)
 
 

@@ -11,6 +11,7 @@ from typing import TypeAlias, get_args
 
 from msgspec import Struct
 
+from draft_node.core.fleet.directory import Address
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import (
     MAX_DRAFT,
@@ -89,9 +90,10 @@ class Request(Struct, frozen=True):
 
 
 class Send(Struct, frozen=True):
-    """A message for the verify node."""
+    """A message for a verify node, on one of the links."""
 
     message: UpMessage
+    link: int = 0
 
 
 class Propose(Struct, frozen=True):
@@ -226,8 +228,23 @@ class Tell(Struct, frozen=True):
     item: Deliver | Finish | Fail
 
 
+class Connect(Struct, frozen=True):
+    """Make a link to another verify node; what is sent on it from now on goes there."""
+
+    link: int
+    address: Address
+
+
+class Disconnect(Struct, frozen=True):
+    """Give up a link, after what was sent on it."""
+
+    link: int
+
+
 class Reconnect(Struct, frozen=True):
-    """Drop the connection with everything queued on it, and make another."""
+    """Drop the connection of a link with everything queued on it, and make another."""
+
+    link: int = 0
 
 
 class Connected(Struct, frozen=True):
@@ -235,10 +252,11 @@ class Connected(Struct, frozen=True):
 
     welcome: Welcome
     was_local: bool  # the draft model has written alone until now
+    link: int = 0
 
 
 class Away(Struct, frozen=True):
-    """The verify node is out of reach; texts wait for it."""
+    """No verify node is in reach; texts wait for one."""
 
 
 class WriteLocally(Struct, frozen=True):
@@ -255,4 +273,6 @@ class GiveUp(Struct, frozen=True):
     """The verify node has been away for too long, so this node stops."""
 
 
-NodeAction: TypeAlias = Send | Propose | Tell | Reconnect | Connected | Away | WriteLocally | EndTexts | GiveUp
+NodeAction: TypeAlias = (
+    Send | Propose | Tell | Connect | Disconnect | Reconnect | Connected | Away | WriteLocally | EndTexts | GiveUp
+)

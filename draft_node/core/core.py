@@ -5,8 +5,8 @@ forgets to poll would lose nothing, but no test could tell which event caused wh
 its own list, like the verify node's core does, and the driver keeps the order of the lines it sends.
 
     begin, forget                             a user asks for a text; the user left, or the text is over
-    receive, tick                             a message of the verify node; time passes
-    turned_away, broke, send_failed           what became of the connection
+    receive, tick                             a message of a verify node; time passes
+    turned_away, broke, send_failed           what became of a link's connection
     too_large                                 a message of a session that the verify node would not take
     proposed                                  the draft model is done
     drain, leave                              this node stops: no text is begun any more; the last word is said
@@ -14,13 +14,16 @@ its own list, like the verify node's core does, and the driver keeps the order o
 `draft_node/daemon.py` drives it with sockets and a model, `experiments/simulation/draft.py` on a virtual clock.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
 
 from draft_node.core.actions import (
     Action,
     Away,
+    Connect,
     Connected,
+    Disconnect,
     EndTexts,
     Fail,
     GiveUp,
@@ -38,33 +41,71 @@ from draft_node.core.counts import Counts, total
 from draft_node.core.drafts.ahead_rate import LEAST_RATE, AheadRate
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.drafts.resting import Resting
+from draft_node.core.fleet.directory import Address
+from draft_node.core.fleet.links import Links
 from draft_node.core.line import Line
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.local import Terms
 from draft_node.core.session import Session, State
-from goodspeed.wire.messages import Admitted, DownMessage, Heartbeat, Leave, Refusal, Verdict
+from goodspeed.errors import PeerRefused
+from goodspeed.wire.messages import (
+    MAX_HOPS,
+    Admitted,
+    DownMessage,
+    Heartbeat,
+    Leave,
+    Redirect,
+    Refusal,
+    Replicas,
+    Verdict,
+)
 
 
-@dataclass(slots=True)
 class DraftCore:
-    """The link to the verify node, the sessions, and what becomes of them while it is away."""
+    """The links to verify nodes, the sessions, and what becomes of them while all are away."""
 
-    link: VerifyLink
-    context_len: int  # of the draft model
-    connect_timeout_s: float = 60.0  # an absence of the verify node that is longer is too long
-    draft_ahead: bool = True
-    stays: bool = False  # an absence that is too long ends the texts that wait, and not this node
-    falls_back: bool = False  # an absence that is too long ends nothing: the draft model writes alone
-    least_ahead_rate: float = LEAST_RATE
-    ngrams: Ngrams | None = None  # None: no n-gram drafts
-    has_model: bool = True  # without one, nothing is ever asked of a draft model
-    is_local: bool = False  # the draft model writes alone now
-    line: Line = field(default_factory=Line)  # who of the sessions has a place
-    sessions: dict[bytes, Session] = field(default_factory=dict)
-    resting: Resting = field(default_factory=Resting)  # of the draft model
-    counts: Counts = field(default_factory=Counts)
-    _last_word: Fail | None = None  # what every user is told from now on
-    _has_left: bool = False  # nothing is sent any more
+    def __init__(
+        self,
+        link: VerifyLink,
+        context_len: int,
+        connect_timeout_s: float = 60.0,
+        draft_ahead: bool = True,
+        *,
+        addresses: Sequence[Address] = (Address(""),),
+        stays: bool = False,
+        falls_back: bool = False,
+        least_ahead_rate: float = LEAST_RATE,
+        ngrams: Ngrams | None = None,
+        has_model: bool = True,
+        line: Line | None = None,
+    ) -> None:
+        """link: to the first of `addresses`, the verify nodes of the options.
+
+        context_len: of the draft model. connect_timeout_s: an absence of all verify nodes that is longer is too long;
+        then `stays` has it end the texts that wait, and not this node, and `falls_back` has it end nothing: the draft
+        model writes alone. ngrams: None for no n-gram drafts. has_model: without one, nothing is ever asked of it.
+        """
+        self.links = Links(link, addresses)
+        self.context_len = context_len
+        self.connect_timeout_s = connect_timeout_s
+        self.draft_ahead = draft_ahead
+        self.stays = stays
+        self.falls_back = falls_back
+        self.least_ahead_rate = least_ahead_rate
+        self.ngrams = ngrams
+        self.has_model = has_model
+        self.is_local = False  # the draft model writes alone now
+        self.line = line if line is not None else Line()  # who of the sessions has a place
+        self.sessions: dict[bytes, Session] = {}
+        self.resting = Resting()  # of the draft model
+        self.counts = Counts()
+        self._last_word: Fail | None = None  # what every user is told from now on
+        self._has_left = False  # nothing is sent any more
+
+    @property
+    def link(self) -> VerifyLink:
+        """The link on which new sessions are opened."""
+        return self.links.link
 
     @property
     def statistics(self) -> Statistics:
@@ -95,7 +136,8 @@ class DraftCore:
         self.line.leave(session_id)
         self.counts.statistics = total(self.counts.statistics, session.statistics)
         self._keep(session)
-        closing = _of(session, session.cancel())
+        closing = self._of(session, session.cancel())
+        self.links.forget(session_id)
         return [] if self._has_left else closing + self._turn(now)
 
     def _turn(self, now: float) -> list[NodeAction]:
@@ -105,16 +147,15 @@ class DraftCore:
         actions: list[NodeAction] = []
         enter, leave = self.line.turn(now, displaces=self.link.connected)
         for session in leave:
-            actions += _of(session, session.give_way())
+            actions += self._of(session, session.give_way())
         for session in enter:
             actions += self._start(session, now)
         return actions
 
     def _start(self, session: Session, now: float) -> list[NodeAction]:
-        """A session that has its place is opened as soon as the verify node is there, unless it is written alone."""
-        if self.link.connected:
-            return self._open(session, now)
-        return self._fall_back(session, now) if self.is_local else []
+        """A session that has its place is opened as soon as a verify node is there, unless it is written alone."""
+        opened = self._open(session, now)
+        return opened or (self._fall_back(session, now) if self.is_local else [])
 
     def _keep(self, session: Session) -> None:
         """Texts that are over may draft for others; those that the draft model wrote a part of are not the target's."""
@@ -123,16 +164,50 @@ class DraftCore:
 
     # -- the verify node -------------------------------------------------------------------------------------------
 
-    def receive(self, message: DownMessage, now: float) -> list[NodeAction]:
-        """A message of the verify node; PeerRefused for a refusal that no retry can mend."""
+    def receive(self, message: DownMessage, now: float, link: int = 0) -> list[NodeAction]:
+        """A message of a verify node; PeerRefused for a refusal that no retry can mend, and nobody else to go to."""
+        if link not in self.links:
+            return []
         if isinstance(message, Refusal):
             self.counts.refused(message.code)
-        actions = self._obey(self.link.heard(message, now), now)
-        if isinstance(message, Admitted | Verdict | Refusal) and message.session_id is not None:
-            session = self.sessions.get(message.session_id)
-            if session is not None:
-                actions += _of(session, session.receive(message, now)) + self._placed(session, message, now)
+        actions = self._obey(link, self._heard(link, message, now), now)
+        match message:
+            case Replicas():
+                self.links.learn(message.siblings)
+            case Redirect() if (session := self._session_on(link, message.session_id)) is not None:
+                actions += self._redirect(session, message, now)
+            case Admitted() | Verdict() | Refusal() if message.session_id is not None:
+                session = self._session_on(link, message.session_id)
+                if session is not None:
+                    actions += self._of(session, session.receive(message, now)) + self._placed(session, message, now)
         return actions
+
+    def _heard(self, link: int, message: DownMessage, now: float) -> list[Command]:
+        try:
+            return self.links[link].heard(message, now)
+        except PeerRefused:
+            if not self.links.exclude(link):
+                raise
+            return []
+
+    def _session_on(self, link: int, session_id: bytes) -> Session | None:
+        """A session that this link's verify node may speak of."""
+        return self.sessions.get(session_id) if self.links.on(session_id) == link else None
+
+    def _redirect(self, session: Session, redirect: Redirect, now: float) -> list[NodeAction]:
+        """The session goes on where it is sent, if that is known to be a verify node; else it is opened again later."""
+        session_id, had_hops = session.request.session_id, session.num_hops
+        if not session.redirected(redirect):
+            return []
+        self.counts.num_redirected += 1
+        address = self.links.directory.find(redirect.endpoint, redirect.server_key)
+        if address is None or had_hops >= MAX_HOPS:
+            session.postpone()
+            self.line.refused(session_id, now)
+            return self._turn(now)
+        made = self.links.send(session_id, address, now, moves_home=redirect.reason != "slo")
+        connecting = [] if made is None else [Connect(made, address)]
+        return [*connecting, *self._open(session, now)]
 
     def _placed(self, session: Session, message: Admitted | Verdict | Refusal, now: float) -> list[NodeAction]:
         """What this tells about room at the verify node, and whose turn it therefore is."""
@@ -146,27 +221,53 @@ class DraftCore:
 
     def tick(self, now: float) -> list[NodeAction]:
         """Time passes: notices silence, repeats what was not answered, and ends an absence that is too long."""
-        actions = self._obey(self.link.tick(now), now)
-        if self.link.away_s(now) > self.connect_timeout_s:
+        actions: list[NodeAction] = []
+        for number in self.links:
+            actions += self._obey(number, self.links[number].tick(now), now)
+        actions += self._look_around(now)
+        if self.away_s(now) > self.connect_timeout_s:
             actions += self._do_without(now)
         for session in self.sessions.values():
             if now >= session.resend_at:
-                actions += _of(session, session.tick(now))
+                actions += self._of(session, session.tick(now))
         return actions + self._turn(now)
 
-    def turned_away(self, why: str, now: float) -> list[NodeAction]:
-        """The verify node takes no connection of this node."""
-        return self._obey(self.link.turned_away(why, now), now)
+    def away_s(self, now: float) -> float:
+        """Returns for how long no verify node has been there; 0 while one is."""
+        return 0.0 if self.links.is_anybody_there else self.link.away_s(now)
 
-    def broke(self, now: float) -> list[NodeAction]:
-        """The connection ended, and what was on it is lost."""
-        return self._obey(self.link.broke(now), now)
+    def _look_around(self, now: float) -> list[NodeAction]:
+        """Sessions whose verify node stays away go to another; links are made for that, and given up after it."""
+        waiting = [one for one in self.sessions.values() if self._waits(one)]
+        actions: list[NodeAction] = []
+        for session in waiting:
+            actions += self._open(session, now)
+        made = self.links.next_to_try([one.target for one in waiting if self._waits(one)], now)
+        if made is not None:
+            actions.append(Connect(made, self.links.address(made)))
+        for number in self.links.useless(now):
+            farewell: list[NodeAction] = [Send(Leave(), number)] if self.links[number].connected else []
+            self.links.drop(number)
+            actions += [*farewell, Disconnect(number)]
+        return actions
 
-    def send_failed(self, now: float) -> list[NodeAction]:
-        """A message could not be sent. Does nothing while the verify node is away: that is known already."""
-        if self._has_left or not self.link.connected:
+    def _waits(self, session: Session) -> bool:
+        """Whether it has its place, and is open nowhere."""
+        return not session.is_open and not session.done and self.line.has_place(session.request.session_id)
+
+    def turned_away(self, why: str, now: float, link: int = 0) -> list[NodeAction]:
+        """A verify node takes no connection of this node."""
+        return self._obey(link, self.links[link].turned_away(why, now), now) if link in self.links else []
+
+    def broke(self, now: float, link: int = 0) -> list[NodeAction]:
+        """A connection ended, and what was on it is lost."""
+        return self._obey(link, self.links[link].broke(now), now) if link in self.links else []
+
+    def send_failed(self, now: float, link: int = 0) -> list[NodeAction]:
+        """A message could not be sent. Does nothing while that verify node is away: that is known already."""
+        if self._has_left or link not in self.links or not self.links[link].connected:
             return []
-        return self._obey(self.link.failed(now), now)
+        return self._obey(link, self.links[link].failed(now), now)
 
     def too_large(self, session_id: bytes, what: str) -> list[NodeAction]:
         """A message of this session is over the verify node's limit, so the text cannot go on."""
@@ -181,7 +282,7 @@ class DraftCore:
     def proposed(self, proposed: Proposed, now: float) -> list[NodeAction]:
         """The draft model is done, or has given up."""
         session = self.sessions.get(proposed.session_id)
-        return _of(session, session.proposed(proposed, now)) if session is not None else []
+        return self._of(session, session.proposed(proposed, now)) if session is not None else []
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -192,54 +293,66 @@ class DraftCore:
         if self._has_left:
             return actions
         for session in self.sessions.values():
-            actions += _of(session, session.cancel())
+            actions += self._of(session, session.cancel())
         return actions
 
     def leave(self, fail: Fail) -> list[NodeAction]:
-        """Says Leave, so that the verify node frees the sessions at once; and tells every user."""
+        """Says Leave, so that the verify nodes free the sessions at once; and tells every user."""
         self._has_left, self._last_word = True, fail
-        farewell: list[NodeAction] = [Send(Leave())] if self.link.connected else []
+        farewell: list[NodeAction] = [Send(Leave(), number) for number in self.links if self.links[number].connected]
         return farewell + self._tell_all(fail)
 
-    # -- what the link asks for ------------------------------------------------------------------------------------
+    # -- what a link asks for --------------------------------------------------------------------------------------
 
-    def _obey(self, commands: Iterable[Command], now: float) -> list[NodeAction]:
+    def _obey(self, link: int, commands: Iterable[Command], now: float) -> list[NodeAction]:
         actions: list[NodeAction] = []
         for command in commands:
             match command:
                 case Command.SAY_HELLO:
-                    actions.append(Send(self.link.hello))
+                    actions.append(Send(self.link.hello, link))
                 case Command.BEAT:
-                    actions.append(Send(Heartbeat(self.link.hello.boot_id)))
+                    actions.append(Send(Heartbeat(self.link.hello.boot_id), link))
                 case Command.RECONNECT:
-                    actions.append(Reconnect())
+                    actions.append(Reconnect(link))
                 case Command.OPEN_SESSIONS:
-                    actions += self._open_all(now)
+                    actions += self._open_all(link, now)
                 case Command.DROP_SESSIONS:
-                    actions.append(Away())
-                    self.line.forget_rooms()
-                    for session in self.sessions.values():
-                        session.disconnect()
+                    actions += self._drop_all(link, now)
         return actions
 
-    def _open_all(self, now: float) -> list[NodeAction]:
-        """The verify node is there: every session that has a place is opened with what is committed so far."""
-        welcome = self.link.welcome
+    def _drop_all(self, link: int, now: float) -> list[NodeAction]:
+        """A verify node is away: its sessions wait for it, or soon go elsewhere."""
+        self.links.lost(link, now, in_good_order=self.links[link].says_goodbye)
+        self.line.forget_rooms()
+        for session_id in self.links.sessions_on(link):
+            if (session := self.sessions.get(session_id)) is not None:
+                session.disconnect()
+        return [] if self.links.is_anybody_there else [Away()]
+
+    def _open_all(self, link: int, now: float) -> list[NodeAction]:
+        """A verify node is there: every session that waits and may go on there is opened with what is committed."""
+        welcome = self.links[link].welcome
         if welcome is None:
             return []
-        actions: list[NodeAction] = [Connected(welcome, was_local=self.is_local)]
+        actions: list[NodeAction] = [Connected(welcome, was_local=self.is_local, link=link)]
+        for same in self.links.welcomed(link, welcome):
+            self.links.drop(same)
+            actions.append(Disconnect(same))
         self.is_local = False
         self.counts.num_connected += 1
-        for session_id, session in self.sessions.items():
-            if self.line.has_place(session_id):
+        for session in self.sessions.values():
+            if self._waits(session):
                 actions += self._open(session, now)
         return actions
 
     def _open(self, session: Session, now: float) -> list[NodeAction]:
-        welcome = self.link.welcome
+        """Opens a session that is open nowhere, if there is a verify node for it now."""
+        link = self.links.place(session.request.session_id, session.target, now)
+        welcome = self.links[link].welcome if link is not None else None
         if welcome is None:
             return []
-        return _of(session, session.connect(now, welcome.target_fingerprint, welcome.context_len, welcome.capabilities))
+        opening = session.connect(now, welcome.target_fingerprint, welcome.context_len, welcome.capabilities)
+        return self._of(session, opening)
 
     # -- an absence that is too long -------------------------------------------------------------------------------
 
@@ -263,13 +376,21 @@ class DraftCore:
     def _fall_back(self, session: Session, now: float) -> list[NodeAction]:
         welcome = self.link.welcome
         terms = Terms(self.link.absence(now), self.context_len, welcome.context_len if welcome is not None else None)
-        return _of(session, session.fall_back(terms, now))
+        return self._of(session, session.fall_back(terms, now))
 
     def _tell_all(self, fail: Fail) -> list[NodeAction]:
         return [Tell(session_id, fail) for session_id in self.sessions]
 
-
-def _of(session: Session, actions: Iterable[Action]) -> list[NodeAction]:
-    """A session's actions, with the name of the user whom some of them concern."""
-    session_id = session.request.session_id
-    return [action if isinstance(action, Send | Propose) else Tell(session_id, action) for action in actions]
+    def _of(self, session: Session, actions: Iterable[Action]) -> list[NodeAction]:
+        """A session's actions, with its link, or with the name of the user whom they concern."""
+        session_id = session.request.session_id
+        found: list[NodeAction] = []
+        for action in actions:
+            match action:
+                case Send():
+                    found.append(replace(action, link=self.links.on(session_id) or 0))
+                case Propose():
+                    found.append(action)
+                case _:
+                    found.append(Tell(session_id, action))
+        return found

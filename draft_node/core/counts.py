@@ -29,6 +29,7 @@ class Counts:
     """Counts of connections and refusals, and of sessions that are over."""
 
     num_connected: int = 0  # handshakes; every one but the first was a reconnection
+    num_redirected: int = 0  # sessions that a verify node sent to another
     refusals: Counter[str] = field(default_factory=Counter)  # by reason
     statistics: Statistics = field(default_factory=Statistics)  # of all sessions that are over
 

@@ -42,6 +42,7 @@ class VerifyLink:
     timeout_s: float  # silence after which it counts as away
     welcome: Welcome | None = None
     away_since: float | None = None  # None while it is there
+    says_goodbye: bool = False  # it went in good order
     trouble: str | None = None  # why the verify node refuses this node, and what to do, if it said so
     _heard_at: float = 0.0
     _hello_at: float = 0.0
@@ -93,6 +94,7 @@ class VerifyLink:
             if message.code in KEPT_OUT | {"hello_first"} and self.connected:
                 return self._lost(now)
             if message.code == "draining" and self.connected:
+                self.says_goodbye = True
                 self._lost(now)
                 return [Command.DROP_SESSIONS]  # it goes in good order: the next Hello is soon enough
         if isinstance(message, Heartbeat) and self.welcome and message.boot_id != self.welcome.boot_id:
@@ -145,7 +147,7 @@ class VerifyLink:
             what = f"the verify node speaks protocol version {welcome.version}, this draft node {VERSION}"
             raise PeerRefused("version", what, "run the same release of GoodSpeed on both nodes")
         known = self.connected and self.welcome is not None and self.welcome.boot_id == welcome.boot_id
-        self.welcome = welcome
+        self.welcome, self.says_goodbye = welcome, False
         self.away_since = self.trouble = self._barred = None
         self._backoff_s = HELLO_S
         self._beat_at = now

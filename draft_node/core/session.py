@@ -7,7 +7,7 @@ and the time, and carries out the actions: send a message, have the draft model 
                                      |  next_length 0: ADVANCING --Verdict--> ... |
                                      |  drafted ahead rightly: WAITING --Verdict--> ... |
                                      |  drafted without the model: WAITING --Verdict--> ... |
-    any state --disconnect--> OFFLINE; --finish_reason, cancel, failure--> DONE
+    any state --disconnect, redirected--> OFFLINE; --finish_reason, cancel, failure--> DONE
     any state --"try later", give_way--> POSTPONED --connect--> OPENING
     OFFLINE --fall_back--> LOCAL --proposed--> LOCAL ... --connect--> OPENING; --end of the text, failure--> DONE
 """
@@ -32,7 +32,7 @@ from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.target import text_end
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Ack, Admitted, Close, Draft, Refusal, Verdict
+from goodspeed.wire.messages import MAX_HOPS, Ack, Admitted, Close, Draft, Redirect, Refusal, Verdict
 
 DRAFTING_TIMEOUT_S = 5.0
 """A draft model that takes longer is not waited for: an empty draft goes up, and the verify node goes on alone."""
@@ -70,6 +70,7 @@ class Session:
     resend_at: float = 0.0  # when `tick` has something to do
     first_at: float | None = None  # when its user had the first token
     promised: bool | None = None  # its SLO, by the verify node; None: nothing was said of it
+    num_hops: int = 0  # redirects since its last token
     is_complete: bool = False  # the verify node has said that the text is at its end
     _in_flight: InFlight = field(init=False)
     _drafters: Drafters = field(init=False)
@@ -106,6 +107,11 @@ class Session:
     @property
     def done(self) -> bool:
         return self.state is State.DONE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a verify node knows it, as far as this one can tell."""
+        return self.state not in (State.DONE, State.OFFLINE, State.LOCAL, State.POSTPONED)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -154,6 +160,8 @@ class Session:
         opened = self.request.open(
             self.epoch, self.committed, now, first_at=self.first_at, capabilities=self._capabilities
         )
+        if "fleet" in self._capabilities:
+            opened = replace(opened, hops=self.num_hops)
         return [Send(opened), *warm]
 
     def _begin_offers(self) -> Offers | None:
@@ -173,16 +181,25 @@ class Session:
             self.state = State.OFFLINE
             self._in_flight.clear()
 
-    def give_way(self) -> list[Action]:
-        """Its place is given to another: the session is closed at the verify node, until `connect` opens it again."""
-        if self.state in (State.DONE, State.OFFLINE, State.LOCAL, State.POSTPONED):
-            return []
-        self._postpone()
-        return [Send(Close(self.request.session_id, self.epoch))]
+    def redirected(self, redirect: Redirect) -> bool:
+        """The verify node has closed it, and names another; returns whether that was said of it as it is open now."""
+        if redirect.epoch != self.epoch or not self.is_open:
+            return False
+        self.num_hops = min(max(redirect.hops, self.num_hops + 1), MAX_HOPS)
+        self.disconnect()
+        return True
 
-    def _postpone(self) -> None:
+    def postpone(self) -> None:
+        """It is not open any more, and waits until `connect`."""
         self.state = State.POSTPONED
         self._in_flight.clear()
+
+    def give_way(self) -> list[Action]:
+        """Its place is given to another: the session is closed at the verify node, until `connect` opens it again."""
+        if not self.is_open:
+            return []
+        self.postpone()
+        return [Send(Close(self.request.session_id, self.epoch))]
 
     def fall_back(self, terms: Terms, now: float) -> list[Action]:
         """The verify node has been away for too long: the draft model goes on alone, until `connect`."""
@@ -193,7 +210,7 @@ class Session:
 
     def receive(self, message: Admitted | Verdict | Refusal, now: float) -> list[Action]:
         """What is said of it. A message of another epoch, or for a session that is not open there, is ignored."""
-        if message.epoch != self.epoch or self.state in (State.DONE, State.OFFLINE, State.LOCAL, State.POSTPONED):
+        if message.epoch != self.epoch or not self.is_open:
             return []
         if isinstance(message, Verdict):
             return self._apply(message, now)
@@ -237,8 +254,7 @@ class Session:
 
     def cancel(self) -> list[Action]:
         """The user went away."""
-        was_open = self.state not in (State.DONE, State.OFFLINE, State.LOCAL, State.POSTPONED)
-        self.state = State.DONE
+        was_open, self.state = self.is_open, State.DONE
         return [Send(Close(self.request.session_id, self.epoch))] if was_open else []
 
     # -- verdicts --------------------------------------------------------------------------------------------------
@@ -252,6 +268,7 @@ class Session:
         if not new and verdict.finish_reason is None:
             return []
         self.tokens += new
+        self.num_hops = 0
         self.first_at = now if self.first_at is None and new else self.first_at
         self.statistics.count(verdict, len(new), self._in_flight.num_ngram(verdict))
         if self._offers is not None:
@@ -378,7 +395,7 @@ class Session:
         self.statistics.num_refusals += 1
         match self._refusals.refused(refusal.code):
             case Reaction.WAIT:
-                self._postpone()
+                self.postpone()
             case Reaction.REOPEN:
                 return self._open(now)
             case Reaction.FAIL:

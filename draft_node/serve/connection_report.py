@@ -21,11 +21,11 @@ async def tell(
     if config.fallback == "local":
         what = "the draft model writes on alone, which is another distribution"
         reporter.say(f"--fallback local: while the verify node is away, {what}")
-    status_lines = ConnectionStatus(config.verify)
+    status_lines = ConnectionStatus(", ".join(config.verify))
     has_connected = is_ready = False
     while True:
         connected = daemon.connected.is_set()
-        away_s, trouble = daemon.link.away_s(time.monotonic()), daemon.link.trouble
+        away_s, trouble = daemon.away_s(time.monotonic()), daemon.link.trouble
         welcome = daemon.link.welcome
         target = (welcome.target, welcome.target_fingerprint) if welcome is not None else ("", "")
         said = status_lines.look(
@@ -34,7 +34,7 @@ async def tell(
         reporter.say_all(said)
         if connected and not has_connected:
             has_connected = True
-            events.write("connected", name=config.name, verify=config.verify)
+            events.write("connected", name=config.name, verify=", ".join(config.verify))
         if url is not None and daemon.ready.is_set() and not is_ready:
             is_ready = True
             reporter.say("ready at %s", url)

@@ -82,7 +82,7 @@ class Service:
     @property
     def is_within_reach(self) -> bool:
         """Whether the verify node is there, or was a moment ago."""
-        away_s = self._daemon.link.away_s(time.monotonic())
+        away_s = self._daemon.away_s(time.monotonic())
         return self._daemon.link.welcome is not None and away_s <= min(MENDING_S, self._daemon.connect_timeout_s)
 
     @property

@@ -103,7 +103,7 @@ class VerifyNode:
                 self._go(self.core)
 
     def _go(self, core: VerifyCore) -> None:
-        self._reply(core.farewell())
+        self._reply(core.farewell(self._watch.now))
         self.restart(self._down_s)
 
     def receive(self, peer_id: bytes, message: UpMessage) -> None:

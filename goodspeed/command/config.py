@@ -115,7 +115,7 @@ def from_namespace(settings: type[T], namespace: argparse.Namespace) -> T:
 
 def _given(value: Any, entry: "Field[Any]") -> Any:
     """Returns a tuple for an option that may be given several times: argparse collects a list, or None."""
-    return tuple(value or ()) if isinstance(entry.default, tuple) else value
+    return tuple(value or entry.default) if isinstance(entry.default, tuple) else value
 
 
 def _metavar(entry: "Field[Any]", kind: Callable[[str], Any]) -> str:

@@ -17,6 +17,7 @@ from transformers.utils import logging as hf_logging
 
 from goodspeed.engine import identity
 from goodspeed.engine.folders import find_folder, read_config, refuse_weights
+from goodspeed.engine.splitting import Split, load_options
 from goodspeed.engine.support import naming, refuse_architecture, refuse_config
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
@@ -47,14 +48,23 @@ class Checkpoint(Vocabulary):
     context_len: int  # prompt and generated tokens together
     device: torch.device
     dtype: torch.dtype
+    num_ranks: int = 1  # processes that it is split over
 
 
-def load(name: str, *, device: str = "cpu", dtype: str = "float32", generation_config: str = "auto") -> Checkpoint:
+def load(
+    name: str,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    generation_config: str = "auto",
+    split: Split | None = None,
+) -> Checkpoint:
     """Load a model by embedded name, local folder, or hub name.
 
     generation_config: `auto` reads the checkpoint's sampling defaults (`generation_settings.py`), `none` does not; ids
-    that end a text are read either way. Raises CheckpointError (no such model, damaged), UnsupportedModelError (would
-    compute a wrong answer) or ConfigError (device or dtype).
+    that end a text are read either way. split: loads one rank's part of a model that `splitting.py` has let pass.
+    Raises CheckpointError (no such model, damaged), UnsupportedModelError (would compute a wrong answer) or ConfigError
+    (device or dtype).
     """
     torch_device, torch_dtype = _device(device), _dtype(dtype)
     folder = find_folder(name)
@@ -67,7 +77,9 @@ def load(name: str, *, device: str = "cpu", dtype: str = "float32", generation_c
     with _wrapped(name):
         tokenizer_fingerprint = fingerprint(tokenizer)
     refuse_weights(name, folder)
-    model = _load_model(name, folder, config, torch_device, torch_dtype)
+    model = _load_model(name, folder, config, torch_device, torch_dtype, split)
+    if split is not None:
+        split.meet()
     known, vocab_size = num_tokens(tokenizer), int(model.get_output_embeddings().weight.shape[0])
     if known > vocab_size:
         what = f"{name}: the tokenizer has ids up to {known - 1} and the model only {vocab_size} rows"
@@ -85,6 +97,7 @@ def load(name: str, *, device: str = "cpu", dtype: str = "float32", generation_c
         dtype=torch_dtype,
         model_fingerprint=identity.fingerprint(model, folder, torch_dtype),
         settings=settings,
+        num_ranks=1 if split is None else split.num_ranks,
     )
 
 
@@ -111,7 +124,9 @@ def load_tokenizer(name: str) -> Any:
         raise CheckpointError(f"{what}; get the checkpoint again") from error
 
 
-def _load_model(name: str, folder: Path, config: Any, device: torch.device, dtype: torch.dtype) -> Any:
+def _load_model(
+    name: str, folder: Path, config: Any, device: torch.device, dtype: torch.dtype, split: Split | None
+) -> Any:
     with _wrapped(name), _without_progress():
         model, report = AutoModelForCausalLM.from_pretrained(
             folder,
@@ -121,6 +136,7 @@ def _load_model(name: str, folder: Path, config: Any, device: torch.device, dtyp
             trust_remote_code=False,
             local_files_only=True,
             output_loading_info=True,
+            **load_options(split),
         )
     for problem in ("missing_keys", "mismatched_keys", "error_msgs"):
         if report.get(problem):

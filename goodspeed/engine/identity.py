@@ -23,7 +23,8 @@ VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
 def fingerprint(model: nn.Module, folder: Path, dtype: torch.dtype) -> str:
     """Returns 32 hexadecimal digits for a loaded model; `folder` holds its config.json.
 
-    Call it before the weights are laid out anew for serving, which changes how they are stored.
+    Call it before the weights are laid out anew for serving, which changes how they are stored. Of a model that is
+    split over several ranks it is that of the whole; all of them have to call it at the same time.
     """
     digest = blake2b(digest_size=16)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -43,6 +44,8 @@ def revision(folder: Path) -> str:
 
 def _sampled(tensor: Tensor) -> bytes:
     """Returns the bytes of evenly spaced elements, from the first to the last."""
+    if hasattr(tensor, "full_tensor"):  # a part of a weight: gathers the others
+        tensor = tensor.full_tensor()
     flat = tensor.detach().reshape(-1)
     num_samples = min(NUM_SAMPLES, flat.numel())
     positions = torch.arange(num_samples) * (flat.numel() - 1) // max(num_samples - 1, 1)

@@ -6,6 +6,7 @@ and the pool changes elsewhere only while that is idle.
 """
 
 from collections.abc import Hashable, Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -13,14 +14,15 @@ from torch import Tensor
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.paged import attention
-from goodspeed.engine.paged.memory import KVPool, bytes_per_page, pages_for, pages_in
+from goodspeed.engine.paged.memory import KVPool, KVShape, bytes_per_page, pages_for, pages_in
 from goodspeed.engine.paged.packed import Chunk, Packed, TreePath
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.engine.paged.passes import Memory, Others
 from goodspeed.engine.support import naming
 from goodspeed.engine.trial import check_logits, kv_shapes
 from goodspeed.errors import PromptError, UnsupportedModelError
 
-__all__ = ["Chunk", "Runner", "TreePath"]
+__all__ = ["Chunk", "Runner", "TreePath", "try_model"]
 
 
 class Runner:
@@ -37,22 +39,23 @@ class Runner:
         memory_bytes: int | None = None,
         memory_fraction: float | None = None,
         page_size: int = 16,
+        others: Others | None = None,
     ) -> None:
+        """others: the ranks that hold the other parts of the model, where it is split; the memory is each rank's."""
         self.checkpoint = checkpoint
-        device = torch.device(checkpoint.device)
-        with naming(checkpoint.name):
-            _use_paged_attention(checkpoint.model)
-            shape, num_layers = kv_shapes(checkpoint.model, device)
-            check_logits(checkpoint.model, shape, num_layers, checkpoint.num_tokens, device)
-        prepack(checkpoint.model)
+        shape, num_layers = try_model(checkpoint)
+        if others is None:
+            prepack(checkpoint.model)
         page_bytes = bytes_per_page(shape, num_layers, page_size, checkpoint.dtype)
         if num_pages is None and memory_bytes is not None:
             num_pages = pages_in(memory_bytes, page_bytes)
         elif num_pages is None:
-            num_pages = pages_for(page_bytes, device, memory_fraction)
+            num_sharing = others.num_ranks if others is not None and checkpoint.device.type == "cpu" else 1
+            num_pages = pages_for(page_bytes * num_sharing, checkpoint.device, memory_fraction)
         self.pool = PagePool(num_pages, page_size)
-        memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, device)
-        self._packed = Packed(checkpoint.model, self.pool, memory)
+        with nullcontext() if others is None else others.told(Memory(num_pages, page_size)):
+            memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, checkpoint.device)
+        self._packed = Packed(checkpoint.model, self.pool, memory, others)
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
@@ -88,6 +91,18 @@ class Runner:
             raise PromptError(f"{length} tokens do not fit into this model's context of {limit}; use a shorter prompt")
         if chunk.tokens and not (min(chunk.tokens) >= 0 and max(chunk.tokens) < self.checkpoint.num_tokens):
             raise PromptError(f"token ids must be 0 to {self.checkpoint.num_tokens - 1}; use this model's tokenizer")
+
+
+def try_model(checkpoint: Checkpoint) -> tuple[KVShape, int]:
+    """Gives the model paged attention and tries it (`trial.py`); returns its layers' key/value shape and their number.
+
+    Of a model that is split every rank does so at the same time; the shape is that of its own part.
+    """
+    with naming(checkpoint.name):
+        _use_paged_attention(checkpoint.model)
+        shape, num_layers = kv_shapes(checkpoint.model, checkpoint.device)
+        check_logits(checkpoint.model, shape, num_layers, checkpoint.num_tokens, checkpoint.device)
+    return shape, num_layers
 
 
 def _use_paged_attention(model: torch.nn.Module) -> None:

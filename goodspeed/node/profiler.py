@@ -109,10 +109,11 @@ def measure(
 def setting(checkpoint: Checkpoint) -> Setting:
     """Returns what this checkpoint's times depend on: model, device, dtype and threads."""
     device, folder = checkpoint.device, Path(checkpoint.name)
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     return Setting(
         model=str(folder.resolve()) if checkpoint.name not in models.NAMES and folder.is_dir() else checkpoint.name,
         device=device.type,
-        hardware=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        hardware=hardware if checkpoint.num_ranks == 1 else f"{checkpoint.num_ranks} x {hardware}",
         dtype=str(checkpoint.dtype).removeprefix("torch."),
         threads=torch.get_num_threads(),
     )

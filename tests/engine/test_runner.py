@@ -3,6 +3,7 @@
 import random
 from collections.abc import Hashable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ class Reference:
         logits: Tensor = self.model(torch.tensor([tokens]), use_cache=False).logits
         return logits[0, len(tokens) - num_logits :]
 
-    def runner(self, **options: int) -> Runner:
+    def runner(self, **options: Any) -> Runner:
         return Runner(checkpoints.load(str(self.folder)), **options)
 
 

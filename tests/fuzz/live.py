@@ -338,9 +338,9 @@ async def _attacker(endpoint: str, seed: int, site: Site) -> Any:
 async def _honest(endpoint: str, site: Site, attacker: Attacker) -> Any:
     daemons = []
     for options in site.honest:
-        config = DraftConfig(model="tiny-draft-s", verify=endpoint, **options)  # type: ignore[arg-type]
+        config = DraftConfig(model="tiny-draft-s", verify=(endpoint,), **options)  # type: ignore[arg-type]
         boot_id = secrets.token_bytes(8)
-        channel = connect_draft(config.verify, keys=read_keys(config))
+        channel = connect_draft(config.verify[0], keys=read_keys(config))
         _tap(channel, attacker.overhear)
         daemons.append(assembly.build(config, load(config.model), channel, boot_id))
     serving = [asyncio.create_task(daemon.serve()) for daemon in daemons]

@@ -74,6 +74,8 @@ PINNED = {  # the first fields of version 1, in their order: never to be moved, 
     "welcome": "version boot_id tokenizer vocab_size context_len max_length max_message_bytes heartbeat_s lease_s "
     "verifications eos_ids",
     "admitted": "session_id epoch tier",
+    "replicas": "siblings",
+    "redirect": "session_id epoch endpoint server_key hops reason",
     "verdict": "session_id epoch round base_len tokens num_verified num_accepted next_length finish_reason logprobs "
     "dropped",
     "refusal": "code what what_to_do session_id epoch round",

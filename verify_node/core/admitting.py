@@ -5,16 +5,21 @@ from verify_node.admission import Tier
 from verify_node.core.counts import Counts, PromiseOutcome
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
+from verify_node.fleet.redirecting import Redirecting
 from verify_node.promises.promises import Promises
+from verify_node.promises.requests import wish_of
 from verify_node.rounds.outcomes import Send
 from verify_node.session.checks import NOT_PROMISED
 from verify_node.session.session import Session
 
 
-def admit(promises: Promises, register: Register, replies: Replies, counts: Counts, now: float) -> list[Send]:
+def admit(
+    promises: Promises, register: Register, replies: Replies, counts: Counts, redirecting: Redirecting, now: float
+) -> list[Send]:
     """Carries out what is decided between two rounds, and makes the messages that tell it.
 
-    A text that is under way goes on as well as it can, though it asked to be refused.
+    A text that begins and is declined goes to a replica that would promise it, if there is one. One that is under way
+    goes on as well as it can, though it asked to be refused.
     """
     register.free_released()  # what is cached of a text says how much of it is left to read
     sends: list[Send] = []
@@ -23,6 +28,13 @@ def admit(promises: Promises, register: Register, replies: Replies, counts: Coun
         sends += _told(session)
     for session, promised in promises.decide(register.sessions, now):
         begins = not session.opened.committed
+        if begins and not promised and session.promised is None:
+            redirect = redirecting.on_deciding(session, wish_of(session, register.page_size, now), now)
+            if redirect is not None:
+                register.drop(session)
+                counts.redirects[redirect.reason] += 1
+                sends.append(Send(session.peer_id, redirect))
+                continue
         is_refused = begins and not promised and session.opened.otherwise == "refuse"
         if begins and session.ledger is not None and (session.promised is None or promised > session.promised):
             counts.decided(session.ledger, _outcome(session, promised=promised, refused=is_refused))

@@ -1,9 +1,9 @@
 """Rounds and verdicts as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
 
-Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (whose keys may take part), `tick`
-(time passes), `plan` (may a round start?), `finish` (a round is done) and `drain` (the node stops). Each is given the
-time and returns the messages to send. The daemon feeds it from sockets and the real clock; a simulation may feed the
-same class from a virtual one.
+Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `enrol` (whose keys may take part),
+`know_replicas` (who else is in the fleet), `tick` (time passes), `plan` (may a round start?), `finish` (a round is
+done) and `drain` (the node stops). Each is given the time and returns the messages to send. The daemon feeds it from
+sockets and the real clock; a simulation may feed the same class from a virtual one.
 
 Who is connected and which sessions are open is in `register.py`; what a draft or an Ack does to its session, in
 `incoming.py`; what a finished round does to it, in `settlement.py`; what is said, and who is put out, in `replies.py`.
@@ -20,6 +20,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ProtocolError
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.smoothing import smoothed
+from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import (
@@ -31,6 +32,7 @@ from goodspeed.wire.messages import (
     Leave,
     Offer,
     OpenSession,
+    Redirect,
     UpMessage,
     Welcome,
 )
@@ -45,6 +47,8 @@ from verify_node.core.rate_limit import RateLimiter
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
 from verify_node.core.view import View
+from verify_node.fleet.load import load_of
+from verify_node.fleet.redirecting import Redirecting
 from verify_node.invariants import of_core as invariants
 from verify_node.places.places import Places
 from verify_node.promises.promises import Promises
@@ -99,6 +103,7 @@ class VerifyCore:
         self.peers = register.peers
         self.sessions = register.sessions
         self.diary = register.diary
+        self.redirecting = Redirecting(self.load, pool.page_size)
         self.counts = Counts()
         self.draining = False  # the node stops
         self.rate_limiter = RateLimiter(register.max_client_sessions)
@@ -131,6 +136,31 @@ class VerifyCore:
         """Replaces the enrolment. The sessions of a key that was removed or changed end at once."""
         return self.replies.revoke(self.register.enrol(enrolled, now), now)
 
+    def know_replicas(self, own: str, replicas: Sequence[Replica], now: float) -> list[Send]:
+        """The table of the fleet's replicas, this one among them by its name. Draft nodes are told what is new of it.
+
+        The times of the replicas' loads are by the same clock as `now`.
+        """
+        news = self.redirecting.news if self.redirecting.know(own, replicas, now) else None
+        if news is None:
+            return []
+        return [Send(one.peer_id, news) for one in self.peers.values() if "fleet" in one.client.capabilities]
+
+    def load(self, now: float) -> Load:
+        """What this replica has to do."""
+        return load_of(
+            self.sessions.values(),
+            welcome=self.welcome,
+            pool=self.pool,
+            promises=self.promises,
+            cost=self.cost,
+            limits=self.limits,
+            max_sessions=self.register.max_sessions,
+            round_s=self.round_s,
+            is_draining=self.draining,
+            now=now,
+        )
+
     def receive(self, peer_id: bytes, message: UpMessage, now: float, principal: str | None = None) -> list[Send]:
         """A peer's message; everything but a Hello is for peers that said Hello.
 
@@ -141,6 +171,9 @@ class VerifyCore:
             return instead
         if refused := self.register.check(peer_id, message, principal, now):
             return self.replies.refuse(peer_id, refused, now, principal=principal)
+        peer = self.peers.get(peer_id)
+        if isinstance(message, OpenSession) and peer is not None and (sent_on := self._send_on(peer, message, now)):
+            return sent_on
         if self.draining and isinstance(message, Hello | OpenSession):
             about = message if isinstance(message, OpenSession) else None
             return self.replies.refuse(peer_id, STOPPING, now, principal=principal, about=about)
@@ -148,8 +181,7 @@ class VerifyCore:
             refused = self.register.hello(peer_id, message, now, principal)
             if refused:
                 return self.replies.refuse(peer_id, refused, now, principal=principal)
-            return [Send(peer_id, self.register.welcome_of(peer_id))]
-        peer = self.peers.get(peer_id)
+            return self._welcome(peer_id)
         if peer is None:
             return self.replies.refuse(peer_id, HELLO_FIRST, now, principal=principal)
         peer.heard(now)
@@ -317,13 +349,44 @@ class VerifyCore:
         """The node stops: no session is opened and no round begins any more; the one in flight ends as ever."""
         self.draining = True
 
-    def farewell(self) -> list[Send]:
-        """Makes the last message to every peer, after the last verdicts: the node stops. It counts as no offence."""
-        return [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
+    def farewell(self, now: float) -> list[Send]:
+        """Makes the last messages, after the last verdicts: the node stops. It counts as no offence.
+
+        Open sessions are sent to other replicas, if there are any.
+        """
+        sends: list[Send] = []
+        for session in self.sessions.values():
+            if (redirect := self.redirecting.on_leaving(session, now)) is not None:
+                sends += self._sent_on(session.peer_id, redirect)
+        return sends + [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
 
     def _give_up(self, session: Session, why: str, now: float) -> list[Send]:
         self.register.drop(session)
         return self.replies.refuse(session.peer_id, target_failed(why), now, about=session.opened)
+
+    # -- the fleet -------------------------------------------------------------------------------------------------
+
+    def _welcome(self, peer_id: bytes) -> list[Send]:
+        """What a draft node is told after its Hello."""
+        sends = [Send(peer_id, self.register.welcome_of(peer_id))]
+        news = self.redirecting.news
+        knows_fleets = "fleet" in self.peers[peer_id].client.capabilities
+        return [*sends, Send(peer_id, news)] if news is not None and knows_fleets else sends
+
+    def _send_on(self, peer: Peer, message: OpenSession, now: float) -> list[Send]:
+        """Sends a session that is about to be opened to another replica, if it is better off there."""
+        if self.redirecting.is_alone or message.session_id in self.sessions:
+            return []
+        redirect = None
+        if self.draining or len(self.sessions) >= self.register.max_sessions:
+            redirect = self.redirecting.on_opening(message, peer.client, now, reason="draining")
+        elif not message.committed and not (message.slo is not None and self.promises.is_on):  # that is decided later
+            redirect = self.redirecting.on_opening(message, peer.client, now, reason="load")
+        return [] if redirect is None else self._sent_on(peer.peer_id, redirect)
+
+    def _sent_on(self, peer_id: bytes, redirect: Redirect) -> list[Send]:
+        self.counts.redirects[redirect.reason] += 1
+        return [Send(peer_id, redirect)]
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -344,7 +407,7 @@ class VerifyCore:
         """Between two rounds: what is promised to those who asked meanwhile. They are told."""
         if self._in_flight is not None or not self.promises.is_on:
             return []
-        return admit(self.promises, self.register, self.replies, self.counts, now)
+        return admit(self.promises, self.register, self.replies, self.counts, self.redirecting, now)
 
     def _hear(self, peer: Peer, message: Draft | Offer | Ack, now: float) -> Answer:
         session = self.register.find(peer, message, now)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from goodspeed.node.counts import ROUND_S, ROUND_TOKENS, Histogram
 from goodspeed.slo.objectives import OTHER
-from goodspeed.wire.messages import DraftSource
+from goodspeed.wire.messages import DraftSource, RedirectReason
 from verify_node.rounds.outcomes import Moved
 from verify_node.rounds.packing import Round
 from verify_node.session.session import Session
@@ -52,6 +52,7 @@ class Counts:
     num_attained: Counter[str] = field(default_factory=Counter)  # complete texts that were not, by tier
     promises: Counter[tuple[str, PromiseOutcome]] = field(default_factory=Counter)  # decisions, by tier
     broken: Counter[tuple[str, Cause]] = field(default_factory=Counter)  # promised texts that were late, by tier
+    redirects: Counter[RedirectReason] = field(default_factory=Counter)  # sessions sent to another replica
     judged: deque[Judged] = field(default_factory=lambda: deque(maxlen=MAX_JUDGED))  # the newest last
     round_s: Histogram = field(default_factory=lambda: Histogram(ROUND_S))
     round_tokens: Histogram = field(default_factory=lambda: Histogram(ROUND_TOKENS))

@@ -234,7 +234,7 @@ def make_welcome(
 
 
 def _capabilities(settings: CoreSettings) -> tuple[Capability, ...]:
-    found: tuple[Capability, ...] = (*SELECTS, "slo") if settings.selects else ("slo",)
+    found: tuple[Capability, ...] = (*SELECTS, "slo", "fleet") if settings.selects else ("slo", "fleet")
     return (*found, "admission") if settings.admits != "none" else found
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from goodspeed.admission.headroom import FIRST_TOKEN_S
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.fleet.virtual import Wish
 from verify_node.admission import Request
 from verify_node.session.session import Session
 from verify_node.slo.ledger import Ledger
@@ -34,6 +35,13 @@ def _request(session: Session, ledger: Ledger, pool: PagePool, value: float, now
         -(-session.limit // pool.page_size),
         value,
     )
+
+
+def wish_of(session: Session, page_size: int, now: float) -> Wish:
+    """What it would ask of another verify node, which has nothing of its text."""
+    pages = -(-session.limit // page_size)
+    tpot_s = session.ledger.slo.tpot_s if session.ledger is not None else None
+    return Wish(len(session.tokens), _first_due(session, now) - now, tpot_s, pages)
 
 
 def _first_due(session: Session, now: float) -> float:

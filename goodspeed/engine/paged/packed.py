@@ -1,7 +1,7 @@
 """One packed forward pass: chunks in, logits out, keys and values left in the pool.
 
 Knows nothing about checkpoints or memory sizes; it takes a model whose attention is `goodspeed_paged` and two pools,
-the bookkeeping one and the tensors.
+the bookkeeping one and the tensors. What it lays out is computed by `passes.py`.
 """
 
 from collections.abc import Hashable, Sequence
@@ -10,18 +10,12 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
-from goodspeed.engine.paged.batch import Batch
-from goodspeed.engine.paged.layout import GroupLimits, lay_out
 from goodspeed.engine.paged.memory import KVPool
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.engine.paged.trees import Tree
+from goodspeed.engine.paged.passes import Copy, Others, Pass, Passes
 from goodspeed.errors import PoolExhausted
-
-GROUP_BYTES = {"cpu": 4 << 20, "cuda": 1 << 29}  # what a group gathers should stay in a CPU's cache
-MAX_PADDING = {"cpu": 1 << 10, "cuda": 1 << 18}  # a launch costs a GPU more than a little padding
 
 
 @dataclass(frozen=True)
@@ -51,23 +45,14 @@ class TreePath(NamedTuple):
         return self.length + len(self.nodes)
 
 
-@dataclass(frozen=True)
-class _Last:
-    """The last pass that succeeded."""
-
-    keys: list[Hashable]
-    batch: Batch
-
-
 class Packed:
     """A model together with the memory of its sessions."""
 
-    def __init__(self, model: nn.Module, pool: PagePool, memory: KVPool) -> None:
-        self.model, self.pool, self.memory = model, pool, memory
-        kind = memory.device.type
-        row_bytes = memory.shape.num_numbers * memory.dtype.itemsize
-        self._last: _Last | None = None
-        self._limits = GroupLimits(max_padding=MAX_PADDING[kind], max_group_rows=GROUP_BYTES[kind] // row_bytes)
+    def __init__(self, model: nn.Module, pool: PagePool, memory: KVPool, others: Others | None = None) -> None:
+        """others: the ranks that hold the other parts of the model, where it is split."""
+        self.pool, self.memory = pool, memory
+        self._passes = Passes(model, memory, others)
+        self._last_keys: list[Hashable] = []  # of the last pass, if that succeeded
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Logits [sum(num_logits), vocab_size] in the model's dtype, rows in the order of chunks.
@@ -100,9 +85,7 @@ class Packed:
         if moved:
             slots = [self.pool.slots(path.key, [path.length + node for node in path.nodes]) for path in moved]
             places = [self.pool.slots(path.key, range(path.length, path.end)) for path in moved]
-            source, target = (torch.from_numpy(np.concatenate(each)) for each in (slots, places))
-            device = self.memory.device
-            self.memory.copy(source.to(device, non_blocking=True), target.to(device, non_blocking=True))
+            self._passes.copy(Copy(np.concatenate(slots), np.concatenate(places)))
         for path in paths:
             self.pool.truncate(path.key, path.end)
 
@@ -130,45 +113,22 @@ class Packed:
 
     def _run(self, chunks: list[Chunk], starts: list[int], wanted: list[int]) -> Tensor:
         keys, counts = [chunk.key for chunk in chunks], [len(chunk.tokens) for chunk in chunks]
-        last = self._followed(keys, starts, counts)
-        if last is None:
-            tables = [self.pool.table(key) for key in keys]
-            layout = lay_out(starts, counts, tables, self.pool.page_size, _trees(chunks))
-        else:
-            layout = last.layout.following()
-        tokens = np.fromiter(chain.from_iterable(chunk.tokens for chunk in chunks), np.int64, len(layout.positions))
-        ints = torch.from_numpy(np.concatenate((tokens, layout.positions, layout.slots, np.array(wanted, np.int64))))
-        ints, num = ints.to(self.memory.device, non_blocking=True), len(tokens)
-        every = wanted == list(range(num))  # as in a drafting step: nothing to pick
-        slots = ints[2 * num : 3 * num]
-        batch = last.following(layout, slots) if last else Batch(self.memory, layout, slots, self._limits)
-        out = self.model(
-            input_ids=ints[None, :num],
-            position_ids=ints[None, num : 2 * num],
-            use_cache=False,
-            logits_to_keep=0 if every else ints[3 * num :],  # 0 keeps all
-            goodspeed_batch=batch,
-        )
-        self._last = _Last(keys, batch)
-        logits: Tensor = out.logits[0]
+        follows = self._follows(keys, starts, counts)
+        tables = [] if follows else [self.pool.table(key) for key in keys]
+        tokens = np.fromiter(chain.from_iterable(chunk.tokens for chunk in chunks), np.int64, sum(counts))
+        parents = {number: chunk.parents for number, chunk in enumerate(chunks) if chunk.parents}
+        logits = self._passes.run(Pass(tokens, wanted, starts, counts, tables, parents, follows))
+        self._last_keys = keys
         return logits
 
-    def _followed(self, keys: list[Hashable], starts: list[int], counts: list[int]) -> Batch | None:
-        """Returns the last pass's batch one token later, if this pass adds one token to each of its sessions' pages.
+    def _follows(self, keys: list[Hashable], starts: list[int], counts: list[int]) -> bool:
+        """Whether this pass adds one token to each of the last one's sessions, in the pages that they have.
 
         A session that is one token longer than it was before its last token has not been shortened since, so its pages
         are the same.
         """
-        last, self._last = self._last, None  # after a pass that failed nothing is gone on from
-        if last is None or last.keys != keys or not last.batch.layout.is_followed_by(starts, counts):
-            return None
-        return last.batch
-
-
-def _trees(chunks: Sequence[Chunk]) -> dict[int, Tree]:
-    """Returns the trees that are no chains, by chunk."""
-    trees = {number: Tree.of(chunk.parents) for number, chunk in enumerate(chunks) if chunk.parents}
-    return {number: tree for number, tree in trees.items() if tree is not None}
+        last, self._last_keys = self._last_keys, []  # after a pass that failed nothing is gone on from
+        return last == keys and self._passes.is_followed_by(starts, counts)
 
 
 def _wanted(chunks: Sequence[Chunk], order: list[int]) -> list[int]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.paged import packed
+from goodspeed.engine.paged import passes
 from goodspeed.engine.paged.trees import Tree
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import UnsupportedModelError
@@ -182,6 +182,6 @@ def test_a_model_whose_trees_are_computed_wrongly_is_refused(
 
     folder = str(save_checkpoint("llama"))
     Runner(checkpoints.load(folder, dtype=dtype), num_pages=4)
-    monkeypatch.setattr(packed, "Tree", SimpleNamespace(of=wrong))
+    monkeypatch.setattr(passes, "Tree", SimpleNamespace(of=wrong))
     with pytest.raises(UnsupportedModelError, match="logits differ"):
         Runner(checkpoints.load(folder, dtype=dtype), num_pages=4)

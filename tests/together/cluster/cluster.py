@@ -115,9 +115,9 @@ class Cluster:
         runner = verify_assembly.make_runner(config, target)
         self.verify = verify_assembly.build(config, runner, channel, welcome, EventLog(enabled=False), Refined())
         for name, options in self.clients.items():
-            draft = DraftConfig(name=name, verify=channel.endpoint, **options)
+            draft = DraftConfig(name=name, verify=(channel.endpoint,), **options)
             boot_id = secrets.token_bytes(8)
-            line = connect_draft(draft.verify)
+            line = connect_draft(draft.verify[0])
             self.drafts[name] = draft_assembly.build(draft, load(draft.model), line, boot_id)
 
     @staticmethod

@@ -195,9 +195,9 @@ def test_probabilities_that_do_not_add_up(verify: VerifyNode) -> None:
 def test_an_honest_client_notices_nothing(verify: VerifyNode) -> None:
     """An honest session runs while a hostile peer sends rubbish without pause; its text is the target's own."""
     request = make_request(prompt_ids(2), 40, temperature=1.0, seed=7)
-    config = DraftConfig(model="tiny-draft-s", verify=verify.endpoint, name="honest")
+    config = DraftConfig(model="tiny-draft-s", verify=(verify.endpoint,), name="honest")
     boot_id = secrets.token_bytes(8)
-    daemon = assembly.build(config, load(config.model), connect_draft(config.verify), boot_id)
+    daemon = assembly.build(config, load(config.model), connect_draft(config.verify[0]), boot_id)
 
     async def live(hostile: Peer) -> Served:
         serving = asyncio.create_task(daemon.serve())

@@ -148,9 +148,7 @@ class Pair:
         return verify_assembly.build(config, runner, self.network.bind_verify(), welcome, events, Refined())
 
     def _draft(self) -> DraftDaemon:
-        config = DraftConfig(
-            name="a", model="tiny-target", verify="tcp://127.0.0.1:5555", max_sessions=2, fallback="local"
-        )
+        config = DraftConfig(name="a", model="tiny-target", max_sessions=2, fallback="local")
         channel = self.network.connect_draft(IDENTITY)
         return draft_assembly.build(config, self.checkpoint, channel, IDENTITY)
 

@@ -41,7 +41,7 @@ def test_nobody_is_let_in_any_more(desk):
 
 def test_everybody_is_told_at_the_end(desk):
     desk.core.drain()
-    told = desk.core.farewell()
+    told = desk.core.farewell(0.0)
     assert [send.peer_id for send in told] == [b"a", b"b"]
     assert all(isinstance(send.message, Refusal) and send.message.code == "draining" for send in told)
     assert all(send.message.session_id is None for send in told)

@@ -82,13 +82,13 @@ class Site:
         config = DraftConfig(
             model="tiny-draft-s",
             name=name,
-            verify=endpoint,
+            verify=(endpoint,),
             key=str(self.folder / f"{name}.key"),
             verify_key=str(self.folder / "verify.pub"),
             **options,
         )
         boot_id = secrets.token_bytes(8)
-        line = connect_draft(config.verify, keys=draft_beforehand.read_keys(config))
+        line = connect_draft(config.verify[0], keys=draft_beforehand.read_keys(config))
         return draft_assembly.build(config, load(config.model), line, boot_id)
 
     def start_draft(self, name: str, endpoint: str) -> DraftDaemon:

@@ -1,0 +1,7 @@
+"""Several verify nodes: which links there are, which one each session is on, and where it goes when that one is away.
+
+- `directory.py`: the replicas that this node may connect to, and what is known of their targets.
+- `links.py`: the links in use, the home among them, where new sessions go; and which link each session is on.
+
+Knows nothing about what sessions do; `core.py` opens and closes them as these say. Times are arguments.
+"""

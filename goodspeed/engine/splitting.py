@@ -1,0 +1,86 @@
+"""Which models can be split over several ranks, each with some heads of every layer, and on which devices.
+
+Knows nothing about processes or how they are joined. transformers has the plans that say what is split, and loads each
+rank's part; what cannot be split is refused here, by name, before anything is loaded.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from goodspeed.engine.folders import find_folder, read_config
+from goodspeed.errors import ConfigError
+
+HEADS = ("num_attention_heads", "num_key_value_heads")
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a model is loaded of which this process holds one part; torch.distributed has joined the ranks already."""
+
+    num_ranks: int
+    meet: Callable[[], None]  # waits until every rank has loaded its part
+
+
+def refuse_heads(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
+    """Raises ConfigError where a configuration has heads that cannot be shared out evenly; looks no further."""
+    inner = config.get("text_config")
+    text = inner if isinstance(inner, Mapping) else config
+    known = {key: text[key] for key in HEADS if isinstance(text.get(key), int)}
+    for key, heads in known.items():
+        if heads % num_ranks:
+            most = max(number for number in range(1, num_ranks) if not any(each % number for each in known.values()))
+            what = f"{name} has {heads} {key.removeprefix('num_').replace('_', ' ')}"
+            raise ConfigError(f"--tp {num_ranks}: {what}, which cannot be shared evenly; use at most --tp {most}")
+
+
+def refuse_folder(name: str, num_ranks: int) -> None:
+    """Raises ConfigError for what can be seen without torch: by config.json, and by what is installed."""
+    refuse_heads(name, read_config(name, find_folder(name)), num_ranks)
+    if find_spec("accelerate") is None:
+        raise ConfigError(
+            f"--tp {num_ranks}: transformers loads split models with the package accelerate, which is not installed; "
+            "install it (pip install 'goodspeed[tp]')"
+        )
+
+
+def refuse_split(name: str, num_ranks: int, device: str) -> None:
+    """Raises ConfigError for a model that has no plan to be split, and for a device that lacks the GPUs."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(find_folder(name), trust_remote_code=False).get_text_config(decoder=True)
+    refuse_heads(name, {key: getattr(config, key, None) for key in HEADS}, num_ranks)
+    if not getattr(config, "base_model_tp_plan", None):
+        raise ConfigError(
+            f"--tp {num_ranks}: transformers has no plan to split {name} ({config.model_type}); leave --tp away, or "
+            "use a model that has one"
+        )
+    _refuse_device(num_ranks, device)
+
+
+def load_options(split: Split | None) -> dict[str, Any]:
+    """Returns what tells `from_pretrained` to load one rank's part; nothing for a model that is not split."""
+    if split is None:
+        return {}
+    try:
+        from transformers.distributed import DistributedConfig
+
+        return {"distributed_config": DistributedConfig(tp_size=split.num_ranks)}
+    except (ImportError, TypeError) as error:
+        raise ConfigError(f"--tp {split.num_ranks} needs a newer transformers; install 5.23 or later") from error
+
+
+def _refuse_device(num_ranks: int, device: str) -> None:
+    import torch
+
+    num_gpus = torch.cuda.device_count()
+    if device == "cuda" and num_ranks > num_gpus:
+        raise ConfigError(
+            f"--tp {num_ranks}: this machine has {num_gpus} GPUs, and each rank needs one; use fewer ranks"
+        )
+    if device == "cpu" and num_gpus:  # transformers splits over GPUs wherever there are some
+        raise ConfigError(
+            f"--tp {num_ranks} --device cpu: this machine has GPUs, over which the model would be split; use --device "
+            "cuda, or hide them (CUDA_VISIBLE_DEVICES=)"
+        )

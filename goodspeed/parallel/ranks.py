@@ -1,0 +1,174 @@
+"""Rank 0's side: starts the processes of the other ranks, tells them each order, notices when one is lost, ends them.
+
+Knows nothing about sessions, or what orders contain. `check` may be called from another thread than `told`.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import IO
+
+import msgspec
+from torch import distributed
+from torch._C._distributed_c10d import TCPStore
+
+from goodspeed.engine.paged.passes import Order
+from goodspeed.engine.splitting import Split
+from goodspeed.errors import GoodSpeedError, RankLost
+from goodspeed.parallel import joining, orders
+from goodspeed.parallel.part import Part
+
+POLL_S = 0.05
+NOTICE_S = 3.0
+"""How long a failed order waits for the process that it failed on to be seen ended."""
+
+LONGEST_S = 600.0
+"""Longest time that an order may take until the ranks count as lost; any single wait of theirs is limited far lower."""
+
+CLOSE_S = 5.0
+"""How long a rank may take to end when it is told to."""
+
+WORKER = ("-m", "goodspeed.parallel")
+
+
+@dataclass
+class Ranks:
+    """The other ranks of a model; this process is rank 0. All end with this process, however that ends."""
+
+    num_ranks: int
+    store: TCPStore
+    processes: "list[subprocess.Popen[bytes]]" = field(default_factory=list)  # of ranks 1 and up
+    _told_at: float | None = None  # since when an order is being computed
+    _has_failed: bool = False
+
+    @classmethod
+    def start(cls, part: Part, num_ranks: int, *, worker: Sequence[str] = WORKER) -> "Ranks":
+        """Starts processes that load their parts of the model, and joins them; raises RankLost if one ends.
+
+        worker: Python's words for the process of a rank.
+        """
+        joining.stay_on_this_machine()
+        store, port = joining.make_store(num_ranks)
+        ranks = cls(num_ranks, store)
+        try:
+            for rank in range(1, num_ranks):
+                ranks._start(msgspec.structs.replace(part, rank=rank, num_ranks=num_ranks, port=port), worker)
+            ranks.meet(joining.JOINED)
+            joining.join(store, 0, num_ranks, part.device)
+        except BaseException:
+            ranks.close()
+            raise
+        return ranks
+
+    @property
+    def split(self) -> Split:
+        """How rank 0 loads its own part."""
+        return Split(self.num_ranks, lambda: self.meet(joining.LOADED))
+
+    def meet(self, where: str) -> None:
+        """Waits until every rank is there; raises RankLost if one ends before."""
+        joining.arrive(self.store, where, 0)
+        while not joining.have_arrived(self.store, where, self.num_ranks):
+            self.check()
+            time.sleep(POLL_S)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """All ranks do the same inside the block, such as to try the model; raises RankLost for what fails by others.
+
+        After any error the ranks are out of step, and none of them can go on.
+        """
+        try:
+            yield
+        except BaseException as error:
+            self._has_failed = True
+            if isinstance(error, GoodSpeedError) or not isinstance(error, Exception):
+                raise
+            raise self._lost(error) from error
+
+    @contextmanager
+    def told(self, order: Order) -> Iterator[None]:
+        """Tells all ranks an order, which this process computes inside the block. Raises as `together`."""
+        self.check()
+        data = orders.encode(order)
+        self._told_at = time.monotonic()
+        try:
+            with self.together():
+                for process in self.processes:
+                    _write(_input(process), data)
+                yield
+        finally:
+            self._told_at = None
+
+    def check(self) -> None:
+        """Raises RankLost if a rank has ended, does not answer, or is out of step."""
+        self._refuse_ended()
+        told_at = self._told_at
+        if told_at is not None and time.monotonic() - told_at > LONGEST_S:
+            self._has_failed = True
+            raise self._error(f"the ranks of --tp {self.num_ranks} took more than {LONGEST_S:g} s for a forward pass")
+        if self._has_failed:
+            raise self._error(f"the ranks of --tp {self.num_ranks} are out of step")
+
+    def close(self) -> None:
+        """Ends all ranks; those that do not end by themselves are killed."""
+        if not self._has_failed:
+            for process in self.processes:
+                with suppress(OSError):
+                    _write(_input(process), orders.encode(None))
+        until = time.monotonic() + (0.0 if self._has_failed else CLOSE_S)
+        for process in self.processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
+            process.kill()
+            process.wait()
+            with suppress(OSError):
+                _input(process).close()
+        if not self._has_failed and distributed.is_initialized():
+            distributed.destroy_process_group()
+
+    def _start(self, part: Part, worker: Sequence[str]) -> None:
+        process = subprocess.Popen(
+            [sys.executable, *worker], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0
+        )
+        self.processes.append(process)
+        with suppress(OSError):  # it has ended, which `check` tells
+            _write(_input(process), msgspec.json.encode(part) + b"\n")
+
+    def _refuse_ended(self) -> None:
+        for rank, process in enumerate(self.processes, 1):
+            if (status := process.poll()) is not None:
+                self._has_failed = True
+                how = f"by signal {-status}" if status < 0 else f"with status {status}"
+                raise self._error(f"rank {rank} of --tp {self.num_ranks} ended {how}")
+
+    def _lost(self, error: Exception) -> RankLost:
+        """Returns the error for what failed: which rank has ended, if one has, else what failed here."""
+        until = time.monotonic() + NOTICE_S
+        while time.monotonic() < until:
+            try:
+                self._refuse_ended()
+            except RankLost as lost:
+                return lost
+            time.sleep(POLL_S)
+        first_line = str(error).strip().split("\n")[0] or type(error).__name__
+        return self._error(f"what the ranks of --tp {self.num_ranks} compute together failed ({first_line})")
+
+    def _error(self, what: str) -> RankLost:
+        return RankLost(f"{what}; restart the verify node")
+
+
+def _input(process: "subprocess.Popen[bytes]") -> IO[bytes]:
+    if process.stdin is None:
+        raise RuntimeError("a rank's process was started without a pipe")
+    return process.stdin
+
+
+def _write(pipe: IO[bytes], data: bytes) -> None:
+    """Writes all of it; one write to a pipe may take less."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[pipe.write(rest) :]

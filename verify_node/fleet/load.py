@@ -1,0 +1,65 @@
+"""What this replica has to do, as it tells the others. No I/O, no clock, no torch."""
+
+from collections.abc import Collection
+
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.fair.latency import Refined
+from goodspeed.fleet.replicas import Load
+from goodspeed.wire.messages import Welcome
+from verify_node.admission.summary import summary
+from verify_node.promises.promises import Promises
+from verify_node.rounds.packing import RoundLimits
+from verify_node.session.session import Session
+
+
+def load_of(
+    sessions: Collection[Session],
+    *,
+    welcome: Welcome,
+    pool: PagePool,
+    promises: Promises,
+    cost: Refined,
+    limits: RoundLimits,
+    max_sessions: int,
+    round_s: float,
+    is_draining: bool,
+    now: float,
+) -> Load:
+    """Sums up the open sessions and the book of promises. round_s: smoothed duration of a round.
+
+    The model of a round's time is told as a line through a few points around what is open.
+    """
+    unfinished = [session for session in sessions if not session.finished]
+    context = sum(len(session.tokens) for session in unfinished)
+    paces, owed, num_reserved = summary(promises.book, now)
+    num_others = sum(len(session.tokens) for session in unfinished if session.session_id not in promises.book)
+    num_taken = max(pool.num_pages - pool.num_free, num_reserved + num_others // pool.page_size)
+    return Load(
+        told_at=now,
+        boot_id=welcome.boot_id.hex(),
+        target_fingerprint=welcome.target_fingerprint,
+        is_draining=is_draining,
+        num_sessions=len(unfinished),
+        max_sessions=max_sessions,
+        num_pages=pool.num_pages,
+        free_pages=max(0, pool.num_pages - num_taken),
+        context_tokens=context,
+        round_s=round_s,
+        max_round_tokens=limits.max_round_tokens,
+        **_line(cost, len(unfinished), context, limits.budget),
+        usual_error=cost.usual_error,
+        promises=promises.is_on,
+        paces=paces,
+        owed=owed,
+    )
+
+
+def _line(cost: Refined, num_sessions: int, context: int, budget: int) -> dict[str, float]:
+    """The slopes of a round's time around a round with a token of each session, and what is left of it."""
+    number = max(1, num_sessions)
+    round_s = cost.round_s(number, number, context)
+    token_s = max(0.0, (cost.round_s(number + budget, number, context) - round_s) / budget)
+    session_s = max(0.0, cost.round_s(number, number + 1, context) - round_s)
+    context_s = max(0.0, (cost.round_s(number, number, context + 1024) - round_s) / 1024)
+    fixed_s = max(0.0, round_s - token_s * number - session_s * number - context_s * context)
+    return {"fixed_s": fixed_s, "token_s": token_s, "session_s": session_s, "context_s": context_s}

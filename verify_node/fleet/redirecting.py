@@ -1,0 +1,104 @@
+"""Which sessions go on at another replica, and what draft nodes are told of the fleet. No I/O, no clock, no torch.
+
+Only draft nodes that know fleets are told anything, and only their sessions are sent on, each MAX_HOPS times at most
+before a replica gives it a token. Knows nothing about what else is done with a session here.
+"""
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+
+from msgspec.structs import replace
+
+from goodspeed.fleet.replicas import Load, Replica
+from goodspeed.fleet.routing import Reason, elsewhere, expected_s, with_one_more
+from goodspeed.fleet.virtual import Wish
+from goodspeed.wire.messages import MAX_HOPS, OpenSession, Redirect, Replicas, Sibling
+from verify_node.session.client import Client
+from verify_node.session.session import Session
+
+TOLD_S = 10.0
+"""Draft nodes are told at once who came, went or stops, and how much there is to do so often at most."""
+
+
+class Redirecting:
+    """The other replicas, and the sessions that are sent to them."""
+
+    def __init__(self, own_load: Callable[[float], Load], page_size: int) -> None:
+        """own_load: returns what this replica has to do at a time."""
+        self._own_load = own_load
+        self._page_size = page_size
+        self._own: Replica | None = None
+        self._others: dict[str, Replica] = {}  # by name
+        self._news: Replicas | None = None
+        self._told_at = 0.0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is no other replica."""
+        return not self._others
+
+    @property
+    def news(self) -> Replicas | None:
+        """What draft nodes are told of the fleet; None where there is none."""
+        return self._news
+
+    def know(self, own: str, replicas: Sequence[Replica], now: float) -> bool:
+        """Takes the table of all replicas, this one by its name. Returns whether draft nodes are to be told of it."""
+        self._own = next((one for one in replicas if one.name == own), None)
+        self._others = {one.name: one for one in replicas if one.name != own} if self._own is not None else {}
+        news = Replicas(tuple(_sibling(one) for one in replicas)) if self._own is not None else Replicas(())
+        if self._news is None and not news.siblings:
+            return False
+        is_new = self._news is None or _members(news) != _members(self._news)
+        if not is_new and (now - self._told_at < TOLD_S or news == self._news):
+            return False
+        self._news, self._told_at = news, now
+        return True
+
+    def on_opening(self, message: OpenSession, client: Client, now: float, *, reason: Reason) -> Redirect | None:
+        """Where a session that is about to be opened goes instead; None: it is opened here."""
+        num_tokens = len(message.prompt) + len(message.committed)
+        pages = self._pages(len(message.prompt) + message.max_tokens)
+        return self._sent_on(message, client, Wish(num_tokens, None, None, pages), message.hops, now, reason)
+
+    def on_deciding(self, session: Session, wish: Wish, now: float) -> Redirect | None:
+        """Where a session goes that is promised nothing here; None: it is not sent on."""
+        return self._sent_on(session.opened, session.client, wish, session.opened.hops, now, "slo")
+
+    def on_leaving(self, session: Session, now: float) -> Redirect | None:
+        """Where an open session goes when this replica stops; None: its draft node finds out for itself."""
+        opened = session.opened
+        has_moved = len(session.tokens) > len(opened.prompt) + len(opened.committed)
+        wish = Wish(len(session.tokens), None, None, self._pages(session.limit))
+        return self._sent_on(opened, session.client, wish, 0 if has_moved else opened.hops, now, "draining")
+
+    def _sent_on(
+        self, opened: OpenSession, client: Client, wish: Wish, hops: int, now: float, reason: Reason
+    ) -> Redirect | None:
+        if self._own is None or self.is_alone or hops >= MAX_HOPS or "fleet" not in client.capabilities:
+            return None
+        own = replace(self._own, load=self._own_load(now))
+        wish = wish._replace(fingerprint=own.load.target_fingerprint if own.load is not None else "")
+        found = elsewhere(own, list(self._others.values()), wish, now, reason=reason)
+        if found is None:
+            return None
+        if found.load is not None:  # else all who are sent on before the next report would go to the same one
+            self._others[found.name] = replace(found, load=with_one_more(found.load, wish, now))
+        return Redirect(opened.session_id, opened.epoch, found.endpoint, found.public_key or "", hops + 1, reason)
+
+    def _pages(self, num_tokens: int) -> int:
+        return -(-num_tokens // self._page_size)
+
+
+def _sibling(replica: Replica) -> Sibling:
+    load, key = replica.load, replica.public_key or ""
+    if load is None:
+        return Sibling(replica.endpoint, key)
+    seconds = expected_s(load)
+    known_s = min(round(seconds, 4), 1e6) if isfinite(seconds) else None
+    return Sibling(replica.endpoint, key, load.target_fingerprint, load.is_draining, known_s)
+
+
+def _members(news: Replicas) -> list[Sibling]:
+    """All that has to be told at once."""
+    return [replace(sibling, expected_s=None) for sibling in news.siblings]
