@@ -25,12 +25,11 @@ from experiments.simulation.open_loop.service import (
 from experiments.simulation.settings import Settings
 from experiments.simulation.users import Generation
 from experiments.simulation.world import Unfinished, World
-from goodspeed.fair.latency import Linear, Refined, Roofline
-from goodspeed.fleet.replicas import Load, Replica
+from goodspeed.fleet.replicas import Replica
 from goodspeed.fleet.routing import Wish, elsewhere, with_one_more
-from verify_node.admission.summary import summary
 from verify_node.core.core import VerifyCore
 from verify_node.promises.promises import Decided
+from verify_node.promises.requests import wish_of
 from verify_node.session.session import Session
 
 
@@ -144,7 +143,7 @@ class Fleet:
         been = self._been.get(session.session_id, [])
         if len(been) >= self._routing.max_hops or self._routing.policy is None or not here.table:
             return False
-        wish = _wish(session, self.clock.now, self._routing.hop_s)
+        wish = wish_of(session, PAGE_SIZE, self.clock.now + self._routing.hop_s)
         others = [one for number, one in enumerate(here.table) if number not in been]
         own = here.table[here.number]
         found = elsewhere(own, others, wish, self.clock.now, reason="slo", policy=self._routing.policy)
@@ -206,7 +205,7 @@ class Member:
         return self._clients[draft]
 
     def replica(self, now: float) -> Replica:
-        return Replica(self.name, f"tcp://{self.name}:1", None, load_of(self._core, now))
+        return Replica(self.name, f"tcp://{self.name}:1", None, self._core.load(now))
 
     def note(self, number: int, wish: Wish, now: float) -> None:
         """It has sent something to this one."""
@@ -248,47 +247,3 @@ class SendingOn(WatchedPromises):
             else:
                 self._core.register.drop(one.session)
         return stay
-
-
-def load_of(core: VerifyCore, now: float) -> Load:
-    """What a verify node tells of itself. Of its memory counts as free what is not promised: best effort yields."""
-    paces, owed, pages = summary(core.promises.book, now)
-    sessions = [session for session in core.sessions.values() if not session.finished]
-    model = linear(core.cost, core.limits.max_round_tokens)
-    return Load(
-        told_at=now,
-        num_sessions=len(sessions),
-        max_sessions=core.register.max_sessions,
-        num_pages=core.pool.num_pages,
-        free_pages=max(0, core.pool.num_pages - pages),
-        context_tokens=sum(len(session.tokens) for session in sessions),
-        round_s=core.round_s,
-        max_round_tokens=core.limits.max_round_tokens,
-        fixed_s=model.fixed_s,
-        token_s=model.token_s,
-        session_s=model.session_s,
-        context_s=model.context_s,
-        usual_error=core.cost.usual_error,
-        promises=core.promises.is_on,
-        paces=paces,
-        owed=owed,
-    )
-
-
-def linear(cost: Refined, num_tokens: int) -> Linear:
-    """The one of a refined model's terms that says how long rounds of so many tokens take."""
-    terms = cost.model.terms if isinstance(cost.model, Roofline) else (cost.model,)
-    longest = max(terms, key=lambda term: term.round_s(num_tokens, 1, 0))
-    if not isinstance(longest, Linear):
-        raise TypeError(f"{longest} is no model that can be told")
-    fixed_s, token_s, session_s, context_s = (cost.scale * value for value in longest.coefficients)
-    return Linear(fixed_s, token_s + cost.token_s, session_s, context_s)
-
-
-def _wish(session: Session, now: float, hop_s: float) -> Wish:
-    """What a session asks for, once it is elsewhere."""
-    ledger = session.ledger
-    slo = None if ledger is None else ledger.slo
-    ttft_s, tpot_s = (None, None) if slo is None else (slo.ttft_s, slo.tpot_s)
-    deadline_s = None if ledger is None or ttft_s is None else ledger.asked_at + ttft_s - now - hop_s
-    return Wish(len(session.tokens), deadline_s, tpot_s, -(-session.limit // PAGE_SIZE))
