@@ -6,6 +6,7 @@ Knows nothing about capacities.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
@@ -43,23 +44,29 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Config:
-    """One section of `configs/slos_serve.toml`."""
+class Base:
+    """What worlds have in common, whatever is looked for in them."""
 
     seed: int
     processes: int  # 0: one on each core
-    window_s: float  # of a trace; its times are stretched or squeezed to make for the rate
     ratio: float  # capacities are found within it
     clients: int
     texts: Texts
     budget: int
     max_round_tokens: int
     pool_tokens: int
+    scenarios: dict[str, Scenario]
+
+
+@dataclass(frozen=True)
+class Config(Base):
+    """One section of `configs/slos_serve.toml`."""
+
+    window_s: float  # of a trace; its times are stretched or squeezed to make for the rate
     far_s: list[float]  # one way
     far_scenarios: list[str]
     far_policies: list[str]
     crowds: int  # of 10 new requests beside 200
-    scenarios: dict[str, Scenario]
 
 
 @dataclass(frozen=True)
@@ -80,17 +87,7 @@ def load(config: Config, cell: Cell, requests_per_s: float) -> Row:
 
 def served(config: Config, cell: Cell, requests_per_s: float) -> Service:
     coming = arrivals(config, cell.scenario, requests_per_s)
-    settings = Settings(
-        num_clients=config.clients,
-        budget=config.budget,
-        max_round_tokens=config.max_round_tokens,
-        round_cost=A100,
-        known_cost=True,
-        draft_cost=(STEP,),
-        latency_s=(cell.latency_s,),
-        self_draft=False,
-        explore=0.0,
-    )
+    settings = world(config, cell.latency_s)
     changes = POLICIES[cell.policy]
     if changes.get("core_kind") is DecodeFirst:
         tightest_s = min(stage.tpot_ms for stage in config.scenarios[cell.scenario].stages) / 1000
@@ -98,13 +95,33 @@ def served(config: Config, cell: Cell, requests_per_s: float) -> Service:
     return serve(replace(settings, **changes), coming, config.seed, pool_tokens=config.pool_tokens)
 
 
+def world(base: Base, latency_s: float = 0.0) -> Settings:
+    """A verify node and its draft nodes, but for its policy."""
+    return Settings(
+        num_clients=base.clients,
+        budget=base.budget,
+        max_round_tokens=base.max_round_tokens,
+        round_cost=A100,
+        known_cost=True,
+        draft_cost=(STEP,),
+        latency_s=(latency_s,),
+        self_draft=False,
+        explore=0.0,
+    )
+
+
 def arrivals(config: Config, name: str, requests_per_s: float) -> list[Arrival]:
     """Every request of a scenario's window, its times stretched or squeezed: so bursts are as in the trace."""
     scenario = config.scenarios[name]
     recorded = window(scenario.trace, scenario.begin_s, config.window_s)
-    squeeze = len(recorded) / config.window_s / requests_per_s
+    return squeezed(config, name, recorded, config.window_s, requests_per_s)
+
+
+def squeezed(base: Base, name: str, recorded: Sequence[float], window_s: float, requests_per_s: float) -> list[Arrival]:
+    """A scenario's requests at these times of a window, which are stretched or squeezed to make for the rate."""
+    squeeze = len(recorded) / window_s / requests_per_s
     times = [squeeze * at_s for at_s in recorded]
-    return requests(times, scenario.stages, config.texts, _alone_s, Random(config.seed))
+    return requests(times, base.scenarios[name].stages, base.texts, _alone_s, Random(base.seed))
 
 
 def _alone_s(prompt_tokens: int) -> float:

@@ -193,15 +193,30 @@ class DraftNode:
         return self._is_stopping or (ends and self.core.away_s(self._watch.now) > MENDING_S)
 
     def _start(self, request: Request) -> None:
+        self.begin(request, self._users.acceptance(), self._users.cancel_after(request))
+
+    def begin(self, request: Request, acceptance: Acceptance, cancel_after: int | None = None) -> None:
+        """Begins a text, of its own users or one that is sent on; its user has waited since it was asked for.
+
+        cancel_after: tokens after which the user leaves.
+        """
         self.moved_at = self.world.clock.now
-        acceptance = self._acceptances[request.session_id] = self._users.acceptance()
-        cancel_after = self._users.cancel_after(request)
+        self._acceptances[request.session_id] = acceptance
         actions = self.core.begin(request, self._watch.now)
         session = self.core.sessions[request.session_id]
         self.generations[request.session_id] = Generation(
-            session, acceptance, self.moved_at, Times(self.moved_at), cancel_after
+            session, acceptance, self.moved_at, Times(request.asked_at), cancel_after
         )
         self._carry_out(actions)
+
+    def give_up(self, session_id: bytes) -> Generation:
+        """Lets go of a text of which its user has nothing yet: it is begun elsewhere. KeyError if it has none such."""
+        generation = self.generations.pop(session_id)
+        self._model.forget(session_id)
+        self._making.pop(session_id, None)
+        del self._acceptances[session_id]
+        self._carry_out(self.core.forget(session_id, self._watch.now))
+        return generation
 
     # events; a frozen process finds them waiting when it goes on
 

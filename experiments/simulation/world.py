@@ -22,13 +22,18 @@ class World(Place):
     """Everything in it follows from the seed: the same seed gives the same rounds, bit for bit."""
 
     def __init__(
-        self, seed: int, settings: Settings | None = None, on_round: Callable[[Finished], None] | None = None
+        self,
+        seed: int,
+        settings: Settings | None = None,
+        on_round: Callable[[Finished], None] | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        """clock: one that it shares with other worlds; None: its own."""
         super().__init__()
         self.seed = seed
         self.settings = settings or Settings()
         self.random = Random(seed)
-        self.clock = Clock()
+        self.clock = Clock() if clock is None else clock
         self.on_round = on_round
         self.num_faults = 0  # that befell nodes
         self.num_done = 0  # requests

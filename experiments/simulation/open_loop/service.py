@@ -5,9 +5,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from experiments.simulation.arrivals import Arrival, dealt_out
+from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
 from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
+from experiments.simulation.users import Generation
 from experiments.simulation.world import World
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
@@ -119,33 +120,51 @@ def serve(settings: Settings, arrivals: Sequence[Arrival], seed: int, *, pool_to
 
     pool_tokens: the verify node's memory of keys and values, in which the longest text has to fit; None: enough.
     """
+    schedules = dealt_out(arrivals, settings.num_clients)
+    service = Service([], 0.0)
+    world = World(seed, roomy(settings, arrivals, schedules, pool_tokens), service.note)
+    core = core_of(world)
+    watched = Watched(core)
+    core.promises = promises = WatchedPromises(core)
+    world.run(LIMIT_S)
+    service.seconds, service.selection_s = world.now, watched.seconds
+    service.num_preempted, service.scheduling = core.counts.num_preempted, promises.done
+    service.texts += [served(generation) for draft in world.drafts for generation in draft.done]
+    return service
+
+
+def roomy(
+    settings: Settings, arrivals: Sequence[Arrival], schedules: tuple[Schedule, ...], pool_tokens: int | None
+) -> Settings:
+    """The settings of a verify node on which all of the arrivals may be open at once, and any of them fits.
+
+    schedules: those of its own draft nodes. pool_tokens: as `serve` has it.
+    """
     longest = max(arrival.prompt_tokens + arrival.output_tokens for arrival in arrivals)
     pages = -(-longest // PAGE_SIZE) + 1
-    roomy = replace(
+    return replace(
         settings,
-        arrivals=dealt_out(arrivals, settings.num_clients),
+        arrivals=schedules,
         stops=0.0,
         page_size=PAGE_SIZE,
         num_pages=len(arrivals) * pages if pool_tokens is None else pool_tokens // PAGE_SIZE,
         context_len=pages * PAGE_SIZE,
         max_sessions=len(arrivals),
     )
-    service = Service([], 0.0)
-    world = World(seed, roomy, service.note)
+
+
+def core_of(world: World) -> VerifyCore:
+    """The world's verify node, which never goes."""
     core = world.verify.core
     assert core is not None
-    watched = Watched(core)
-    core.promises = promises = WatchedPromises(core)
-    world.run(LIMIT_S)
-    service.seconds, service.selection_s = world.now, watched.seconds
-    service.num_preempted, service.scheduling = core.counts.num_preempted, promises.done
-    for draft in world.drafts:
-        for generation in draft.done:
-            times, slo = generation.times, generation.session.request.slo
-            took_s = (times.last_at or world.now) - times.asked_at
-            kept = times.kept(slo or NOTHING, generation.session.promised)
-            service.texts.append(Served(kept, times.num_tokens, took_s))
-    return service
+    return core
+
+
+def served(generation: Generation) -> Served:
+    """What became of a text that is complete."""
+    times, slo = generation.times, generation.session.request.slo
+    kept = times.kept(slo or NOTHING, generation.session.promised)
+    return Served(kept, times.num_tokens, (times.last_at or times.asked_at) - times.asked_at)
 
 
 class Watched:

@@ -1,0 +1,120 @@
+"""Fleets of verify nodes: the capacity of 1 to 64 replicas, and what sending requests on is worth.
+
+Requests, service levels and rounds are those of `slos_serve`, and so is what a capacity is: the highest rate at which
+at most a tenth of all requests miss their level, found by bisection. Every client has a home replica; what is declined
+there goes on to another, by what replicas have told of themselves (`fits`), to the next one as in SLOs-Serve's paper
+(`ring`), or nowhere (`none`). Then what a million draft nodes would take.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments import styles
+from experiments.fleet_claims import CURVE, FITS, PAPER, facts, findings
+from experiments.fleet_regions import million
+from experiments.fleet_worlds import NONE, Cell, Config, Row, fairness, load
+from experiments.harness import Outcome, Results, new_figure, run
+from experiments.processes import each
+from experiments.simulation.open_loop.threshold import highest
+from experiments.slos_serve_claims import ALLOWED
+
+PER_S = 100
+"""Rates are tried in hundredths of a request per second and replica."""
+
+MOST_PER_S = 60.0
+
+NOTES = ["A capacity is in requests/s of the whole fleet; what is known of other replicas is up to a second old."]
+
+
+def experiment(config: Config) -> Outcome:
+    order = sorted(cells(config), key=lambda cell: -cell.replicas)  # the longest first, and no core idles
+    measured = dict(zip(order, each("capacities", partial(measure, config), order, config.processes), strict=True))
+    rows = [measured[cell][0] for cell in cells(config)]
+    curves = [load for cell in cells(config) for load in measured[cell][1]]
+    told: dict[str, Any] = facts(rows)
+    one = told["replicas"][1]
+    fair = each("fairness", partial(_fairness, config, config.fairness.share * one), [FITS, NONE], config.processes)
+    largest = max((row for row in rows if row["study"] == CURVE), key=lambda row: int(row["replicas"]))
+    told["fairness"] = {row["routing"]: row for row in fair}
+    told["million"] = million(config.million, largest["capacity"] / largest["replicas"], largest["hops"])
+    return Outcome(rows=rows, curves=curves, findings=findings(told), facts=told, notes=NOTES)
+
+
+def cells(config: Config) -> Iterator[Cell]:
+    """One replica sends nothing on, so it is looked at once."""
+    for name, study in config.studies.items():
+        for number in study.replicas:
+            yield from (Cell(name, number, routing) for routing in study.routings[: 1 if number == 1 else None])
+
+
+def measure(config: Config, cell: Cell) -> tuple[Row, list[Row]]:
+    """The capacity of a fleet, with what it made of that load (or of the lowest one); and every load tried."""
+    tried: dict[int, Row] = {}
+
+    def violations(number: int) -> float:
+        if number not in tried:
+            tried[number] = load(config, cell, number / PER_S)
+        return float(tried[number]["violations"])
+
+    guess, most = round(PER_S * config.studies[cell.study].requests_per_s), round(PER_S * MOST_PER_S)
+    number = highest(violations, ALLOWED, start=guess, most=most, ratio=config.ratio)
+    capacity = {"capacity": cell.replicas * number / PER_S}
+    return tried[number or min(tried)] | capacity, [tried[number] for number in sorted(tried)]
+
+
+def _fairness(config: Config, requests_per_s: float, routing: str) -> Row:
+    return fairness(config, routing, requests_per_s)
+
+
+def draw(config: Config, results: Results) -> Figure:
+    """Capacities over replicas; capacities over one replica's beside the paper's; and routings compared."""
+    figure = new_figure(12.0, 4.5)
+    left, middle, right = figure.subplots(1, 3)
+    own = sorted((row for row in results.rows if row["study"] == CURVE), key=lambda row: int(row["replicas"]))
+    numbers, found = [row["replicas"] for row in own], [row["capacity"] for row in own]
+    left.plot(numbers, [number * found[0] for number in numbers], color="black", linewidth=0.8, label="linear")
+    left.plot(numbers, found, label="measured", **styles.curve(0))
+    left.set(xscale="log", yscale="log", xlabel="replicas", ylabel="requests/s, at most 10 % missed", title=CURVE)
+    left.set_xticks(numbers, [str(number) for number in numbers], minor=False)
+    _draw_ratios(middle, results)
+    _draw_routings(right, results)
+    figure.legend(loc="outside lower center", ncols=5)
+    return figure
+
+
+def _draw_ratios(axes: Any, results: Results) -> None:
+    told = facts(results.rows)
+    for place, (study, papers) in enumerate(PAPER.items()):
+        for routing, ratios in told.get(study, {}).items():
+            if routing == FITS:
+                axes.plot([1, *ratios], [1.0, *ratios.values()], label=study, **styles.curve(1 + 2 * place))
+        label = f"{study}, SLOs-Serve's paper"
+        axes.plot([1, *papers], [1.0, *papers.values()], label=label, **styles.curve(2 + 2 * place))
+    axes.set(xlabel="replicas", ylabel="capacity over one replica's", title="one window for all")
+    axes.set_xticks(range(1, 5))
+
+
+def _draw_routings(axes: Any, results: Results) -> None:
+    compared = facts(results.rows)["policies"]
+    routings = list(dict.fromkeys(routing for own in compared.values() for routing in own))
+    width = 0.8 / max(1, len(routings))
+    for number, routing in enumerate(routings):
+        heights = [max(own.get(routing, {0: 0.0}).values()) for own in compared.values()]
+        places = [place + width * (number - (len(routings) - 1) / 2) for place in range(len(compared))]
+        axes.bar(places, heights, width, label=routing, **styles.bar(number + 5))
+    axes.set_xticks(range(len(compared)), list(compared))
+    axes.set(ylabel="requests/s, at most 10 % missed", title="routings")
+
+
+def main() -> int:
+    return run("fleet", __doc__ or "", experiment, draw, Config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""Several services on one clock: requests come to a home replica, and go on to another that can promise them more.
+
+Each replica is a world of its own, with draft nodes of its own: a request that is sent on is drafted for beside the
+replica that it goes to. What is declined is sent on by `goodspeed.fleet.routing`, which sees what each replica told
+last; where it has been sent on often enough, or nobody else fits, it is best effort. Knows no capacities.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
+from experiments.simulation.clock import Clock
+from experiments.simulation.open_loop.service import (
+    LIMIT_S,
+    PAGE_SIZE,
+    Served,
+    Service,
+    Watched,
+    WatchedPromises,
+    core_of,
+    roomy,
+    served,
+)
+from experiments.simulation.settings import Settings
+from experiments.simulation.users import Generation
+from experiments.simulation.world import Unfinished, World
+from goodspeed.fleet.replicas import Replica
+from goodspeed.fleet.routing import Wish, elsewhere, with_one_more
+from verify_node.core.core import VerifyCore
+from verify_node.promises.promises import Decided
+from verify_node.promises.requests import wish_of
+from verify_node.session.session import Session
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How requests go from replica to replica."""
+
+    policy: str | None = "fits"  # of `goodspeed.fleet.routing`; None: they stay at home
+    max_hops: int = 3
+    hop_s: float = 0.02  # from a decision until the next replica knows of the request: a round trip
+    told_every_s: float = 1.0  # so old may be what is known of the others
+    notes_sent: bool = True  # a replica counts what it has sent as what the others have, until they tell again
+
+
+@dataclass(frozen=True)
+class Text:
+    """One request that is over."""
+
+    client: int
+    hops: int
+    served: Served
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a fleet made of its requests."""
+
+    services: list[Service]  # one for each replica
+    texts: list[Text]
+
+    @property
+    def whole(self) -> Service:
+        """The fleet as if it were one service; its time in rounds is that of all replicas together."""
+        all_of_it = Service([text.served for text in self.texts], max(one.seconds for one in self.services))
+        for one in self.services:
+            all_of_it.num_rounds += one.num_rounds
+            all_of_it.busy_s += one.busy_s
+            all_of_it.num_verdicts += one.num_verdicts
+            all_of_it.num_drafted += one.num_drafted
+            all_of_it.num_accepted += one.num_accepted
+            all_of_it.selection_s += one.selection_s
+            all_of_it.num_preempted += one.num_preempted
+            all_of_it.scheduling += one.scheduling
+        return all_of_it
+
+
+def serve_fleet(
+    settings: Settings,
+    arrivals: Sequence[Arrival],
+    seed: int,
+    num_replicas: int,
+    homes: Sequence[int],
+    routing: Routing,
+    *,
+    pool_tokens: int | None = None,
+) -> Done:
+    """The fleet of that seed, from the first request until the last text is over.
+
+    homes: the replica of each client, who take the requests in turn. One replica is `serve` with as many clients.
+    pool_tokens: of each replica, as `serve` has it.
+    """
+    fleet = Fleet(routing, len(arrivals))
+    schedules = dealt_out(arrivals, len(homes))
+    for number in range(num_replicas):
+        clients = [client for client, home in enumerate(homes) if home == number]
+        own: tuple[Schedule, ...] = tuple(schedules[client] for client in clients) or ((),)
+        fleet.add(seed, replace(roomy(settings, arrivals, own, pool_tokens), num_clients=len(own)), clients)
+    fleet.run()
+    return fleet.done()
+
+
+class Fleet:
+    """The replicas, and where requests are that were sent on."""
+
+    def __init__(self, routing: Routing, num_requests: int) -> None:
+        self.clock = Clock()
+        self.num_left = num_requests
+        self._routing = routing
+        self._members: list[Member] = []
+        self._been: dict[bytes, list[int]] = {}  # the replicas that a request was sent on from
+        self._clients: dict[bytes, int] = {}  # whose it is
+
+    def add(self, seed: int, settings: Settings, clients: Sequence[int]) -> None:
+        """One replica more. clients: whose home it is, one for each of its draft nodes; one node may be nobody's."""
+        number = len(self._members)
+        service = Service([], 0.0)
+        world = OneOfMany(seed + number, settings, service.note, self.clock)
+        world.on_request_over = self._over
+        self._members.append(Member(number, world, service, clients, self._send_on))
+
+    def run(self) -> None:
+        if len(self._members) > 1 and self._routing.policy is not None:
+            self._tell()
+        while self.num_left:
+            self.clock.step()
+            if self.clock.now > LIMIT_S:
+                raise Unfinished(f"{self.num_left} texts are not finished after {LIMIT_S} s")
+
+    def _over(self) -> None:
+        self.num_left -= 1
+
+    def _tell(self) -> None:
+        """Every replica learns what all of them have to do."""
+        table = [member.replica(self.clock.now) for member in self._members]
+        for member in self._members:
+            member.table = list(table)
+        self.clock.after(self._routing.told_every_s, self._tell)
+
+    def _send_on(self, here: "Member", session: Session) -> bool:
+        """Whether the request, which is declined here, goes on elsewhere."""
+        been = self._been.get(session.session_id, [])
+        if len(been) >= self._routing.max_hops or self._routing.policy is None or not here.table:
+            return False
+        wish = wish_of(session, PAGE_SIZE, self.clock.now + self._routing.hop_s)
+        others = [one for number, one in enumerate(here.table) if number not in been]
+        own = here.table[here.number]
+        found = elsewhere(own, others, wish, self.clock.now, reason="slo", policy=self._routing.policy)
+        if found is None:
+            return False
+        there = next(member for member in self._members if member.name == found.name)
+        if self._routing.notes_sent:
+            here.note(there.number, wish, self.clock.now)
+        self._been[session.session_id] = [*been, here.number]
+        self.clock.after(0.0, self._leave, here, there, session.session_id)
+        return True
+
+    def _leave(self, here: "Member", there: "Member", session_id: bytes) -> None:
+        """Its draft node is told where to go on; it is asked for anew there."""
+        draft = next(draft for draft in here.world.drafts if session_id in draft.generations)
+        self._clients.setdefault(session_id, here.client_of(draft.index))
+        self.clock.after(self._routing.hop_s, self._arrive, there, draft.give_up(session_id))
+
+    def _arrive(self, there: "Member", generation: Generation) -> None:
+        request = generation.session.request
+        drafts = there.world.drafts
+        drafts[self._clients[request.session_id] % len(drafts)].begin(request, generation.acceptance)
+
+    def done(self) -> Done:
+        """What became of all requests, when all are over."""
+        texts = []
+        for member in self._members:
+            for draft in member.world.drafts:
+                for generation in draft.done:
+                    key = generation.session.request.session_id
+                    client = self._clients[key] if key in self._clients else member.client_of(draft.index)
+                    texts.append(Text(client, len(self._been.get(key, ())), served(generation)))
+        return Done([member.done(self.clock.now) for member in self._members], texts)
+
+
+class Member:
+    """One replica with its draft nodes."""
+
+    def __init__(
+        self,
+        number: int,
+        world: "OneOfMany",
+        service: Service,
+        clients: Sequence[int],
+        send_on: "Callable[[Member, Session], bool]",
+    ) -> None:
+        self.number = number
+        self.name = f"r{number:03}"
+        self.world = world
+        self.table: list[Replica] = []  # what it knows of all of them, in the order of their numbers
+        self._clients = clients
+        self._service = service
+        self._core = core_of(world)
+        self._watched = Watched(self._core)
+        self._core.promises = self._promises = SendingOn(self._core, partial(send_on, self))
+
+    def client_of(self, draft: int) -> int:
+        """Whose draft node it is."""
+        return self._clients[draft]
+
+    def replica(self, now: float) -> Replica:
+        return Replica(self.name, f"tcp://{self.name}:1", None, self._core.load(now))
+
+    def note(self, number: int, wish: Wish, now: float) -> None:
+        """It has sent something to this one."""
+        known = self.table[number]
+        if known.load is not None:
+            self.table[number] = Replica(known.name, known.endpoint, None, with_one_more(known.load, wish, now))
+
+    def done(self, now: float) -> Service:
+        service = self._service
+        service.seconds, service.selection_s = now, self._watched.seconds
+        service.num_preempted, service.scheduling = self._core.counts.num_preempted, self._promises.done
+        service.texts = [served(generation) for draft in self.world.drafts for generation in draft.done]
+        return service
+
+
+class OneOfMany(World):
+    """A world of which requests may be sent on to others."""
+
+    on_request_over: Callable[[], None]
+
+    def request_over(self) -> None:
+        super().request_over()
+        self.on_request_over()
+
+
+class SendingOn(WatchedPromises):
+    """The promises of a replica: whoever gets none is sent on, where that is possible, and is closed here."""
+
+    def __init__(self, core: VerifyCore, send_on: Callable[[Session], bool]) -> None:
+        super().__init__(core)
+        self._core = core
+        self._send_on = send_on
+
+    def decide(self, sessions: Mapping[bytes, Session], now: float) -> list[Decided]:
+        stay = []
+        for one in super().decide(sessions, now):
+            if one.promised or one.session.promised is not None or not self._send_on(one.session):
+                stay.append(one)
+            else:
+                self._core.register.drop(one.session)
+        return stay
