@@ -70,4 +70,4 @@ def test_texts_are_sent_to_the_other_verify_node_when_theirs_stops(tmp_path: Pat
             assert first.terminate() == 0
             for each, stream in zip(wanted, streams, strict=True):
                 check(each, stream.finish())
-            draft.wait_for_metric("goodspeed_redirected_total", lambda num: num >= 1)
+            draft.wait_for_metric("redirected_total", lambda num: num >= 1)
