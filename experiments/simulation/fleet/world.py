@@ -122,7 +122,9 @@ class FleetWorld(World):
 
     def _serves(self, draft: FleetDraft, address: str, target: str, since: float) -> bool:
         place = self.place(address)
-        core = place.verify.core if isinstance(place, Place) else None
+        if not isinstance(place, Place):
+            return False
+        core = place.verify.core
         if core is None or core.draining or core.welcome.target_fingerprint != target:
             return False
         return max(place.verify.booted_at, draft.line_to(address).cut_until) < since

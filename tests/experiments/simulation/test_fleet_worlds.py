@@ -70,7 +70,8 @@ def test_texts_outlive_the_verify_nodes_that_they_began_at():
 
 
 def test_verify_nodes_that_stop_send_their_texts_on():
-    rolling = replace(with_faults(CALM, down_s=0.5, connections=True), fleet=Fleet(roll_every_s=1.0), num_sessions=10)
+    often = with_faults(CALM, down_s=0.5, connections=True)
+    rolling = replace(often, fleet=Fleet(roll_every_s=2.0), num_sessions=20, min_tokens=40, max_sessions=100)
     world, found = play(1, rolling)
     assert found.what == []
     assert total(world, "num_redirects") > 0
