@@ -41,8 +41,8 @@ class Surroundings(Protocol):
         """What is on its way to or from this name is lost."""
         ...
 
-    def end_connections(self) -> None:
-        """Ends the connections of all draft nodes, since the verify node ends."""
+    def end_connections(self, *, in_good_order: bool) -> None:
+        """Ends the connections of all draft nodes, since the verify node ends. in_good_order: its last words arrive."""
         ...
 
     def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:

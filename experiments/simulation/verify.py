@@ -108,14 +108,14 @@ class VerifyNode:
         ]
         self._reply(self.core.know_replicas(own, told, now))
 
-    def restart(self, down_s: float) -> None:
+    def restart(self, down_s: float, *, in_good_order: bool = False) -> None:
         """kill -9, and a new process after `down_s`; for good if that is infinite."""
         if self.core is not None:
             self.core = None
             self.went_at = self.world.clock.now
             self.back_at = self.went_at + down_s
             if self.world.settings.faults.connections:
-                self.world.end_connections()
+                self.world.end_connections(in_good_order=in_good_order)
             if down_s < inf:
                 self.world.clock.after(down_s, self._boot)
 
@@ -129,7 +129,7 @@ class VerifyNode:
 
     def _go(self, core: VerifyCore) -> None:
         self._reply(core.farewell(self._watch.now))
-        self.restart(self._down_s)
+        self.restart(self._down_s, in_good_order=True)
 
     def receive(self, peer_id: bytes, message: UpMessage) -> None:
         if self.core is not None:

@@ -110,7 +110,8 @@ class World(Place):
             for generation in draft.generations.values()
         ]
 
-    def end_connections(self) -> None:
+    def end_connections(self, *, in_good_order: bool) -> None:
+        """At once: even the last words of one that stops in good order are lost."""
         for draft in self.drafts:
             draft.connection.lose()
 

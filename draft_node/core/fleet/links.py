@@ -206,8 +206,8 @@ class Links:
     def next_to_try(self, wanted: Iterable[str | None], now: float) -> int | None:
         """Returns the number of a new link that is to be made now, if any is.
 
-        One is made while the home is away, or while sessions wait whose targets (`wanted`) no link has. While the home is
-        away it may be any: a session whose target nobody has is to find that out.
+        One is made while the home is away, or while sessions wait whose targets (`wanted`) no link has. While the home
+        is away it may be any: a session whose target nobody has is to find that out.
         """
         if now < self._try_at:
             return None

@@ -38,8 +38,8 @@ class OtherPlace(Place):
     def watch(self) -> Watch:
         return self.world.watch()
 
-    def end_connections(self) -> None:
-        self.world.lose_connections(self)
+    def end_connections(self, *, in_good_order: bool) -> None:
+        self.world.lose_connections(self, in_good_order=in_good_order)
 
     def acceptance(self, session_id: bytes) -> Acceptance | None:
         return self.world.acceptance(session_id)
@@ -122,7 +122,9 @@ class FleetWorld(World):
 
     def _serves(self, draft: FleetDraft, address: str, target: str, since: float) -> bool:
         place = self.place(address)
-        core = place.verify.core if isinstance(place, Place) else None
+        if not isinstance(place, Place):
+            return False
+        core = place.verify.core
         if core is None or core.draining or core.welcome.target_fingerprint != target:
             return False
         return max(place.verify.booted_at, draft.line_to(address).cut_until) < since
@@ -130,13 +132,17 @@ class FleetWorld(World):
     def number_of(self, place: object) -> int:
         return next((number for number, one in enumerate(self.places) if one is place), -1)
 
-    def end_connections(self) -> None:
-        self.lose_connections(self)
+    def end_connections(self, *, in_good_order: bool) -> None:
+        self.lose_connections(self, in_good_order=in_good_order)
 
-    def lose_connections(self, place: object) -> None:
-        """The verify node there ends."""
+    def lose_connections(self, place: object, *, in_good_order: bool) -> None:
+        """The verify node there ends; its last words arrive, if it could say any."""
+        last_words_s = max(self.settings.latency_s) + self.settings.faults.jitter_s
         for draft in self.fleet_drafts:
-            draft.lose_connections(place)
+            if in_good_order:
+                self.clock.after(last_words_s, draft.lose_connections, place)
+            else:
+                draft.lose_connections(place)
 
     def _tell(self) -> None:
         self.table.collect(self.verifies, self.now)

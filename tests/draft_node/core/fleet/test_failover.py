@@ -1,4 +1,4 @@
-"""A whole draft core with several verify nodes: what it sends where when one dies, drains, refuses or sends sessions on."""
+"""A draft core with several verify nodes: what it sends where when one dies, drains, refuses or sends sessions on."""
 
 import pytest
 
