@@ -159,7 +159,8 @@ class Fleet:
     def _leave(self, here: "Member", there: "Member", session_id: bytes) -> None:
         """Its draft node is told where to go on; it is asked for anew there."""
         draft = next(draft for draft in here.world.drafts if session_id in draft.generations)
-        self._clients.setdefault(session_id, here.client_of(draft.index))
+        if session_id not in self._clients:
+            self._clients[session_id] = here.client_of(draft.index)
         self.clock.after(self._routing.hop_s, self._arrive, there, draft.give_up(session_id))
 
     def _arrive(self, there: "Member", generation: Generation) -> None:

@@ -1,0 +1,124 @@
+"""Several services that send requests to each other: one is a service, none is lost, none goes on for ever."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from experiments.admission_policies import OURS, POLICIES
+from experiments.simulation.acceptance import Independent
+from experiments.simulation.arrivals import Arrival
+from experiments.simulation.open_loop.fleet import Routing, serve_fleet
+from experiments.simulation.open_loop.service import serve
+from experiments.simulation.settings import Settings
+from goodspeed.fair.latency import Linear
+from goodspeed.fleet import routing as fleet_routing
+from goodspeed.slo.objectives import Objectives
+
+SETTINGS = replace(
+    Settings(
+        num_clients=4,
+        max_round_tokens=200,
+        round_cost=Linear(fixed_s=0.01, token_s=1e-3),
+        known_cost=True,
+        self_draft=False,
+        explore=0.0,
+        latency_s=(0.0,),
+    ),
+    **POLICIES[OURS],
+)
+SLO = Objectives(0.5, 0.2)
+STAY, FITS, RING = Routing(None), Routing(), Routing("ring")
+
+
+def requests(number, every_s=0.03, prompt=100, slo=SLO):
+    """A lone prompt is read in 0.11 s, so a replica is too slow for one each 0.03 s."""
+    return [Arrival(every_s * place, prompt + place, 5, Independent(0.5), slo) for place in range(number)]
+
+
+def fleet(arrivals, routing, replicas=3, homes=(0, 1, 2), seed=1):
+    return serve_fleet(SETTINGS, arrivals, seed, replicas, homes, routing, pool_tokens=4000)
+
+
+@pytest.mark.parametrize("routing", [STAY, FITS, RING])
+def test_one_replica_is_the_service_bit_for_bit(routing):
+    arrivals = requests(20)
+    alone = serve(SETTINGS, arrivals, 7, pool_tokens=4000)
+    done = serve_fleet(SETTINGS, arrivals, 7, 1, [0] * 4, routing, pool_tokens=4000)
+    (own,) = done.services
+    assert own.texts == alone.texts
+    assert (own.seconds, own.num_rounds, own.busy_s) == (alone.seconds, alone.num_rounds, alone.busy_s)
+    assert (own.num_drafted, own.num_accepted) == (alone.num_drafted, alone.num_accepted)
+    assert 0.0 < done.whole.attainment == alone.attainment < 1.0
+
+
+def asked(done):
+    return Counter((text.served.kept.slo, text.served.num_tokens, text.client) for text in done.texts)
+
+
+@pytest.mark.parametrize("routing", [FITS, RING])
+def test_every_request_is_served_once_and_belongs_to_who_asked(routing):
+    arrivals = [replace(one, slo=Objectives(0.5, 0.2 + 0.001 * place)) for place, one in enumerate(requests(40))]
+    stays, moves = (fleet(arrivals, one, homes=(0, 0, 0)) for one in (STAY, routing))
+    assert asked(moves) == asked(stays)
+    assert len(moves.texts) == sum(len(one.texts) for one in moves.services) == 40
+    assert any(text.hops for text in moves.texts)
+    assert not any(text.hops for text in stays.texts)
+
+
+def test_idle_replicas_take_what_a_home_cannot_promise():
+    """All clients have the same home, which alone keeps about half of the levels; the other two are idle."""
+    alone, together, ring = (fleet(requests(30, 0.06), one, homes=(0,) * 3) for one in (STAY, FITS, RING))
+    assert alone.whole.attainment < 0.6 < 0.9 < together.whole.attainment
+    assert ring.whole.attainment > 0.8
+    assert [len(one.texts) > 0 for one in alone.services] == [True, False, False]
+    assert all(len(one.texts) >= 5 for one in together.services)
+
+
+def test_time_goes_on_while_a_request_is_on_its_way():
+    """A lone prompt takes longer than it may, so its home promises nothing; it is read a round trip later."""
+    late = Routing("ring", max_hops=1, hop_s=0.3)
+    arrivals = [Arrival(0.01, 300, 5, Independent(0.5), Objectives(0.3, 0.2))]
+    here, there = (fleet(arrivals, one, homes=(0,)) for one in (STAY, late))
+    assert [text.hops for text in (*here.texts, *there.texts)] == [0, 1]
+    ours, theirs = here.texts[0].served, there.texts[0].served
+    assert theirs.seconds == pytest.approx(ours.seconds + 0.3, abs=0.02)
+    assert theirs.kept.ttft_s == pytest.approx(ours.kept.ttft_s + 0.3, abs=0.02)
+
+
+@pytest.mark.parametrize("max_hops", [0, 1, 2, 5])
+def test_nobody_is_sent_on_more_often_than_that_or_back(max_hops):
+    """Nobody can promise anything, so the ring is gone around as far as it may be: of three replicas, twice."""
+    impossible = requests(9, slo=Objectives(0.01, 0.2))
+    done = fleet(impossible, Routing("ring", max_hops=max_hops))
+    assert {text.hops for text in done.texts} == {min(max_hops, 2)}
+    assert {text.hops for text in fleet(impossible, Routing(max_hops=max_hops)).texts} == {0}, "nobody fits"
+
+
+def test_the_same_seed_serves_alike():
+    first, again = (fleet(requests(25), FITS, homes=(0, 0, 1)) for _ in range(2))
+    assert first.texts == again.texts
+    assert fleet(requests(25), FITS, homes=(0, 0, 1), seed=2).texts != first.texts
+
+
+def test_what_is_told_seldom_is_old(monkeypatch):
+    """What is known of others is as old as `told_every_s` has it, and no older."""
+    ages = []
+    asked = fleet_routing.fits
+
+    def fits(load, wish, now):
+        ages.append(now - load.told_at)
+        return asked(load, wish, now)
+
+    monkeypatch.setattr(fleet_routing, "fits", fits)
+    fleet(requests(40), FITS, homes=(0, 0, 1))
+    assert 0.5 < max(ages) <= 1.0
+    ages.clear()
+    fleet(requests(40), Routing(told_every_s=0.1), homes=(0, 0, 1))
+    assert 0.0 <= max(ages) <= 0.1 + 1e-9
+
+
+def test_a_replica_may_be_nobodys_home():
+    done = fleet(requests(12), FITS, homes=(1, 1, 1))
+    assert len(done.texts) == 12
+    assert {text.client for text in done.texts} == {0, 1, 2}

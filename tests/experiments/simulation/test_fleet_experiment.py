@@ -1,0 +1,129 @@
+"""The experiment on fleets: which requests come to whom, capacities and ratios by hand, and what it tells."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from experiments import harness
+from experiments.fleet import cells, draw, experiment
+from experiments.fleet_claims import facts, findings, linear_error
+from experiments.fleet_regions import million, replica, sizes
+from experiments.fleet_worlds import Cell, Config, Region, arrivals, homes_of, load, num_runs
+from experiments.simulation.open_loop.traffic import window
+from experiments.slos_serve_worlds import Config as Alone
+from experiments.slos_serve_worlds import arrivals as alone
+from goodspeed.fleet.replicas import MAX_REPLICAS, Replica
+
+QUICK = harness.load(harness.HERE / "configs" / "fleet.toml", "quick", Config)
+FULL = harness.load(harness.HERE / "configs" / "fleet.toml", "full", Config)
+
+
+def test_one_replica_meets_the_requests_of_slos_serve():
+    other = harness.load(harness.HERE / "configs" / "slos_serve.toml", "full", Alone)
+    study = replace(FULL.studies["coder"], window_s=other.window_s)
+    for windows in ("own", "same"):
+        assert arrivals(FULL, replace(study, windows=windows), 1, 0, 3.0) == alone(other, "Coder", 3.0)
+
+
+def test_replicas_have_windows_of_their_own_or_all_fleets_the_same():
+    own, same = FULL.studies["replicas"], FULL.studies["chatbot"]
+    counts = [len(window("azure_llm_2023_conv", 900 + 16 * place, 16)) for place in range(6)]
+    four = arrivals(FULL, own, 4, 0, 40.0)
+    assert len(four) == sum(counts[:4])
+    assert four[-1].at_s <= len(four) / 40.0
+    assert len(arrivals(FULL, own, 2, 2, 40.0)) == sum(counts[4:6])
+    few, many = (arrivals(FULL, same, number, 0, 5.0 * number) for number in (1, 4))
+    assert [one.at_s for one in few] == pytest.approx([4.0 * one.at_s for one in many])
+
+
+def test_the_trace_is_long_enough_for_all_windows():
+    for study in FULL.studies.values():
+        for number in study.replicas:
+            cell = Cell("", number, "fits")
+            for place in range(num_runs(study, cell)):
+                assert len(arrivals(FULL, study, number, place, 1.0)) > 30 * number ** (study.windows == "own")
+
+
+def test_homes():
+    assert homes_of("turn", 3, 7, 1) == [0, 1, 2, 0, 1, 2, 0]
+    drawn = homes_of("chance", 3, 300, 1)
+    assert drawn == homes_of("chance", 3, 300, 1) != homes_of("chance", 3, 300, 2)
+    assert all(70 < drawn.count(home) < 130 for home in range(3))
+    assert homes_of("chance", 1, 2, 1) == [0, 0]
+
+
+def test_a_load_tells_what_became_of_requests():
+    config = replace(QUICK, studies={"s": replace(QUICK.studies["replicas"], window_s=4.0, num_windows=2)})
+    told = load(config, Cell("s", 2, "fits"), 20.0)
+    assert (told["replicas"], told["requests_per_s"]) == (2, 40.0)
+    assert told["requests"] == len(arrivals(config, config.studies["s"], 2, 0, 40.0))
+    assert 0.0 < told["sent_on"] <= told["hops"] <= 3 * told["sent_on"]
+    assert 0.0 < 1.0 - told["violations"] <= 1.0
+    assert load(config, Cell("s", 2, "none"), 20.0)["hops"] == 0.0
+
+
+def row(study, replicas, capacity, routing="fits"):
+    return {"study": study, "replicas": replicas, "routing": routing, "capacity": capacity}
+
+
+def test_ratios_and_errors_by_hand():
+    rows = [row("replicas", 1, 5.0), row("replicas", 2, 9.0), row("replicas", 4, 21.0), row("coder", 1, 2.0)]
+    rows += [row("coder", 4, 10.0), row("coder", 4, 8.0, "none"), row("homes", 4, 9.0, "ring")]
+    told = facts(rows)
+    assert told["replicas"] == {1: 5.0, 2: 9.0, 4: 21.0}
+    assert told["linear_error"] == pytest.approx(0.1)
+    assert told["coder"] == {"fits": {4: 5.0}, "none": {4: 4.0}}
+    assert told["policies"] == {"homes": {"ring": {4: 9.0}}}
+    assert linear_error({1: 1.0, 2: 2.5}) == pytest.approx(0.25)
+
+
+def test_what_is_wanted_is_judged():
+    told = facts([row("replicas", 1, 5.0), row("replicas", 2, 8.0), row("coder", 1, 1.0), row("coder", 4, 7.0)])
+    fair = {"clients": 3, "jain": 0.9, "worst": 0.5}
+    judged = findings(told | {"fairness": {"fits": fair}, "million": {"draft_nodes": 10, "replicas": 1}})
+    assert {one.what: one.reached for one in judged if one.reached is not None} == {
+        "farthest from linear": False,
+        "coder, fits: 4 replicas over one": True,
+    }
+
+
+def test_sizes_are_those_of_tables_that_can_be_read():
+    measured = sizes()
+    table = [replica(number) for number in range(MAX_REPLICAS)]
+    data = msgspec.msgpack.encode(table)
+    assert msgspec.msgpack.decode(data, type=list[Replica]) == table
+    assert measured["table_bytes"] == len(data)
+    assert 60 * measured["report_bytes"] < measured["table_bytes"] < measured["largest_table_bytes"]
+    assert measured["told_bytes"] < measured["table_bytes"]
+
+
+def test_a_million_by_hand():
+    """100,000 nodes, a request in 10 s each: 10,000 requests/s; 8 a replica, of which 6.4 are used: 1,563 replicas."""
+    told = million(Region(100_000, 4, 0.1, 0.2, 1.0, 10.0), 8.0, 0.05)
+    assert (told["replicas"], told["replicas_per_region"]) == (1563, 391)
+    assert (told["fleets_per_region"], told["replicas_per_fleet"]) == (7, 56)
+    assert told["redirects_per_s"] == pytest.approx(500.0)
+    entry = told["table_bytes"] / MAX_REPLICAS
+    assert told["fleet"]["replica_bytes_per_s"] == pytest.approx(told["report_bytes"] + 56 * entry)
+    assert told["flat"]["keeper_bytes_per_s"] == pytest.approx(1563 * (told["report_bytes"] + 1563 * entry))
+    assert told["fleet"]["draft_node_bytes_per_s"] == pytest.approx(5.6 * told["told_bytes"] / MAX_REPLICAS)
+
+
+def test_what_is_told_of_a_tiny_run():
+    tiny = {"window_s": 3.0, "num_windows": 1}
+    studies = {name: replace(QUICK.studies[name], **tiny) for name in ("replicas", "homes by chance")}
+    studies["replicas"] = replace(studies["replicas"], replicas=[1, 2])
+    fair = replace(QUICK.fairness, replicas=2, clients=2, window_s=3.0)
+    config = replace(QUICK, ratio=3.0, studies=studies, fairness=fair)
+    outcome = experiment(config)
+    assert [(one["study"], one["replicas"], one["routing"]) for one in outcome.rows] == [
+        (cell.study, cell.replicas, cell.routing) for cell in cells(config)
+    ]
+    assert set(outcome.facts["replicas"]) == {1, 2}
+    assert {"linear_error", "policies", "million", "fairness"} <= set(outcome.facts)
+    assert all(0.0 < row["jain"] <= 1.0 for row in outcome.facts["fairness"].values())
+    for one in outcome.rows:
+        tried = [load for load in outcome.curves if load["study"] == one["study"]]
+        assert one["capacity"] in [load["requests_per_s"] for load in tried]
+    assert len(draw(config, outcome).axes) == 3
