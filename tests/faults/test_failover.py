@@ -11,7 +11,7 @@ from tests.nodes import DraftNode, VerifyNode
 
 pytestmark = pytest.mark.alone
 
-NUM_TOKENS = 400
+NUM_TOKENS = 250
 
 
 @pytest.mark.essential

@@ -54,10 +54,13 @@ def test_after_200_random_rounds_both_hold_the_same(save_checkpoint: Save, tmp_p
     assert_same_memory(both)
 
 
-@pytest.mark.thorough
-def test_after_10_000_random_rounds_both_hold_the_same(save_checkpoint: Save, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "num_rounds",
+    [pytest.param(1_000, marks=pytest.mark.thorough), pytest.param(10_000, marks=pytest.mark.slow_faults)],
+)
+def test_after_many_random_rounds_both_hold_the_same(num_rounds: int, save_checkpoint: Save, tmp_path: Path) -> None:
     with world(tiny(save_checkpoint), tmp_path / "left.npy") as both:
-        both.run(10_000, seed=2)
+        both.run(num_rounds, seed=2)
     assert both.largest_difference < TOLERANCE
     assert_same_memory(both)
 
