@@ -10,12 +10,12 @@ import time
 from collections.abc import AsyncGenerator, Iterable
 from typing import TYPE_CHECKING
 
+from draft_node.channels.lines import ConnectTo, Lines
 from draft_node.core import actions as act
 from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Proposed, Request, Statistics
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
-from draft_node.lines import ConnectTo, Lines
 from draft_node.serve.outboxes import Outboxes
 from draft_node.text.history_keeper import HistoryKeeper
 from goodspeed.errors import GoodSpeedError, MessageTooLarge, PeerRefused, ProtocolError, TransportError

@@ -99,12 +99,14 @@ class DraftCollector(Collector):
         yield counter("drafts_ahead_true", "Of these, what came true.", statistics.num_ahead_true)
 
     def _link(self) -> Iterator[Metric]:
-        daemon, traffic = self._daemon, self._daemon.channel.traffic
+        daemon, traffic = self._daemon, self._daemon.lines.traffic
         refusals = dict.fromkeys(get_args(RefusalCode), 0) | daemon.core.counts.refusals
-        yield gauge("connected", "1 while the verify node is there, else 0.", daemon.link.connected)
+        yield gauge("connected", "1 while a verify node is there, else 0.", daemon.core.links.is_anybody_there)
         yield gauge("draft_model_resting", "1 while it drafts nothing unasked, else 0.", daemon.core.resting.is_resting)
         yield gauge("writing_locally", "1 while the draft model writes alone, else 0.", daemon.is_local)
         yield counter("reconnects", "Handshakes after the first.", max(0, daemon.core.counts.num_connected - 1))
+        what = "Sessions that a verify node sent to another."
+        yield counter("redirected", what, daemon.core.counts.num_redirected)
         yield counter(
             "resends", "Silences after which a session's last word was repeated.", daemon.statistics.num_resends
         )

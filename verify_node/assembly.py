@@ -64,7 +64,7 @@ def _assemble(
     except BaseException:
         channel.close()
         raise
-    daemon.reporter, daemon.ranks = reporter, ranks
+    daemon.reporter, daemon.ranks, daemon.member = reporter, ranks, found.member
     return daemon
 
 

@@ -192,6 +192,27 @@ class VerifyConfig(Settings):
         metavar="FOLDER",
     )
     trusted_network: bool = options.trusted_network()
+    peers: str | None = option(
+        None,
+        shown="this node alone",
+        group="fleet",
+        help="the replicas of this fleet, this one among them; re-read",
+        metavar="FILE",
+    )
+    replica: str | None = option(
+        None,
+        shown="found by its key, or by --bind",
+        group="fleet",
+        help="this node's name in --peers",
+        metavar="NAME",
+    )
+    status: str | None = option(
+        None,
+        shown="none",
+        group="fleet",
+        help="write what this node has to do into this file each second, as JSON",
+        metavar="FILE",
+    )
     seed: int = option(DEFAULTS.policy.seed, minimum=0, group="rounds and budget", help="seed of the random policy")
     record: bool = option(
         False, group="logging", help="with --json: also tell what was decided at each drafted position, and when"
@@ -210,6 +231,8 @@ class VerifyConfig(Settings):
             device = self.device.partition(":")[0]
             what = f"--tp {self.tp} takes a GPU for each rank, and --device {self.device} names one"
             raise ConfigError(f"{what}; leave the number away: --device {device}")
+        if self.replica is not None and self.peers is None:
+            raise ConfigError("--replica is a name in the file of --peers; give --peers FILE, too, or neither")
         if self.lease_s < 3 * self.heartbeat_s:
             raise ConfigError(
                 f"--lease-s {self.lease_s:g} is too short for --heartbeat-s {self.heartbeat_s:g}; "

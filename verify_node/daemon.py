@@ -15,12 +15,14 @@ from functools import partial
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.errors import MessageTooLarge, ProtocolError, RankLost, TargetError
+from goodspeed.fleet.replicas import by_clock
 from goodspeed.node.model_thread import ModelThread
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.messages import Draft, Leave, OpenSession, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
+from verify_node.fleet.member import PEERS_LOOK_S, Member
 from verify_node.rounds.outcomes import Send
 from verify_node.rounds.packing import Round
 from verify_node.target.target import RoundResult, Target
@@ -69,6 +71,7 @@ class VerifyDaemon:
     enrolment: Enrolment | None = None  # None: the wire has no keys
     reporter: Reporter = QUIET
     ranks: Ranks | None = None  # None: the model is not split
+    member: Member | None = None  # None: no replica of a fleet
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of Draft messages
     _num_failures: int = 0  # of the target model, in a row
@@ -95,6 +98,8 @@ class VerifyDaemon:
                     tasks.create_task(self._look_at(self.enrolment))
                 if self.ranks is not None:
                     tasks.create_task(self._look_after(self.ranks))
+                if self.member is not None:
+                    tasks.create_task(self._take_part_in(self.member))
                 rounds = tasks.create_task(self._rounds())
                 try:
                     await asyncio.wait([rounds])  # which leaves them alone when we are cancelled
@@ -292,6 +297,16 @@ class VerifyDaemon:
         while True:
             ranks.check()
             await asyncio.sleep(TICK_S)
+
+    async def _take_part_in(self, fleet: Member) -> None:
+        """Replicas come and go while this node runs; what it has to do itself is told."""
+        while True:
+            now = time.monotonic()
+            if (replicas := fleet.look()) is not None:
+                known = by_clock(replicas, now - time.time())
+                self._reply(self.core.know_replicas(fleet.name, known, now))
+            fleet.tell(self.core.load(now))
+            await asyncio.sleep(PEERS_LOOK_S)
 
     def _enrol(self) -> None:
         """The enrolment changed: whose key is gone is told, after its sessions ended."""

@@ -16,6 +16,7 @@ from goodspeed.wire.zmq.authentication import checked_pair
 from goodspeed.wire.zmq.transport import ServerKeys
 from verify_node.config import VerifyConfig
 from verify_node.enrolment import Enrolment
+from verify_node.fleet.member import Member, join
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
     from goodspeed.node import web
@@ -28,6 +29,7 @@ class Found:
     keys: ServerKeys | None  # this node's own, and whom it lets in; None where the wire has no keys
     enrolment: Enrolment | None
     http: "web.BoundAddress | None"  # None without --http
+    member: Member | None = None  # None where the node is no replica of a fleet
 
 
 def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
@@ -42,6 +44,8 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     if config.profile is not None:
         saved.load(config.profile)
     keys, enrolment = read_keys(config)
+    public_key = keys.pair.public_key if keys is not None else None
+    member = join(config.peers, config.replica, config.status, public_key, config.bind)
     check_free(address)
     http = bind_http(config.http, config.api_key)
     find_model(config.model, reporter)
@@ -49,7 +53,7 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
         from goodspeed.engine.splitting import refuse_folder
 
         refuse_folder(config.model, config.tp)
-    return Found(keys, enrolment, http)
+    return Found(keys, enrolment, http, member)
 
 
 def read_keys(config: VerifyConfig) -> tuple[ServerKeys, Enrolment] | tuple[None, None]:

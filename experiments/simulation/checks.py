@@ -3,7 +3,7 @@
 A finding is a line for the developer; the counts are for the report. Knows nothing about seeds or command lines.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from math import isfinite
@@ -85,16 +85,27 @@ class Silence:
         return max(back_at, *blows, *moved)
 
 
-def look_back(world: World, silence: Silence) -> Findings:
-    """Returns the findings in a world that is over, after enough time for forgotten sessions to be given up."""
+def look_back(
+    world: World,
+    silence: Silence,
+    *,
+    had_reason: Callable[[Generation, World], bool] | None = None,
+    is_earned: Callable[[str, Settings], bool] | None = None,
+) -> Findings:
+    """Returns the findings in a world that is over, after enough time for forgotten sessions to be given up.
+
+    had_reason: whether a text might fail; is_earned: whether a refusal might come. By default as with one verify node.
+    """
+    had_reason, is_earned = had_reason or had_reason_with_one, is_earned or _is_earned
     found = Findings(longest_silence=silence.longest, num_silent=len(silence.silent))
     found.what += [f"client {index} got nothing for too long" for index in silence.silent]
     for generation in _generations(world):
-        _compare(generation, world, found)
-    for code, number in world.refusals.items():
-        if not _is_earned(code, world.settings):
-            found.num_unearned += number
-            found.what.append(f"{number} refusals {code!r} that nobody earned")
+        _compare(generation, world, found, had_reason)
+    for place in world.places:
+        for code, number in place.refusals.items():
+            if not is_earned(code, world.settings):
+                found.num_unearned += number
+                found.what.append(f"{number} refusals {code!r} that nobody earned")
     _look_at_memory(world, found)
     return found
 
@@ -105,7 +116,9 @@ def _generations(world: World) -> Iterator[Generation]:
         yield from draft.generations.values()  # not over: the world stood still
 
 
-def _compare(generation: Generation, world: World, found: Findings) -> None:
+def _compare(
+    generation: Generation, world: World, found: Findings, had_reason: Callable[[Generation, World], bool]
+) -> None:
     """A cancelled or failed session has delivered a prefix of its text; every text comes from one target."""
     found.num_sessions += 1
     settings, request = world.settings, generation.session.request
@@ -117,7 +130,7 @@ def _compare(generation: Generation, world: World, found: Findings) -> None:
         expected = alone(request, context_len, target)
     if sum(generation.local) != generation.session.statistics.num_local:
         found.what.append(f"{generation.session.statistics.num_local} tokens are counted as local")
-    if generation.fail is not None and not _had_reason(generation, world):
+    if generation.fail is not None and not had_reason(generation, world):
         found.what.append(f"a session failed for no reason: {generation.fail}")
     elif generation.fail is not None or generation.cancelled:
         expected = expected[: len(delivered)]
@@ -131,7 +144,7 @@ def _compare(generation: Generation, world: World, found: Findings) -> None:
     found.what.append(f"{list(delivered)} was delivered and not {list(expected)}")
 
 
-def _had_reason(generation: Generation, world: World) -> bool:
+def had_reason_with_one(generation: Generation, world: World) -> bool:
     """Whether this session might fail: a node stopped or stayed away, or the target failed on it or was replaced."""
     code = generation.fail.code if generation.fail is not None else ""
     if code == "target_changed":
@@ -139,11 +152,11 @@ def _had_reason(generation: Generation, world: World) -> bool:
     if code in ("closed", "draining"):
         return generation.ended is not None and generation.ended.was_stopping
     if code == "verify_away":
-        return _was_given_up(generation, world.settings)
+        return was_given_up(generation, world.settings)
     return generation.session.request.session_id in world.verify.failures.given_up
 
 
-def _was_given_up(generation: Generation, settings: Settings) -> bool:
+def was_given_up(generation: Generation, settings: Settings) -> bool:
     """Whether the verify node was away for too long, and the draft model could not go on alone either."""
     ended, slow = generation.ended, 1.0 + settings.faults.drift
     if ended is None or ended.away_s * slow <= settings.connect_timeout_s:
@@ -176,14 +189,17 @@ def _is_stormy(settings: Settings) -> bool:
 
 
 def _look_at_memory(world: World, found: Findings) -> None:
-    world.settle(max(0.0, world.verify.back_at - world.now) + 2 * FORGOTTEN_S)
-    core = world.verify.core
-    if core is None:
-        found.what.append("the verify node did not come back")
-        return
-    if core.sessions:
-        found.what.append(f"{len(core.sessions)} sessions are left over")
-    core.plan(world.now)  # frees what was released
-    found.pages_left = core.pool.num_pages - core.pool.num_free
-    if found.pages_left:
-        found.what.append(f"{found.pages_left} pages are left over")
+    nodes = [place.verify for place in world.places if not place.verify.is_gone]
+    world.settle(max(0.0, *(node.back_at - world.now for node in nodes)) + 2 * FORGOTTEN_S)
+    for node in nodes:
+        core = node.core
+        if core is None:
+            found.what.append("the verify node did not come back")
+            continue
+        if core.sessions:
+            found.what.append(f"{len(core.sessions)} sessions are left over")
+        core.plan(world.now)  # frees what was released
+        pages_left = core.pool.num_pages - core.pool.num_free
+        found.pages_left += pages_left
+        if pages_left:
+            found.what.append(f"{pages_left} pages are left over")

@@ -1,13 +1,15 @@
 """A draft node of the simulated world: carries out, on the world's clock, what `DraftCore` decides."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from random import Random
 
 from draft_node.core.actions import (
     Away,
+    Connect,
     Connected,
     Deliver,
+    Disconnect,
     Fail,
     Finish,
     NodeAction,
@@ -19,6 +21,7 @@ from draft_node.core.actions import (
     Tell,
 )
 from draft_node.core.core import DraftCore
+from draft_node.core.fleet.directory import Address
 from draft_node.core.link import VerifyLink
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.claims import claimed
@@ -54,7 +57,8 @@ class DraftNode:
         self.booted_at = 0.0
         self.moved_at = 0.0  # a user of it got something new, or began to wait
         self.line = Line(world.clock, random, settings, index, world.trunk)
-        self.connection = Connection(world, self, index)
+        self.connection = self._make_connection(0, self._addresses()[0])
+        self.connections = {0: self.connection}  # by the number of their link
         self.frozen_until = 0.0
         self.generations: dict[bytes, Generation] = {}
         self.done: list[Generation] = []
@@ -122,18 +126,19 @@ class DraftNode:
     @property
     def struck_until(self) -> float:
         """The end of the last blow to this node."""
-        line = max(self.line.cut_until, self.connection.refused_until, self.connection.struck_at)
-        return max(self.frozen_until, self.booted_at, line)
+        connections = max(max(one.refused_until, one.struck_at) for one in self.connections.values())
+        return max(self.frozen_until, self.booted_at, self.line.cut_until, connections)
 
     def _boot(self) -> None:
         settings = self.world.settings
         self.num_boots += 1
         self.booted_at = self._away_at = self.world.clock.now
         self._is_stopping = False
-        self.connection.boot(self.num_boots)
+        self._begin_connections()
         boot_id = f"{self.index}-{self.num_boots}".rjust(8).encode()[-8:]
         of_model: tuple[Capability, ...] = ("model_offers",) if settings.draft_ahead else ()
-        capabilities = ("odds", "offers", "slo", "admission", *(of_model if self._has_model else ("no_model",)))
+        understood = ("odds", "offers", "slo", "admission", *self._understands())
+        capabilities = (*understood, *(of_model if self._has_model else ("no_model",)))
         model = "simulated" if self._has_model else ""
         hello = Hello(VERSION, f"client-{self.index}", boot_id, "simulated", model, capabilities=capabilities)
         link = VerifyLink.begin(hello, TIMEOUT_S, self._watch.now)
@@ -142,6 +147,7 @@ class DraftNode:
             settings.draft_context_len,
             settings.connect_timeout_s,
             settings.draft_ahead,
+            addresses=self._addresses(),
             stays=not (settings.falls_back and self._has_model),
             falls_back=settings.falls_back and self._has_model,
             least_ahead_rate=settings.least_ahead_rate,
@@ -152,6 +158,23 @@ class DraftNode:
         )
         self._making.clear()
         self._start_some()
+
+    # where its verify nodes are; here there is one
+
+    def _addresses(self) -> Sequence[Address]:
+        """The verify nodes of its options."""
+        return (Address(""),)
+
+    def _understands(self) -> tuple[Capability, ...]:
+        """What it understands beyond what all do."""
+        return ()
+
+    def _make_connection(self, link: int, address: Address) -> Connection:
+        return Connection(self.world, self, self.index, self.line, link)
+
+    def _begin_connections(self) -> None:
+        """The first connection of a new process."""
+        self.connection.boot(self.num_boots)
 
     def _start_some(self, *, one_more: bool = False) -> None:
         """Starts requests up to the number served at once. A node that stops, or whose texts would wait, takes none."""
@@ -167,7 +190,7 @@ class DraftNode:
     @property
     def _is_closed(self) -> bool:
         ends = self.core.connect_timeout_s < inf and not self.core.falls_back
-        return self._is_stopping or (ends and self.core.link.away_s(self._watch.now) > MENDING_S)
+        return self._is_stopping or (ends and self.core.away_s(self._watch.now) > MENDING_S)
 
     def _start(self, request: Request) -> None:
         self.begin(request, self._users.acceptance(), self._users.cancel_after(request))
@@ -197,23 +220,28 @@ class DraftNode:
 
     # events; a frozen process finds them waiting when it goes on
 
-    def receive(self, peer_id: bytes, message: DownMessage) -> None:
-        if peer_id != self.connection.peer_id:
+    def receive(self, link: int, peer_id: bytes, message: DownMessage) -> None:
+        connection = self.connections.get(link)
+        if connection is None or peer_id != connection.peer_id:
             return  # it was for the process before this one
         if self.world.clock.now < self.frozen_until:
-            self.world.clock.at(self.frozen_until, self.receive, peer_id, message)
+            self.world.clock.at(self.frozen_until, self.receive, link, peer_id, message)
             return
-        self._carry_out(self.core.receive(message, self._watch.now))
+        self._hear(link, message)
+
+    def _hear(self, link: int, message: DownMessage) -> None:
+        self._carry_out(self.core.receive(message, self._watch.now, link))
 
     def _tick(self) -> None:
         world = self.world
         world.clock.at(max(world.clock.now + world.settings.tick_s, self.frozen_until), self._tick)
         if world.clock.now < self.frozen_until:
             return
-        if self.connection.is_refused:
-            self._carry_out(self.core.turned_away("simulated", self._watch.now))
-        if self.connection.found_broken():
-            self._carry_out(self.core.broke(self._watch.now))
+        for link, connection in list(self.connections.items()):
+            if connection.is_refused:
+                self._carry_out(self.core.turned_away("simulated", self._watch.now, link))
+            if connection.found_broken():
+                self._carry_out(self.core.broke(self._watch.now, link))
         self._carry_out(self.core.tick(self._watch.now))
 
     def _proposed(self, proposed: Proposed, num_boots: int) -> None:
@@ -233,19 +261,25 @@ class DraftNode:
     def _carry_out(self, actions: Iterable[NodeAction]) -> None:
         """Carries out actions in order; only then do users leave who cancel, as they would with a real process."""
         weary: list[bytes] = []
-        connection, is_back = self.connection.number, False
+        numbers, is_back = {link: one.number for link, one in self.connections.items()}, False
         for action in actions:
             match action:
-                case Send() if connection == self.connection.number:  # else it was for one that is dropped
-                    self._send(action.message)
+                case Send(link=link) if link in self.connections and numbers[link] == self.connections[link].number:
+                    self._send(action.message, link)  # else it was for one that is dropped
                 case Propose():
                     self._propose(action)
                 case Tell():
                     if not self._tell(action.session_id, action.item):
                         weary.append(action.session_id)
                 case Reconnect() if self.world.settings.faults.connections:
-                    self.connection.renew()
-                    connection = self.connection.number
+                    self.connections[action.link].renew()
+                    numbers[action.link] = self.connections[action.link].number
+                case Connect():
+                    self.connections[action.link] = self._make_connection(action.link, action.address)
+                    self.connections[action.link].boot(self.num_boots)
+                    numbers[action.link] = 0
+                case Disconnect():
+                    self.connections.pop(action.link).end()
                 case Connected():
                     is_back = True
                 case Away():
@@ -255,16 +289,16 @@ class DraftNode:
         if is_back:
             self._start_some()
 
-    def _send(self, message: UpMessage) -> None:
+    def _send(self, message: UpMessage, link: int) -> None:
         busy = self.world.settings.faults.busy
         if busy and self._random.random() < busy:
             self.num_faults += 1
-            self.connection.strike()
-            self._carry_out(self.core.send_failed(self._watch.now))
+            self.connections[link].strike()
+            self._carry_out(self.core.send_failed(self._watch.now, link))
         else:
             message = claimed(message, of_client(self.world.settings.claims, self.index))
             message = shaped(message, of_client(self.world.settings.trees, self.index))
-            self.world.send_up(self.line, self.connection.peer_id, message)
+            self.connections[link].send(message)
 
     def _tell(self, session_id: bytes, item: Deliver | Finish | Fail) -> bool:
         """Whether the user wants more of it, if there is more."""
@@ -283,7 +317,7 @@ class DraftNode:
             case Fail():
                 generation.fail = item
         now = self.world.clock.now
-        away_s = 0.0 if self.core.link.connected else now - self._away_at
+        away_s = 0.0 if self.core.links.is_anybody_there else now - self._away_at
         welcome, core = self.core.link.welcome, self.core
         context_len = core.context_len if welcome is None else welcome.context_len
         idle_s = now - generation.moved_at

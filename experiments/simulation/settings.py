@@ -6,7 +6,7 @@ What is different for each client is a tuple: client i takes entry i modulo its 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from draft_node.core.drafts.ahead_rate import LEAST_RATE
 from experiments.simulation.acceptance import Acceptances
@@ -69,6 +69,30 @@ class Faults:
         return bool(verify or draft or line)
 
 
+Lies: TypeAlias = Literal["none", "empty", "strange"]
+Knows: TypeAlias = Literal["all", "one", "twice", "nowhere"]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What is different with several verify nodes, and how bad that is."""
+
+    knows: tuple[Knows, ...] = ("all",)
+    """Of each client: which verify nodes its options name: all, one, one by two names, or one beside a place where
+    nobody is."""
+    understands: tuple[bool, ...] = (True,)  # of each client: whether it knows fleets at all
+    late: float = 0.0  # share of the verify nodes that are not there at first
+    away_s: float = 5.0  # how long they are away then, on average
+    part_every_s: float = 0.0  # a draft node and a verify node cannot reach each other for a pause
+    gone_every_s: float = 0.0  # a verify node goes for good; one is left
+    roll_every_s: float = 0.0  # all of them stop in good order and come back, one after the other
+    table_lag_s: float = 0.0  # their table is so old
+    freeze_table_every_s: float = 0.0  # it is not renewed for a pause
+    lies: Lies = "none"
+    """What it says of the others, as often as not: that they have nothing to do, so that sessions go in circles; or
+    that they have another target."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """A world but for its seed."""
@@ -115,6 +139,8 @@ class Settings:
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
     round_noise: float = 0.0  # standard deviation of a round's time, as a share of it
+    num_verifies: int = 1  # of more than one `fleet.world.FleetWorld` is made
+    fleet: Fleet = field(default_factory=Fleet)
     # the draft nodes
     max_draft: int = MAX_DRAFT
     alpha: tuple[float, ...] = (0.8,)

@@ -12,7 +12,7 @@ from goodspeed.wire.messages import DownMessage, UpMessage
 
 
 class Receiver(Protocol):
-    """A draft node, as the network sees it."""
+    """A connection of a draft node, as the network sees it."""
 
     line: Line
 
@@ -41,8 +41,8 @@ class Surroundings(Protocol):
         """What is on its way to or from this name is lost."""
         ...
 
-    def end_connections(self) -> None:
-        """Ends the connections of all draft nodes, since the verify node ends."""
+    def end_connections(self, *, in_good_order: bool) -> None:
+        """Ends the connections of all draft nodes, since the verify node ends. in_good_order: its last words arrive."""
         ...
 
     def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:

@@ -1,6 +1,7 @@
 """What `verify_node/daemon.py` does, on the world's clock."""
 
 from collections.abc import Sequence
+from math import inf
 from random import Random
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from experiments.simulation.surroundings import Surroundings
 from experiments.simulation.text import VOCAB
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
+from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
@@ -50,8 +52,10 @@ def make_core(
 class VerifyNode:
     """One verify node; `restart` kills it and starts another, which knows nothing."""
 
-    def __init__(self, world: Surroundings, random: Random) -> None:
+    def __init__(self, world: Surroundings, random: Random, number: int = 0) -> None:
+        """number: among the verify nodes of the world."""
         self.world = world
+        self.number = number
         self.num_boots = 0
         self.num_targets = 1
         self.last_round: float = float("inf")  # the world stops when it begins
@@ -77,22 +81,43 @@ class VerifyNode:
             self.num_targets += 1
         number = self.num_targets - 1
         own = RecordedSelfDrafts(self.world.acceptance) if settings.replays_own else None
-        self.core = make_core(settings, self.num_boots.to_bytes(8, "big"), number, own)
+        self.core = make_core(settings, (self.number << 32 | self.num_boots).to_bytes(8, "big"), number, own)
         self.target = Target(self.core.pool, self.core.limits, self.core.context_len, number)
         self._wake_at = float("inf")
         self._in_flight = False
         self._idle_since = self.world.clock.now
         self._tick(self.core)
 
-    def restart(self, down_s: float) -> None:
-        """kill -9, and a new process after `down_s`."""
+    @property
+    def is_gone(self) -> bool:
+        """Whether no process will be here any more."""
+        return self.core is None and self.back_at == inf
+
+    def load(self) -> Load | None:
+        """What it has to do, by its own clock; None while there is no process."""
+        return self.core.load(self._watch.now) if self.core is not None else None
+
+    def know_replicas(self, own: str, replicas: Sequence[tuple[Replica, float]]) -> None:
+        """The table of the fleet, and for how long each entry has been told."""
+        if self.core is None:
+            return
+        now = self._watch.now
+        told = [
+            replace(one, load=replace(one.load, told_at=now - age_s)) if one.load is not None else one
+            for one, age_s in replicas
+        ]
+        self._reply(self.core.know_replicas(own, told, now))
+
+    def restart(self, down_s: float, *, in_good_order: bool = False) -> None:
+        """kill -9, and a new process after `down_s`; for good if that is infinite."""
         if self.core is not None:
             self.core = None
             self.went_at = self.world.clock.now
             self.back_at = self.went_at + down_s
             if self.world.settings.faults.connections:
-                self.world.end_connections()
-            self.world.clock.after(down_s, self._boot)
+                self.world.end_connections(in_good_order=in_good_order)
+            if down_s < inf:
+                self.world.clock.after(down_s, self._boot)
 
     def stop(self, down_s: float) -> None:
         """Stops in good order, as soon as the round in flight is over; a new process comes after `down_s`."""
@@ -104,7 +129,7 @@ class VerifyNode:
 
     def _go(self, core: VerifyCore) -> None:
         self._reply(core.farewell(self._watch.now))
-        self.restart(self._down_s)
+        self.restart(self._down_s, in_good_order=True)
 
     def receive(self, peer_id: bytes, message: UpMessage) -> None:
         if self.core is not None:

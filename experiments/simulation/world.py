@@ -7,19 +7,18 @@ from random import Random
 from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.draft import DraftNode
-from experiments.simulation.network import Line, Trunk
+from experiments.simulation.network import Trunk
+from experiments.simulation.place import Place
 from experiments.simulation.rounds import Finished
 from experiments.simulation.settings import Settings
-from experiments.simulation.surroundings import Receiver
 from experiments.simulation.verify import VerifyNode
-from goodspeed.wire.messages import DownMessage, Refusal, UpMessage
 
 
 class Unfinished(AssertionError):
     """A world that stands still, or is too slow."""
 
 
-class World:
+class World(Place):
     """Everything in it follows from the seed: the same seed gives the same rounds, bit for bit."""
 
     def __init__(
@@ -30,22 +29,29 @@ class World:
         clock: Clock | None = None,
     ) -> None:
         """clock: one that it shares with other worlds; None: its own."""
+        super().__init__()
         self.seed = seed
         self.settings = settings or Settings()
         self.random = Random(seed)
         self.clock = Clock() if clock is None else clock
         self.on_round = on_round
-        self.refusals: dict[str, int] = {}
         self.num_faults = 0  # that befell nodes
         self.num_done = 0  # requests
         self._num_requests = self.settings.num_requests
-        self.peers: dict[bytes, Receiver] = {}
         bytes_per_s = self.settings.verify_bytes_per_s
         self.trunk = Trunk(self.clock, bytes_per_s) if bytes_per_s < inf else None
         self.verify = VerifyNode(self, self._fork())
-        self.drafts = [DraftNode(self, index, self._fork()) for index in range(self.settings.num_clients)]
+        self.drafts = self._make_drafts()
         self.join_next(0)
         self._plan_faults()
+
+    def _make_drafts(self) -> list[DraftNode]:
+        return [DraftNode(self, index, self._fork()) for index in range(self.settings.num_clients)]
+
+    @property
+    def places(self) -> list[Place]:
+        """Of all verify nodes."""
+        return [self]
 
     @property
     def num_left(self) -> int:
@@ -104,32 +110,10 @@ class World:
             for generation in draft.generations.values()
         ]
 
-    def connect(self, peer_id: bytes, receiver: Receiver) -> None:
-        """Sends messages for this name to the receiver from now on."""
-        self.peers[peer_id] = receiver
-
-    def disconnect(self, peer_id: bytes) -> None:
-        """What is on its way to or from this name is lost."""
-        self.peers.pop(peer_id, None)
-
-    def end_connections(self) -> None:
+    def end_connections(self, *, in_good_order: bool) -> None:
+        """At once: even the last words of one that stops in good order are lost."""
         for draft in self.drafts:
             draft.connection.lose()
-
-    def send_up(self, line: Line, peer_id: bytes, message: UpMessage) -> None:
-        line.up(message, self._arrive_up, self.verify.num_targets, peer_id)
-
-    def _arrive_up(self, target: int, peer_id: bytes, message: UpMessage) -> None:
-        if target == self.verify.num_targets and peer_id in self.peers:
-            self.verify.receive(peer_id, message)
-
-    def _arrive_down(self, target: int, draft: Receiver, peer_id: bytes, message: DownMessage) -> None:
-        """Messages are late by seconds here, but none outlives a target: no connection outlives the process with it.
-
-        Else a Welcome of the target before could come after that of its successor, and nothing tells them apart.
-        """
-        if target == self.verify.num_targets:
-            draft.receive(peer_id, message)
 
     def acceptance(self, session_id: bytes) -> Acceptance | None:
         """How likely drafts of a session are accepted; None if no draft node knows it."""
@@ -138,13 +122,6 @@ class World:
 
     def request_over(self) -> None:
         self.num_done += 1
-
-    def send_down(self, peer_id: bytes, message: DownMessage) -> None:
-        if isinstance(message, Refusal):
-            self.refusals[message.code] = self.refusals.get(message.code, 0) + 1
-        draft = self.peers.get(peer_id)
-        if draft is not None:
-            draft.line.down(message, self._arrive_down, self.verify.num_targets, draft, peer_id)
 
     def join_next(self, num_rounds: int) -> None:
         """Lets the next client join if it is to come after at most `num_rounds` rounds; one client per call."""
@@ -157,12 +134,14 @@ class World:
 
     def _plan_faults(self) -> None:
         faults = self.settings.faults
-        self._every(faults.restart_every_s, lambda: self.verify.restart(self.random.random() * faults.down_s))
+        self._every(faults.restart_every_s, lambda: self._some_verify().restart(self.random.random() * faults.down_s))
         self._every(faults.cut_every_s, lambda: self._some_draft().cut(self._pause()))
         self._every(faults.freeze_every_s, lambda: self._some_draft().freeze(self._pause()))
         self._every(faults.kill_every_s, lambda: self._some_draft().restart())
-        self._every(faults.away_every_s, lambda: self.verify.restart(self.random.expovariate(1 / faults.away_s)))
-        self._every(faults.stop_every_s, lambda: self.verify.stop(self.random.random() * faults.down_s))
+        self._every(
+            faults.away_every_s, lambda: self._some_verify().restart(self.random.expovariate(1 / faults.away_s))
+        )
+        self._every(faults.stop_every_s, lambda: self._some_verify().stop(self.random.random() * faults.down_s))
         self._every(faults.leave_every_s, lambda: self._some_draft().leave())
         self._every(faults.drain_every_s, lambda: self._some_draft().drain())
         self._every(faults.break_every_s, lambda: self._some_draft().connection.lose())
@@ -179,6 +158,9 @@ class World:
                 self.clock.after(self.random.expovariate(1 / mean_s), strike)
 
         self.clock.after(self.random.expovariate(1 / mean_s), strike)
+
+    def _some_verify(self) -> VerifyNode:
+        return self.verify
 
     def _some_draft(self) -> DraftNode:
         return self.random.choice(self.drafts)

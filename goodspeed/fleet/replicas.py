@@ -3,9 +3,11 @@
 Structs, so that they are read from files with their bounds checked. Knows nothing about who reads or writes them.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from goodspeed.fair.latency import Linear
 from goodspeed.wire.enrolled import Key
@@ -75,3 +77,11 @@ class Replica(Struct, frozen=True, forbid_unknown_fields=True):
     endpoint: Endpoint
     public_key: Key | None = None  # None where the wire has no keys
     load: Load | None = None  # None: nobody has told
+
+
+def by_clock(replicas: Iterable[Replica], later_s: float) -> tuple[Replica, ...]:
+    """The replicas, with the times of their loads by a clock that is so much ahead of the one they were told by."""
+    return tuple(
+        one if one.load is None else replace(one, load=replace(one.load, told_at=one.load.told_at + later_s))
+        for one in replicas
+    )

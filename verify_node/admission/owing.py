@@ -5,10 +5,11 @@ nothing about requests that are not promised yet.
 """
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import TypeAlias
 
 from goodspeed.admission import Ask, Pace
-from goodspeed.admission.headroom import planned_s
+from goodspeed.admission.headroom import FIRST_TOKEN_S, planned_s
 from verify_node.admission.book import Promise
 
 CountedOn: TypeAlias = Mapping[bytes, Pace]
@@ -53,7 +54,8 @@ def shortest_s(promises: Iterable[Promise], least_round_s: float) -> float:
 
 
 def ask(promise: Promise, now: float, early_s: float, counted_on: CountedOn) -> Ask:
-    """What is left of a promised prompt."""
+    """What is left of a promised prompt. One that is read again, and whose next token has no time, is given some."""
     pace = counted_on.get(promise.session_id)
-    due_s = planned_s(promise.due - now, early_s)
+    left_s = promise.due - now if isfinite(promise.due) else FIRST_TOKEN_S
+    due_s = planned_s(left_s, early_s)
     return Ask(due_s, promise.prompt_left, promise.tpot_s, promised=True, counted_on=pace)

@@ -6,6 +6,7 @@ Slow: every event checks every session and page. Adds no rule.
 from collections.abc import Mapping, Sequence
 
 from goodspeed.errors import ProtocolError
+from goodspeed.fleet.replicas import Replica
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import UpMessage
 from verify_node.core.core import VerifyCore
@@ -18,6 +19,12 @@ class CheckedCore(VerifyCore):
 
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Send]:
         return self._checked(super().enrol(enrolled, now))
+
+    def know_replicas(self, own: str, replicas: Sequence[Replica], now: float) -> list[Send]:
+        return self._checked(super().know_replicas(own, replicas, now))
+
+    def farewell(self, now: float) -> list[Send]:
+        return self._checked(super().farewell(now))
 
     def receive(self, peer_id: bytes, message: UpMessage, now: float, principal: str | None = None) -> list[Send]:
         return self._checked(super().receive(peer_id, message, now, principal))

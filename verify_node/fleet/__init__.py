@@ -2,8 +2,10 @@
 
 - `load.py`: what this replica has to do, as it tells the others.
 - `redirecting.py`: which sessions are to go on elsewhere, and what draft nodes are told of the fleet.
+- `member.py`: the file that names the replicas, and the file in which this one tells its load.
 
-Who brings the table of replicas here is not known to these two. Times are arguments, all by one clock.
+Whoever keeps the fleet (`goodspeed-fleet`, or a person) writes the one file and reads the other. Knows nothing about
+Ray, nor about what else is done with a session.
 
 Loads nothing of: torch, transformers, zmq, fastapi, uvicorn, prometheus_client, ray.
 Imports nothing of: verify_node.arms, verify_node.core, verify_node.target, verify_node.watch.

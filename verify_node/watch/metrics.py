@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from goodspeed.node import metrics
 from goodspeed.node.metrics import counter, counters, counters_by, gauge, gauges, histogram
-from goodspeed.wire.messages import DraftSource, RefusalCode
+from goodspeed.wire.messages import DraftSource, RedirectReason, RefusalCode
 from verify_node.arms.arms import ArmReport
 from verify_node.arms.comparisons import Arm
 from verify_node.core.counts import PromiseOutcome
@@ -64,6 +64,7 @@ class VerifyCollector(Collector):
         yield from self._arms()
         yield from self._wire()
         yield from self._clients()
+        yield from self._fleet()
 
     def _sessions(self) -> Iterator[Metric]:
         core = self._core
@@ -130,6 +131,11 @@ class VerifyCollector(Collector):
         yield counters_by("slo_broken_promises", what, ("tier", "cause"), broken)
         yield gauge("slo_promised", "Open texts whose service level is promised.", core.num_promised)
         yield gauge("slo_promised_pages", "Pages that are reserved for them.", core.num_promised_pages)
+
+    def _fleet(self) -> Iterator[Metric]:
+        reasons: tuple[RedirectReason, ...] = get_args(RedirectReason)
+        sent_on: dict[str, float] = {reason: self._core.counts.redirects[reason] for reason in reasons}
+        yield counters("redirects", "Sessions sent to another replica.", "reason", sent_on)
 
     def _arms(self) -> Iterator[Metric]:
         """What the experiments found; NaN for what is not known."""

@@ -159,7 +159,7 @@ class Links:
         if own is not None and not self[own].connected and now < self._waits_until(session_id, own):
             return None
         there = [number for number in (own, self.home, *self._known) if number is not None and self[number].connected]
-        suited = [number for number in there if self.directory.may_have(self._known[number].address, target)]
+        suited = [number for number in there if self._has(number, target)]
         if not suited and self.link.connected and not self._may_come(target, now):
             suited = [self.home]
         if not suited:
@@ -206,7 +206,8 @@ class Links:
     def next_to_try(self, wanted: Iterable[str | None], now: float) -> int | None:
         """Returns the number of a new link that is to be made now, if any is.
 
-        One is made while the home is away, or while sessions wait whose targets (`wanted`) no link has.
+        One is made while the home is away, or while sessions wait whose targets (`wanted`) no link has. While the home
+        is away it may be any: a session whose target nobody has is to find that out.
         """
         if now < self._try_at:
             return None
@@ -215,7 +216,7 @@ class Links:
             return None
         self._try_at = now + TRY_S
         linked = {known.address.endpoint for known in self._known.values()}
-        for target in targets or [None]:
+        for target in targets if self.link.connected else [*targets, None]:
             for address in self.directory.candidates(target):
                 if address.endpoint not in linked:
                     return self._make(address, now)
@@ -223,9 +224,12 @@ class Links:
 
     def _is_served(self, target: str | None) -> bool:
         """Whether a link that is there has this target."""
-        return any(
-            known.link.connected and self.directory.may_have(known.address, target) for known in self._known.values()
-        )
+        return any(self[number].connected and self._has(number, target) for number in self._known)
+
+    def _has(self, number: int, target: str | None) -> bool:
+        """Whether a link that is there has this target; its own Welcome says so, whatever was told of it."""
+        welcome = self[number].welcome
+        return target is None or (welcome is not None and welcome.target_fingerprint == target)
 
     def _make(self, address: Address, now: float) -> int:
         number, self._num_made = self._num_made, self._num_made + 1

@@ -263,11 +263,12 @@ BY_SELECTION = frozenset(
         "goodspeed_slo_promises_total",
         "goodspeed_slo_broken_promises_total",
         "goodspeed_slo_promised_requests_total",
+        "goodspeed_redirects_total",
+        "goodspeed_redirected_total",
     }
 )
-"""These move only where drafted tokens are selected, and this pair's verify node, which knows no time, selects none.
-`tests/experiments/simulation/test_trees.py` and `tests/verify_node/core/test_promises.py` look at the counts, and tests
-below at what is served of them."""
+"""These move only where drafted tokens are selected, or in a fleet; this pair's verify node selects none, and is alone.
+The tests of trees, promises and redirects look at the counts, and tests below at what is served of them."""
 
 
 def rows() -> Iterator[tuple[str, str]]:

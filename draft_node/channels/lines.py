@@ -6,14 +6,15 @@ a message means.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TypeAlias
 
+from draft_node.channels.outgoing import Outgoing
 from draft_node.core.fleet.directory import Address
-from draft_node.outgoing import Outgoing
 from goodspeed.errors import GoodSpeedError, MessageTooLarge, ProtocolError, TransportError
-from goodspeed.wire.channels import DraftChannel
+from goodspeed.wire.channels import DraftChannel, Traffic
 from goodspeed.wire.messages import DownMessage, UpMessage
 
 ConnectTo: TypeAlias = Callable[[Address], Awaitable[DraftChannel]]
@@ -51,6 +52,7 @@ class Lines:
         self._unreachable = unreachable
         self._group: asyncio.TaskGroup | None = None
         self._lines: dict[int, _Line] = {0: self._make(0, first)}
+        self._gone = Traffic()  # what channels that are gone have moved
         self._last = first  # also after its link is gone
         self._early: dict[int, list[UpMessage]] = {}  # for links whose channel is being made
 
@@ -85,6 +87,14 @@ class Lines:
     def channels(self) -> list[tuple[int, DraftChannel]]:
         """All that there are, with their links."""
         return [(link, line.channel) for link, line in self._lines.items()]
+
+    @property
+    def traffic(self) -> Traffic:
+        """Of all channels since the node started, those that are gone included."""
+        total = copy(self._gone)
+        for line in self._lines.values():
+            _add(total, line.channel.traffic)
+        return total
 
     def put(self, link: int, message: UpMessage) -> None:
         """Queues a message; what is for a link that is gone is dropped."""
@@ -132,6 +142,7 @@ class Lines:
             await line.outgoing.flush()
         finally:
             line.channel.close()
+            _add(self._gone, line.channel.traffic)
 
     def reconnect(self, link: int) -> None:
         """Drops a link's connection with all that waits for it, and makes another."""
@@ -152,3 +163,8 @@ class Lines:
         """Ends all channels; what was sent still leaves, within their links' bounds."""
         for line in self._lines.values():
             line.channel.close()
+
+
+def _add(total: Traffic, traffic: Traffic) -> None:
+    for entry in fields(Traffic):
+        setattr(total, entry.name, getattr(total, entry.name) + getattr(traffic, entry.name))

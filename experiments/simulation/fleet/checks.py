@@ -1,0 +1,82 @@
+"""What must hold in a world with several verify nodes, beside what must hold with one (`checks.py`).
+
+Nobody is sent about for ever, nobody waits while a verify node is in reach, and a text that ends since its target is no
+more was not to be had anywhere.
+"""
+
+from draft_node.core.fleet.links import GRACE_S, JITTER_S, REDIRECT_S, TRY_S
+from experiments.simulation.allowed_wait import patience_s
+from experiments.simulation.checks import LOOK_EVERY_S, NEVER, Findings, Silence, look_back, was_given_up
+from experiments.simulation.fleet.draft import FleetDraft
+from experiments.simulation.fleet.table import FORGOTTEN_S
+from experiments.simulation.fleet.world import MENDED_EVERY_S, FleetWorld
+from experiments.simulation.place import Place
+from experiments.simulation.settings import Settings
+from experiments.simulation.users import Generation
+from experiments.simulation.world import World
+from goodspeed.wire.messages import MAX_HOPS
+
+
+def fleet_patience_s(settings: Settings) -> float:
+    """How long a user may wait while nothing happens to anybody: once as with one, and a way through the fleet."""
+    moved_s = GRACE_S + JITTER_S + MAX_HOPS * (REDIRECT_S + TRY_S) + FORGOTTEN_S + settings.fleet.table_lag_s
+    return 2 * patience_s(settings) + moved_s + settings.num_verifies * TRY_S
+
+
+class FleetSilence(Silence):
+    """Looks at every client once a second, as long as a verify node that it knows is there."""
+
+    def __init__(self, world: FleetWorld) -> None:
+        self._fleet = world
+        super().__init__(world)
+        self._allowed_s = fleet_patience_s(world.settings)
+
+    def _look(self) -> None:
+        world = self._fleet
+        world.clock.after(LOOK_EVERY_S, self._look)
+        times = [max(node.went_at, node.booted_at) for node in world.verifies]
+        struck_at = max(*times, world.table.wrong_at, *(draft.struck_until for draft in world.drafts))
+        for draft in world.fleet_drafts:
+            if not self._is_owed(draft) or not _knows_anybody(draft, world):
+                continue
+            share = (world.now - max(struck_at, draft.moved_at)) / self._allowed_s
+            self.longest = max(self.longest, share)
+            if share > 1.0 and draft.index not in self.silent:
+                self.silent.append(draft.index)
+
+
+def _knows_anybody(draft: FleetDraft, world: FleetWorld) -> bool:
+    places = [world.place(address.endpoint) for address in draft.known_addresses()]
+    there = [place for place in places if isinstance(place, Place) and place.verify.core is not None]
+    return bool(there) and world.now - draft.booted_at > MENDED_EVERY_S
+
+
+def look_back_at_fleet(world: FleetWorld, silence: FleetSilence) -> Findings:
+    """Returns the findings in a world that is over."""
+    found = look_back(world, silence, had_reason=_had_reason, is_earned=_is_earned)
+    for draft in world.fleet_drafts:
+        if draft.most_redirects > 0:
+            found.what.append(f"client {draft.index} was sent about {draft.most_redirects} times too often")
+        for session_id in draft.ended_early:
+            found.what.append(f"session {session_id.hex()} ended by its target, which was there")
+    return found
+
+
+def _had_reason(generation: Generation, world: World) -> bool:
+    code = generation.fail.code if generation.fail is not None else ""
+    if code == "target_changed":
+        return bool(world.settings.faults.retarget)  # `ended_early` has those that others might have gone on with
+    if code in ("closed", "draining"):
+        return generation.ended is not None and generation.ended.was_stopping
+    if code == "verify_away":
+        return was_given_up(generation, world.settings)
+    return any(generation.session.request.session_id in place.verify.failures.given_up for place in world.places)
+
+
+def _is_earned(code: str, settings: Settings) -> bool:
+    faults = settings.faults
+    if code == "draining":
+        return bool(faults.stop_every_s or settings.fleet.roll_every_s)
+    if code == "failed":
+        return bool(faults.abort or faults.fail or faults.bad)
+    return code not in NEVER

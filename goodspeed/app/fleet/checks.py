@@ -1,0 +1,68 @@
+"""What is checked before Ray and any node is started: starting takes many seconds, and a wrong word should not."""
+
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+from goodspeed.app.fleet.options import UpConfig
+from goodspeed.app.fleet.plan import ROOT, Plan, environment, verify_command
+from goodspeed.command.reporter import Reporter
+from goodspeed.errors import ConfigError
+from goodspeed.node.preflight import find_model
+from goodspeed.wire.endpoints import check_free, parse_endpoint
+from goodspeed.wire.keys import read_verify_pair
+
+CHECK_S = 60.0
+
+
+def require_ray() -> None:
+    """Raises ConfigError where Ray is not installed."""
+    if find_spec("ray") is None:
+        raise ConfigError("`goodspeed-fleet` needs Ray, which is not installed; try: pip install 'goodspeed[ray]'")
+
+
+def make_plan(config: UpConfig, further: tuple[str, ...]) -> Plan:
+    """Returns what the options ask for; raises the named error of a wrong one.
+
+    further: options of goodspeed-verify.
+    """
+    plan = Plan(
+        name=config.name,
+        model=config.model,
+        replicas=config.replicas,
+        max_replicas=config.max_replicas or config.replicas,
+        full_round_s=config.full_round_ms / 1000 if config.full_round_ms is not None else None,
+        host=config.host,
+        port=config.port,
+        key=config.key,
+        public_key=read_verify_pair(config.key).public_key if config.key is not None else None,
+        enrolled=config.enrolled,
+        trusted_network=config.trusted_network,
+        tp=config.tp,
+        gpus=config.gpus if config.gpus is not None else config.tp if config.tp > 1 else 0,
+        cpus=config.cpus,
+        further=further,
+        folder=str(Path.cwd()),
+    )
+    plan.limits  # noqa: B018 (raises)
+    parse_endpoint(plan.bind(plan.port), plan.trusted_network or plan.key is not None, "binding")
+    _check_further(plan)
+    return plan
+
+
+def check_machine(plan: Plan, held: set[int], reporter: Reporter) -> None:
+    """Checks what this machine must have when the replicas run on it; `held` are ports of replicas that run already."""
+    for port in range(plan.port, plan.port + plan.replicas) if plan.port else ():
+        if port not in held:
+            check_free(parse_endpoint(plan.bind(port), True, "binding"))
+    find_model(plan.model, reporter)
+
+
+def _check_further(plan: Plan) -> None:
+    """Has goodspeed-verify itself read all options; with --version it does no more."""
+    command = verify_command([*plan.words(plan.bind(plan.port)), "--version"])
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=CHECK_S, check=False
+    )
+    if done.returncode:
+        raise ConfigError(f"what follows -- must be options of goodspeed-verify: {done.stderr.strip()}")

@@ -1,0 +1,66 @@
+"""The peers file: the replicas of a fleet and their loads, as JSON that a person can write, too.
+
+Who keeps a fleet writes it anew each second; by hand it stays as it is, without loads. Knows nothing about either.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from goodspeed.errors import ConfigError, reason
+from goodspeed.fleet.replicas import MAX_REPLICAS, Replica
+from goodspeed.untrusted import read_bytes, sanitize
+
+MAX_BYTES = 4 << 20
+"""Largest peers file: 64 replicas that tell all that they may tell have half of it."""
+
+EXAMPLE = '{"replicas": [{"name": "a", "endpoint": "tcp://10.0.0.1:5555"}, ...]}'
+
+
+class Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """The replicas of a fleet. No two have the same name, or the same endpoint; they may share one key."""
+
+    replicas: Annotated[tuple[Replica, ...], Meta(min_length=1, max_length=MAX_REPLICAS)]
+
+    def __post_init__(self) -> None:
+        for what in ("name", "endpoint"):
+            values = [getattr(replica, what) for replica in self.replicas]
+            if twice := next((value for value in values if values.count(value) > 1), None):
+                raise ValueError(f"two replicas have the {what} {twice}")
+
+    def find(self, name: str) -> Replica | None:
+        """Returns the replica of that name, if there is one."""
+        return next((replica for replica in self.replicas if replica.name == name), None)
+
+
+def read(path: str | Path) -> Table:
+    """Reads a peers file; ConfigError says what is wrong with it, and what to do."""
+    try:
+        return msgspec.json.decode(read_bytes(path, MAX_BYTES), type=Table)
+    except OSError as error:
+        raise ConfigError(f"--peers {path}: cannot read it ({reason(error)}); it looks like {EXAMPLE}") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"--peers {path}: {sanitize(str(error))}; it looks like {EXAMPLE}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ConfigError(f"--peers {path}: it is not JSON; it looks like {EXAMPLE}") from None
+
+
+def write(path: str | Path, table: Table) -> None:
+    """Writes a peers file so that whoever reads it finds the old one or the new one, whole."""
+    write_whole(path, msgspec.json.encode(table))
+
+
+def write_whole(path: str | Path, data: bytes) -> None:
+    """Writes a file of mode 0600 under another name beside it, and gives it its name; OSError where that fails."""
+    beside = Path(f"{path}.{os.getpid()}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise

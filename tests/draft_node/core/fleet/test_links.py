@@ -1,0 +1,273 @@
+"""Links and directory by hand: who is known, which link is the home, and where sessions wait, go and are not sent."""
+
+from random import Random
+
+import pytest
+
+from draft_node.core.fleet.directory import Address, Directory
+from draft_node.core.fleet.links import GRACE_S, IDLE_S, JITTER_S, MAX_TRIED, REDIRECT_S, TRY_S, Links
+from draft_node.core.link import VerifyLink
+from goodspeed.wire.messages import VERSION, Sibling, Welcome
+from tests.fakes import make_hello, session_id
+
+A, B, C = (Address(f"tcp://{name}:1") for name in "abc")
+ONE, TWO = session_id(1), session_id(2)
+LATER = GRACE_S + JITTER_S + 0.1
+
+
+def welcome(boot="a", target="t"):
+    boot_id = boot.encode().ljust(8, b"-")
+    return Welcome(
+        VERSION, boot_id, "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0, target_fingerprint=target
+    )
+
+
+def sibling(address, **changes):
+    return Sibling(address.endpoint, "", **changes)
+
+
+def make(*addresses):
+    return Links(VerifyLink.begin(make_hello(), 3.0, now=0.0), addresses or (A, B), Random(1))
+
+
+def arrive(links, number, now=0.0, *, boot=None, target="t"):
+    """The link's verify node answers the Hello."""
+    said = welcome(boot or links.address(number).endpoint[6], target)
+    links[number].heard(said, now)
+    return links.welcomed(number, said)
+
+
+def lose(links, number, now, **options):
+    links[number].broke(now)
+    links.lost(number, now, **options)
+
+
+def connected(*addresses):
+    """A link to each of the addresses, by their order."""
+    links = make(*addresses)
+    arrive(links, 0)
+    for address in addresses[1:]:
+        arrive(links, links._make(address, 0.0))
+    return links
+
+
+# -- the directory -----------------------------------------------------------------------------------------------------
+
+
+def test_addresses_of_the_options_stay_and_those_told_are_replaced():
+    directory = Directory([A], Random(1))
+    directory.learn([sibling(B)])
+    assert directory.addresses() == [A, B]
+    directory.learn([sibling(C)])
+    assert directory.addresses() == [A, C]
+    directory.learn([])
+    assert directory.addresses() == [A]
+
+
+def test_only_who_was_named_is_found_and_only_by_the_key_it_was_named_with():
+    directory = Directory([A], Random(1))
+    assert directory.find(A.endpoint, "") == A
+    assert directory.find(B.endpoint, "") is None
+    directory.learn([Sibling(B.endpoint, "key")])
+    assert directory.find(B.endpoint, "key") == Address(B.endpoint, "key")
+    assert directory.find(B.endpoint, "other") is None
+    assert directory.find(B.endpoint, "") is None
+
+
+def test_candidates_are_those_with_the_target_that_do_not_stop_the_least_waited_for_first():
+    directory = Directory([A], Random(1))
+    directory.learn(
+        [sibling(B, target_fingerprint="t", expected_s=9.0), sibling(C, target_fingerprint="t", expected_s=1.0)]
+    )
+    assert directory.candidates("t") == [C, B, A]
+    directory.learn([sibling(B, target_fingerprint="u"), sibling(C, is_draining=True)])
+    assert directory.candidates("t") == [A]
+    assert set(directory.candidates(None)) == {A, B}
+    directory.exclude(A)
+    assert directory.candidates("t") == []
+
+
+def test_equals_come_in_random_order():
+    orders = set()
+    for seed in range(20):
+        directory = Directory([A, B], Random(seed))
+        orders.add(tuple(directory.candidates(None)))
+    assert orders == {(A, B), (B, A)}
+
+
+# -- the home ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_home_stays_while_it_is_there_and_is_the_next_that_is_there_once_it_is_lost():
+    links = connected(A, B, C)
+    assert links.home == 0
+    lose(links, 0, 1.0)
+    assert links.home == 1
+    arrive(links, 0, 2.0)
+    assert links.home == 1, "it does not flap"
+
+
+def test_a_home_that_all_lost_is_the_first_that_answers():
+    links = connected(A, B)
+    lose(links, 0, 1.0)
+    lose(links, 1, 1.0)
+    assert not links.is_anybody_there
+    arrive(links, 0, 5.0)
+    assert links.home == 0
+
+
+@pytest.mark.parametrize(("moves_home", "home"), [(True, 1), (False, 0)])
+def test_a_redirect_moves_the_home_at_once_where_that_verify_node_is_there(moves_home, home):
+    links = connected(A, B)
+    assert links.send(ONE, B, 1.0, moves_home=moves_home) is None
+    assert links.home == home
+
+
+def test_a_redirect_moves_the_home_later_where_that_verify_node_is_not_there_yet():
+    links = connected(A)
+    links.learn([sibling(B)])
+    made = links.send(ONE, B, 1.0, moves_home=True)
+    assert (made, links.home) == (1, 0)
+    arrive(links, made, 1.5)
+    assert links.home == made
+
+
+# -- where a session goes ----------------------------------------------------------------------------------------------
+
+
+def test_a_session_waits_for_its_own_link_and_then_goes_elsewhere():
+    links = connected(A, B)
+    assert links.place(ONE, "t", 0.0) == 0
+    lose(links, 0, 1.0)
+    assert links.place(ONE, "t", 1.0 + 0.9 * GRACE_S) is None
+    assert links.place(TWO, None, 1.0) == 1, "a new one does not wait"
+    assert links.place(ONE, "t", 1.0 + LATER) == 1
+
+
+def test_a_session_stays_where_its_link_is_back_in_time():
+    links = connected(A, B)
+    links.place(ONE, "t", 0.0)
+    lose(links, 0, 1.0)
+    arrive(links, 0, 1.0 + 0.5 * GRACE_S)
+    assert links.place(ONE, "t", 1.0 + LATER) == 0
+
+
+def test_nothing_is_waited_for_where_the_verify_node_said_that_it_stops():
+    links = connected(A, B)
+    links.place(ONE, "t", 0.0)
+    lose(links, 0, 1.0, in_good_order=True)
+    assert links.place(ONE, "t", 1.11) == 1
+
+
+def test_a_session_goes_only_where_its_target_is():
+    links = make(A, B, C)
+    arrive(links, 0, target="t")
+    for address, target in ((B, "u"), (C, "t")):
+        arrive(links, links._make(address, 0.0), target=target)
+    links.place(ONE, "t", 0.0)
+    lose(links, 0, 1.0)
+    assert links.home == 1
+    assert links.place(ONE, "t", 1.0 + LATER) == 2
+
+
+def test_a_welcome_is_believed_before_what_others_tell_of_it():
+    links = connected(A, B)
+    links.learn([sibling(A, target_fingerprint="u"), sibling(B, target_fingerprint="u")])
+    assert links.place(ONE, "t", 1.0) == 0
+    links.learn([sibling(A, target_fingerprint="t")])
+    arrive(links, 0, 2.0, boot="a2", target="u")
+    assert links.place(TWO, "t", 2.0) == 1
+
+
+def test_a_session_whose_target_nobody_may_have_goes_home_and_one_that_somebody_may_have_waits():
+    links = make(A, B)
+    arrive(links, 0, target="u")
+    assert links.place(ONE, "t", 1.0) is None, "B is not known yet"
+    links.learn([sibling(B, target_fingerprint="u")])
+    assert links.place(ONE, "t", 1.0) == 0
+
+
+def test_who_is_silent_for_too_long_is_not_waited_for():
+    links = make(A, B)
+    arrive(links, 0, target="u")
+    links._make(B, 0.0)
+    assert links.place(ONE, "t", REDIRECT_S - 0.1) is None
+    assert links.place(ONE, "t", REDIRECT_S + 0.1) == 0
+
+
+def test_a_redirected_session_waits_for_its_link_and_then_goes_anywhere():
+    links = connected(A)
+    links.place(ONE, "t", 0.0)
+    links.learn([sibling(B)])
+    made = links.send(ONE, B, 1.0, moves_home=False)
+    assert links.on(ONE) == made
+    assert links.place(ONE, "t", 1.0 + REDIRECT_S - 0.1) is None
+    assert links.place(ONE, "t", 1.0 + REDIRECT_S + 0.1) == 0
+
+
+# -- which links there are ---------------------------------------------------------------------------------------------
+
+
+def test_another_is_tried_when_the_home_does_not_answer_one_at_a_time():
+    links = make(A, B, C)
+    assert links.next_to_try([], TRY_S - 0.1) is None
+    first = links.next_to_try([], TRY_S)
+    assert links.next_to_try([], TRY_S + 0.1) is None
+    second = links.next_to_try([], 2 * TRY_S)
+    assert {links.address(first), links.address(second)} == {B, C}
+    assert links.next_to_try([], 3 * TRY_S) is None
+
+
+def test_nobody_is_tried_while_the_home_is_there_and_has_what_is_wanted():
+    links = make(A, B)
+    arrive(links, 0)
+    assert links.next_to_try([None, "t"], 5.0) is None
+    assert links.next_to_try(["u"], 5.0) == 1
+
+
+def test_while_the_home_is_away_also_those_are_tried_that_lack_the_target_that_is_waited_for():
+    """Else a text whose target nobody has any more would wait for ever, and not be told."""
+    links = make(A)
+    arrive(links, 0)
+    links.learn([sibling(A, target_fingerprint="t"), sibling(B, target_fingerprint="u")])
+    lose(links, 0, 1.0)
+    assert links.address(links.next_to_try(["t"], 1.0 + LATER)) == B
+
+
+def test_links_without_sessions_are_given_up_and_neither_the_home_nor_those_in_use():
+    links = connected(A, B, C)
+    links.send(ONE, B, 0.0, moves_home=False)
+    assert links.useless(0.0) == []
+    assert links.useless(IDLE_S + 0.1) == [2]
+    links.drop(2)
+    links.forget(ONE)
+    assert links.useless(IDLE_S + 0.2) == []
+    assert links.useless(2 * IDLE_S + 0.3) == [1]
+
+
+def test_too_many_that_do_not_answer_are_given_up_the_first_of_them_first():
+    links = make(*(Address(f"tcp://{number}:1") for number in range(8)))
+    for number in range(1, 8):
+        links._make(links.directory.addresses()[number], 0.0)
+    assert links.useless(0.0) == [1, 2, 3]
+    assert len(list(links)) - 1 - 3 == MAX_TRIED
+
+
+def test_two_endpoints_of_one_process_become_one_link_with_the_sessions_of_both():
+    links = make(A, B)
+    arrive(links, 0, boot="same")
+    links.place(ONE, "t", 0.0)
+    made = links._make(B, 0.0)
+    assert arrive(links, made, boot="same") == [0]
+    links.drop(0)
+    assert (links.home, links.on(ONE)) == (made, made)
+    assert list(links) == [made]
+
+
+def test_a_number_that_was_dropped_is_not_used_again_and_its_sessions_are_on_none():
+    links = connected(A, B)
+    links.send(ONE, B, 0.0, moves_home=False)
+    links.drop(1)
+    assert links.on(ONE) is None
+    assert 1 not in links
+    assert links._make(C, 0.0) == 2

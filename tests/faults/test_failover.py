@@ -1,0 +1,73 @@
+"""Two verify nodes of one target: one is killed, freezes or stops, and every text goes on at the other."""
+
+from pathlib import Path
+
+import pytest
+
+from goodspeed.fleet.replicas import Replica
+from goodspeed.fleet.table import Table, write
+from tests.faults.texts import ask, check, mixed
+from tests.nodes import DraftNode, VerifyNode
+
+pytestmark = pytest.mark.alone
+
+NUM_TOKENS = 400
+
+
+@pytest.mark.essential
+def test_texts_go_on_at_the_other_verify_node_when_theirs_is_killed() -> None:
+    wanted = mixed(NUM_TOKENS)[:4]
+    with (
+        VerifyNode() as first,
+        VerifyNode() as second,
+        DraftNode(first.endpoint, "--verify", second.endpoint) as draft,
+    ):
+        draft.wait_until_ready()
+        streams = [ask(draft.url, each) for each in wanted]
+        for stream in streams:
+            stream.wait_for(5)
+        first.kill()
+        for each, stream in zip(wanted, streams, strict=True):
+            check(each, stream.finish())
+        [line] = [line for line in draft.log if "another verify node is tried" in line.text]
+        assert second.endpoint in line.text
+        late = ask(draft.url, wanted[0])
+        check(wanted[0], late.finish())
+
+
+@pytest.mark.slow_faults
+def test_texts_go_on_at_the_other_verify_node_when_theirs_falls_silent() -> None:
+    wanted = mixed(NUM_TOKENS)[:4]
+    with (
+        VerifyNode() as first,
+        VerifyNode() as second,
+        DraftNode(first.endpoint, "--verify", second.endpoint) as draft,
+    ):
+        draft.wait_until_ready()
+        streams = [ask(draft.url, each) for each in wanted]
+        for stream in streams:
+            stream.wait_for(5)
+        first.stop()
+        for each, stream in zip(wanted, streams, strict=True):
+            check(each, stream.finish())
+        first.go_on()
+
+
+def test_texts_are_sent_to_the_other_verify_node_when_theirs_stops(tmp_path: Path) -> None:
+    """The draft node knows the first one only, and learns of the other from it."""
+    wanted, peers = mixed(NUM_TOKENS)[:4], tmp_path / "peers.json"
+    write(peers, Table((Replica("a", "tcp://127.0.0.1:1"), Replica("b", "tcp://127.0.0.1:2"))))
+    with (
+        VerifyNode("--peers", str(peers), "--replica", "a") as first,
+        VerifyNode("--peers", str(peers), "--replica", "b") as second,
+    ):
+        write(peers, Table((Replica("a", first.endpoint), Replica("b", second.endpoint))))
+        with DraftNode(first.endpoint) as draft:
+            draft.wait_until_ready()
+            streams = [ask(draft.url, each) for each in wanted]
+            for stream in streams:
+                stream.wait_for(5)
+            assert first.terminate() == 0
+            for each, stream in zip(wanted, streams, strict=True):
+                check(each, stream.finish())
+            draft.wait_for_metric("redirected_total", lambda num: num >= 1)

@@ -1,0 +1,181 @@
+"""Which sessions a verify node sends on, how often, and what its draft nodes are told of the others."""
+
+import pytest
+from msgspec.structs import replace
+
+from goodspeed.fleet.replicas import Load, Replica
+from goodspeed.wire.messages import MAX_HOPS, OpenSession, Redirect, Refusal, Replicas, Verdict
+from tests.fakes import Desk, make_hello, make_open
+from verify_node.fleet.redirecting import TOLD_S
+
+IDLE = Load(0.0, target_fingerprint="", max_sessions=100, num_pages=100, free_pages=100, round_s=0.01)
+SLOW = replace(IDLE, round_s=1.0)  # slower than one that has made no round yet
+BUSY = replace(IDLE, num_sessions=90, round_s=5.0)
+
+
+def replica(name, load=IDLE):
+    return Replica(name, f"tcp://{name}:5555", None, load)
+
+
+def know(desk, *others, own="own"):
+    """Tells it of the others; returns who is told what."""
+    table = [replica("own"), *others]
+    sends = desk.core.know_replicas(own, [_told_now(one, desk.now) for one in table], desk.now)
+    return [(send.peer_id, send.message) for send in sends]
+
+
+def _told_now(one, now):
+    return replace(one, load=replace(one.load, told_at=now)) if one.load is not None else one
+
+
+def make(*others, busy=False, **options):
+    """A desk with a draft node `a` that knows fleets; busy: with a long round behind it."""
+    desk = Desk(**options)
+    desk.hello("a", capabilities=("fleet",))
+    if busy:
+        desk.open("a", 100)
+        desk.round(duration_s=2.0)
+    know(desk, *others)
+    return desk
+
+
+def redirects(messages):
+    return [one for one in messages if isinstance(one, Redirect)]
+
+
+def test_alone_it_sends_nobody_anywhere_and_tells_nothing():
+    desk = Desk(max_sessions=1)
+    assert len(desk.up("a", make_hello("a", capabilities=("fleet",)))) == 1
+    assert know(desk) == [(b"a", Replicas((desk.core.redirecting.news.siblings[0],)))]
+    desk.open("a", 1)
+    assert [one.code for one in desk.open("a", 2)] == ["too_many_sessions"]
+
+
+def test_a_table_without_itself_is_that_of_another_fleet():
+    desk = make()
+    assert know(desk, replica("b"), own="somebody") == [(b"a", Replicas(()))]
+    assert desk.core.redirecting.is_alone
+
+
+def test_draft_nodes_that_know_fleets_are_told_who_is_there_after_welcome_and_when_that_changes():
+    desk = make(replica("b"))
+    told = desk.up("c", make_hello("c", capabilities=("fleet",)))[1]
+    assert isinstance(told, Replicas)
+    assert [one.endpoint for one in told.siblings] == ["tcp://own:5555", "tcp://b:5555"]
+    assert len(desk.up("old", make_hello("old"))) == 1
+    assert {peer for peer, _ in know(desk, replica("b"), replica("new"))} == {b"a", b"c"}
+    stopping = replica("b", replace(IDLE, is_draining=True))
+    assert know(desk, stopping, replica("new"))[0][1].siblings[1].is_draining
+
+
+def test_how_much_there_is_to_do_is_told_now_and_then():
+    desk = make(replica("b"))
+    desk.now = TOLD_S - 0.1
+    assert know(desk, replica("b", BUSY)) == []
+    desk.now = TOLD_S
+    assert know(desk, replica("b", BUSY))[0][1].siblings[1].expected_s > 5.0
+    desk.now = 3 * TOLD_S
+    assert know(desk, replica("b", BUSY)) == [], "nothing is new"
+
+
+def test_a_new_text_goes_where_it_waits_less_and_stays_where_it_does_not():
+    assert redirects(make(replica("b", SLOW)).open()) == []
+    assert redirects(make(replica("b", BUSY), busy=True).open()) == []
+    sent = redirects(make(replica("b"), busy=True).open())
+    assert [(one.endpoint, one.hops, one.reason) for one in sent] == [("tcp://b:5555", 1, "load")]
+
+
+def test_a_text_that_is_under_way_is_not_sent_on_for_load():
+    desk = make(replica("b"), busy=True)
+    assert redirects(desk.open("a", 1, committed=(7,))) == []
+    assert redirects(desk.open("a", 2))
+
+
+def test_a_full_replica_sends_on_what_is_under_way_too():
+    desk = make(replica("b", SLOW), max_sessions=1)
+    desk.open("a", 1)
+    assert [one.reason for one in redirects(desk.open("a", 2, committed=(7,)))] == ["draining"]
+
+
+def test_where_nobody_has_room_the_session_is_refused():
+    desk = make(replica("b", replace(IDLE, num_sessions=100)), max_sessions=1)
+    desk.open("a", 1)
+    assert [one.code for one in desk.open("a", 2)] == ["too_many_sessions"]
+
+
+@pytest.mark.parametrize(("hops", "is_sent"), [(0, True), (MAX_HOPS - 1, True), (MAX_HOPS, False)])
+def test_hops_end(hops, is_sent):
+    sent = redirects(make(replica("b"), busy=True).open("a", 1, hops=hops))
+    assert [one.hops for one in sent] == ([hops + 1] if is_sent else [])
+
+
+def test_draft_nodes_that_know_no_fleets_are_sent_nowhere():
+    desk = make(replica("b"), busy=True)
+    desk.hello("old")
+    assert redirects(desk.open("old", 1)) == []
+
+
+def test_a_session_that_is_open_is_not_sent_on_when_its_message_comes_twice():
+    desk = make(replica("b", SLOW))
+    desk.open("a", 1)
+    desk.round(duration_s=5.0)
+    assert redirects(desk.open("a", 1)) == []
+    assert redirects(desk.open("a", 2))
+
+
+def test_nobody_is_sent_to_another_target_nor_to_who_stops():
+    for load in (replace(IDLE, target_fingerprint="another"), replace(IDLE, is_draining=True)):
+        desk = make(replica("b", load), busy=True)
+        desk.core.register.welcome = replace(desk.core.welcome, target_fingerprint="own")
+        assert redirects(desk.open()) == []
+
+
+def test_not_all_go_to_the_same_one_before_it_tells_again():
+    desk = make(replica("b", replace(IDLE, max_sessions=2)), replica("c", replace(IDLE, max_sessions=2)), busy=True)
+    sent = [redirects(desk.open("a", number))[0].endpoint for number in range(1, 4)]
+    assert set(sent) == {"tcp://b:5555", "tcp://c:5555"}
+
+
+def test_a_replica_that_stops_sends_its_open_sessions_on_and_then_says_so():
+    desk = make(replica("b", SLOW))
+    desk.open("a", 1)
+    desk.core.drain()
+    sends = [send.message for send in desk.core.farewell(desk.now)]
+    assert [(one.endpoint, one.reason) for one in redirects(sends)] == [("tcp://b:5555", "draining")]
+    assert isinstance(sends[-1], Refusal)
+    assert sends[-1].code == "draining"
+    assert desk.core.counts.redirects["draining"] == 1
+
+
+def test_a_session_that_got_tokens_here_has_all_its_hops_again():
+    desk = make(replica("b"))
+    desk.open("a", 1, hops=MAX_HOPS)
+    desk.open("a", 2, hops=MAX_HOPS)
+    assert any(isinstance(one, Verdict) for one in desk.round())
+    desk.open("a", 3, hops=MAX_HOPS)
+    desk.core.drain()
+    sent = redirects([send.message for send in desk.core.farewell(desk.now)])
+    assert {one.session_id[-1]: one.hops for one in sent} == {1: 1, 2: 1}, "the third has got none yet"
+
+
+def test_a_stopping_replica_sends_new_texts_on_and_refuses_them_where_it_is_alone():
+    desk = make(replica("b"))
+    desk.core.drain()
+    assert [one.reason for one in redirects(desk.open())] == ["draining"]
+    alone = make()
+    alone.core.drain()
+    assert [one.code for one in alone.open()] == ["draining"]
+
+
+def test_an_unknown_load_is_no_reason_to_go_there_but_better_than_stopping():
+    assert redirects(make(replica("b", None), busy=True).open()) == []
+    desk = make(replica("b", None))
+    desk.core.drain()
+    assert redirects(desk.open())
+
+
+def test_the_next_replica_hears_of_the_hops():
+    opened = make_open(1, hops=2)
+    assert isinstance(opened, OpenSession)
+    desk = make(replica("b"), busy=True)
+    assert redirects(desk.up("a", opened))[0].hops == 3
