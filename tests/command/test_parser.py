@@ -14,6 +14,7 @@ from draft_node import cli as draft_cli
 from experiments import harness, runner
 from goodspeed import __version__
 from goodspeed.app import cli
+from goodspeed.app.fleet import cli as fleet_cli
 from goodspeed.command.config import option
 from goodspeed.command.parser import CommandLine
 from verify_node import cli as verify_cli
@@ -23,6 +24,7 @@ PARSERS = {
     "goodspeed": cli.build_parser(),
     "goodspeed-verify": verify_cli.build_parser(),
     "goodspeed-draft": draft_cli.build_parser(),
+    "goodspeed-fleet": fleet_cli.build_parser(),
 }
 
 
@@ -122,7 +124,9 @@ def test_every_option_tells_its_default(parser: argparse.ArgumentParser) -> None
     assert "exit status:" in parser.format_help()
 
 
-@pytest.mark.parametrize("name", ["goodspeed-verify", "goodspeed-draft", "goodspeed demo", "goodspeed chat"])
+@pytest.mark.parametrize(
+    "name", ["goodspeed-verify", "goodspeed-draft", "goodspeed demo", "goodspeed chat", "goodspeed-fleet up"]
+)
 def test_a_long_help_has_groups_an_example_and_a_short_usage(name: str) -> None:
     text = ALL[name].format_help()
     groups = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)
@@ -142,7 +146,12 @@ def test_none_needs_words() -> None:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("goodspeed", "goodspeed"), ("verify_node", "goodspeed-verify"), ("draft_node", "goodspeed-draft")],
+    [
+        ("goodspeed", "goodspeed"),
+        ("verify_node", "goodspeed-verify"),
+        ("draft_node", "goodspeed-draft"),
+        ("goodspeed.app.fleet", "goodspeed-fleet"),
+    ],
 )
 def test_every_command_tells_its_version(module: str, name: str) -> None:
     script = Path(sys.executable).parent / name

@@ -103,6 +103,9 @@ class ReplicaFolder:
         ran = read(self.process, Ran)
         return ran if ran is not None and is_running(ran) else None
 
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
     def last_said(self) -> str:
         """Returns the last lines of its standard error, as one."""
         try:

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -17,6 +16,7 @@ from msgspec import Struct
 from goodspeed.app.fleet import processes
 from goodspeed.app.fleet.folders import ReplicaFolder, Started, read
 from goodspeed.app.fleet.plan import EVERYWHERE, ROOT, Plan, environment, number_of, verify_command
+from goodspeed.app.fleet.processes import Ran
 from goodspeed.fleet import table as peers
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table, write_whole
@@ -117,7 +117,7 @@ class Keeper:
             return "draining" if self._load.is_draining else "ready"
         return "failing" if self._num_failed else "starting"
 
-    def _listen(self, ran: processes.Ran, now: float) -> None:
+    def _listen(self, ran: Ran, now: float) -> None:
         load = read(self._folder.status, Load)
         if load is not None and load != self._load:
             self._load, self._heard_at, self._num_failed = load, now, 0
@@ -129,6 +129,8 @@ class Keeper:
 
     def _ended(self, now: float) -> None:
         was_ready = self._load is not None
+        if self._drain_by is not None:
+            self._folder.remove()
         self._why = self._folder.last_said() or self._why or "it said nothing"
         self._ran = self._load = None
         self._num_failed = 0 if was_ready else self._num_failed + 1
@@ -141,16 +143,9 @@ class Keeper:
         write_whole(self._folder.start, msgspec.json.encode(self._wanted()))
         command = [sys.executable, "-m", "goodspeed.app.fleet.launch", str(self._folder.path)]
         subprocess.run(command, cwd=ROOT, env=environment(), timeout=LAUNCH_S, check=False)
-        self._ran, self._num_starts, self._heard_at = self._wait_for_process(), self._num_starts + 1, now
+        self._ran, self._num_starts, self._heard_at = read(self._folder.process, Ran), self._num_starts + 1, now
         if self._ran is None:
             self._ended(now)
-
-    def _wait_for_process(self) -> processes.Ran | None:
-        """Returns the process once it has said which it is."""
-        deadline = time.monotonic() + LAUNCH_S
-        while not self._folder.process.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        return read(self._folder.process, processes.Ran)
 
     def _known(self) -> Table:
         """Returns the fleet as it was known last, with this replica as it is."""
@@ -164,7 +159,7 @@ class Keeper:
         command = verify_command([*self._plan.words(self._plan.bind(self._port)), *files])
         return Started(tuple(command), self._port, self._plan.folder)
 
-    def _adopt(self) -> processes.Ran | None:
+    def _adopt(self) -> Ran | None:
         """Returns the process that runs already; one that was started otherwise is ended."""
         ran = self._folder.running()
         if ran is None:

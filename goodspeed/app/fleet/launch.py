@@ -18,19 +18,21 @@ from goodspeed.fleet.table import write_whole
 
 
 def launch(folder: ReplicaFolder) -> None:
-    """Replaces this process by the command, in the background; the caller's process ends at once."""
+    """Starts the command, and ends this process once it runs, or cannot be started."""
     started = folder.started()
     if started is None:
         raise ProcessError(f"{folder.start} is damaged; take the fleet down with `goodspeed-fleet down`")
+    reading, writing = os.pipe()  # closed by the exec, and by a failure before it
     if os.fork():
+        os.close(writing)
+        os.read(reading, 1)
         os._exit(0)
     os.setsid()
-    os.chdir(started.folder if Path(started.folder).is_dir() else folder.path)
     nowhere = os.open(os.devnull, os.O_RDWR)
     log = os.open(folder.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for descriptor, goes_to in ((0, nowhere), (1, nowhere), (2, log)):
         os.dup2(goes_to, descriptor)
-    os.closerange(3, 256)
+    os.chdir(started.folder if Path(started.folder).is_dir() else folder.path)
     write_whole(folder.process, msgspec.json.encode(remember(os.getpid())))
     os.execve(started.command[0], started.command, environment())
 

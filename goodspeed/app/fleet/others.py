@@ -125,7 +125,7 @@ def written_down(folder: Folder) -> list[Report]:
         if started is None:
             continue
         load = read(replica.status, Load) if ran is not None else None
-        state: State = "left" if ran is None else "starting" if load is None else "ready"
+        state: State = "failing" if ran is None else "starting" if load is None else "ready"
         bind = next(word for word in started.command if word.startswith("--bind=")).removeprefix("--bind=")
         found.append(Report(name, bind, state, pid=ran.pid if ran is not None else None, load=load))
     return found
@@ -154,7 +154,7 @@ def to_text(reports: list[Report]) -> str:
     rows = [COLUMNS, *(_row(report) for report in reports)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(lines + [f"{report.name} ended last: {report.why}" for report in reports if report.why])
+    return "\n".join(lines + [f"{report.name} ended, and said last: {report.why}" for report in reports if report.why])
 
 
 def _row(report: Report) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     gpus: int = 0  # of each replica
     cpus: int = 1
     further: tuple[str, ...] = ()  # options of goodspeed-verify
-    folder: str = ""  # in which `up` was said: names of files are relative to it
+    folder: str = "/"  # in which `up` was said: names of files are relative to it
 
     @property
     def limits(self) -> Limits:

@@ -11,7 +11,7 @@ from goodspeed.app.fleet.options import UpConfig
 from goodspeed.app.fleet.others import connected, take_down
 from goodspeed.app.fleet.plan import Plan, replica_name
 from goodspeed.app.fleet.processes import end
-from goodspeed.command.config import add_options, from_namespace
+from goodspeed.command.config import add_options, from_namespace, group_of
 from goodspeed.command.events import print_json
 from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_common_options, warn_trusted_network
@@ -24,8 +24,8 @@ LEAVE_S = 10.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, UpConfig)
     add_common_options(parser)
-    parser.usage = "%(prog)s --model NAME [options] [-- options of goodspeed-verify]"
-    parser.add_argument("further", nargs="*", metavar="-- OPTIONS", help="options of goodspeed-verify for all replicas")
+    what = "further options of goodspeed-verify, for all replicas"
+    group_of(parser, "fleet").add_argument("further", nargs="*", metavar="-- OPTIONS", help=what)
 
 
 def run(namespace: argparse.Namespace, reporter: Reporter) -> int:
