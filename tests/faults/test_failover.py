@@ -14,7 +14,6 @@ pytestmark = pytest.mark.alone
 NUM_TOKENS = 250
 
 
-@pytest.mark.essential
 def test_texts_go_on_at_the_other_verify_node_when_theirs_is_killed() -> None:
     wanted = mixed(NUM_TOKENS)[:4]
     with (

@@ -30,7 +30,6 @@ def wait_until_gone(pid: int) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.essential
 def test_a_lost_rank_ends_the_node_and_one_rank_goes_on_with_the_texts_of_two() -> None:
     wanted = mixed(120)
     with (
