@@ -1,0 +1,271 @@
+"""How long texts pause when their verify node is killed, or stops: two replicas of a fleet, and draft nodes on both.
+
+Eight draft nodes without a model, each with its own order of the two replicas, stream a text each over HTTP. First
+nothing happens, which tells what the texts are and how long they pause anyway. Then one replica is killed (-9) in
+mid-stream; it is started again, and when it is back the other one is drained in mid-stream. A pause is the longest time
+between two pieces of a text, of the texts whose replica went. Every text has to be what it was without any of that; the
+exit status is 1 if one differs.
+
+The replicas are kept by `goodspeed-fleet` with Ray, or, with --quick, started as they are, with a peers file. It takes
+about 3 minutes on two cores, and half a minute with --quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from experiments.benchmarks.processes import START_S, command
+from experiments.benchmarks.workers import free_port
+from goodspeed.app.demo.commands import environment
+from goodspeed.app.demo.processes import Household
+from goodspeed.embedded import prompts
+from goodspeed.fleet.replicas import Replica
+from goodspeed.fleet.table import Table, write
+
+TARGET = "tiny-target"
+INTO_S = 2.0
+"""How far the texts are when something happens."""
+
+
+class Replicas(Protocol):
+    """Two verify nodes."""
+
+    endpoints: list[str]
+
+    def kill(self, number: int) -> None:
+        """kill -9; whoever keeps them starts it again."""
+
+    def wait_until_back(self, number: int) -> None: ...
+    def drain(self, number: int) -> None:
+        """Has it send its texts to the other one, and end."""
+
+
+class OnRay:
+    """Those that `goodspeed-fleet` keeps."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        told = json.loads(self._run("up", "--model", TARGET, "--replicas", "2", "--port", "0", "--json"))
+        self._names, self.endpoints = list(told["replicas"]), list(told["endpoints"])
+
+    def _run(self, word: str, *words: str) -> str:
+        line = [sys.executable, "-m", "goodspeed.app.fleet", word, "--name", self._name, *words]
+        return subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    def _told(self, number: int) -> dict[str, Any]:
+        replicas: list[dict[str, Any]] = json.loads(self._run("status", "--json"))["replicas"]
+        return next(one for one in replicas if one["name"] == self._names[number])
+
+    def kill(self, number: int) -> None:
+        os.kill(self._told(number)["pid"], signal.SIGKILL)
+
+    def wait_until_back(self, number: int) -> None:
+        while not ((told := self._told(number))["restarts"] and told["state"] == "ready"):
+            time.sleep(0.5)
+
+    def drain(self, number: int) -> None:
+        self._run("drain", self._names[number])
+
+    def end(self) -> None:
+        self._run("down")
+
+
+class Plain:
+    """Two processes and a peers file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.endpoints = [f"tcp://127.0.0.1:{free_port()}" for _ in range(2)]
+        self._peers = folder / "peers.json"
+        write(self._peers, Table(tuple(Replica(f"r{n}", one) for n, one in enumerate(self.endpoints))))
+        self._processes = [self._start(number) for number in range(2)]
+        for number in range(2):
+            self.wait_until_back(number)
+
+    def _start(self, number: int) -> subprocess.Popen[str]:
+        words = [f"--bind={self.endpoints[number]}", f"--model={TARGET}", f"--peers={self._peers}"]
+        return subprocess.Popen(
+            command("verify_node", *words, f"--replica=r{number}"),
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+
+    def kill(self, number: int) -> None:
+        self._processes[number].kill()
+        self._processes[number].wait()
+        self._processes[number] = self._start(number)
+
+    def wait_until_back(self, number: int) -> None:
+        out = self._processes[number].stdout
+        assert out is not None
+        while json.loads(out.readline())["event"] != "ready":
+            pass
+        threading.Thread(target=out.read, daemon=True).start()  # else its events fill the pipe
+
+    def drain(self, number: int) -> None:
+        self._processes[number].terminate()
+        self._processes[number].wait()
+
+    def end(self) -> None:
+        for process in self._processes:
+            process.terminate()
+            process.wait()
+
+
+@contextmanager
+def replicas(*, quick: bool) -> Iterator[Replicas]:
+    """Starts them, and ends them."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Plain(Path(folder)) if quick else OnRay(f"failover-{os.getpid()}")
+        try:
+            yield found
+        finally:
+            found.end()
+
+
+@dataclass
+class Stream:
+    """One text that a draft node streams, read by a thread."""
+
+    url: str
+    body: dict[str, Any]
+    text: str = ""
+    pieces_at: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        request = urllib.request.Request(f"{self.url}/v1/completions", json.dumps(self.body).encode())
+        request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request, timeout=START_S) as answer:
+            for line in answer:
+                if line.startswith(b"data: {"):
+                    self._take(json.loads(line[6:]))
+
+    def _take(self, piece: dict[str, Any]) -> None:
+        self.pieces_at.append(time.monotonic())
+        self.text += piece["choices"][0]["text"] if piece.get("choices") else ""
+
+    @property
+    def pause_s(self) -> float:
+        """The longest time between two pieces."""
+        return max(later - earlier for earlier, later in zip(self.pieces_at, self.pieces_at[1:], strict=False))
+
+    def finish(self) -> Stream:
+        self._thread.join()
+        return self
+
+
+def bodies(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """What each draft node is asked for; every second text is sampled."""
+    chosen = prompts.load()[: options.clients]
+    return [
+        {
+            "prompt": one.prompt,
+            "max_tokens": options.tokens,
+            "temperature": 0.8 * (number % 2),
+            "seed": number,
+            "ignore_eos": True,
+            "stream": True,
+        }
+        for number, one in enumerate(chosen)
+    ]
+
+
+def stream_all(urls: Sequence[str], options: argparse.Namespace) -> list[Stream]:
+    return [Stream(url, body) for url, body in zip(urls, bodies(options), strict=True)]
+
+
+async def measure(options: argparse.Namespace) -> dict[str, Any]:
+    with replicas(quick=options.quick) as pair:
+        async with Household(environment()) as house:
+            urls = []
+            for number in range(options.clients):
+                own, other = pair.endpoints[number % 2], pair.endpoints[1 - number % 2]
+                words = ["--model=none", f"--tokenizer={TARGET}", f"--verify={own}", f"--verify={other}"]
+                line = command("draft_node", *words, f"--name=draft-{number}", "--http=127.0.0.1:0", "--history=off")
+                node = await house.start(f"draft-{number}", line, lambda event: None)
+                urls.append(str((await node.expect("ready", START_S))["url"]))
+            return await asyncio.to_thread(play, pair, urls, options)
+
+
+def play(pair: Replicas, urls: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+    """Nothing happens; one is killed, and comes back; the other is drained."""
+    undisturbed = [one.finish() for one in stream_all(urls, options)]
+    say(f"undisturbed: {told(undisturbed)}")
+    killed = stream_all(urls, options)
+    time.sleep(INTO_S)
+    pair.kill(0)
+    for one in killed:
+        one.finish()
+    of_killed = killed[::2]  # whose first verify node it is
+    say(f"one replica killed: {told(of_killed)}")
+    pair.wait_until_back(0)
+    drained = stream_all(urls, options)
+    time.sleep(INTO_S)
+    pair.drain(1)
+    for one in drained:
+        one.finish()
+    say(f"the other drained: {told(drained)}")
+    texts = [one.text for one in undisturbed]
+    num_different = sum(one.text != text for after in (killed, drained) for one, text in zip(after, texts, strict=True))
+    return {
+        "clients": options.clients,
+        "tokens": options.tokens,
+        "pause_s": {"none": pauses(undisturbed), "killed": pauses(of_killed), "drained": pauses(drained)},
+        "num_texts": 2 * len(texts),
+        "num_different": num_different,
+    }
+
+
+def pauses(streams: Sequence[Stream]) -> dict[str, float]:
+    """Of the longest pauses of the texts, the middle one and the 95th percentile."""
+    found = sorted(one.pause_s for one in streams)
+    return {"median": statistics.median(found), "p95": found[round(0.95 * (len(found) - 1))]}
+
+
+def told(streams: Sequence[Stream]) -> str:
+    found = pauses(streams)
+    return f"longest pause of a text {found['median']:.2f} s in the middle, {found['p95']:.2f} s at the 95th percentile"
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=8, help="draft nodes")
+    parser.add_argument("--tokens", type=int, default=500, help="of each text")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--quick", action="store_true", help="two draft nodes, short texts, and no Ray")
+    options = parser.parse_args()
+    if options.quick:
+        options.clients, options.tokens = 2, 150
+    found = asyncio.run(measure(options))
+    say(f"{found['num_different']} of {found['num_texts']} texts differ")
+    if options.json:
+        print(json.dumps(found))
+    return 1 if found["num_different"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
