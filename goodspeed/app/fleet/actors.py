@@ -49,8 +49,8 @@ class RosterActor:
         table = self._roster.table(now)
         if told.state == "left":
             self._retire(told.name)
-        elif (wanted := self._roster.wanted(now)) is not None:
-            self._change(wanted - len(self._names()), now)
+        elif (wanted := self._roster.wanted(num := len(self._names()), now)) is not None:
+            self._change(wanted - num, now)
         return msgspec.json.encode(table)
 
     def status(self) -> bytes:

@@ -53,11 +53,10 @@ class Roster:
                 replicas.setdefault(report.endpoint, report)
         return Table(tuple(report.replica for report in replicas.values())) if replicas else None
 
-    def wanted(self, now: float) -> int | None:
-        """How many replicas the loads ask for; None while that is fixed, or any of them comes or goes."""
-        reports = self.reports(now)
-        loads = [report.load for report in reports if report.load is not None and report.state == "ready"]
-        if self._is_fixed or not loads or len(loads) < len(reports):
+    def wanted(self, num_keepers: int, now: float) -> int | None:
+        """How many replicas the loads ask for; None while that is fixed, or not every keeper reports a ready one."""
+        loads = [one.load for one in self.reports(now) if one.load is not None and one.state == "ready"]
+        if self._is_fixed or not loads or len(loads) != num_keepers:
             return None
         return self._scaler.decide(loads, now)
 

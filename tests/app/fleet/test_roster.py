@@ -61,12 +61,17 @@ def test_names_are_the_first_that_are_free() -> None:
 
 def test_full_replicas_ask_for_more_once_all_are_there() -> None:
     roster = heard(report(1, 10))
-    assert roster.wanted(0.0) == 1
+    assert roster.wanted(1, 0.0) == 1
     roster.hear(report(1, 10), UP_AFTER_S, 500.0)
-    assert roster.wanted(UP_AFTER_S) == 2
+    assert roster.wanted(1, UP_AFTER_S) == 2
     roster.hear(replace(report(2), state="starting", load=None), UP_AFTER_S, 500.0)
-    assert roster.wanted(UP_AFTER_S) is None
+    assert roster.wanted(2, UP_AFTER_S) is None
+
+
+def test_a_roster_that_has_just_come_back_changes_nothing_until_all_have_reported() -> None:
+    assert heard(report(1), report(2)).wanted(3, 0.0) is None
+    assert heard(report(1), report(2), report(3)).wanted(3, 0.0) == 3
 
 
 def test_a_fixed_number_stays() -> None:
-    assert heard(report(1, 10), plan=replace(PLAN, max_replicas=1)).wanted(0.0) is None
+    assert heard(report(1, 10), plan=replace(PLAN, max_replicas=1)).wanted(1, 0.0) is None

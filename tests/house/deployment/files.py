@@ -49,9 +49,9 @@ def manifests() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def pods() -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    """File, node, container and pod of every deployment, patches included."""
+    """File, node, container and pod of every deployment and stateful set, patches included."""
     for name, document in manifests():
-        if document["kind"] == "Deployment":
+        if document["kind"] in ("Deployment", "StatefulSet"):
             pod = document["spec"]["template"]["spec"]
             yield name, document["metadata"]["name"], pod["containers"][0], pod
 

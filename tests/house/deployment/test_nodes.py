@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from draft_node.config import DraftConfig
+from goodspeed.fleet import table
 from tests.house.deployment.files import COMPOSE, DOCKER, commands, compose_nodes, manifests, pods, port, settings
 
 COMMANDS = commands()
@@ -18,6 +19,7 @@ def test_every_place_that_starts_nodes_is_known() -> None:
         "compose.yaml",
         "compose.gpu.yaml",
         *(f"{folder}/{node}.yaml" for folder in ("cpu", "gpu") for node in ("draft", "verify")),
+        "fleet/verify.yaml",
         "goodspeed-draft.service",
         "goodspeed-verify.service",
         "DEPLOYMENT.md",
@@ -52,7 +54,7 @@ def test_health_is_asked_where_it_is_served(name: str) -> None:
 
 def test_probes_ask_the_port_that_is_served() -> None:
     whole = [(name, node, container) for name, node, container, _ in pods() if "ports" in container]  # else a patch
-    assert len(whole) == 2
+    assert len(whole) == 3
     for name, node, container in whole:
         ports = {entry["name"]: entry["containerPort"] for entry in container["ports"]}
         assert ports["http"] == port(node, container["args"]), name
@@ -87,6 +89,15 @@ def test_no_service_of_kubernetes_is_called_goodspeed() -> None:
     """Every pod would be given variables GOODSPEED_*."""
     services = [document["metadata"]["name"] for _, document in manifests() if document["kind"] == "Service"]
     assert sorted(services) == ["draft", "verify"]
+
+
+def test_the_fleet_of_kubernetes_has_the_replicas_that_it_names() -> None:
+    found = next(document for name, document in manifests() if document["kind"] == "StatefulSet")
+    name, number = found["metadata"]["name"], found["spec"]["replicas"]
+    peers = table.read(DOCKER / "kubernetes/fleet/peers.json").replicas
+    assert [replica.name for replica in peers] == [f"{name}-{index}" for index in range(number)]
+    host = found["spec"]["serviceName"]
+    assert [replica.endpoint for replica in peers] == [f"tcp://{one.name}.{host}:5555" for one in peers]
 
 
 @pytest.mark.parametrize("path", sorted(DOCKER.rglob("*.yaml")), ids=lambda path: path.name)
