@@ -252,18 +252,18 @@ def say(line: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clients", type=int, default=8, help="draft nodes")
-    parser.add_argument("--tokens", type=int, default=500, help="of each text")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.failover", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two draft nodes, short texts, and no Ray")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--clients", type=int, default=8, help="draft nodes (default 8)")
+    parser.add_argument("--tokens", type=int, default=500, help="of each text (default 500)")
     options = parser.parse_args()
     if options.quick:
         options.clients, options.tokens = 2, 150
     found = asyncio.run(measure(options))
     say(f"{found['num_different']} of {found['num_texts']} texts differ")
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps({"benchmark": "failover", **found}))
     return 1 if found["num_different"] else 0
 
 
