@@ -111,8 +111,8 @@ def test_a_million_by_hand():
 
 
 def test_what_is_told_of_a_tiny_run():
-    tiny = {"window_s": 3.0, "num_windows": 1}
-    studies = {name: replace(QUICK.studies[name], **tiny) for name in ("replicas", "homes by chance")}
+    names = ("replicas", "homes by chance")
+    studies = {name: replace(QUICK.studies[name], window_s=3.0, num_windows=1) for name in names}
     studies["replicas"] = replace(studies["replicas"], replicas=[1, 2])
     fair = replace(QUICK.fairness, replicas=2, clients=2, window_s=3.0)
     config = replace(QUICK, ratio=3.0, studies=studies, fairness=fair)
