@@ -1,4 +1,7 @@
-"""Two verify nodes of one target: one is killed, freezes or stops, and every text goes on at the other."""
+"""Two verify nodes of one target: one is killed, freezes or stops, and every text goes on at the other.
+
+`make bench-quick` kills one, too, and compares the texts.
+"""
 
 from pathlib import Path
 
@@ -14,6 +17,7 @@ pytestmark = pytest.mark.alone
 NUM_TOKENS = 250
 
 
+@pytest.mark.slow_faults
 def test_texts_go_on_at_the_other_verify_node_when_theirs_is_killed() -> None:
     wanted = mixed(NUM_TOKENS)[:4]
     with (

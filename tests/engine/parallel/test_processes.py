@@ -66,6 +66,7 @@ def test_no_process_outlives_the_node(number: signal.Signals) -> None:
         wait_until_gone(rank)
 
 
+@pytest.mark.slow_faults
 def test_no_process_outlives_a_node_that_is_killed_while_it_loads() -> None:
     with VerifyNode("--tp", "2") as verify:
         verify.wait_for_line("loading")
