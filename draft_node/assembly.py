@@ -131,7 +131,7 @@ def build(
         drafting.drafter.context_len if drafting is not None else MAX_CONTEXT,
         config.connect_timeout_s,
         config.draft_ahead,
-        addresses=[Address(endpoint) for endpoint in dict.fromkeys(config.verify)],
+        addresses=[Address(endpoint, keys.verify_key if keys else None) for endpoint in dict.fromkeys(config.verify)],
         falls_back=config.fallback == "local",
         ngrams=Ngrams(history, keeps=settings.history != "off"),
         has_model=config.has_model,

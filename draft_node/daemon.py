@@ -18,7 +18,7 @@ from draft_node.core.link import VerifyLink
 from draft_node.core.session import Session
 from draft_node.serve.outboxes import Outboxes
 from draft_node.text.history_keeper import HistoryKeeper
-from goodspeed.errors import GoodSpeedError, MessageTooLarge, PeerRefused, ProtocolError, TransportError
+from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.messages import (
     Ack,
@@ -199,10 +199,10 @@ class DraftDaemon:
                 self._handle(link, message)
             self._carry_out(self.core.broke(now, link))
 
-    def _unreachable(self, link: int, why: GoodSpeedError) -> None:
+    def _unreachable(self, link: int, why: Exception) -> None:
         """No channel could be made to a verify node that another one named."""
         logger.warning("a verify node cannot be connected to", extra={"why": why})
-        self._carry_out(self.core.turned_away(str(why), time.monotonic(), link))
+        self.core.unreachable(link)
 
     async def _draft(self, drafting: "Drafting") -> None:
         """Whatever the draft model proposes goes to its session."""

@@ -22,7 +22,7 @@ ConnectTo: TypeAlias = Callable[[Address], Awaitable[DraftChannel]]
 
 Heard: TypeAlias = Callable[[int, DownMessage | ProtocolError], None]
 NotSent: TypeAlias = Callable[[int, UpMessage, MessageTooLarge | TransportError], None]
-Unreachable: TypeAlias = Callable[[int, GoodSpeedError], None]
+Unreachable: TypeAlias = Callable[[int, Exception], None]
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class Lines:
             return
         try:
             channel = await self._connect(address)
-        except GoodSpeedError as error:
+        except (GoodSpeedError, OSError) as error:  # ZeroMQ's errors are among these
             self._early.pop(link, None)
             self._unreachable(link, error)
             return
@@ -135,11 +135,14 @@ class Lines:
             self._group.create_task(self._end(line))
 
     async def _end(self, line: _Line) -> None:
-        for task in line.tasks:
-            task.cancel()
-        await asyncio.gather(*line.tasks, return_exceptions=True)
         try:
-            await line.outgoing.flush()
+            for task in line.tasks:
+                task.cancel()
+            await asyncio.gather(*line.tasks, return_exceptions=True)
+            if line.channel.traffic.num_received:
+                await line.outgoing.flush()
+            else:  # nobody was ever there, and closing would wait for what is queued
+                await line.channel.reconnect()
         finally:
             line.channel.close()
             _add(self._gone, line.channel.traffic)

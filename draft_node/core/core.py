@@ -259,6 +259,11 @@ class DraftCore:
         """A verify node takes no connection of this node."""
         return self._obey(link, self.links[link].turned_away(why, now), now) if link in self.links else []
 
+    def unreachable(self, link: int) -> None:
+        """No channel can be made for a new link: its sessions go elsewhere, and it may be tried again."""
+        if link in self.links and link != self.links.home:
+            self.links.drop(link)
+
     def broke(self, now: float, link: int = 0) -> list[NodeAction]:
         """A connection ended, and what was on it is lost."""
         return self._obey(link, self.links[link].broke(now), now) if link in self.links else []

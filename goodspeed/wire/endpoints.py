@@ -87,6 +87,7 @@ def cannot_bind(endpoint: str, number: int, why: str) -> TransportError:
 def _resolve(host: str) -> list[str]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise TransportError(f"the host name {host!r} cannot be resolved ({error.strerror}); check it") from None
+    except (OSError, UnicodeError) as error:  # a name with an empty or too long part is a UnicodeError
+        why = getattr(error, "strerror", None) or "it is no host name"
+        raise TransportError(f"the host name {host!r} cannot be resolved ({why}); check it") from None
     return [str(entry[4][0]).partition("%")[0] for entry in found]

@@ -56,7 +56,7 @@ BootId: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=16)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+\Z")]
 Label: TypeAlias = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]  # fit for a terminal
 Endpoint: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[!-~]+\Z")]  # printable ASCII
-ServerKey: TypeAlias = Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*\Z")]  # in Z85; empty without keys
+ServerKey: TypeAlias = Annotated[str, Meta(pattern=r"^([!-~]{40})?\Z")]  # in Z85; empty without keys
 Text: TypeAlias = Annotated[str, Meta(max_length=2048)]
 Capabilities: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=64)]
 StopString: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]

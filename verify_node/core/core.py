@@ -103,7 +103,7 @@ class VerifyCore:
         self.peers = register.peers
         self.sessions = register.sessions
         self.diary = register.diary
-        self.redirecting = Redirecting(self.load, pool.page_size)
+        self.redirecting = Redirecting(self.load, pool.page_size, register.welcome.target_fingerprint)
         self.counts = Counts()
         self.draining = False  # the node stops
         self.rate_limiter = RateLimiter(register.max_client_sessions)

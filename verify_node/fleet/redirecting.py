@@ -23,9 +23,10 @@ TOLD_S = 10.0
 class Redirecting:
     """The other replicas, and the sessions that are sent to them."""
 
-    def __init__(self, own_load: Callable[[float], Load], page_size: int) -> None:
-        """own_load: returns what this replica has to do at a time."""
+    def __init__(self, own_load: Callable[[float], Load], page_size: int, target: str = "") -> None:
+        """own_load: returns what this replica has to do at a time. target: the fingerprint of its target."""
         self._own_load = own_load
+        self.target = target
         self._page_size = page_size
         self._own: Replica | None = None
         self._others: dict[str, Replica] = {}  # by name
@@ -77,8 +78,8 @@ class Redirecting:
     ) -> Redirect | None:
         if self._own is None or self.is_alone or hops >= MAX_HOPS or "fleet" not in client.capabilities:
             return None
-        own = replace(self._own, load=self._own_load(now))
-        wish = wish._replace(fingerprint=own.load.target_fingerprint if own.load is not None else "")
+        own = replace(self._own, load=self._own_load(now)) if reason == "load" else self._own
+        wish = wish._replace(fingerprint=self.target)
         found = elsewhere(own, list(self._others.values()), wish, now, reason=reason)
         if found is None:
             return None

@@ -102,7 +102,11 @@ class Links:
         """
         known = self._known[number]
         self.directory.found(known.address, welcome.target_fingerprint)
-        same = [other for other in self._known if other != number and self._leads_to(other, welcome)]
+        same = [
+            other
+            for other in self._known
+            if other != number and self._leads_to(other, welcome, known.address.server_key)
+        ]
         for session_id, on in list(self._on.items()):
             if on in same:
                 self._on[session_id] = number
@@ -110,8 +114,10 @@ class Links:
             self.home, self._home_to_be = number, None
         return same
 
-    def _leads_to(self, number: int, welcome: Welcome) -> bool:
+    def _leads_to(self, number: int, welcome: Welcome, server_key: str | None) -> bool:
         own = self._known[number].link
+        if self._known[number].address.server_key != server_key:
+            return False  # another could say the same boot id
         return own.connected and own.welcome is not None and own.welcome.boot_id == welcome.boot_id
 
     def lost(self, number: int, now: float, *, in_good_order: bool = False) -> None:
@@ -211,7 +217,7 @@ class Links:
         """
         if now < self._try_at:
             return None
-        targets = [one for one in wanted if not self._is_served(one)]
+        targets = [one for one in dict.fromkeys(wanted) if not self._is_served(one)]
         if self.link.connected and not targets:
             return None
         self._try_at = now + TRY_S

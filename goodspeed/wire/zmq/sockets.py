@@ -34,6 +34,11 @@ class SocketLink(Link):
         self._closed = False
         try:
             self._open()
+        except zmq.ZMQError as error:
+            self._context.destroy(linger=0)
+            if error.errno != zmq.EINVAL:
+                raise
+            raise TransportError(f"{address.endpoint}: ZeroMQ takes no such address or key; check both") from None
         except BaseException:
             self._context.destroy(linger=0)
             raise

@@ -1,0 +1,57 @@
+"""The channels of a draft node's links: one that cannot be made disturbs no other, and may be tried again."""
+
+import asyncio
+
+import pytest
+
+from draft_node.channels.lines import Lines
+from draft_node.core.fleet.directory import Address
+from goodspeed.errors import TransportError
+from goodspeed.wire.channels import DraftChannel
+from goodspeed.wire.endpoints import parse_endpoint
+from goodspeed.wire.messages import Heartbeat
+from goodspeed.wire.zmq.authentication import new_pair
+from goodspeed.wire.zmq.transport import ClientKeys, MemoryNetwork, connect_draft
+
+BEAT = Heartbeat(b"aaaaaaaa")
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".b"])
+def test_a_name_that_is_none_is_a_named_error(host: str) -> None:
+    with pytest.raises(TransportError, match="cannot be resolved"):
+        parse_endpoint(f"tcp://{host}:1", True, "connecting")
+
+
+@pytest.mark.parametrize("key", ["abc", "~" * 40])
+def test_a_key_that_is_none_is_a_named_error(key: str) -> None:
+    with pytest.raises(TransportError, match="address or key"):
+        connect_draft("tcp://127.0.0.1:1", keys=ClientKeys(new_pair("a"), key))
+
+
+@pytest.mark.parametrize("error", [TransportError("no such host"), OSError("too many open files")])
+def test_a_channel_that_cannot_be_made_is_told_and_the_others_go_on(error: Exception) -> None:
+    async def story() -> None:
+        network = MemoryNetwork()
+        verify = network.bind_verify()
+        told: list[tuple[int, Exception]] = []
+
+        async def connect(address: Address) -> DraftChannel:
+            raise error
+
+        lines = Lines(
+            network.connect_draft(b"a"), connect, lambda *_: None, lambda *_: None, lambda *why: told.append(why)
+        )
+        async with asyncio.TaskGroup() as tasks:
+            lines.begin(tasks)
+            lines.connect(1, Address("tcp://b:1"))
+            lines.put(1, BEAT)  # waits, and is dropped
+            while not told:
+                await asyncio.sleep(0)
+            lines.put(0, BEAT)
+            assert (await verify.receive()).message == BEAT
+            for task in lines._lines[0].tasks:
+                task.cancel()
+        assert told == [(1, error)]
+        assert lines.traffic.num_sent == 1
+
+    asyncio.run(asyncio.wait_for(story(), 60))
