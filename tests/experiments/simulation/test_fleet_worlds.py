@@ -44,9 +44,10 @@ def test_nothing_is_found_in_a_few_worlds(capsys):
 def test_nothing_is_found_in_many_worlds(capsys):
     code, report = run(capsys, "--rounds", "10000", "--first", "100")
     assert code == 0, report
-    assert report["num_redirects"] > 100
-    assert report["num_moves"] > 100
-    assert report["num_deaths"] > 50
+    # So that something happens in these worlds: a dozen of them, whose texts are short.
+    assert report["num_redirects"] > 50
+    assert report["num_moves"] >= 5
+    assert report["num_deaths"] > 15
 
 
 def test_one_verify_node_of_a_fleet_writes_what_one_alone_does():
