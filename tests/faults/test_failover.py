@@ -1,6 +1,6 @@
 """Two verify nodes of one target: one is killed, freezes or stops, and every text goes on at the other.
 
-`make bench-quick` kills one, too, and compares the texts.
+`make bench-quick` kills one and stops one, too, and compares the texts (`experiments/benchmarks/failover.py`).
 """
 
 from pathlib import Path
@@ -56,6 +56,7 @@ def test_texts_go_on_at_the_other_verify_node_when_theirs_falls_silent() -> None
         first.go_on()
 
 
+@pytest.mark.slow_faults
 def test_texts_are_sent_to_the_other_verify_node_when_theirs_stops(tmp_path: Path) -> None:
     """The draft node knows the first one only, and learns of the other from it."""
     wanted, peers = mixed(NUM_TOKENS)[:4], tmp_path / "peers.json"

@@ -18,7 +18,7 @@ from goodspeed.app.fleet.folders import Folder
 from goodspeed.app.fleet.processes import Ran
 from tests.nodes import DEADLINE_S, ENVIRONMENT, ROOT
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.slow_faults]
 
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
