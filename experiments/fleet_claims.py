@@ -33,7 +33,7 @@ def facts(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def linear_error(capacities: dict[int, float]) -> float:
-    """How far the replicas' capacities are at most from that many times a single one's."""
+    """Returns by how much capacities differ at most from that many times one replica's, relative to it."""
     return max(abs(capacity / (number * capacities[1]) - 1.0) for number, capacity in capacities.items())
 
 

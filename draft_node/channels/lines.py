@@ -90,7 +90,7 @@ class Lines:
 
     @property
     def traffic(self) -> Traffic:
-        """Of all channels since the node started, those that are gone included."""
+        """Counts what all channels have moved since the node started, those that are gone included."""
         total = copy(self._gone)
         for line in self._lines.values():
             _add(total, line.channel.traffic)

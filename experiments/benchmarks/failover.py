@@ -237,7 +237,7 @@ def play(pair: Replicas, urls: Sequence[str], options: argparse.Namespace) -> di
 
 
 def pauses(streams: Sequence[Stream]) -> dict[str, float]:
-    """Of the longest pauses of the texts, the middle one and the 95th percentile."""
+    """Returns the median and the 95th percentile of the texts' longest pauses, in seconds."""
     found = sorted(one.pause_s for one in streams)
     return {"median": statistics.median(found), "p95": found[round(0.95 * (len(found) - 1))]}
 

@@ -50,7 +50,7 @@ class World(Place):
 
     @property
     def places(self) -> list[Place]:
-        """Of all verify nodes."""
+        """The network's ends, one for each verify node."""
         return [self]
 
     @property

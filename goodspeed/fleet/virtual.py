@@ -82,7 +82,7 @@ def _decoding(load: Load) -> Iterator[Way]:
 
 
 def _rounds(load: Load, wish: Wish) -> Rounds:
-    """Of the promised sessions and the one that is wished; their texts are as long as all open ones on average."""
+    """Returns the rounds of the promised sessions and the wished one, whose texts are as long as the open ones are."""
     promised = num_promised(load)
     share = min(1.0, promised / load.num_sessions) if load.num_sessions else 0.0
     return Rounds(load, promised + 1, share * load.context_tokens + wish.prompt_tokens)

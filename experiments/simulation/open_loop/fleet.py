@@ -202,7 +202,7 @@ class Member:
         self._core.promises = self._promises = SendingOn(self._core, partial(send_on, self))
 
     def client_of(self, draft: int) -> int:
-        """Whose draft node it is."""
+        """Returns the number of the client whose draft node it is."""
         return self._clients[draft]
 
     def replica(self, now: float) -> Replica:

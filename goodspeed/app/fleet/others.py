@@ -108,7 +108,7 @@ def take_down(folder: Folder, reporter: Reporter, timeout_s: float) -> None:
 
 def _have_all_leave(fleet: "Fleet", reporter: Reporter, timeout_s: float) -> None:
     _, names = fleet.reports()
-    reporter.say("%d replicas are leaving ...", len(names))
+    reporter.say("%s ...", "1 replica is leaving" if len(names) == 1 else f"{len(names)} replicas are leaving")
     for name in names:
         fleet.drain(name, timeout_s)
     deadline = time.monotonic() + timeout_s + SLACK_S

@@ -380,7 +380,7 @@ def test_a_promise_ends_when_nobody_is_there_for_long(desk: Desk) -> None:
 
 
 def test_a_held_prompt_is_held_by_the_round_too(desk: Desk) -> None:
-    """Of a promised prompt of which nothing is allotted nothing is fed."""
+    """A round feeds nothing of a promised prompt to which nothing is allotted."""
     ask(desk, 1, prompt=(1,))
     allotment = Allotment(5, {session_id(1): 0}, (session_id(1),), frozenset({session_id(1)}))
     sessions = list(desk.core.sessions.values())
