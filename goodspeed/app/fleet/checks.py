@@ -4,8 +4,8 @@ import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
+from goodspeed.app.fleet.keeping.plan import ROOT, Plan, environment, verify_command
 from goodspeed.app.fleet.options import UpConfig
-from goodspeed.app.fleet.plan import ROOT, Plan, environment, verify_command
 from goodspeed.command.reporter import Reporter
 from goodspeed.errors import ConfigError
 from goodspeed.node.preflight import find_model

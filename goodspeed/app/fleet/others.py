@@ -11,16 +11,18 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from goodspeed.app.fleet import checks, head, processes
-from goodspeed.app.fleet.folders import Folder, Record, read
-from goodspeed.app.fleet.keeper import Report, State
+from goodspeed.app.fleet import checks
+from goodspeed.app.fleet.cluster import head
+from goodspeed.app.fleet.keeping import processes
+from goodspeed.app.fleet.keeping.folders import Folder, Record, read
+from goodspeed.app.fleet.keeping.keeper import Report, State
 from goodspeed.command.events import print_json
 from goodspeed.command.reporter import Reporter
 from goodspeed.errors import ConfigError, ProcessError
 from goodspeed.fleet.replicas import MAX_REPLICAS, Load
 
 if TYPE_CHECKING:  # it imports Ray
-    from goodspeed.app.fleet.cluster import Fleet
+    from goodspeed.app.fleet.cluster.handles import Fleet
 
 POLL_S = 0.5
 SLACK_S = 10.0
@@ -34,8 +36,8 @@ def status(namespace: argparse.Namespace, reporter: Reporter) -> int:
     folder, record = _find(namespace.name)
     is_there = head.answers(record.address)
     if is_there:
-        with connected(folder, record) as cluster:
-            reports, _ = cluster.Fleet.find().reports()
+        with connected(folder, record) as handles:
+            reports, _ = handles.Fleet.find().reports()
     else:
         reporter.say(
             "Ray is gone: nobody starts a replica again, and these are the ones of this machine; "
@@ -185,16 +187,16 @@ def _fleet(folder: Folder, record: Record) -> Iterator["Fleet"]:
             f"the Ray of the fleet {record.plan.name} is gone, at {record.address}; its replicas go on. "
             "Start it again with `goodspeed-fleet up`, which takes them over, or end them with `goodspeed-fleet down`"
         )
-    with connected(folder, record) as cluster:
-        yield cluster.Fleet.find()
+    with connected(folder, record) as handles:
+        yield handles.Fleet.find()
 
 
 @contextmanager
 def connected(folder: Folder, record: Record) -> Iterator[ModuleType]:
-    """Connects to a fleet's Ray for the length of a block, which gets the module `cluster`."""
+    """Connects to a fleet's Ray for the length of a block, which gets the module `handles`."""
     if record.head is not None:
         os.environ.update(head.settings(folder))  # Ray reads them when it is imported
-    from goodspeed.app.fleet import cluster
+    from goodspeed.app.fleet.cluster import handles
 
-    with cluster.connected(record.plan.name, record.address):
-        yield cluster
+    with handles.connected(record.plan.name, record.address):
+        yield handles

@@ -4,13 +4,14 @@ import argparse
 import time
 from collections.abc import Callable
 
-from goodspeed.app.fleet import checks, head
-from goodspeed.app.fleet.folders import Folder, Record
-from goodspeed.app.fleet.keeper import Report
+from goodspeed.app.fleet import checks
+from goodspeed.app.fleet.cluster import head
+from goodspeed.app.fleet.keeping.folders import Folder, Record
+from goodspeed.app.fleet.keeping.keeper import Report
+from goodspeed.app.fleet.keeping.plan import Plan, replica_name
+from goodspeed.app.fleet.keeping.processes import end
 from goodspeed.app.fleet.options import UpConfig
 from goodspeed.app.fleet.others import connected, take_down
-from goodspeed.app.fleet.plan import Plan, replica_name
-from goodspeed.app.fleet.processes import end
 from goodspeed.command.config import add_options, from_namespace, group_of
 from goodspeed.command.events import print_json
 from goodspeed.command.reporter import Reporter
@@ -63,9 +64,9 @@ def _start(config: UpConfig, plan: Plan, folder: Folder, reporter: Reporter) -> 
         reporter.say("starting Ray ...")
         record = Record(plan, *head.start(folder, plan))
     folder.keep(record)
-    with connected(folder, record) as cluster:
+    with connected(folder, record) as handles:
         reporter.say("starting %d replicas of %s ...", plan.replicas, plan.model)
-        fleet = cluster.Fleet.begin(plan)
+        fleet = handles.Fleet.begin(plan)
         return wait_until_ready(fleet.reports, plan.replicas, reporter)
 
 

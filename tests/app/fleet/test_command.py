@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from goodspeed.app.fleet import checks, cli, head
-from goodspeed.app.fleet.folders import Folder, Record
-from goodspeed.app.fleet.keeper import Report
+from goodspeed.app.fleet import checks, cli
+from goodspeed.app.fleet.cluster import head
+from goodspeed.app.fleet.keeping.folders import Folder, Record
+from goodspeed.app.fleet.keeping.keeper import Report
+from goodspeed.app.fleet.keeping.plan import Plan
 from goodspeed.app.fleet.others import to_json, to_text
-from goodspeed.app.fleet.plan import Plan
 from goodspeed.app.fleet.up import wait_until_ready
 from goodspeed.command.reporter import QUIET
 from goodspeed.errors import ProcessError

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from goodspeed.app.fleet import processes
-from goodspeed.app.fleet.folders import Folder
-from goodspeed.app.fleet.processes import Ran
+from goodspeed.app.fleet.keeping import processes
+from goodspeed.app.fleet.keeping.folders import Folder
+from goodspeed.app.fleet.keeping.processes import Ran
 from tests.nodes import DEADLINE_S, ENVIRONMENT, ROOT
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow_faults]

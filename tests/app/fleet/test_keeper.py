@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from goodspeed.app.fleet import keeper as keeping
-from goodspeed.app.fleet import processes
-from goodspeed.app.fleet.folders import ReplicaFolder
-from goodspeed.app.fleet.keeper import Keeper, Report
-from goodspeed.app.fleet.plan import Plan
-from goodspeed.app.fleet.processes import Ran, Seen
+from goodspeed.app.fleet.keeping import keeper as keeping
+from goodspeed.app.fleet.keeping import processes
+from goodspeed.app.fleet.keeping.folders import ReplicaFolder
+from goodspeed.app.fleet.keeping.keeper import Keeper, Report
+from goodspeed.app.fleet.keeping.plan import Plan
+from goodspeed.app.fleet.keeping.processes import Ran, Seen
 from goodspeed.fleet import table as peers
 from goodspeed.fleet.replicas import Replica
 from goodspeed.fleet.table import Table

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from goodspeed.app.fleet.keeper import Report
-from goodspeed.app.fleet.plan import Plan
-from goodspeed.app.fleet.roster import FORGET_S, SILENT_S, Roster, new_names
+from goodspeed.app.fleet.keeping.keeper import Report
+from goodspeed.app.fleet.keeping.plan import Plan
+from goodspeed.app.fleet.keeping.roster import FORGET_S, SILENT_S, Roster, new_names
 from goodspeed.fleet.replicas import Load
 from goodspeed.fleet.scaling import UP_AFTER_S
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import ray
 
-from goodspeed.app.fleet import actors
-from goodspeed.app.fleet.keeper import DRAIN_S, Report
-from goodspeed.app.fleet.plan import Plan
+from goodspeed.app.fleet.cluster import actors
+from goodspeed.app.fleet.keeping.keeper import DRAIN_S, Report
+from goodspeed.app.fleet.keeping.plan import Plan
 from goodspeed.errors import ProcessError
 
 ANSWER_S = 30.0

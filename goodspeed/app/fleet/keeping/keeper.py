@@ -13,10 +13,10 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from goodspeed.app.fleet import processes
-from goodspeed.app.fleet.folders import ReplicaFolder, Started, read
-from goodspeed.app.fleet.plan import EVERYWHERE, ROOT, Plan, environment, number_of, verify_command
-from goodspeed.app.fleet.processes import Ran
+from goodspeed.app.fleet.keeping import processes
+from goodspeed.app.fleet.keeping.folders import ReplicaFolder, Started, read
+from goodspeed.app.fleet.keeping.plan import EVERYWHERE, ROOT, Plan, environment, number_of, verify_command
+from goodspeed.app.fleet.keeping.processes import Ran
 from goodspeed.fleet import table as peers
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table, write_whole
@@ -141,7 +141,7 @@ class Keeper:
         self._folder.process.unlink(missing_ok=True)
         self.write_peers(self._known())
         write_whole(self._folder.start, msgspec.json.encode(self._wanted()))
-        command = [sys.executable, "-m", "goodspeed.app.fleet.launch", str(self._folder.path)]
+        command = [sys.executable, "-m", "goodspeed.app.fleet.keeping.launch", str(self._folder.path)]
         subprocess.run(command, cwd=ROOT, env=environment(), timeout=LAUNCH_S, check=False)
         self._ran, self._num_starts, self._heard_at = read(self._folder.process, Ran), self._num_starts + 1, now
         if self._ran is None:

@@ -1,4 +1,4 @@
-"""`python -m goodspeed.app.fleet.launch FOLDER`: starts the command of `start.json` as a process of nobody's.
+"""`python -m goodspeed.app.fleet.keeping.launch FOLDER`: starts the command of `start.json` as a process of nobody's.
 
 It has a session and a parent of its own, so it outlives whoever asked for it: Ray ends its workers' children with them.
 `process.json` says which process it is before it does anything. Knows nothing about the command.
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from goodspeed.app.fleet.folders import ReplicaFolder
-from goodspeed.app.fleet.plan import environment
-from goodspeed.app.fleet.processes import remember
+from goodspeed.app.fleet.keeping.folders import ReplicaFolder
+from goodspeed.app.fleet.keeping.plan import environment
+from goodspeed.app.fleet.keeping.processes import remember
 from goodspeed.errors import ProcessError
 from goodspeed.fleet.table import write_whole
 

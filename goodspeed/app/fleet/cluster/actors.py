@@ -14,10 +14,10 @@ import ray
 from ray.util import get_node_ip_address, list_named_actors, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from goodspeed.app.fleet.folders import Folder
-from goodspeed.app.fleet.keeper import DRAIN_S, Keeper, Report
-from goodspeed.app.fleet.plan import Plan
-from goodspeed.app.fleet.roster import Roster, new_names
+from goodspeed.app.fleet.keeping.folders import Folder
+from goodspeed.app.fleet.keeping.keeper import DRAIN_S, Keeper, Report
+from goodspeed.app.fleet.keeping.plan import Plan
+from goodspeed.app.fleet.keeping.roster import Roster, new_names
 from goodspeed.fleet.table import Table
 
 logger = logging.getLogger("goodspeed.fleet")

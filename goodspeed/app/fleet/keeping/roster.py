@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from goodspeed.app.fleet.keeper import Report
-from goodspeed.app.fleet.plan import Plan, number_of, replica_name
+from goodspeed.app.fleet.keeping.keeper import Report
+from goodspeed.app.fleet.keeping.plan import Plan, number_of, replica_name
 from goodspeed.fleet.scaling import Scaler
 from goodspeed.fleet.table import Table
 

@@ -13,9 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from goodspeed.app.fleet import processes
-from goodspeed.app.fleet.folders import Folder, Head
-from goodspeed.app.fleet.plan import ROOT, Plan
+from goodspeed.app.fleet.keeping import processes
+from goodspeed.app.fleet.keeping.folders import Folder, Head
+from goodspeed.app.fleet.keeping.plan import ROOT, Plan
 from goodspeed.errors import ProcessError
 from goodspeed.fleet.replicas import MAX_REPLICAS
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from goodspeed.app.fleet.plan import Plan, number_of
-from goodspeed.app.fleet.processes import Ran, is_running
+from goodspeed.app.fleet.keeping.plan import Plan, number_of
+from goodspeed.app.fleet.keeping.processes import Ran, is_running
 from goodspeed.errors import ConfigError, reason
 from goodspeed.fleet.table import write_whole
 from goodspeed.untrusted import read_bytes
