@@ -3,18 +3,17 @@
 from goodspeed.wire.messages import Admitted
 from verify_node.admission import Tier
 from verify_node.core.counts import Counts, PromiseOutcome
+from verify_node.core.fleet_replies import FleetReplies
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
-from verify_node.fleet.redirecting import Redirecting
 from verify_node.promises.promises import Promises
-from verify_node.promises.requests import wish_of
 from verify_node.rounds.outcomes import Send
 from verify_node.session.checks import NOT_PROMISED
 from verify_node.session.session import Session
 
 
 def admit(
-    promises: Promises, register: Register, replies: Replies, counts: Counts, redirecting: Redirecting, now: float
+    promises: Promises, register: Register, replies: Replies, counts: Counts, fleet_replies: FleetReplies, now: float
 ) -> list[Send]:
     """Carries out what is decided between two rounds, and makes the messages that tell it.
 
@@ -29,11 +28,9 @@ def admit(
     for session, promised in promises.decide(register.sessions, now):
         begins = not session.opened.committed
         if begins and not promised and session.promised is None:
-            redirect = redirecting.on_deciding(session, wish_of(session, register.page_size, now), now)
-            if redirect is not None:
-                register.drop(session)
-                counts.redirects[redirect.reason] += 1
-                sends.append(Send(session.peer_id, redirect))
+            sent_on = fleet_replies.promise_elsewhere(session, now)
+            if sent_on:
+                sends += sent_on
                 continue
         is_refused = begins and not promised and session.opened.otherwise == "refuse"
         if begins and session.ledger is not None and (session.promised is None or promised > session.promised):

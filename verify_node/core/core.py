@@ -32,7 +32,6 @@ from goodspeed.wire.messages import (
     Leave,
     Offer,
     OpenSession,
-    Redirect,
     UpMessage,
     Welcome,
 )
@@ -42,6 +41,7 @@ from verify_node.arms.comparisons import Arm
 from verify_node.arms.switching import Switching
 from verify_node.core.admitting import admit
 from verify_node.core.counts import Counts
+from verify_node.core.fleet_replies import FleetReplies
 from verify_node.core.incoming import Answer, repeat, take_ack, take_draft, take_offer
 from verify_node.core.rate_limit import RateLimiter
 from verify_node.core.register import Register
@@ -100,11 +100,10 @@ class VerifyCore:
         self.places = places
         self.register = register
         self.context_len = register.context_len
-        self.peers = register.peers
-        self.sessions = register.sessions
-        self.diary = register.diary
+        self.peers, self.sessions, self.diary = register.peers, register.sessions, register.diary
         self.redirecting = Redirecting(self.load, pool.page_size, register.welcome.target_fingerprint)
         self.counts = Counts()
+        self.fleet_replies = FleetReplies(self.redirecting, register, self.promises, self.counts)
         self.draining = False  # the node stops
         self.rate_limiter = RateLimiter(register.max_client_sessions)
         self.replies = Replies(register, self.rate_limiter, self.counts)
@@ -141,10 +140,7 @@ class VerifyCore:
 
         The times of the replicas' loads are by the same clock as `now`.
         """
-        news = self.redirecting.news if self.redirecting.know(own, replicas, now) else None
-        if news is None:
-            return []
-        return [Send(one.peer_id, news) for one in self.peers.values() if "fleet" in one.client.capabilities]
+        return self.fleet_replies.know(own, replicas, now)
 
     def load(self, now: float) -> Load:
         """What this replica has to do."""
@@ -172,8 +168,10 @@ class VerifyCore:
         if refused := self.register.check(peer_id, message, principal, now):
             return self.replies.refuse(peer_id, refused, now, principal=principal)
         peer = self.peers.get(peer_id)
-        if isinstance(message, OpenSession) and peer is not None and (sent_on := self._send_on(peer, message, now)):
-            return sent_on
+        if isinstance(message, OpenSession) and peer is not None:
+            sent_on = self.fleet_replies.open_elsewhere(peer, message, now, draining=self.draining)
+            if sent_on:
+                return sent_on
         if self.draining and isinstance(message, Hello | OpenSession):
             about = message if isinstance(message, OpenSession) else None
             return self.replies.refuse(peer_id, STOPPING, now, principal=principal, about=about)
@@ -181,7 +179,7 @@ class VerifyCore:
             refused = self.register.hello(peer_id, message, now, principal)
             if refused:
                 return self.replies.refuse(peer_id, refused, now, principal=principal)
-            return self._welcome(peer_id)
+            return [Send(peer_id, self.register.welcome_of(peer_id)), *self.fleet_replies.tell(peer_id)]
         if peer is None:
             return self.replies.refuse(peer_id, HELLO_FIRST, now, principal=principal)
         peer.heard(now)
@@ -354,39 +352,11 @@ class VerifyCore:
 
         Open sessions are sent to other replicas, if there are any.
         """
-        sends: list[Send] = []
-        for session in self.sessions.values():
-            if (redirect := self.redirecting.on_leaving(session, now)) is not None:
-                sends += self._sent_on(session.peer_id, redirect)
-        return sends + [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
+        return self.fleet_replies.leave(now) + [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
 
     def _give_up(self, session: Session, why: str, now: float) -> list[Send]:
         self.register.drop(session)
         return self.replies.refuse(session.peer_id, target_failed(why), now, about=session.opened)
-
-    # -- the fleet -------------------------------------------------------------------------------------------------
-
-    def _welcome(self, peer_id: bytes) -> list[Send]:
-        """What a draft node is told after its Hello."""
-        sends = [Send(peer_id, self.register.welcome_of(peer_id))]
-        news = self.redirecting.news
-        knows_fleets = "fleet" in self.peers[peer_id].client.capabilities
-        return [*sends, Send(peer_id, news)] if news is not None and knows_fleets else sends
-
-    def _send_on(self, peer: Peer, message: OpenSession, now: float) -> list[Send]:
-        """Sends a session that is about to be opened to another replica, if it is better off there."""
-        if self.redirecting.is_alone or message.session_id in self.sessions:
-            return []
-        redirect = None
-        if self.draining or len(self.sessions) >= self.register.max_sessions:
-            redirect = self.redirecting.on_opening(message, peer.client, now, reason="draining")
-        elif not message.committed and not (message.slo is not None and self.promises.is_on):  # that is decided later
-            redirect = self.redirecting.on_opening(message, peer.client, now, reason="load")
-        return [] if redirect is None else self._sent_on(peer.peer_id, redirect)
-
-    def _sent_on(self, peer_id: bytes, redirect: Redirect) -> list[Send]:
-        self.counts.redirects[redirect.reason] += 1
-        return [Send(peer_id, redirect)]
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -407,7 +377,7 @@ class VerifyCore:
         """Between two rounds: what is promised to those who asked meanwhile. They are told."""
         if self._in_flight is not None or not self.promises.is_on:
             return []
-        return admit(self.promises, self.register, self.replies, self.counts, self.redirecting, now)
+        return admit(self.promises, self.register, self.replies, self.counts, self.fleet_replies, now)
 
     def _hear(self, peer: Peer, message: Draft | Offer | Ack, now: float) -> Answer:
         session = self.register.find(peer, message, now)

@@ -64,7 +64,6 @@ class Register:
         self.peers: dict[bytes, Peer] = {}
         self.sessions: dict[bytes, Session] = {}
         self.diary = Diary()
-        self.page_size = pool.page_size
         self._scheduler = scheduler
         self._pool = pool
         self._released: set[bytes] = set()  # sessions whose memory is freed when no round is in flight

@@ -8,10 +8,11 @@ from goodspeed.admission import Pace
 from goodspeed.admission.remote import Guarantee
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
+from goodspeed.fleet.virtual import Wish
 from verify_node.admission import Allotment, Book, allot, decide
 from verify_node.promises.capacity import Capacity
 from verify_node.promises.counted import counted_on
-from verify_node.promises.requests import may_begin, requests_of
+from verify_node.promises.requests import may_begin, requests_of, wish_of
 from verify_node.rounds.packing import RoundLimits
 from verify_node.session.session import Session
 from verify_node.slo.ledger import Ledger
@@ -147,6 +148,10 @@ class Promises:
         """A round is done: the time of those stands still whom no round can move."""
         if len(self.book):
             self._look_who_is_there({key for key, session in sessions.items() if can_move(session)}, now)
+
+    def wish(self, session: Session, now: float) -> Wish:
+        """What the session would ask of another verify node, which has nothing of its text."""
+        return wish_of(session, self._pool.page_size, now)
 
     def lapse(self, sessions: Mapping[bytes, Session], now: float) -> list[Session]:
         """Ends promises to those who have been absent for too long: what is reserved for them is of use to others."""
