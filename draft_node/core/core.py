@@ -16,19 +16,11 @@ its own list, like the verify node's core does, and the driver keeps the order o
 
 from collections.abc import Iterable, Sequence
 
-from msgspec.structs import replace
-
 from draft_node.core.actions import (
-    Action,
-    Away,
-    Connect,
-    Connected,
-    Disconnect,
     EndTexts,
     Fail,
     GiveUp,
     NodeAction,
-    Propose,
     Proposed,
     Reconnect,
     Request,
@@ -43,13 +35,13 @@ from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.fleet.directory import Address
 from draft_node.core.fleet.links import Links
+from draft_node.core.fleet.openings import Openings
 from draft_node.core.line import Line
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.local import Terms
 from draft_node.core.session import Session, State
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.messages import (
-    MAX_HOPS,
     Admitted,
     DownMessage,
     Heartbeat,
@@ -99,6 +91,7 @@ class DraftCore:
         self.sessions: dict[bytes, Session] = {}
         self.resting = Resting()  # of the draft model
         self.counts = Counts()
+        self.openings = Openings(self.links, self.sessions, self.line, self.counts)
         self._last_word: Fail | None = None  # what every user is told from now on
         self._has_left = False  # nothing is sent any more
 
@@ -136,7 +129,7 @@ class DraftCore:
         self.line.leave(session_id)
         self.counts.statistics = total(self.counts.statistics, session.statistics)
         self._keep(session)
-        closing = self._of(session, session.cancel())
+        closing = self.openings.of(session, session.cancel())
         self.links.forget(session_id)
         return [] if self._has_left else closing + self._turn(now)
 
@@ -147,14 +140,14 @@ class DraftCore:
         actions: list[NodeAction] = []
         enter, leave = self.line.turn(now, displaces=self.link.connected)
         for session in leave:
-            actions += self._of(session, session.give_way())
+            actions += self.openings.of(session, session.give_way())
         for session in enter:
             actions += self._start(session, now)
         return actions
 
     def _start(self, session: Session, now: float) -> list[NodeAction]:
         """A session that has its place is opened as soon as a verify node is there, unless it is written alone."""
-        opened = self._open(session, now)
+        opened = self.openings.open(session, now)
         return opened or (self._fall_back(session, now) if self.is_local else [])
 
     def _keep(self, session: Session) -> None:
@@ -175,11 +168,13 @@ class DraftCore:
             case Replicas():
                 self.links.learn(message.siblings)
             case Redirect() if (session := self._session_on(link, message.session_id)) is not None:
-                actions += self._redirect(session, message, now)
+                actions += self.openings.redirect(session, message, now) + self._turn(now)
             case Admitted() | Verdict() | Refusal() if message.session_id is not None:
                 session = self._session_on(link, message.session_id)
                 if session is not None:
-                    actions += self._of(session, session.receive(message, now)) + self._placed(session, message, now)
+                    actions += self.openings.of(session, session.receive(message, now)) + self._placed(
+                        session, message, now
+                    )
         return actions
 
     def _heard(self, link: int, message: DownMessage, now: float) -> list[Command]:
@@ -193,21 +188,6 @@ class DraftCore:
     def _session_on(self, link: int, session_id: bytes) -> Session | None:
         """A session that this link's verify node may speak of."""
         return self.sessions.get(session_id) if self.links.on(session_id) == link else None
-
-    def _redirect(self, session: Session, redirect: Redirect, now: float) -> list[NodeAction]:
-        """The session goes on where it is sent, if that is known to be a verify node; else it is opened again later."""
-        session_id, had_hops = session.request.session_id, session.num_hops
-        if not session.redirected(redirect):
-            return []
-        self.counts.num_redirected += 1
-        address = self.links.directory.find(redirect.endpoint, redirect.server_key)
-        if address is None or had_hops >= MAX_HOPS:
-            session.postpone()
-            self.line.refused(session_id, now)
-            return self._turn(now)
-        made = self.links.send(session_id, address, now, moves_home=redirect.reason != "slo")
-        connecting = [] if made is None else [Connect(made, address)]
-        return [*connecting, *self._open(session, now)]
 
     def _placed(self, session: Session, message: Admitted | Verdict | Refusal, now: float) -> list[NodeAction]:
         """What this tells about room at the verify node, and whose turn it therefore is."""
@@ -224,36 +204,17 @@ class DraftCore:
         actions: list[NodeAction] = []
         for number in self.links:
             actions += self._obey(number, self.links[number].tick(now), now)
-        actions += self._look_around(now)
+        actions += self.openings.look_around(now)
         if self.away_s(now) > self.connect_timeout_s:
             actions += self._do_without(now)
         for session in self.sessions.values():
             if now >= session.resend_at:
-                actions += self._of(session, session.tick(now))
+                actions += self.openings.of(session, session.tick(now))
         return actions + self._turn(now)
 
     def away_s(self, now: float) -> float:
         """Returns for how long no verify node has been there; 0 while one is."""
         return 0.0 if self.links.is_anybody_there else self.link.away_s(now)
-
-    def _look_around(self, now: float) -> list[NodeAction]:
-        """Sessions whose verify node stays away go to another; links are made for that, and given up after it."""
-        waiting = [one for one in self.sessions.values() if self._waits(one)]
-        actions: list[NodeAction] = []
-        for session in waiting:
-            actions += self._open(session, now)
-        made = self.links.next_to_try([one.target for one in waiting if self._waits(one)], now)
-        if made is not None:
-            actions.append(Connect(made, self.links.address(made)))
-        for number in self.links.useless(now):
-            farewell: list[NodeAction] = [Send(Leave(), number)] if self.links[number].connected else []
-            self.links.drop(number)
-            actions += [*farewell, Disconnect(number)]
-        return actions
-
-    def _waits(self, session: Session) -> bool:
-        """Whether it has its place, and is open nowhere."""
-        return not session.is_open and not session.done and self.line.has_place(session.request.session_id)
 
     def turned_away(self, why: str, now: float, link: int = 0) -> list[NodeAction]:
         """A verify node takes no connection of this node."""
@@ -287,7 +248,7 @@ class DraftCore:
     def proposed(self, proposed: Proposed, now: float) -> list[NodeAction]:
         """The draft model is done, or has given up."""
         session = self.sessions.get(proposed.session_id)
-        return self._of(session, session.proposed(proposed, now)) if session is not None else []
+        return self.openings.of(session, session.proposed(proposed, now)) if session is not None else []
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -298,7 +259,7 @@ class DraftCore:
         if self._has_left:
             return actions
         for session in self.sessions.values():
-            actions += self._of(session, session.cancel())
+            actions += self.openings.of(session, session.cancel())
         return actions
 
     def leave(self, fail: Fail) -> list[NodeAction]:
@@ -320,44 +281,11 @@ class DraftCore:
                 case Command.RECONNECT:
                     actions.append(Reconnect(link))
                 case Command.OPEN_SESSIONS:
-                    actions += self._open_all(link, now)
+                    actions += self.openings.open_all(link, now, was_local=self.is_local)
+                    self.is_local = False
                 case Command.DROP_SESSIONS:
-                    actions += self._drop_all(link, now)
+                    actions += self.openings.drop_all(link, now)
         return actions
-
-    def _drop_all(self, link: int, now: float) -> list[NodeAction]:
-        """A verify node is away: its sessions wait for it, or soon go elsewhere."""
-        self.links.lost(link, now, in_good_order=self.links[link].says_goodbye)
-        self.line.forget_rooms()
-        for session_id in self.links.sessions_on(link):
-            if (session := self.sessions.get(session_id)) is not None:
-                session.disconnect()
-        return [] if self.links.is_anybody_there else [Away()]
-
-    def _open_all(self, link: int, now: float) -> list[NodeAction]:
-        """A verify node is there: every session that waits and may go on there is opened with what is committed."""
-        welcome = self.links[link].welcome
-        if welcome is None:
-            return []
-        actions: list[NodeAction] = [Connected(welcome, was_local=self.is_local, link=link)]
-        for same in self.links.welcomed(link, welcome):
-            self.links.drop(same)
-            actions.append(Disconnect(same))
-        self.is_local = False
-        self.counts.num_connected += 1
-        for session in self.sessions.values():
-            if self._waits(session):
-                actions += self._open(session, now)
-        return actions
-
-    def _open(self, session: Session, now: float) -> list[NodeAction]:
-        """Opens a session that is open nowhere, if there is a verify node for it now."""
-        link = self.links.place(session.request.session_id, session.target, now)
-        welcome = self.links[link].welcome if link is not None else None
-        if welcome is None:
-            return []
-        opening = session.connect(now, welcome.target_fingerprint, welcome.context_len, welcome.capabilities)
-        return self._of(session, opening)
 
     # -- an absence that is too long -------------------------------------------------------------------------------
 
@@ -381,21 +309,7 @@ class DraftCore:
     def _fall_back(self, session: Session, now: float) -> list[NodeAction]:
         welcome = self.link.welcome
         terms = Terms(self.link.absence(now), self.context_len, welcome.context_len if welcome is not None else None)
-        return self._of(session, session.fall_back(terms, now))
+        return self.openings.of(session, session.fall_back(terms, now))
 
     def _tell_all(self, fail: Fail) -> list[NodeAction]:
         return [Tell(session_id, fail) for session_id in self.sessions]
-
-    def _of(self, session: Session, actions: Iterable[Action]) -> list[NodeAction]:
-        """A session's actions, with its link, or with the name of the user whom they concern."""
-        session_id = session.request.session_id
-        found: list[NodeAction] = []
-        for action in actions:
-            match action:
-                case Send():
-                    found.append(replace(action, link=self.links.on(session_id) or 0))
-                case Propose():
-                    found.append(action)
-                case _:
-                    found.append(Tell(session_id, action))
-        return found

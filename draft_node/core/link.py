@@ -43,6 +43,7 @@ class VerifyLink:
     welcome: Welcome | None = None
     away_since: float | None = None  # None while it is there
     says_goodbye: bool = False  # it went in good order
+    is_silent: bool = False  # it was lost by its silence
     trouble: str | None = None  # why the verify node refuses this node, and what to do, if it said so
     _heard_at: float = 0.0
     _hello_at: float = 0.0
@@ -105,6 +106,7 @@ class VerifyLink:
         """Time passes: repeat a Hello that was not answered, notice silence, send heartbeats."""
         if self.connected:
             if now - self._heard_at > self._patience_s:
+                self.is_silent = True
                 return self._rebuilt(self._lost(now), now)
             if now < self._beat_at:
                 return []
@@ -147,7 +149,7 @@ class VerifyLink:
             what = f"the verify node speaks protocol version {welcome.version}, this draft node {VERSION}"
             raise PeerRefused("version", what, "run the same release of GoodSpeed on both nodes")
         known = self.connected and self.welcome is not None and self.welcome.boot_id == welcome.boot_id
-        self.welcome, self.says_goodbye = welcome, False
+        self.welcome, self.says_goodbye, self.is_silent = welcome, False, False
         self.away_since = self.trouble = self._barred = None
         self._backoff_s = HELLO_S
         self._beat_at = now

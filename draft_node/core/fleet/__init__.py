@@ -2,6 +2,7 @@
 
 - `directory.py`: the replicas that this node may connect to, and what is known of their targets.
 - `links.py`: the links in use, the home among them, where new sessions go; and which link each session is on.
+- `openings.py`: opens sessions as these say, and has links made and given up.
 
-Knows nothing about what sessions do; `core.py` opens and closes them as these say. Times are arguments.
+Knows nothing about users, or about what sessions draft. Times are arguments.
 """

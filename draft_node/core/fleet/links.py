@@ -5,7 +5,7 @@ that all new sessions are better off elsewhere. A session stays on its link unti
 verify node has its text in memory, and a connection that only broke is back before.
 
 Link 0 is the first of the options. Numbers are not used again, so that nothing late is taken for another's. Knows
-nothing about what sessions do; `core.py` carries out what is returned here.
+nothing about what sessions do; `openings.py` carries out what is returned here.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +19,9 @@ from goodspeed.wire.messages import Sibling, Welcome
 GRACE_S = 0.5
 """A link that broke is waited for so long before its sessions go elsewhere; a silent one was waited for already."""
 
+STOP_JITTER_S = 0.1
 JITTER_S = 0.5
-"""Up to so much longer, at random: all draft nodes of a verify node that died lose it at the same moment."""
+"""Up to so much longer, at random: all draft nodes of a verify node that stops, or dies, lose it at the same moment."""
 
 TRY_S = 1.0
 """A verify node that does not answer for so long is not the only one that is tried."""
@@ -126,8 +127,9 @@ class Links:
         in_good_order: its verify node said that it stops, so there is nothing to wait for.
         """
         known = self._known[number]
-        grace_s = 0.0 if in_good_order or not self._others(number) else GRACE_S
-        known.moves_at = now + grace_s + self._random.random() * (JITTER_S if not in_good_order else 0.1)
+        is_waited_for = not in_good_order and not known.link.is_silent and self._others(number)
+        jitter_s = self._random.random() * (STOP_JITTER_S if in_good_order else JITTER_S)
+        known.moves_at = now + (GRACE_S if is_waited_for else 0.0) + jitter_s
         self._try_at = max(self._try_at, known.moves_at)
         if number == self.home:
             self._go_home()
@@ -187,18 +189,15 @@ class Links:
 
         moves_home: whatever is opened from now on goes there, too, once that verify node is there.
         """
-        number = next((one for one, known in self._known.items() if known.address.endpoint == address.endpoint), None)
-        made = self._make(address, now) if number is None else None
-        to = number if number is not None else made
-        if to is None:
-            return None
+        linked = next((one for one, known in self._known.items() if known.address.endpoint == address.endpoint), None)
+        to = self._make(address, now) if linked is None else linked
         self._on[session_id] = to
         self._sent_until[session_id] = now + REDIRECT_S
         if moves_home and self[to].connected:
             self.home = to
         elif moves_home:
             self._home_to_be = to
-        return made
+        return to if linked is None else None
 
     # -- which links there are -------------------------------------------------------------------------------------
 
