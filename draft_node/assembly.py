@@ -24,7 +24,8 @@ from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
 from goodspeed.order import create
 from goodspeed.wire.endpoints import parse_endpoint
-from goodspeed.wire.messages import MAX_CONTEXT, VERSION, Capability, Hello
+from goodspeed.wire.fields import MAX_CONTEXT, Capability
+from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
 
 

@@ -12,7 +12,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.node import options
 from goodspeed.node.options import NO_MODEL, History
 from goodspeed.slo.objectives import Objectives, parse_tiers
-from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
+from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """What a client may be called."""

@@ -20,17 +20,8 @@ from draft_node.serve.outboxes import Outboxes
 from draft_node.text.history_keeper import HistoryKeeper
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.wire.codec import FIXED_BYTES
-from goodspeed.wire.messages import (
-    Ack,
-    Close,
-    DownMessage,
-    Draft,
-    Leave,
-    Offer,
-    OpenSession,
-    Refusal,
-    UpMessage,
-)
+from goodspeed.wire.handshake import Leave
+from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Offer, OpenSession, Refusal, UpMessage
 from goodspeed.wire.zmq.transport import DraftChannel
 
 if TYPE_CHECKING:  # they import torch, which a node without a model never does

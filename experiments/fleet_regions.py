@@ -13,7 +13,7 @@ import msgspec
 from experiments.fleet_worlds import Region
 from goodspeed.fleet.replicas import MAX_OWED, MAX_REPLICAS, Load, Owed, Pace, Replica
 from goodspeed.wire import codec
-from goodspeed.wire.messages import Replicas, Sibling
+from goodspeed.wire.handshake import Replicas, Sibling
 
 KEY = "k" * 40
 FINGERPRINT = "f" * 64

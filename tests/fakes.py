@@ -18,17 +18,8 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import CostModel, Refined
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import (
-    VERSION,
-    DownMessage,
-    Draft,
-    Hello,
-    OpenSession,
-    Sampling,
-    TokenLogprobs,
-    UpMessage,
-    digest,
-)
+from goodspeed.wire.handshake import VERSION, Hello
+from goodspeed.wire.messages import DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage, digest
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from goodspeed.wire.messages import VERSION, DownMessage, Hello, UpMessage, Welcome
+from goodspeed.wire.handshake import VERSION, Hello, Welcome
+from goodspeed.wire.messages import DownMessage, UpMessage
 
 UP, DOWN = UpMessage.__args__, DownMessage.__args__
 

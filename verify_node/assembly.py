@@ -18,7 +18,7 @@ from goodspeed.node import defaults
 from goodspeed.parallel.part import Part
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.codec import max_message_bytes
-from goodspeed.wire.messages import Welcome
+from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.core import settings as core_assembly

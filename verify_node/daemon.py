@@ -18,7 +18,8 @@ from goodspeed.errors import MessageTooLarge, ProtocolError, RankLost, TargetErr
 from goodspeed.fleet.replicas import by_clock
 from goodspeed.node.model_thread import ModelThread
 from goodspeed.parallel.ranks import Ranks
-from goodspeed.wire.messages import Draft, Leave, OpenSession, Verdict
+from goodspeed.wire.handshake import Leave
+from goodspeed.wire.messages import Draft, OpenSession, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment

@@ -13,21 +13,9 @@ from msgspec import Struct
 
 from draft_node.core.fleet.directory import Address
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import (
-    MAX_DRAFT,
-    Drafter,
-    DraftSource,
-    FinishReason,
-    OpenSession,
-    Otherwise,
-    Sampling,
-    Slo,
-    TokenLogprobs,
-    UpMessage,
-    Verdict,
-    Verification,
-    Welcome,
-)
+from goodspeed.wire.fields import MAX_DRAFT, Drafter, DraftSource, FinishReason, Otherwise, Verification
+from goodspeed.wire.handshake import Welcome
+from goodspeed.wire.messages import OpenSession, Sampling, Slo, TokenLogprobs, UpMessage, Verdict
 
 
 class Request(Struct, frozen=True):

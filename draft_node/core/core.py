@@ -41,16 +41,8 @@ from draft_node.core.link import Command, VerifyLink
 from draft_node.core.local import Terms
 from draft_node.core.session import Session, State
 from goodspeed.errors import PeerRefused
-from goodspeed.wire.messages import (
-    Admitted,
-    DownMessage,
-    Heartbeat,
-    Leave,
-    Redirect,
-    Refusal,
-    Replicas,
-    Verdict,
-)
+from goodspeed.wire.handshake import Heartbeat, Leave, Replicas
+from goodspeed.wire.messages import Admitted, DownMessage, Redirect, Refusal, Verdict
 
 
 class DraftCore:

@@ -11,7 +11,8 @@ from draft_node.core.actions import Statistics
 from goodspeed.node.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
 from goodspeed.slo.kept import Kept, Outcome, Times
 from goodspeed.slo.objectives import OTHER, Objectives
-from goodspeed.wire.messages import FinishReason, RefusalCode
+from goodspeed.wire.fields import FinishReason
+from goodspeed.wire.messages import RefusalCode
 
 OWN = ("busy", "verify_away", "target_changed", "closed", "internal")
 """Failures that no verify node names."""

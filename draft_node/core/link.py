@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from goodspeed.errors import PeerRefused
-from goodspeed.wire.messages import VERSION, DownMessage, Heartbeat, Hello, Refusal, Welcome
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Welcome
+from goodspeed.wire.messages import DownMessage, Refusal
 
 HELLO_S = 1.0
 """An unanswered Hello is repeated, at first after so long."""

@@ -32,7 +32,8 @@ from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.target import text_end
 from goodspeed.wire import odds
-from goodspeed.wire.messages import MAX_HOPS, Ack, Admitted, Close, Draft, Redirect, Refusal, Verdict
+from goodspeed.wire.fields import MAX_HOPS
+from goodspeed.wire.messages import Ack, Admitted, Close, Draft, Redirect, Refusal, Verdict
 
 DRAFTING_TIMEOUT_S = 5.0
 """A draft model that takes longer is not waited for: an empty draft goes up, and the verify node goes on alone."""

@@ -23,7 +23,7 @@ from goodspeed.exact import proposals
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.exact.truncation import mask_tokens
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
-from goodspeed.wire.messages import MAX_DRAFT
+from goodspeed.wire.fields import MAX_DRAFT
 
 THRESHOLD = 0.3
 """`min_odds` for verify nodes that tell nothing of odds: AdaSpec's threshold baseline."""

@@ -24,7 +24,7 @@ from draft_node.text.text_request import Begun, Ended, Target, Wanted
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import Defaults
+from goodspeed.wire.handshake import Defaults
 
 __all__ = [
     "Alternative",

@@ -20,7 +20,7 @@ from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.node import defaults
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import Defaults
+from goodspeed.wire.handshake import Defaults
 
 
 class Writer:

@@ -12,7 +12,8 @@ from draft_node.core.actions import Deliver, Finish
 from draft_node.text.spans import Origins, Span
 from draft_node.text.token_text import TokenTexts
 from goodspeed.text.growing import GrowingText, Growth
-from goodspeed.wire.messages import FinishReason, TokenLogprobs
+from goodspeed.wire.fields import FinishReason
+from goodspeed.wire.messages import TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)

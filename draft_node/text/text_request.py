@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from draft_node.core.actions import Statistics
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import MAX_DRAFT, Defaults, Drafter, FinishReason, Otherwise, Sampling, Verification
+from goodspeed.wire.fields import MAX_DRAFT, Drafter, FinishReason, Otherwise, Verification
+from goodspeed.wire.handshake import Defaults
+from goodspeed.wire.messages import Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

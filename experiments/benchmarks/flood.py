@@ -20,7 +20,8 @@ from contextlib import suppress
 from itertools import cycle
 
 from goodspeed.errors import ProtocolError, TransportError
-from goodspeed.wire.messages import VERSION, Ack, Draft, Hello, OpenSession, Refusal, Sampling, UpMessage
+from goodspeed.wire.handshake import VERSION, Hello
+from goodspeed.wire.messages import Ack, Draft, OpenSession, Refusal, Sampling, UpMessage
 from goodspeed.wire.zmq.transport import DraftChannel, connect_draft
 
 TURN_S = 0.01

@@ -22,8 +22,9 @@ from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.fair.latency import Refined
 from goodspeed.wire.codec import decode_down, decode_up, encode
+from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.memory_network import MemoryNetwork
-from goodspeed.wire.messages import VERSION, DownMessage, Hello, Sampling, UpMessage, Verdict
+from goodspeed.wire.messages import DownMessage, Sampling, UpMessage, Verdict
 from verify_node import assembly
 from verify_node.config import VerifyConfig
 from verify_node.rounds.packing import Round

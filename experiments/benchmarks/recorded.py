@@ -15,7 +15,8 @@ from draft_node.model.drafter import Drafter
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
-from goodspeed.wire.messages import VERSION, DownMessage, Hello, Refusal, Sampling, UpMessage, Verdict
+from goodspeed.wire.handshake import VERSION, Hello
+from goodspeed.wire.messages import DownMessage, Refusal, Sampling, UpMessage, Verdict
 
 DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m")  # dealt out in turn, as the demo does
 MARGIN = 4  # tokens drafted beyond what is asked for, so that a slightly other length finds them too

@@ -168,7 +168,8 @@ async def write_all(service: Any, texts: Sequence[Text]) -> Direct:
 
 async def _write(service: Any, text: Text) -> tuple[str, int]:
     from draft_node.serve.service import Ended, Piece, Wanted
-    from goodspeed.wire.messages import MAX_DRAFT, Sampling
+    from goodspeed.wire.fields import MAX_DRAFT
+    from goodspeed.wire.messages import Sampling
 
     wanted = Wanted(
         prompt=await service.encode(text.prompt, "benchmark"),

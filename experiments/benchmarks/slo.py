@@ -37,7 +37,7 @@ from goodspeed.embedded.prompts import NUM_DOMAINS
 from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import MAX_DRAFT
+from goodspeed.wire.fields import MAX_DRAFT
 
 TIERS = ("urgent", "patient")
 PATIENCE = 3.0

@@ -12,7 +12,7 @@ import torch
 
 from experiments.benchmarks.workers import NO_MODEL, DraftWorker, Served, Wanted, cluster, draft_node_has, serve_all
 from goodspeed.engine import checkpoints
-from goodspeed.wire.messages import MAX_DRAFT
+from goodspeed.wire.fields import MAX_DRAFT
 
 TARGET, DRAFTS = "tiny-target", ("tiny-draft-s", "tiny-draft-m")
 LOOKUP_TOKENS = 10  # what the documentation of transformers shows

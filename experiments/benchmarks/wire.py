@@ -35,7 +35,8 @@ from goodspeed.engine.runner import Runner
 from goodspeed.exact import proposals
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
-from goodspeed.wire.messages import Draft, Sampling, Verification, digest
+from goodspeed.wire.fields import Verification
+from goodspeed.wire.messages import Draft, Sampling, digest
 from verify_node.rounds.outcomes import Outcome
 from verify_node.rounds.packing import Entry, Round
 from verify_node.target.target import Target

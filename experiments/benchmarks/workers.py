@@ -28,7 +28,8 @@ from draft_node.core.actions import Deliver, Fail, Request
 from goodspeed.command.config import from_namespace
 from goodspeed.slo.kept import Outcome, Times
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import MAX_DRAFT, Sampling
+from goodspeed.wire.fields import MAX_DRAFT
+from goodspeed.wire.messages import Sampling
 
 CONNECT_TIMEOUT_S = 120.0
 TARGET = "tiny-target"

@@ -17,7 +17,7 @@ from experiments.simulation.rows import RowPolicy
 from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import observe_acceptance, observe_goodput
 from goodspeed.fair.policies.base import Floats, Ints
-from goodspeed.wire.messages import MAX_DRAFT
+from goodspeed.wire.fields import MAX_DRAFT
 from verify_node.rounds.scheduler import INITIAL_ACCEPTANCE, INITIAL_GOODPUT, INITIAL_WORTH, PROBE_ROUNDS
 
 

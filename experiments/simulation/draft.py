@@ -34,7 +34,9 @@ from experiments.simulation.surroundings import Surroundings
 from experiments.simulation.tree_shapes import shaped
 from experiments.simulation.users import Circumstances, Generation, Users
 from goodspeed.slo.kept import Times
-from goodspeed.wire.messages import VERSION, Capability, DownMessage, Hello, UpMessage
+from goodspeed.wire.fields import Capability
+from goodspeed.wire.handshake import VERSION, Hello
+from goodspeed.wire.messages import DownMessage, UpMessage
 
 TIMEOUT_S = 3.0
 

@@ -18,7 +18,7 @@ from goodspeed.admission.remote import Guarantee
 from goodspeed.fair.latency import CostModel, Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import MAX_DRAFT, Capability
+from goodspeed.wire.fields import MAX_DRAFT, Capability
 from verify_node.core.core import VerifyCore
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings
 

@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from experiments.simulation.text import VOCAB
-from goodspeed.wire.messages import MAX_OFFER, Offer, UpMessage
+from goodspeed.wire.fields import MAX_OFFER
+from goodspeed.wire.messages import Offer, UpMessage
 
 Trees: TypeAlias = Literal["own", "hostile"]
 

@@ -17,7 +17,7 @@ from goodspeed.admission.remote import Guarantee
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import SHORTEST_S, Objectives
-from goodspeed.wire.messages import Capability
+from goodspeed.wire.fields import Capability
 
 TINY_POOL: dict[str, Any] = {"num_pages": 16, "page_size": 4, "context_len": 64}
 NARROW = (2_000.0, 20_000.0)  # bytes a second

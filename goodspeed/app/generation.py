@@ -14,7 +14,8 @@ from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import ConfigError, PromptError
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.exact.truncation import mask_tokens
-from goodspeed.wire.messages import FinishReason, Sampling
+from goodspeed.wire.fields import FinishReason
+from goodspeed.wire.messages import Sampling
 
 PREFILL_CHUNK = 512
 """Tokens of a prompt in one forward pass."""

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from goodspeed.fair.latency import Linear
 from goodspeed.wire.enrolled import Key
-from goodspeed.wire.messages import MAX_REPLICAS as MAX_REPLICAS
-from goodspeed.wire.messages import Label, Name
+from goodspeed.wire.fields import MAX_REPLICAS as MAX_REPLICAS
+from goodspeed.wire.fields import Label, Name
 
 MAX_OWED = 64
 """Most promised prompts that a replica tells of; of more it tells the tightest."""

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
-from goodspeed.wire.messages import Defaults, Sampling, Welcome
+from goodspeed.wire.handshake import Defaults, Welcome
+from goodspeed.wire.messages import Sampling
 
 
 def of_checkpoint(settings: GenerationSettings, *, chat: bool) -> Defaults:

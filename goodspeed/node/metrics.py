@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from goodspeed import __version__
 from goodspeed.node.counts import Histogram, ResponseCounts
-from goodspeed.wire.messages import Welcome
+from goodspeed.wire.handshake import Welcome
 
 if TYPE_CHECKING:  # it imports numpy, and a draft node without a model has no pool
     from goodspeed.engine.paged.pages import PagePool

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from goodspeed.command.config import option
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
-from goodspeed.wire.messages import Drafter, Verification
+from goodspeed.wire.fields import Drafter, Verification
 
 ROUNDS = ("barrier", "continuous")
 """The verify node's planners."""

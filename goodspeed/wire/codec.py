@@ -2,7 +2,7 @@
 
 A peer of another protocol version is recognised by name: the first fields of `Hello`, `Welcome` and `Refusal` keep
 their places in every version, so they can be read whatever follows. Depth needs no counter: every field is typed,
-so nothing nests deeper than the types of `messages.py` do, and nothing is ever decoded into "whatever it is".
+so nothing nests deeper than the types of the messages do, and nothing is ever decoded into "whatever it is".
 Knows nothing about sockets, sessions, or whether a message makes sense at this moment.
 """
 
@@ -12,7 +12,9 @@ import msgspec
 
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
 from goodspeed.untrusted import sanitize
-from goodspeed.wire.messages import MAX_LOGPROBS, VERSION, DownMessage, Hello, Refusal, RefusalCode, UpMessage, Welcome
+from goodspeed.wire.fields import MAX_LOGPROBS
+from goodspeed.wire.handshake import VERSION, Hello, Welcome
+from goodspeed.wire.messages import DownMessage, Refusal, RefusalCode, UpMessage
 
 MAX_MESSAGE_BYTES: Final = 64 << 20
 """Largest message of any configuration; a dense proposal that would be larger has to be shorter."""

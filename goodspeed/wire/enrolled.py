@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from goodspeed.slo.objectives import MAX_TIERS, Limit
-from goodspeed.wire.messages import MAX_DRAFT, Name
+from goodspeed.wire.fields import MAX_DRAFT, Name
 
 Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 

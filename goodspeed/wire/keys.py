@@ -18,7 +18,7 @@ from msgspec import Struct
 from goodspeed.errors import ConfigError
 from goodspeed.untrusted import read_bytes, sanitize
 from goodspeed.wire.enrolled import Enrolled, Key, check_key
-from goodspeed.wire.messages import Name
+from goodspeed.wire.fields import Name
 
 logger = logging.getLogger("goodspeed.keys")
 

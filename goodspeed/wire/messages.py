@@ -15,63 +15,40 @@ them.
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
-import msgspec
 from msgspec import Meta
 
-from goodspeed.slo.objectives import MAX_TIERS, Limit, Objectives
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.digests import TextDigest as TextDigest
 from goodspeed.wire.digests import digest as digest
-
-VERSION = 2
-"""Version of this protocol; a peer of another version is refused at the handshake."""
-
-MAX_CONTEXT = 1 << 20
-"""Longest token list that is decoded, whatever the limits of the model."""
-
-MAX_DRAFT = 1024
-"""Most tokens in one draft, whatever the budget."""
-
-MAX_OFFER = 64
-"""Most tokens in one offer: a verify node would cut what reaches farther than a few rounds."""
-
-MAX_LOGPROBS = 20
-"""Most alternatives in the logprobs of a position."""
-
-MAX_REPLICAS = 64
-"""Most verify nodes of one fleet."""
-
-MAX_HOPS = 3
-"""Most times that a session is sent to another verify node before one of them gives it a token."""
-
-MIN_LOGPROB = -9999.0
-"""Lowest logprob on the wire; lower ones, also of impossible tokens, are raised to it, so that all are finite."""
-
-TokenId: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
-Tokens: TypeAlias = Annotated[tuple[TokenId, ...], Meta(max_length=MAX_CONTEXT)]
-Counter: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
-Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
-SessionId: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
-Digest: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=8)]
-BootId: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=16)]
-Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+\Z")]
-Label: TypeAlias = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]  # fit for a terminal
-Endpoint: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[!-~]+\Z")]  # printable ASCII
-ServerKey: TypeAlias = Annotated[str, Meta(pattern=r"^([!-~]{40})?\Z")]  # in Z85; empty without keys
-Text: TypeAlias = Annotated[str, Meta(max_length=2048)]
-Capabilities: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=64)]
-StopString: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
-Verification: TypeAlias = Literal["match", "ratio"]
-Drafter: TypeAlias = Literal["auto", "model", "ngram", "none"]
-DraftSource: TypeAlias = Literal["model", "ngram", "self"]
-OfferSource: TypeAlias = Literal["model", "ngram"]
-Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers", "slo", "trees", "admission", "fleet"]
-Otherwise: TypeAlias = Literal["best_effort", "refuse"]
-AdmittedAs: TypeAlias = Literal["promised", "best_effort"]
-RedirectReason: TypeAlias = Literal["slo", "load", "draining"]
-OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
-FinishReason: TypeAlias = Literal["stop", "length"]
-NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
-Logprob: TypeAlias = Annotated[float, Meta(ge=MIN_LOGPROB, le=0.0)]
+from goodspeed.wire.fields import (
+    MAX_CONTEXT,
+    MAX_DRAFT,
+    MAX_HOPS,
+    MAX_LOGPROBS,
+    MAX_OFFER,
+    AdmittedAs,
+    Counter,
+    Digest,
+    Drafter,
+    DraftSource,
+    Endpoint,
+    FinishReason,
+    Logprob,
+    Message,
+    NumLogprobs,
+    OddsCode,
+    OfferSource,
+    Otherwise,
+    RedirectReason,
+    Seconds,
+    ServerKey,
+    SessionId,
+    Text,
+    TokenId,
+    Tokens,
+    Verification,
+)
+from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Replicas, Welcome
 
 
 def _check_aligned(tokens: Sequence[int], logprobs: Sequence[object]) -> None:
@@ -97,10 +74,6 @@ def _check_parents(tokens: Sequence[int], parents: bytes | None) -> None:
             raise ValueError(f"token {node} follows token {parent - 1}, which does not come before it")
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Base of all messages."""
-
-
 class Sampling(Message, frozen=True):
     """How a session's next token is chosen from the logits.
 
@@ -113,65 +86,12 @@ class Sampling(Message, frozen=True):
     seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
 
 
-class Hello(Message, frozen=True, tag="hello"):
-    """First word of a draft node on every connection."""
-
-    version: Counter
-    name: Name  # of the client: the unit of fairness
-    boot_id: BootId  # of this process
-    tokenizer: Label  # fingerprint
-    draft_model: Label = ""
-    draft_fingerprint: Label = ""  # of the draft model's weights and precision
-    capabilities: Capabilities = ()  # of `Capability`, or of a later release: what it understands beyond this version
-
-
-class Defaults(Message, frozen=True):
-    """The target's sampling defaults, for requests that leave them out; None is the API's own default.
-
-    They come from the target's `generation_config.json` (and, for chats, `chat_generation_config.json`).
-    """
-
-    temperature: Annotated[float, Meta(ge=0.0, le=100.0)] | None = None
-    top_k: Annotated[int, Meta(ge=0, lt=1 << 31)] | None = None
-    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
-    stop: Annotated[tuple[StopString, ...], Meta(max_length=8)] = ()  # strings that end a text, beside the user's own
-
-
 class Slo(Message, frozen=True):
     """What a text is to keep, and for how long it has been under way; both nodes' clocks differ, so no times travel."""
 
     objectives: Objectives
     waited_s: Seconds = 0.0  # since its user asked for it
     since_first_s: Seconds | None = None  # since its first token was there; None: it has none yet
-
-
-class SloTerms(Message, frozen=True):
-    """What a draft node may ask for."""
-
-    tiers: Annotated[tuple[Objectives, ...], Meta(max_length=MAX_TIERS)] = ()  # by their names
-    least_tpot_s: Limit | None = None  # what is less is raised to it
-
-
-class Welcome(Message, frozen=True, tag="welcome"):
-    """The verify node's answer to an acceptable Hello, with its limits and defaults."""
-
-    version: Counter
-    boot_id: BootId
-    tokenizer: Label
-    vocab_size: Counter  # ids below it are the tokenizer's
-    context_len: Counter  # prompt and generated tokens together
-    max_length: Counter  # longest draft ever assigned
-    max_message_bytes: Counter
-    heartbeat_s: Seconds
-    lease_s: Seconds
-    verifications: tuple[Verification, ...] = ("match", "ratio")
-    eos_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()  # what the target ends a text with
-    target: Label = ""  # the target model's name
-    target_fingerprint: Label = ""  # of its weights, precision and revision: a text is continued by this target only
-    defaults: Defaults = Defaults()  # of plain completions
-    chat_defaults: Defaults = Defaults()
-    capabilities: Capabilities = ()  # as in Hello
-    slo: SloTerms = SloTerms()  # only to draft nodes that know SLOs
 
 
 class OpenSession(Message, frozen=True, tag="open"):
@@ -255,25 +175,6 @@ class Admitted(Message, frozen=True, tag="admitted"):
     tier: AdmittedAs
 
 
-class Sibling(Message, frozen=True):
-    """One replica of the fleet, as draft nodes know it."""
-
-    endpoint: Endpoint  # that draft nodes connect to
-    server_key: ServerKey = ""
-    target_fingerprint: Label = ""  # as in Welcome; empty: not known
-    is_draining: bool = False  # it takes no session any more
-    expected_s: Seconds | None = None  # about what a session more waits for each token there; None: not known
-
-
-class Replicas(Message, frozen=True, tag="replicas"):
-    """All replicas of the fleet, the sender among them; it replaces what was told before.
-
-    Only to draft nodes that know fleets: after Welcome, and when something changed.
-    """
-
-    siblings: Annotated[tuple[Sibling, ...], Meta(max_length=MAX_REPLICAS)]
-
-
 class Redirect(Message, frozen=True, tag="redirect"):
     """A session is not open here any more, and is to go on at another replica, with what is committed.
 
@@ -338,19 +239,6 @@ class Close(Message, frozen=True, tag="close"):
 
     session_id: SessionId
     epoch: Counter
-
-
-class Heartbeat(Message, frozen=True, tag="heartbeat"):
-    """Sign of life, both ways; a changed boot_id means that the peer restarted and knows no session."""
-
-    boot_id: BootId
-
-
-class Leave(Message, frozen=True, tag="leave"):
-    """Last message of a draft node that shuts down; it ends all its sessions.
-
-    (A verify node that shuts down sends a `Refusal` `draining` about no session.)
-    """
 
 
 RefusalCode: TypeAlias = Literal[

@@ -10,7 +10,8 @@ from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
 from draft_node.text.history_keeper import HistoryKeeper
 from goodspeed.errors import TransportError
-from goodspeed.wire.messages import Hello, Leave, Sampling
+from goodspeed.wire.handshake import Hello, Leave
+from goodspeed.wire.messages import Sampling
 from goodspeed.wire.zmq.transport import MemoryNetwork, VerifyChannel, peer_name
 from tests.fakes import make_core, make_hello
 

@@ -22,7 +22,7 @@ from random import Random
 import msgspec
 import zmq
 
-from goodspeed.wire.messages import VERSION, Hello
+from goodspeed.wire.handshake import VERSION, Hello
 from tests.fuzz.hostile import Hostile, Me
 
 NUM_SOCKETS = 6

@@ -34,24 +34,18 @@ from goodspeed.text import prompts
 from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Replicas, Sibling, Welcome
 from goodspeed.wire.messages import (
-    VERSION,
     Ack,
     Admitted,
     Close,
-    Defaults,
     Draft,
-    Heartbeat,
-    Hello,
     OpenSession,
     Redirect,
     Refusal,
-    Replicas,
     Sampling,
-    Sibling,
     TokenLogprobs,
     Verdict,
-    Welcome,
 )
 from tests.fuzz.damage import WRONG_VALUES, damaged, wrong_fields
 from verify_node.enrolment import Enrolment

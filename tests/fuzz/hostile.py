@@ -17,23 +17,9 @@ import msgspec
 from goodspeed.errors import ProtocolError
 from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
 from goodspeed.wire.codec import decode_down, decode_up
-from goodspeed.wire.messages import (
-    VERSION,
-    Ack,
-    Capability,
-    Close,
-    Draft,
-    Heartbeat,
-    Hello,
-    OpenSession,
-    Refusal,
-    Sampling,
-    Slo,
-    UpMessage,
-    Verdict,
-    Welcome,
-    digest,
-)
+from goodspeed.wire.fields import Capability
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Welcome
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Slo, UpMessage, Verdict, digest
 from tests.fuzz.damage import HEADERS, OPENINGS, damaged, wrong_fields
 
 Frames: TypeAlias = list[bytes]

@@ -8,7 +8,8 @@ import pytest
 from goodspeed.engine.tokenizing.generation_settings import MAX_STOP_CHARS, MAX_STOPS, GenerationSettings, TextDefaults
 from goodspeed.node import defaults
 from goodspeed.wire.codec import decode_down, encode
-from goodspeed.wire.messages import VERSION, Defaults, Sampling, Welcome
+from goodspeed.wire.handshake import VERSION, Defaults, Welcome
+from goodspeed.wire.messages import Sampling
 from tests.engine.tokenizing.test_generation_settings import settings
 
 OPEN: dict[str, Any] = {"temperature": None, "top_k": None, "top_p": None}

@@ -19,7 +19,8 @@ from goodspeed.app import generation
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.exact.truncation import mask_tokens
 from goodspeed.wire.codec import decode_down, decode_up, encode
-from goodspeed.wire.messages import MIN_LOGPROB, Refusal, Sampling, TokenLogprobs, Verdict
+from goodspeed.wire.fields import MIN_LOGPROB
+from goodspeed.wire.messages import Refusal, Sampling, TokenLogprobs, Verdict
 from tests.fakes import make_core, make_hello, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from verify_node.rounds.packing import Entry, Round

@@ -6,7 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 from goodspeed.command.events import EventLog
-from goodspeed.wire.messages import DownMessage, Heartbeat, UpMessage
+from goodspeed.wire.handshake import Heartbeat
+from goodspeed.wire.messages import DownMessage, UpMessage
 from goodspeed.wire.zmq.transport import DraftChannel, MemoryNetwork
 from tests.fakes import TellingTarget, make_core
 from verify_node.core.core import VerifyCore

@@ -10,7 +10,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair.latency import Linear, Refined, saved
 from goodspeed.fair.policies import ClientState
 from goodspeed.node import profiler
-from goodspeed.wire.messages import MAX_DRAFT
+from goodspeed.wire.fields import MAX_DRAFT
 from tests.micro import make_checkpoint, make_runner
 from verify_node import costs
 from verify_node.assembly import assemble

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from goodspeed.wire.messages import Ack, Draft, Refusal, Welcome, digest
+from goodspeed.wire.handshake import Welcome
+from goodspeed.wire.messages import Ack, Draft, Refusal, digest
 from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear

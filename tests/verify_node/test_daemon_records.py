@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 from goodspeed.command.events import EventLog
-from goodspeed.wire.messages import Draft, Refusal, Verdict, Welcome, digest
+from goodspeed.wire.handshake import Welcome
+from goodspeed.wire.messages import Draft, Refusal, Verdict, digest
 from tests.fakes import make_hello, make_open, replace_message, session_id
 from tests.verify_node.loops import Loop, ask
 from verify_node.watch.recorder import RoundRecorder

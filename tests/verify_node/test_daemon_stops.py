@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from goodspeed.wire.messages import Refusal, Verdict, Welcome
+from goodspeed.wire.handshake import Welcome
+from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import make_hello, make_open
 from tests.verify_node.loops import Loop, ask, hear
 

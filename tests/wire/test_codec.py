@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode, max_message_bytes, refusal_for
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello
 from goodspeed.wire.messages import (
-    VERSION,
     Ack,
     DownMessage,
     Draft,
-    Heartbeat,
-    Hello,
     OpenSession,
     Refusal,
     Sampling,

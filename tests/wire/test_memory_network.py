@@ -7,7 +7,8 @@ import pytest
 
 from goodspeed.errors import MalformedMessage, TransportError
 from goodspeed.wire.codec import encode
-from goodspeed.wire.messages import VERSION, Ack, Heartbeat, Hello
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello
+from goodspeed.wire.messages import Ack
 from goodspeed.wire.zmq.transport import Delivery, Faults, MemoryNetwork, Packet, VerifyChannel, peer_name
 
 PEER = peer_name(b"a")

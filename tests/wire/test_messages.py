@@ -3,26 +3,20 @@
 import msgspec
 import pytest
 
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Replicas, Sibling, Welcome
 from goodspeed.wire.messages import (
-    VERSION,
     Ack,
     Admitted,
     Close,
     DownMessage,
     Draft,
-    Heartbeat,
-    Hello,
-    Leave,
     Offer,
     OpenSession,
     Redirect,
     Refusal,
-    Replicas,
     Sampling,
-    Sibling,
     UpMessage,
     Verdict,
-    Welcome,
     digest,
 )
 

@@ -11,18 +11,8 @@ from msgspec import Meta
 
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.codec import decode_down, decode_up, encode
-from goodspeed.wire.messages import (
-    VERSION,
-    Draft,
-    Hello,
-    Offer,
-    OpenSession,
-    Sampling,
-    Slo,
-    SloTerms,
-    Verdict,
-    Welcome,
-)
+from goodspeed.wire.handshake import VERSION, Hello, SloTerms, Welcome
+from goodspeed.wire.messages import Draft, Offer, OpenSession, Sampling, Slo, Verdict
 
 LIMIT = 1 << 20
 SESSION = bytes(range(16))

@@ -17,7 +17,8 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, ProtocolError, TransportError, WrongVersion
-from goodspeed.wire.messages import VERSION, Ack, Draft, Hello, Refusal, Verdict
+from goodspeed.wire.handshake import VERSION, Hello
+from goodspeed.wire.messages import Ack, Draft, Refusal, Verdict
 from goodspeed.wire.zmq.transport import (
     Delivery,
     DraftChannel,

@@ -23,18 +23,8 @@ from goodspeed.fair.smoothing import smoothed
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import (
-    Ack,
-    Close,
-    Draft,
-    Heartbeat,
-    Hello,
-    Leave,
-    Offer,
-    OpenSession,
-    UpMessage,
-    Welcome,
-)
+from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
+from goodspeed.wire.messages import Ack, Close, Draft, Offer, OpenSession, UpMessage
 from verify_node.admission import Allotment
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm

@@ -7,7 +7,8 @@ about peers, other sessions or rounds.
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from goodspeed.wire.messages import Ack, Draft, Offer, Verdict, Welcome
+from goodspeed.wire.handshake import Welcome
+from goodspeed.wire.messages import Ack, Draft, Offer, Verdict
 from verify_node.session.checks import NOT_ACKNOWLEDGED, Rejection, check_ack, check_ahead, check_draft, check_offer
 from verify_node.session.session import Session
 

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import Ack, Close, Draft, Hello, Offer, OpenSession, UpMessage, Welcome
+from goodspeed.wire.handshake import Hello, Welcome
+from goodspeed.wire.messages import Ack, Close, Draft, Offer, OpenSession, UpMessage
 from verify_node.core.diary import Diary
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.session.checks import (

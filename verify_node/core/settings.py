@@ -15,7 +15,8 @@ from goodspeed.fair import policies
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import MAX_DRAFT, VERSION, Capability, Welcome
+from goodspeed.wire.fields import MAX_DRAFT, Capability
+from goodspeed.wire.handshake import VERSION, Welcome
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.core.core import VerifyCore
 from verify_node.core.register import Register

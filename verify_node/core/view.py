@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.objectives import OTHER
-from goodspeed.wire.messages import Welcome
+from goodspeed.wire.handshake import Welcome
 from verify_node.arms.arms import ArmsReport
 from verify_node.arms.comparisons import Arm
 from verify_node.core.counts import Counts

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.fleet.replicas import Load
-from goodspeed.wire.messages import Welcome
+from goodspeed.wire.handshake import Welcome
 from verify_node.admission.summary import summary
 from verify_node.promises.promises import Promises
 from verify_node.rounds.packing import RoundLimits

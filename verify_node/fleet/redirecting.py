@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.routing import Reason, elsewhere, expected_s, with_one_more
 from goodspeed.fleet.virtual import Wish
-from goodspeed.wire.messages import MAX_HOPS, OpenSession, Redirect, Replicas, Sibling
+from goodspeed.wire.fields import MAX_HOPS
+from goodspeed.wire.handshake import Replicas, Sibling
+from goodspeed.wire.messages import OpenSession, Redirect
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 

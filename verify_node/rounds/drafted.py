@@ -9,7 +9,7 @@ from typing import NamedTuple
 from goodspeed.exact import trees
 from goodspeed.exact.positions import cut
 from goodspeed.wire import odds
-from goodspeed.wire.messages import DraftSource
+from goodspeed.wire.fields import DraftSource
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 

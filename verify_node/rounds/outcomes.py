@@ -8,7 +8,8 @@ from msgspec import Struct
 from goodspeed.exact import trees
 from goodspeed.fair.policies.cycles import in_time, willing
 from goodspeed.wire import odds
-from goodspeed.wire.messages import DownMessage, Draft, DraftSource, TokenLogprobs, Verdict
+from goodspeed.wire.fields import DraftSource
+from goodspeed.wire.messages import DownMessage, Draft, TokenLogprobs, Verdict
 from verify_node.rounds.packing import Entry
 from verify_node.rounds.scheduler import Observation
 from verify_node.session.calibration import ClaimedOf

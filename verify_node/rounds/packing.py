@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
-from goodspeed.wire.messages import DraftSource, Sampling, Verification
+from goodspeed.wire.fields import DraftSource, Verification
+from goodspeed.wire.messages import Sampling
 from verify_node.admission import Allotment
 from verify_node.places.seating import Seating
 from verify_node.rounds.drafted import NOTHING, Drafted, of_draft

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.policies import ClientState, Policy
-from goodspeed.wire.messages import MAX_OFFER
+from goodspeed.wire.fields import MAX_OFFER
 from verify_node.rounds import caps, probes
 from verify_node.session.client import Client
 from verify_node.session.session import Session

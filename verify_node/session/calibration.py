@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from goodspeed.wire import odds
-from goodspeed.wire.messages import DraftSource
+from goodspeed.wire.fields import DraftSource
 
 ClaimedOf: TypeAlias = DraftSource | Literal["alternative"]
 """What odds are claimed of: tokens of a source, or in trees those that are not their drafter's first choice."""

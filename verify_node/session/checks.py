@@ -8,19 +8,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import (
-    VERSION,
-    Ack,
-    Close,
-    Draft,
-    Hello,
-    Offer,
-    OpenSession,
-    Refusal,
-    RefusalCode,
-    UpMessage,
-    Welcome,
-)
+from goodspeed.wire.handshake import VERSION, Hello, Welcome
+from goodspeed.wire.messages import Ack, Close, Draft, Offer, OpenSession, Refusal, RefusalCode, UpMessage
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 

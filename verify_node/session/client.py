@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.smoothing import smoothed
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import DraftSource, OfferSource
+from goodspeed.wire.fields import DraftSource, OfferSource
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.calibration import Calibration, ClaimedOf
 from verify_node.session.offer_gain import OfferGain

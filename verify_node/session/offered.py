@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 from goodspeed.exact import trees
-from goodspeed.wire.messages import Offer, OfferSource
+from goodspeed.wire.fields import OfferSource
+from goodspeed.wire.messages import Offer
 
 
 class Offered(NamedTuple):

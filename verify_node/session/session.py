@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from goodspeed.exact.positions import cut
 from goodspeed.fair.smoothing import smoothed
-from goodspeed.wire.messages import Draft, FinishReason, Offer, TokenLogprobs, Verdict
+from goodspeed.wire.fields import FinishReason
+from goodspeed.wire.messages import Draft, Offer, TokenLogprobs, Verdict
 from verify_node.session.client import limit_worth, moved_share
 from verify_node.session.offered import Offered
 from verify_node.session.phase import Phase, WrongPhase

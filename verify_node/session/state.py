@@ -7,16 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from goodspeed.fair.estimators import AcceptanceEstimator
-from goodspeed.wire.messages import (
-    Draft,
-    FinishReason,
-    OfferSource,
-    OpenSession,
-    TextDigest,
-    TokenLogprobs,
-    Verdict,
-    Verification,
-)
+from goodspeed.wire.fields import FinishReason, OfferSource, Verification
+from goodspeed.wire.messages import Draft, OpenSession, TextDigest, TokenLogprobs, Verdict
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.client import Client
 from verify_node.session.offered import Offered

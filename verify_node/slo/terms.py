@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from goodspeed.slo.objectives import LONGEST_S, Objectives
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import Slo, SloTerms
+from goodspeed.wire.handshake import SloTerms
+from goodspeed.wire.messages import Slo
 from verify_node.slo.ledger import Ledger
 
 

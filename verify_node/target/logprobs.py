@@ -10,7 +10,8 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from goodspeed.wire.messages import MIN_LOGPROB, TokenLogprobs
+from goodspeed.wire.fields import MIN_LOGPROB
+from goodspeed.wire.messages import TokenLogprobs
 from verify_node.rounds.outcomes import Outcome
 
 MAX_ROWS = 256

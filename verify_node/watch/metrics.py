@@ -13,7 +13,8 @@ from prometheus_client.registry import Collector
 
 from goodspeed.node import metrics
 from goodspeed.node.metrics import counter, counters, counters_by, gauge, gauges, histogram
-from goodspeed.wire.messages import DraftSource, RedirectReason, RefusalCode
+from goodspeed.wire.fields import DraftSource, RedirectReason
+from goodspeed.wire.messages import RefusalCode
 from verify_node.arms.arms import ArmReport
 from verify_node.arms.comparisons import Arm
 from verify_node.core.counts import PromiseOutcome

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from draft_node.core.actions import Proposed, Request
 from draft_node.core.drafts.ngrams import FLOOR
 from goodspeed.ngram.drafting import Continuation
-from goodspeed.wire.messages import MAX_OFFER
+from goodspeed.wire.fields import MAX_OFFER
 
 AT_ONCE = 4
 """Tokens that the draft model is asked for at once. Each answer takes both nodes' time for a message, and a model that

@@ -17,7 +17,8 @@ from draft_node.core.drafts.tree import Tree
 from goodspeed.exact import trees
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import odds
-from goodspeed.wire.messages import Offer, OfferSource
+from goodspeed.wire.fields import OfferSource
+from goodspeed.wire.messages import Offer
 
 OFFER_LENGTH = 32
 """n-gram tokens of an offer at most: the text may have grown by some when it arrives."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from draft_node.core.drafts.ngrams import FLOOR
 from goodspeed.ngram.drafting import Continuation
-from goodspeed.wire.messages import MAX_OFFER
+from goodspeed.wire.fields import MAX_OFFER
 
 SECOND = 0.42
 """Odds that the second choice is right where the first is wrong."""

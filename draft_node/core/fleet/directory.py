@@ -8,7 +8,7 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
-from goodspeed.wire.messages import Sibling
+from goodspeed.wire.handshake import Sibling
 
 
 class Address(NamedTuple):

@@ -14,7 +14,7 @@ from random import Random
 
 from draft_node.core.fleet.directory import Address, Directory
 from draft_node.core.link import VerifyLink
-from goodspeed.wire.messages import Sibling, Welcome
+from goodspeed.wire.handshake import Sibling, Welcome
 
 GRACE_S = 0.5
 """A link that broke is waited for so long before its sessions go elsewhere; a silent one was waited for already."""

@@ -22,7 +22,9 @@ from draft_node.core.counts import Counts
 from draft_node.core.fleet.links import Links
 from draft_node.core.line import Line
 from draft_node.core.session import Session
-from goodspeed.wire.messages import MAX_HOPS, Leave, Redirect
+from goodspeed.wire.fields import MAX_HOPS
+from goodspeed.wire.handshake import Leave
+from goodspeed.wire.messages import Redirect
 
 
 class Openings:

@@ -14,7 +14,7 @@ from experiments.simulation.place import Place
 from experiments.simulation.settings import Settings
 from experiments.simulation.users import Generation
 from experiments.simulation.world import World
-from goodspeed.wire.messages import MAX_HOPS
+from goodspeed.wire.fields import MAX_HOPS
 
 
 def fleet_patience_s(settings: Settings) -> float:

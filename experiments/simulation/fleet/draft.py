@@ -17,7 +17,8 @@ from experiments.simulation.fleet.table import endpoint
 from experiments.simulation.models import BrokenRule
 from experiments.simulation.network import Line
 from experiments.simulation.settings import of_client
-from goodspeed.wire.messages import MAX_HOPS, Capability, DownMessage, Redirect
+from goodspeed.wire.fields import MAX_HOPS, Capability
+from goodspeed.wire.messages import DownMessage, Redirect
 
 if TYPE_CHECKING:
     from experiments.simulation.fleet.world import FleetWorld

@@ -8,7 +8,7 @@ from goodspeed.command import sampling_options
 from goodspeed.command.config import Settings, option
 from goodspeed.errors import ConfigError
 from goodspeed.node import api_keys
-from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT
+from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT
 
 KEY_VARIABLE = "GOODSPEED_API_KEY"
 

@@ -15,7 +15,7 @@ from goodspeed.node.options import NO_MODEL
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.text import prompts
 from goodspeed.text.prompts import Prompt
-from goodspeed.wire.messages import MAX_CONTEXT, Verification
+from goodspeed.wire.fields import MAX_CONTEXT, Verification
 
 MAX_HTTP_TEMPERATURE = 2.0
 """Highest temperature of requests over HTTP, as in the OpenAI API."""

@@ -11,7 +11,7 @@ from goodspeed import __version__
 from goodspeed.app.demo import words
 from goodspeed.app.demo.options import DemoConfig
 from goodspeed.app.demo.state import DemoState, Progress
-from goodspeed.wire.messages import DraftSource
+from goodspeed.wire.fields import DraftSource
 
 WALL = ("receive", "forward", "verify", "schedule", "send")
 """The verify node's time, split as in Fig. 3 of the GoodSpeed paper."""

@@ -18,7 +18,7 @@ from goodspeed.node import defaults
 from goodspeed.node.preflight import find_model
 from goodspeed.text.growing import GrowingText
 from goodspeed.text.prompts import cut_notice
-from goodspeed.wire.messages import MAX_CONTEXT
+from goodspeed.wire.fields import MAX_CONTEXT
 
 if TYPE_CHECKING:
     from goodspeed.engine.checkpoints import Checkpoint

@@ -19,7 +19,7 @@ from goodspeed.fair.latency import Linear
 from goodspeed.fair.latency.knee import describe, usual_knee
 from goodspeed.fair.latency.saved import Profile, save, to_json
 from goodspeed.node.preflight import find_model
-from goodspeed.wire.messages import MAX_CONTEXT
+from goodspeed.wire.fields import MAX_CONTEXT
 
 if TYPE_CHECKING:
     from goodspeed.node.profiler import Measured

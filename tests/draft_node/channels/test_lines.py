@@ -9,7 +9,7 @@ from draft_node.core.fleet.directory import Address
 from goodspeed.errors import TransportError
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint
-from goodspeed.wire.messages import Heartbeat
+from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.transport import ClientKeys, MemoryNetwork, connect_draft
 

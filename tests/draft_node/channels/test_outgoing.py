@@ -8,7 +8,8 @@ import pytest
 
 from draft_node.channels.outgoing import Outgoing
 from goodspeed.errors import MessageTooLarge, TransportError
-from goodspeed.wire.messages import Heartbeat, Leave, UpMessage
+from goodspeed.wire.handshake import Heartbeat, Leave
+from goodspeed.wire.messages import UpMessage
 
 FIRST, SECOND, THIRD = (Heartbeat(name.rjust(8).encode()) for name in ("first", "second", "third"))
 

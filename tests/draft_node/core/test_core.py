@@ -23,19 +23,8 @@ from draft_node.core.line import LATER_S
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import State
 from goodspeed.errors import PeerRefused
-from goodspeed.wire.messages import (
-    VERSION,
-    Close,
-    Draft,
-    Heartbeat,
-    Hello,
-    Leave,
-    OpenSession,
-    Refusal,
-    Sampling,
-    Verdict,
-    Welcome,
-)
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Welcome
+from goodspeed.wire.messages import Close, Draft, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, replace_message, session_id
 
 WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)

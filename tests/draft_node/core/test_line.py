@@ -10,17 +10,8 @@ from draft_node.core.line import LATER_S, Line
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import State
 from goodspeed.order import create
-from goodspeed.wire.messages import (
-    VERSION,
-    Admitted,
-    Close,
-    Heartbeat,
-    OpenSession,
-    Refusal,
-    Sampling,
-    Verdict,
-    Welcome,
-)
+from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
+from goodspeed.wire.messages import Admitted, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, session_id
 
 WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 1000, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)

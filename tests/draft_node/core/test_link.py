@@ -6,7 +6,8 @@ import pytest
 
 from draft_node.core.link import HELLO_S, MAX_BACKOFF_S, REBUILD_S, Command, VerifyLink
 from goodspeed.errors import PeerRefused
-from goodspeed.wire.messages import VERSION, Heartbeat, Refusal, Welcome
+from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
+from goodspeed.wire.messages import Refusal
 from tests.fakes import make_hello, replace_message, session_id
 
 WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 100, 8, 1 << 20, heartbeat_s=1.0, lease_s=6.0)

@@ -10,11 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
 from draft_node.core.retransmission import MAX_RESEND_S
 from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
+from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import (
     Ack,
     Close,
     Draft,
-    FinishReason,
     Offer,
     OpenSession,
     Refusal,

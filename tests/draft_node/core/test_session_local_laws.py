@@ -12,7 +12,8 @@ from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Prop
 from draft_node.core.local import GIVE_UP_S, Terms
 from draft_node.core.retransmission import MAX_RESEND_S
 from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
-from goodspeed.wire.messages import Ack, Close, Draft, FinishReason, OpenSession, Sampling, Verdict, digest
+from goodspeed.wire.fields import FinishReason
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.confidence import AT_NO_CONFIDENCE, acceptance_chances
 from draft_node.model.drafter import THRESHOLD, Drafter
-from goodspeed.wire.messages import Sampling, Verification
+from goodspeed.wire.fields import Verification
+from goodspeed.wire.messages import Sampling
 from tests.micro import make_checkpoint, make_runner
 
 CHECKPOINT = make_checkpoint(1)

@@ -28,7 +28,8 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.tokenizing.text import encode
 from goodspeed.errors import PromptError
 from goodspeed.text.prompts import Prompt, read_file
-from goodspeed.wire.messages import Defaults, DraftSource, SloTerms
+from goodspeed.wire.fields import DraftSource
+from goodspeed.wire.handshake import Defaults, SloTerms
 
 EOS_IDS = (7, 11)
 CONTEXT_LEN = 2048

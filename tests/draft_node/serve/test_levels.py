@@ -6,7 +6,7 @@ from draft_node.core.link import VerifyLink
 from draft_node.serve.levels import Levels
 from goodspeed.errors import RequestRefused, VerifyAway
 from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
-from goodspeed.wire.messages import VERSION, Hello, SloTerms, Welcome
+from goodspeed.wire.handshake import VERSION, Hello, SloTerms, Welcome
 
 HELLO = Hello(VERSION, "a", b"bootboot", "fake")
 OURS = parse_tiers(["chat:tpot=100ms"])

@@ -28,8 +28,9 @@ from draft_node.serve.service import (
 from goodspeed.command.events import EventLog
 from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from goodspeed.fair.latency import Refined
+from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.memory_network import MemoryNetwork
-from goodspeed.wire.messages import Defaults, Sampling
+from goodspeed.wire.messages import Sampling
 from tests.together.cluster.cluster import alone, load, prompt_ids
 from tests.waiting import until
 from verify_node import assembly as verify_assembly

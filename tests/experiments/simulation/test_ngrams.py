@@ -15,7 +15,8 @@ from experiments.simulation.world import World
 from experiments.simulation.worlds import some_settings
 from goodspeed.fair.policies import ClientState
 from goodspeed.slo.objectives import SHORTEST_S
-from goodspeed.wire.messages import Capability, Draft, Offer, OpenSession, UpMessage
+from goodspeed.wire.fields import Capability
+from goodspeed.wire.messages import Draft, Offer, OpenSession, UpMessage
 
 BOTH: tuple[Capability, ...] = ("odds", "offers")
 

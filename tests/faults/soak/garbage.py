@@ -13,7 +13,8 @@ import msgspec
 import zmq
 
 from goodspeed.wire import keys
-from goodspeed.wire.messages import VERSION, Ack, Close, Heartbeat, Hello
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello
+from goodspeed.wire.messages import Ack, Close
 from goodspeed.wire.zmq.authentication import ClientKeys, client_options
 
 CONNECT_TIMEOUT_S = 2.0

@@ -15,21 +15,9 @@ from draft_node import assembly
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Finish
 from goodspeed.exact import proposals
-from goodspeed.wire.messages import (
-    VERSION,
-    Ack,
-    Close,
-    DownMessage,
-    Draft,
-    Hello,
-    Message,
-    OpenSession,
-    Refusal,
-    Sampling,
-    Verdict,
-    Welcome,
-    digest,
-)
+from goodspeed.wire.fields import Message
+from goodspeed.wire.handshake import VERSION, Hello, Welcome
+from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, OpenSession, Refusal, Sampling, Verdict, digest
 from goodspeed.wire.zmq.transport import connect_draft
 from tests.nodes import VerifyNode
 from tests.together.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids

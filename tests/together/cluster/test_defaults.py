@@ -21,8 +21,8 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.fair.latency import Refined
 from goodspeed.text.prompts import Prompt
+from goodspeed.wire.handshake import Defaults, Welcome
 from goodspeed.wire.memory_network import MemoryNetwork
-from goodspeed.wire.messages import Defaults, Welcome
 from tests.together.cluster.cluster import load
 from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig

@@ -25,7 +25,8 @@ from goodspeed.fair.latency import Refined
 from goodspeed.node.counts import ResponseCounts
 from goodspeed.node.metrics import Registry, exposition
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, decode_up, encode
-from goodspeed.wire.messages import DownMessage, Draft, Heartbeat, Sampling, UpMessage, Verdict
+from goodspeed.wire.handshake import Heartbeat
+from goodspeed.wire.messages import DownMessage, Draft, Sampling, UpMessage, Verdict
 from goodspeed.wire.zmq.transport import MemoryNetwork, Packet, peer_name
 from tests.together.cluster.cluster import load, prompt_ids
 from tests.waiting import until

@@ -10,7 +10,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair.latency import Refined
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import MAX_DRAFT
+from goodspeed.wire.fields import MAX_DRAFT
 from verify_node.config import VerifyConfig
 from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, make_core, make_welcome
 

@@ -3,7 +3,8 @@
 import pytest
 
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge
-from goodspeed.wire.messages import VERSION, Ack, Close, Draft, Heartbeat, Leave, Refusal, Sampling, Verdict, Welcome
+from goodspeed.wire.handshake import VERSION, Heartbeat, Leave, Welcome
+from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Sampling, Verdict
 from tests.fakes import (
     STOP,
     VOCAB,

@@ -4,7 +4,8 @@ import pytest
 
 from draft_node.core.actions import Propose
 from goodspeed.exact.positions import HEADER
-from goodspeed.wire.messages import Ack, Refusal, Sampling, Welcome, digest
+from goodspeed.wire.handshake import Welcome
+from goodspeed.wire.messages import Ack, Refusal, Sampling, digest
 from tests.fakes import VOCAB, Desk, alone, make_open, next_token, propose, replace_message, request_of, session_id
 from verify_node.session.session import AHEAD_SMOOTHING
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from goodspeed.wire.messages import Leave, Refusal, Verdict
+from goodspeed.wire.handshake import Leave
+from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, session_id
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import Ack, Close, Heartbeat, OpenSession, Refusal, UpMessage, Welcome
+from goodspeed.wire.handshake import Heartbeat, Welcome
+from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, UpMessage
 from tests.fakes import Desk, make_core, make_hello, make_open, replace_message, session_id
 
 KEYS = {name: name * 40 for name in "abcd"}

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from experiments.simulation.erratic_policy import Phases
-from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Heartbeat, Refusal, UpMessage, Verdict, digest
+from goodspeed.wire.handshake import Heartbeat
+from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Refusal, UpMessage, Verdict, digest
 from tests.fakes import VOCAB, Desk, make_hello, make_open, next_token, session_id, told
 from verify_node.rounds.outcomes import Outcome, Send
 from verify_node.rounds.packing import Round

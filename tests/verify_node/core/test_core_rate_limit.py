@@ -6,7 +6,8 @@ The core with the fake target, on a clock set by hand.
 import pytest
 
 from goodspeed.errors import MalformedMessage
-from goodspeed.wire.messages import VERSION, Ack, Close, Heartbeat, Refusal, Verdict, Welcome
+from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
+from goodspeed.wire.messages import Ack, Close, Refusal, Verdict
 from tests.fakes import VOCAB, Desk, alone, make_core, make_hello, make_open, replace_message, request_of, session_id
 from tests.verify_node.core.test_core_keys import KEYS, KeyedDesk
 from tests.verify_node.phases import put

@@ -1,7 +1,7 @@
 """What the verify node remembers of its clients: noted where it happens, the newest first, bounded."""
 
 from goodspeed.errors import MalformedMessage
-from goodspeed.wire.messages import Leave
+from goodspeed.wire.handshake import Leave
 from tests.fakes import Desk
 from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS, Diary
 

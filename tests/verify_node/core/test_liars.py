@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from draft_node.core.actions import Propose
 from experiments.simulation.acceptance import Acceptance, Independent
 from experiments.simulation.models import DraftModel
-from goodspeed.wire.messages import Ack, Draft, Heartbeat, Refusal, Verdict, digest
+from goodspeed.wire.handshake import Heartbeat
+from goodspeed.wire.messages import Ack, Draft, Refusal, Verdict, digest
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node.rounds import late_drafts
 from verify_node.rounds.outcomes import Outcome

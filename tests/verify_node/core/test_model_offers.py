@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from goodspeed.wire import odds
-from goodspeed.wire.messages import MAX_OFFER, Offer, OfferSource
+from goodspeed.wire.fields import MAX_OFFER, OfferSource
+from goodspeed.wire.messages import Offer
 from tests.fakes import Desk, alone, make_open, request_of
 from verify_node.core.settings import PERMITTED
 from verify_node.rounds.scheduler import LEAST_OFFER

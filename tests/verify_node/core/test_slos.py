@@ -6,7 +6,8 @@ import pytest
 
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import Ack, Slo, SloTerms, Welcome
+from goodspeed.wire.handshake import SloTerms, Welcome
+from goodspeed.wire.messages import Ack, Slo
 from tests.fakes import Desk, alone, make_hello, make_open, request_of
 
 TIERS = tuple(parse_tiers(["chat:ttft=500ms,tpot=50ms", "code:tpot=20ms"]).values())

@@ -4,7 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from goodspeed.fleet.replicas import Load, Replica
-from goodspeed.wire.messages import MAX_HOPS, OpenSession, Redirect, Refusal, Replicas, Verdict
+from goodspeed.wire.fields import MAX_HOPS
+from goodspeed.wire.handshake import Replicas
+from goodspeed.wire.messages import OpenSession, Redirect, Refusal, Verdict
 from tests.fakes import Desk, make_hello, make_open
 from verify_node.fleet.redirecting import TOLD_S
 

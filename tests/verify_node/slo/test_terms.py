@@ -4,7 +4,7 @@ import pytest
 
 from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.messages import SloTerms
+from goodspeed.wire.handshake import SloTerms
 from verify_node.slo.terms import Tiers, granted
 
 TIERS = parse_tiers(["chat:ttft=500ms,tpot=50ms", "code:tpot=20ms", "batch:ttft=60s"])

@@ -9,8 +9,8 @@ from typing import Any
 
 import zmq
 
+from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.keys import KeyPair
-from goodspeed.wire.messages import VERSION, Hello
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, new_pair
 from goodspeed.wire.zmq.transport import DraftChannel, VerifyChannel, bind_verify, connect_draft
 

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from goodspeed.wire.messages import DraftSource
+from goodspeed.wire.fields import DraftSource
 from verify_node.arms.arms import ArmsReport
 from verify_node.core.counts import Counts
 from verify_node.daemon import VerifyDaemon

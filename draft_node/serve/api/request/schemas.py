@@ -27,7 +27,7 @@ from draft_node.serve.api.request.fields import (
     one_of,
 )
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
-from goodspeed.wire.messages import MAX_CONTEXT, MAX_DRAFT, Drafter, Otherwise
+from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Otherwise
 
 MAX_STOPS, MAX_STOP_CHARS = 4, 256
 MAX_LOGPROBS = 20

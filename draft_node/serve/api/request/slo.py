@@ -11,7 +11,7 @@ from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest,
 from draft_node.serve.levels import Levels
 from goodspeed.errors import RequestRefused
 from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
-from goodspeed.wire.messages import Otherwise
+from goodspeed.wire.fields import Otherwise
 
 NEUTRAL = ("auto", "default")
 """Values of `service_tier` that ask for nothing."""

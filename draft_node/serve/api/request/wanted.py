@@ -25,7 +25,7 @@ from draft_node.serve.api.request.slo import asked as asked_slo
 from draft_node.serve.service import Service, Wanted
 from draft_node.text.text_request import drafting
 from goodspeed.node.defaults import SamplingRequest
-from goodspeed.wire.messages import Drafter
+from goodspeed.wire.fields import Drafter
 
 DEFAULT_MAX_TOKENS = 16
 """The max_tokens of a completion that does not say; OpenAI's."""

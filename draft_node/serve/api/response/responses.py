@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from goodspeed.wire.messages import DraftSource
+from goodspeed.wire.fields import DraftSource
 
 FinishReason = Literal["stop", "length"]
 

@@ -8,7 +8,9 @@ from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import State
 from goodspeed.ngram.history import History
-from goodspeed.wire.messages import Ack, Offer, Sampling, Verdict, Verification, Welcome
+from goodspeed.wire.fields import Verification
+from goodspeed.wire.handshake import Welcome
+from goodspeed.wire.messages import Ack, Offer, Sampling, Verdict
 from tests.fakes import make_hello, replace_message, session_id
 
 WELCOME = Welcome(2, b"verify-1", "fake", 31, 200, 8, 1 << 20, 1.0, 6.0, capabilities=("odds", "offers"))

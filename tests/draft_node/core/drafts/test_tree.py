@@ -4,7 +4,7 @@ import pytest
 
 from draft_node.core.drafts.tree import SECOND, Tree, second_odds
 from goodspeed.ngram.drafting import Continuation
-from goodspeed.wire.messages import MAX_OFFER
+from goodspeed.wire.fields import MAX_OFFER
 
 CHAIN = Continuation((1, 2, 3), (0.5, 0.5, 0.9))
 

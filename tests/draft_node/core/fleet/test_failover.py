@@ -10,21 +10,9 @@ from draft_node.core.line import LATER_S
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import State
 from goodspeed.errors import PeerRefused
-from goodspeed.wire.messages import (
-    MAX_HOPS,
-    VERSION,
-    Heartbeat,
-    Hello,
-    Leave,
-    OpenSession,
-    Redirect,
-    Refusal,
-    Replicas,
-    Sampling,
-    Sibling,
-    Verdict,
-    Welcome,
-)
+from goodspeed.wire.fields import MAX_HOPS
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Replicas, Sibling, Welcome
+from goodspeed.wire.messages import OpenSession, Redirect, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, session_id
 
 A, B = Address("tcp://a:1"), Address("tcp://b:1")

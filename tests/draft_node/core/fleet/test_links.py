@@ -7,7 +7,7 @@ import pytest
 from draft_node.core.fleet.directory import Address, Directory
 from draft_node.core.fleet.links import GRACE_S, IDLE_S, JITTER_S, MAX_TRIED, REDIRECT_S, TRY_S, Links
 from draft_node.core.link import VerifyLink
-from goodspeed.wire.messages import VERSION, Sibling, Welcome
+from goodspeed.wire.handshake import VERSION, Sibling, Welcome
 from tests.fakes import make_hello, session_id
 
 A, B, C = (Address(f"tcp://{name}:1") for name in "abc")

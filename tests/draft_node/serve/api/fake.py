@@ -18,7 +18,7 @@ from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import Keys
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import Defaults, SloTerms
+from goodspeed.wire.handshake import Defaults, SloTerms
 from tests.draft_node.serve.test_levels import levels
 
 CONTEXT_LEN = 1000

@@ -6,7 +6,7 @@ import pytest
 
 from draft_node.serve.api.request.wanted import choice_seed
 from goodspeed.errors import PromptError
-from goodspeed.wire.messages import Defaults
+from goodspeed.wire.handshake import Defaults
 from tests.draft_node.serve.api.fake import CONTEXT_LEN, Api, error_of
 
 NEUTRAL = [

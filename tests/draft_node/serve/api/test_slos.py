@@ -7,7 +7,7 @@ import pytest
 from draft_node.serve.levels import Levels
 from goodspeed.errors import Busy
 from goodspeed.slo.objectives import Objectives, parse_tiers
-from goodspeed.wire.messages import SloTerms
+from goodspeed.wire.handshake import SloTerms
 from tests.draft_node.serve.api.fake import Api
 from tests.draft_node.serve.test_levels import levels
 

@@ -1,0 +1,58 @@
+"""Types of the messages' fields, with their bounds, and the base of all messages. Knows nothing about any message."""
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+MAX_CONTEXT = 1 << 20
+"""Longest token list that is decoded, whatever the limits of the model."""
+
+MAX_DRAFT = 1024
+"""Most tokens in one draft, whatever the budget."""
+
+MAX_OFFER = 64
+"""Most tokens in one offer: a verify node would cut what reaches farther than a few rounds."""
+
+MAX_LOGPROBS = 20
+"""Most alternatives in the logprobs of a position."""
+
+MAX_REPLICAS = 64
+"""Most verify nodes of one fleet."""
+
+MAX_HOPS = 3
+"""Most times that a session is sent to another verify node before one of them gives it a token."""
+
+MIN_LOGPROB = -9999.0
+"""Lowest logprob on the wire; lower ones, also of impossible tokens, are raised to it, so that all are finite."""
+
+TokenId: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
+Tokens: TypeAlias = Annotated[tuple[TokenId, ...], Meta(max_length=MAX_CONTEXT)]
+Counter: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
+SessionId: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Digest: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=8)]
+BootId: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=16)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+\Z")]
+Label: TypeAlias = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]  # fit for a terminal
+Endpoint: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[!-~]+\Z")]  # printable ASCII
+ServerKey: TypeAlias = Annotated[str, Meta(pattern=r"^([!-~]{40})?\Z")]  # in Z85; empty without keys
+Text: TypeAlias = Annotated[str, Meta(max_length=2048)]
+Capabilities: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=64)]
+StopString: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
+Verification: TypeAlias = Literal["match", "ratio"]
+Drafter: TypeAlias = Literal["auto", "model", "ngram", "none"]
+DraftSource: TypeAlias = Literal["model", "ngram", "self"]
+OfferSource: TypeAlias = Literal["model", "ngram"]
+Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers", "slo", "trees", "admission", "fleet"]
+Otherwise: TypeAlias = Literal["best_effort", "refuse"]
+AdmittedAs: TypeAlias = Literal["promised", "best_effort"]
+RedirectReason: TypeAlias = Literal["slo", "load", "draining"]
+OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
+FinishReason: TypeAlias = Literal["stop", "length"]
+NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
+Logprob: TypeAlias = Annotated[float, Meta(ge=MIN_LOGPROB, le=0.0)]
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Base of all messages."""

@@ -1,0 +1,113 @@
+"""The messages that two nodes exchange about themselves: greetings, signs of life, and who is in the fleet.
+
+Knows nothing about sessions, whose messages are in `messages.py`.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from goodspeed.slo.objectives import MAX_TIERS, Limit, Objectives
+from goodspeed.wire.fields import (
+    MAX_REPLICAS,
+    BootId,
+    Capabilities,
+    Counter,
+    Endpoint,
+    Label,
+    Message,
+    Name,
+    Seconds,
+    ServerKey,
+    StopString,
+    TokenId,
+    Verification,
+)
+
+VERSION = 2
+"""Version of this protocol; a peer of another version is refused at the handshake."""
+
+
+class Hello(Message, frozen=True, tag="hello"):
+    """First word of a draft node on every connection."""
+
+    version: Counter
+    name: Name  # of the client: the unit of fairness
+    boot_id: BootId  # of this process
+    tokenizer: Label  # fingerprint
+    draft_model: Label = ""
+    draft_fingerprint: Label = ""  # of the draft model's weights and precision
+    capabilities: Capabilities = ()  # of `Capability`, or of a later release: what it understands beyond this version
+
+
+class Defaults(Message, frozen=True):
+    """The target's sampling defaults, for requests that leave them out; None is the API's own default.
+
+    They come from the target's `generation_config.json` (and, for chats, `chat_generation_config.json`).
+    """
+
+    temperature: Annotated[float, Meta(ge=0.0, le=100.0)] | None = None
+    top_k: Annotated[int, Meta(ge=0, lt=1 << 31)] | None = None
+    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+    stop: Annotated[tuple[StopString, ...], Meta(max_length=8)] = ()  # strings that end a text, beside the user's own
+
+
+class SloTerms(Message, frozen=True):
+    """What a draft node may ask for."""
+
+    tiers: Annotated[tuple[Objectives, ...], Meta(max_length=MAX_TIERS)] = ()  # by their names
+    least_tpot_s: Limit | None = None  # what is less is raised to it
+
+
+class Welcome(Message, frozen=True, tag="welcome"):
+    """The verify node's answer to an acceptable Hello, with its limits and defaults."""
+
+    version: Counter
+    boot_id: BootId
+    tokenizer: Label
+    vocab_size: Counter  # ids below it are the tokenizer's
+    context_len: Counter  # prompt and generated tokens together
+    max_length: Counter  # longest draft ever assigned
+    max_message_bytes: Counter
+    heartbeat_s: Seconds
+    lease_s: Seconds
+    verifications: tuple[Verification, ...] = ("match", "ratio")
+    eos_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()  # what the target ends a text with
+    target: Label = ""  # the target model's name
+    target_fingerprint: Label = ""  # of its weights, precision and revision: a text is continued by this target only
+    defaults: Defaults = Defaults()  # of plain completions
+    chat_defaults: Defaults = Defaults()
+    capabilities: Capabilities = ()  # as in Hello
+    slo: SloTerms = SloTerms()  # only to draft nodes that know SLOs
+
+
+class Sibling(Message, frozen=True):
+    """One replica of the fleet, as draft nodes know it."""
+
+    endpoint: Endpoint  # that draft nodes connect to
+    server_key: ServerKey = ""
+    target_fingerprint: Label = ""  # as in Welcome; empty: not known
+    is_draining: bool = False  # it takes no session any more
+    expected_s: Seconds | None = None  # about what a session more waits for each token there; None: not known
+
+
+class Replicas(Message, frozen=True, tag="replicas"):
+    """All replicas of the fleet, the sender among them; it replaces what was told before.
+
+    Only to draft nodes that know fleets: after Welcome, and when something changed.
+    """
+
+    siblings: Annotated[tuple[Sibling, ...], Meta(max_length=MAX_REPLICAS)]
+
+
+class Heartbeat(Message, frozen=True, tag="heartbeat"):
+    """Sign of life, both ways; a changed boot_id means that the peer restarted and knows no session."""
+
+    boot_id: BootId
+
+
+class Leave(Message, frozen=True, tag="leave"):
+    """Last message of a draft node that shuts down; it ends all its sessions.
+
+    (A verify node that shuts down sends a `Refusal` `draining` about no session.)
+    """
