@@ -80,17 +80,14 @@ def load(
     model = _load_model(name, folder, config, torch_device, torch_dtype, split)
     if split is not None:
         split.meet()
-    known, vocab_size = num_tokens(tokenizer), int(model.get_output_embeddings().weight.shape[0])
-    if known > vocab_size:
-        what = f"{name}: the tokenizer has ids up to {known - 1} and the model only {vocab_size} rows"
-        raise CheckpointError(f"{what}; use the tokenizer that belongs to the model")
+    known = num_tokens(tokenizer)
     return Checkpoint(
         name=name,
         model=model,
         tokenizer=tokenizer,
         tokenizer_fingerprint=tokenizer_fingerprint,
         eos_ids=_eos_ids(name, model, tokenizer),
-        vocab_size=vocab_size,
+        vocab_size=_vocab_size(name, model, known),
         num_tokens=known,
         context_len=_context_len(name, config),
         device=torch_device,
@@ -99,6 +96,15 @@ def load(
         settings=settings,
         num_ranks=1 if split is None else split.num_ranks,
     )
+
+
+def _vocab_size(name: str, model: Any, num_known: int) -> int:
+    """Returns the width of the logits; CheckpointError where the tokenizer has more tokens."""
+    vocab_size = int(model.get_output_embeddings().weight.shape[0])
+    if num_known > vocab_size:
+        what = f"{name}: the tokenizer has ids up to {num_known - 1} and the model only {vocab_size} rows"
+        raise CheckpointError(f"{what}; use the tokenizer that belongs to the model")
+    return vocab_size
 
 
 def _settings(name: str, folder: Path) -> GenerationSettings:
