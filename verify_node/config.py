@@ -1,7 +1,7 @@
 """The verify node's settings; each is also an option of `goodspeed-verify`."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from goodspeed import admission, order
 from goodspeed.command import model_options
@@ -242,15 +242,20 @@ class VerifyConfig(Settings):
 
     def _check_core(self) -> None:
         """Raises ConfigError for options of the rules that do not go together, before anything is loaded."""
-        CoreSettings(
-            policy=self.policy_settings,
-            rounds=self.rounds,
-            selection=self.selection,
-            tiers=tuple(parse_tiers(self.slo_tier).values()),
-            admission=self.admission,
-            guarantee=self.guarantee,
-            order=self.order,
-        )
+        CoreSettings(**self._rules)
+
+    @property
+    def _rules(self) -> dict[str, Any]:
+        """The settings of the rules that do not depend on what is measured."""
+        return {
+            "policy": self.policy_settings,
+            "rounds": self.rounds,
+            "selection": self.selection,
+            "tiers": tuple(parse_tiers(self.slo_tier).values()),
+            "admission": self.admission,
+            "guarantee": self.guarantee,
+            "order": self.order,
+        }
 
     @property
     def weighs_time(self) -> bool:
@@ -267,12 +272,10 @@ class VerifyConfig(Settings):
     def core(self) -> CoreSettings:
         """The settings of the verify node's rules; `auto` has to be resolved before (`costs.with_budget`)."""
         return CoreSettings(
-            policy=self.policy_settings,
-            rounds=self.rounds,
+            **self._rules,
             budget=self.num_drafted,
             max_round_tokens=self.round_tokens,
             linger_s=self.linger_ms / 1000,
-            selection=self.selection,
             self_draft=self.self_draft,
             explore=self.explore,
             is_shared=is_loopback(self.bind),
@@ -283,18 +286,12 @@ class VerifyConfig(Settings):
             max_client_sessions=self.max_client_sessions,
             heartbeat_s=self.heartbeat_s,
             lease_s=self.lease_s,
-            tiers=tuple(parse_tiers(self.slo_tier).values()),
-            admission=self.admission,
-            guarantee=self.guarantee,
-            order=self.order,
         )
 
     @property
     def round_tokens(self) -> int:
         """All tokens of one forward pass."""
-        if self.max_round_tokens is not None:
-            return self.max_round_tokens
-        return max(DEFAULTS.max_round_tokens, 4 * self.num_drafted)
+        return self.max_round_tokens or max(DEFAULTS.max_round_tokens, 4 * self.num_drafted)
 
     @property
     def num_drafted(self) -> int:
