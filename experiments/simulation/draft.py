@@ -31,6 +31,7 @@ from experiments.simulation.network import Line
 from experiments.simulation.ngrams import make_ngrams
 from experiments.simulation.settings import of_client
 from experiments.simulation.surroundings import Surroundings
+from experiments.simulation.timed_model import TimedModel
 from experiments.simulation.tree_shapes import shaped
 from experiments.simulation.users import Circumstances, Generation, Users
 from goodspeed.slo.kept import Times
@@ -68,9 +69,9 @@ class DraftNode:
         self._random = random
         self._users = Users(world, index, random)
         self._watch = world.watch()
-        self._cost = of_client(settings.draft_cost, index)
         self._acceptances: dict[bytes, Acceptance] = {}
-        self._model = DraftModel(self._acceptances)
+        cost = of_client(settings.draft_cost, index)
+        self._model = TimedModel(DraftModel(self._acceptances), self._acceptances, cost, settings.min_odds)
         self._has_model = of_client(settings.has_model, index)
         self._making: dict[bytes, Propose] = {}  # the proposals in the making, by session
         self._is_stopping = False
@@ -346,10 +347,6 @@ class DraftNode:
         del self._acceptances[session_id]
 
     def _propose(self, wanted: Propose) -> None:
-        """Steps of the draft model are shared by all proposals in the making, as many as there are at the beginning.
-
-        The first step feeds what the cache lacks, and draws the first token.
-        """
         if not self._has_model:
             raise BrokenRule("a proposal is asked for of a node without a draft model")
         if wanted.request.session_id not in self._acceptances:
@@ -359,43 +356,7 @@ class DraftNode:
             self.num_faults += 1
             return
         self._making[wanted.request.session_id] = wanted
-        sharing, context_len = len(self._making), len(wanted.tokens)
         failed = bool(faults.no_draft) and random.random() < faults.no_draft
         self.num_faults += failed
-        seconds = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, sharing * context_len)
-        step_s = self._cost.round_s(sharing, sharing, sharing * context_len)
-        claimed, path_odds = self._claims(wanted, self._least_odds(wanted))
-        seconds += max(0, min(wanted.length, len(claimed)) - 1) * step_s
-        tokens = () if failed else self._model.propose(wanted)[: len(claimed)]
-        guess, tokens = (tokens[0], tokens[1:]) if wanted.ahead and tokens else (None, tokens)
-        proposed = Proposed(
-            wanted.request.session_id,
-            wanted.epoch,
-            wanted.round,
-            tokens,
-            drafting_s=seconds,
-            guess=guess,
-            odds=path_odds,
-            chances=claimed[len(claimed) - len(tokens) :] if wanted.wants_chances else None,
-            alternatives=self._model.alternatives(wanted, tokens) if wanted.wants_alternatives else (),
-        )
-        self.world.clock.after(seconds, self._proposed, proposed, self.num_boots)
-
-    def _least_odds(self, wanted: Propose) -> float:
-        """As in `draft_node/model/drafter.py`; where nothing is said a draft never ends early."""
-        if self.world.settings.min_odds is not None:
-            return self.world.settings.min_odds
-        return wanted.least_odds if wanted.wants_chances else 0.0
-
-    def _claims(self, wanted: Propose, least: float) -> tuple[tuple[float, ...], float]:
-        """The odds that the draft model claims, of each token until they are below what is worth it; and their product.
-
-        With the token that makes them so low the draft ends, as in `draft_node/model/drafter.py`.
-        """
-        acceptance, position = self._acceptances[wanted.request.session_id], len(wanted.tokens)
-        claims: list[float] = []
-        path_odds = 1.0
-        while len(claims) < wanted.length and (path_odds >= least or not claims):
-            claims.append(acceptance.odds(position + len(claims), len(claims)))
-            path_odds *= claims[-1]
-        return tuple(claims), path_odds if wanted.wants_chances or least else 1.0
+        proposed = self._model.answer(wanted, len(self._making), failed=failed)
+        self.world.clock.after(proposed.drafting_s, self._proposed, proposed, self.num_boots)
