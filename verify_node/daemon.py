@@ -19,7 +19,7 @@ from goodspeed.fleet.replicas import by_clock
 from goodspeed.node.model_thread import ModelThread
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.handshake import Leave
-from goodspeed.wire.messages import Draft, OpenSession, Verdict
+from goodspeed.wire.messages import Draft, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
@@ -28,7 +28,7 @@ from verify_node.rounds.outcomes import Send
 from verify_node.rounds.packing import Round
 from verify_node.target.target import RoundResult, Target
 from verify_node.watch.recorder import RoundRecorder
-from verify_node.watch.round_events import round_event
+from verify_node.watch.round_events import WallTime, round_event
 from verify_node.watch.visits import Visits
 
 logger = logging.getLogger("goodspeed.verify")
@@ -47,17 +47,6 @@ HANGING_S = 5.0
 
 MAX_FAILURES = 100
 """Rounds that the target model may fail on in a row before the node gives up: then it is not any session's fault."""
-
-
-@dataclass
-class WallTime:
-    """The parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer."""
-
-    receive: float = 0.0  # waiting for drafts until a round starts
-    forward: float = 0.0
-    verify: float = 0.0
-    schedule: float = 0.0  # plan, observe, allocate
-    send: float = 0.0
 
 
 @dataclass
@@ -259,21 +248,8 @@ class VerifyDaemon:
         now = time.monotonic()
         sends = self.core.receive(received.peer, received.message, now, received.principal)
         if self.recorder is not None:
-            self._record(self.recorder, received, now)
+            self.recorder.heard(received, self.core.view, now)
         return sends
-
-    def _record(self, recorder: RoundRecorder, received: Received, now: float) -> None:
-        """Records a message only if it was taken: of what is refused there may be any amount, and from anybody."""
-        peer, message = self.core.view.peers.get(received.peer), received.message
-        if peer is None or not isinstance(message, Draft | OpenSession):
-            return
-        session = self.core.view.sessions.get(message.session_id)
-        if session is None or session.client is not peer.client:
-            return
-        if isinstance(message, OpenSession):
-            recorder.opened(session, peer.draft_model, self.core.num_rounds, now)
-        elif any(message.round == taken.round for taken in (session.draft, session.ahead) if taken is not None):
-            recorder.arrived(message, received.num_bytes, now)
 
     async def _heartbeat(self) -> None:
         visits = Visits(self.core.view.diary)

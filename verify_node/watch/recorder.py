@@ -10,7 +10,9 @@ import msgspec
 
 from goodspeed.command.events import EventLog
 from goodspeed.node.recording import Drafted, Opened, Round
-from goodspeed.wire.messages import Draft, Verdict, digest
+from goodspeed.wire.channels import Received
+from goodspeed.wire.messages import Draft, OpenSession, Verdict, digest
+from verify_node.core.view import View
 from verify_node.rounds import packing
 from verify_node.rounds.outcomes import Outcome
 from verify_node.session.session import Session
@@ -45,6 +47,19 @@ class RoundRecorder:
     _known: dict[bytes, _Known] = field(default_factory=dict)
     _began: float = 0.0
     _idle_since: float = 0.0
+
+    def heard(self, received: Received, view: View, now: float) -> None:
+        """Records a message only if it was taken: of what is refused there may be any amount, and from anybody."""
+        peer, message = view.peers.get(received.peer), received.message
+        if peer is None or not isinstance(message, Draft | OpenSession):
+            return
+        session = view.sessions.get(message.session_id)
+        if session is None or session.client is not peer.client:
+            return
+        if isinstance(message, OpenSession):
+            self.opened(session, peer.draft_model, view.num_rounds, now)
+        elif any(message.round == taken.round for taken in (session.draft, session.ahead) if taken is not None):
+            self.arrived(message, received.num_bytes, now)
 
     def opened(self, session: Session, draft_model: str, num_rounds: int, now: float) -> None:
         """Notes that a session opened, or reopened."""

@@ -4,13 +4,24 @@ Also what the experiments with arms found, which the last event tells.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from goodspeed.wire.messages import Verdict
 from verify_node.arms.comparisons import Arm
 from verify_node.core.view import View
 from verify_node.rounds.packing import Round
 from verify_node.session.session import Session
+
+
+@dataclass
+class WallTime:
+    """The parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer."""
+
+    receive: float = 0.0  # waiting for drafts until a round starts
+    forward: float = 0.0
+    verify: float = 0.0
+    schedule: float = 0.0  # plan, observe, allocate
+    send: float = 0.0
 
 
 def round_event(

@@ -11,7 +11,7 @@ import pytest
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.messages import Ack, Slo
 from tests.fakes import Desk
-from verify_node.daemon import WallTime
+from verify_node.watch.round_events import WallTime
 from verify_node.watch.window.recent import WINDOW_S
 from verify_node.watch.window.snapshot import LOST_SHOWN_S, STALLED_S, ArmRow, ClientRow, Node, Snapshot, Source, Watch
 from verify_node.watch.window.tiers import JUDGED_S, TierRow
