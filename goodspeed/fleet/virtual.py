@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from goodspeed.admission import Ask, admit
 from goodspeed.admission import Pace as Way
 from goodspeed.admission.headroom import FIRST_TOKEN_S, SURE, headroom_s, planned_s
-from goodspeed.fair.latency.models import MOST_TOKENS
+from goodspeed.fair.latency.rounds import PlannedRounds
 from goodspeed.fleet.replicas import MAX_OWED, Load, Owed
 
 
@@ -25,29 +25,6 @@ class Wish(NamedTuple):
     tpot_s: float | None  # None: no rate
     pages: int  # in the worst case
     fingerprint: str = ""  # of the target that its text is of; "": any
-
-
-class Rounds:
-    """What the rounds of a replica carry that have some promised sessions in them."""
-
-    def __init__(self, load: Load, num_sessions: int, context: float) -> None:
-        """context: tokens of the sessions' texts, all together."""
-        self._load, self._num_sessions, self._context = load, num_sessions, context
-        self._longer = 1.0 + SURE * load.usual_error
-        self._largest_s = self._round_s(load.max_round_tokens)
-        self.least_s = self._round_s(num_sessions)  # of a round with a token of each
-
-    def tokens_in(self, seconds: float) -> float:
-        """Tokens that fit: into one round, or into several that are as large as can be."""
-        if not self._largest_s:
-            return MOST_TOKENS
-        rounds, left_s = divmod(max(0.0, seconds), self._largest_s)
-        most = self._load.max_round_tokens
-        rest = self._load.round_model.tokens_in(left_s / self._longer, self._num_sessions, self._context)
-        return rounds * most + min(most, rest)
-
-    def _round_s(self, num_tokens: int) -> float:
-        return self._longer * self._load.round_model.round_s(num_tokens, self._num_sessions, self._context)
 
 
 def fits(load: Load, wish: Wish, now: float) -> bool:
@@ -81,11 +58,12 @@ def _decoding(load: Load) -> Iterator[Way]:
             yield Way(pace.tpot_s, pace.num_sessions / pace.tpot_s)
 
 
-def _rounds(load: Load, wish: Wish) -> Rounds:
+def _rounds(load: Load, wish: Wish) -> PlannedRounds:
     """Returns the rounds of the promised sessions and the wished one, whose texts are as long as the open ones are."""
     promised = num_promised(load)
     share = min(1.0, promised / load.num_sessions) if load.num_sessions else 0.0
-    return Rounds(load, promised + 1, share * load.context_tokens + wish.prompt_tokens)
+    context = share * load.context_tokens + wish.prompt_tokens
+    return PlannedRounds(load.round_model, 1.0 + SURE * load.usual_error, load.max_round_tokens, promised + 1, context)
 
 
 def _owed(one: Owed, age_s: float, early_s: float) -> Ask:
