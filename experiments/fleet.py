@@ -21,7 +21,7 @@ from experiments.fleet_regions import million
 from experiments.fleet_worlds import NONE, Cell, Config, Row, fairness, load
 from experiments.harness import Outcome, Results, new_figure, run
 from experiments.processes import each
-from experiments.simulation.open_loop.threshold import highest
+from experiments.simulation.open_loop.threshold import Tried, highest
 from experiments.slos_serve_claims import ALLOWED
 
 PER_S = 100
@@ -55,17 +55,11 @@ def cells(config: Config) -> Iterator[Cell]:
 
 def measure(config: Config, cell: Cell) -> tuple[Row, list[Row]]:
     """The capacity of a fleet, with what it made of that load (or of the lowest one); and every load tried."""
-    tried: dict[int, Row] = {}
-
-    def violations(number: int) -> float:
-        if number not in tried:
-            tried[number] = load(config, cell, number / PER_S)
-        return float(tried[number]["violations"])
-
+    tried = Tried(lambda number: load(config, cell, number / PER_S))
     guess, most = round(PER_S * config.studies[cell.study].requests_per_s), round(PER_S * MOST_PER_S)
-    number = highest(violations, ALLOWED, start=guess, most=most, ratio=config.ratio)
+    number = highest(tried.violations, ALLOWED, start=guess, most=most, ratio=config.ratio)
     capacity = {"capacity": cell.replicas * number / PER_S}
-    return tried[number or min(tried)] | capacity, [tried[number] for number in sorted(tried)]
+    return tried.best(number) | capacity, tried.rows
 
 
 def _fairness(config: Config, requests_per_s: float, routing: str) -> Row:

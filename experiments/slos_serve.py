@@ -22,7 +22,7 @@ from experiments.admission_policies import POLICIES
 from experiments.harness import Outcome, Results, new_figure, run
 from experiments.processes import each
 from experiments.simulation.open_loop.crowd import scheduling_ms
-from experiments.simulation.open_loop.threshold import highest
+from experiments.simulation.open_loop.threshold import Tried, highest
 from experiments.slos_serve_claims import ALLOWED, FEW, facts, findings
 from experiments.slos_serve_worlds import A100, Cell, Config, Row, load
 
@@ -54,18 +54,12 @@ def cells(config: Config) -> Iterator[Cell]:
 
 def measure(config: Config, cell: Cell) -> tuple[Row, list[Row]]:
     """The capacities of a policy, with what it made of that load (or of the lowest one); and every load tried."""
-    tried: dict[int, Row] = {}
-
-    def violations(number: int) -> float:
-        if number not in tried:
-            tried[number] = load(config, cell, number / PER_S)
-        return float(tried[number]["violations"])
-
+    tried = Tried(lambda number: load(config, cell, number / PER_S))
     guess, most = round(PER_S * config.scenarios[cell.scenario].requests_per_s), round(PER_S * MOST_PER_S)
-    number = highest(violations, ALLOWED, start=guess, most=most, ratio=config.ratio)
-    few = highest(violations, FEW, start=max(1, number // 2), most=number, ratio=config.ratio) if number else 0
+    number = highest(tried.violations, ALLOWED, start=guess, most=most, ratio=config.ratio)
+    few = highest(tried.violations, FEW, start=max(1, number // 2), most=number, ratio=config.ratio) if number else 0
     capacities = {"capacity": number / PER_S, "capacity_few": few / PER_S}
-    return tried[number or min(tried)] | capacities, [tried[number] for number in sorted(tried)]
+    return tried.best(number) | capacities, tried.rows
 
 
 def draw(config: Config, results: Results) -> Figure:

@@ -11,23 +11,18 @@ A seed in which something does not hold is printed with the command that plays i
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from experiments.simulation.checks import Findings, Silence, look_back
+from experiments.simulation.playing import LIMIT_S, PROGRESS_S, play_out, tell, tell_failure
 from experiments.simulation.settings import Settings
-from experiments.simulation.world import Unfinished, World
+from experiments.simulation.world import World
 from experiments.simulation.worlds import some_settings
 
-LIMIT_S = 20_000.0
-"""The limit of virtual time; the worst of worlds need some thousands."""
-
-PROGRESS_S = 10.0
 COMMAND = "python -m experiments.simulation.faults --first {seed} --seeds 1"
-NUM_SHOWN = 5  # findings of one seed
 
 
 @dataclass
@@ -64,14 +59,7 @@ def play(seed: int, settings: Settings | None = None, limit_s: float = LIMIT_S) 
     """Plays one world from beginning to end."""
     world = World(seed, replace(settings or some_settings(seed), validate=True))
     silence = Silence(world)
-    try:
-        world.run(limit_s)
-        return world, look_back(world, silence)
-    except Exception as error:  # whatever the nodes raise is a finding, and the other worlds go on
-        found = Findings() if not isinstance(error, Unfinished) else look_back(world, silence)
-        found.num_broken += 1
-        found.what.append(f"{type(error).__name__}: {error}")
-        return world, found
+    return world, play_out(world, lambda: look_back(world, silence), limit_s)
 
 
 def run(first: int, number: int) -> Report:
@@ -81,17 +69,11 @@ def run(first: int, number: int) -> Report:
         world, found = play(seed)
         report.add(seed, world, found)
         if found.what:
-            _tell(seed, found)
+            tell_failure(COMMAND, seed, found)
         if time.monotonic() - told_at > PROGRESS_S:
             told_at = time.monotonic()
             print(f"{report.num_worlds} of {number} worlds, {report.num_rounds:,} rounds", file=sys.stderr)
     return report
-
-
-def _tell(seed: int, found: Findings) -> None:
-    print(f"seed {seed} fails; again: {COMMAND.format(seed=seed)}", file=sys.stderr)
-    for what in found.what[:NUM_SHOWN]:
-        print(f"  {what}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,12 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = run(chosen.first, chosen.seeds)
     seconds = time.process_time() - started
     print(f"{report.num_rounds / seconds:,.0f} rounds a second of CPU time", file=sys.stderr)
-    if chosen.json:
-        print(json.dumps(asdict(report)))
-    else:
-        for name, value in asdict(report).items():
-            print(f"{name:16} {value}")
-    return 1 if report.failing_seeds else 0
+    return tell(report, report.failing_seeds, as_json=chosen.json)
 
 
 if __name__ == "__main__":

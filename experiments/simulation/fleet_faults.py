@@ -10,20 +10,18 @@ wrong, so that sessions are sent in circles; draft nodes know all of them, one, 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from experiments.simulation.checks import Findings
-from experiments.simulation.faults import LIMIT_S, NUM_SHOWN, PROGRESS_S
 from experiments.simulation.fleet.checks import FleetSilence, look_back_at_fleet
 from experiments.simulation.fleet.world import FleetWorld
 from experiments.simulation.fleet.worlds import some_fleet
+from experiments.simulation.playing import LIMIT_S, PROGRESS_S, play_out, tell, tell_failure
 from experiments.simulation.settings import Settings
-from experiments.simulation.world import Unfinished
 
 COMMAND = "python -m experiments.simulation.fleet_faults --first {seed} --rounds 1"
 
@@ -72,14 +70,7 @@ def play(seed: int, settings: Settings | None = None, limit_s: float = LIMIT_S) 
     """Plays one world from beginning to end."""
     world = FleetWorld(seed, replace(settings or some_fleet(seed), validate=True))
     silence = FleetSilence(world)
-    try:
-        world.run(limit_s)
-        return world, look_back_at_fleet(world, silence)
-    except Exception as error:  # whatever the nodes raise is a finding, and the other worlds go on
-        found = Findings() if not isinstance(error, Unfinished) else look_back_at_fleet(world, silence)
-        found.num_broken += 1
-        found.what.append(f"{type(error).__name__}: {error}")
-        return world, found
+    return world, play_out(world, lambda: look_back_at_fleet(world, silence), limit_s)
 
 
 def run(first: int, num_rounds: int) -> Report:
@@ -89,9 +80,7 @@ def run(first: int, num_rounds: int) -> Report:
         world, found = play(seed)
         report.add(seed, world, found)
         if found.what:
-            print(f"seed {seed} fails; again: {COMMAND.format(seed=seed)}", file=sys.stderr)
-            for what in found.what[:NUM_SHOWN]:
-                print(f"  {what}", file=sys.stderr)
+            tell_failure(COMMAND, seed, found)
         if time.monotonic() - told_at > PROGRESS_S:
             told_at = time.monotonic()
             print(f"{report.num_worlds} worlds, {report.num_rounds:,} of {num_rounds:,} rounds", file=sys.stderr)
@@ -110,12 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.rounds < 1:
         parser.error(f"--rounds {chosen.rounds}: at least one round is needed")
     report = run(chosen.first, chosen.rounds)
-    if chosen.json:
-        print(json.dumps(asdict(report)))
-    else:
-        for name, value in asdict(report).items():
-            print(f"{name:16} {value}")
-    return 1 if report.failing_seeds else 0
+    return tell(report, report.failing_seeds, as_json=chosen.json)
 
 
 if __name__ == "__main__":

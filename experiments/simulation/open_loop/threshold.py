@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from math import ceil, sqrt
+from typing import Any
 
 STEP = 1.4
 """By so much the first loads differ; overloads take the longest to find out about."""
@@ -21,6 +22,30 @@ def highest(violations: Callable[[int], float], allowed: float, *, start: int, m
             failed = number
         number = _next(held, failed, most)
     return held
+
+
+class Tried:
+    """What was made of each load that was tried; none is tried twice."""
+
+    def __init__(self, load: Callable[[int], dict[str, Any]]) -> None:
+        """load: returns what is made of a number of requests, its "violations" among that."""
+        self._load = load
+        self._rows: dict[int, dict[str, Any]] = {}
+
+    def violations(self, number: int) -> float:
+        """Returns the share that is violated of so many requests."""
+        if number not in self._rows:
+            self._rows[number] = self._load(number)
+        return float(self._rows[number]["violations"])
+
+    def best(self, number: int) -> dict[str, Any]:
+        """Returns what was made of so many requests, or of the fewest that were tried if it is 0."""
+        return self._rows[number or min(self._rows)]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """All that were tried, the fewest requests first."""
+        return [self._rows[number] for number in sorted(self._rows)]
 
 
 def _next(held: int, failed: int, most: int) -> int:

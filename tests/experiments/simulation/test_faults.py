@@ -10,7 +10,8 @@ from draft_node.core.session import Session
 from experiments.simulation.allowed_wait import patience_s, shares_a_fate
 from experiments.simulation.checks import Silence, look_back
 from experiments.simulation.clock import Clock, Watch
-from experiments.simulation.faults import LIMIT_S, main, play
+from experiments.simulation.faults import main, play
+from experiments.simulation.playing import LIMIT_S
 from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.text import alone
 from experiments.simulation.world import World
