@@ -9,12 +9,21 @@ import pytest
 
 from goodspeed.fleet.replicas import Replica
 from goodspeed.fleet.table import Table, write
-from tests.faults.texts import ask, check, mixed
+from tests.faults.texts import Stream, Wanted, ask, check, mixed
 from tests.nodes import DraftNode, VerifyNode
 
 pytestmark = pytest.mark.alone
 
 NUM_TOKENS = 250
+
+
+def begin(draft: DraftNode, wanted: list[Wanted]) -> list[Stream]:
+    """Texts that all have some tokens, and will have many more."""
+    draft.wait_until_ready()
+    streams = [ask(draft.url, each) for each in wanted]
+    for stream in streams:
+        stream.wait_for(5)
+    return streams
 
 
 @pytest.mark.slow_faults
@@ -25,10 +34,7 @@ def test_texts_go_on_at_the_other_verify_node_when_theirs_is_killed() -> None:
         VerifyNode() as second,
         DraftNode(first.endpoint, "--verify", second.endpoint) as draft,
     ):
-        draft.wait_until_ready()
-        streams = [ask(draft.url, each) for each in wanted]
-        for stream in streams:
-            stream.wait_for(5)
+        streams = begin(draft, wanted)
         first.kill()
         for each, stream in zip(wanted, streams, strict=True):
             check(each, stream.finish())
@@ -46,10 +52,7 @@ def test_texts_go_on_at_the_other_verify_node_when_theirs_falls_silent() -> None
         VerifyNode() as second,
         DraftNode(first.endpoint, "--verify", second.endpoint) as draft,
     ):
-        draft.wait_until_ready()
-        streams = [ask(draft.url, each) for each in wanted]
-        for stream in streams:
-            stream.wait_for(5)
+        streams = begin(draft, wanted)
         first.stop()
         for each, stream in zip(wanted, streams, strict=True):
             check(each, stream.finish())
@@ -67,10 +70,7 @@ def test_texts_are_sent_to_the_other_verify_node_when_theirs_stops(tmp_path: Pat
     ):
         write(peers, Table((Replica("a", first.endpoint), Replica("b", second.endpoint))))
         with DraftNode(first.endpoint) as draft:
-            draft.wait_until_ready()
-            streams = [ask(draft.url, each) for each in wanted]
-            for stream in streams:
-                stream.wait_for(5)
+            streams = begin(draft, wanted)
             assert first.terminate() == 0
             for each, stream in zip(wanted, streams, strict=True):
                 check(each, stream.finish())

@@ -106,11 +106,10 @@ def all_ready(fleet: Command) -> dict[str, dict[str, Any]] | None:
 
 
 def tells(name: str) -> bool:
-    """Whether a replica writes its status file anew."""
+    """Waits until a replica writes its status file anew."""
     status = Folder("default").replica(name).status
     before = status.stat().st_mtime_ns
-    time.sleep(1.5)
-    return status.stat().st_mtime_ns > before
+    return bool(until(lambda: status.stat().st_mtime_ns > before))
 
 
 def test_a_fleet_lives_through_the_deaths_of_its_parts_and_leaves_nothing(fleet: Command) -> None:
