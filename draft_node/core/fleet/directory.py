@@ -42,10 +42,10 @@ class Directory:
 
     def find(self, endpoint: str, server_key: str) -> Address | None:
         """The address of this endpoint, if it is known by this key; None: nobody who may say so has named it."""
-        sibling = self._siblings.get(endpoint)
-        if sibling is not None and sibling.server_key == server_key:
-            return self._address(endpoint)
-        return self._of_options.get(endpoint) if sibling is None else None
+        if endpoint not in self._siblings and endpoint not in self._of_options:
+            return None
+        address = self._address(endpoint)
+        return address if (address.server_key or "") == server_key else None
 
     def addresses(self) -> list[Address]:
         """All of them, those of the options first."""

@@ -61,6 +61,7 @@ class Links:
         self._sent_until: dict[bytes, float] = {}  # sessions that were redirected, and wait for their link
         self._home_to_be: int | None = None  # once it is there
         self._try_at = began + TRY_S
+        self._tried_in_vain: set[str] = set()  # endpoints that never answered before they were given up
 
     def __contains__(self, number: int) -> bool:
         return number in self._known
@@ -80,6 +81,12 @@ class Links:
     def is_anybody_there(self) -> bool:
         """Whether a verify node is there at all."""
         return any(known.link.connected for known in self._known.values())
+
+    @property
+    def welcomes(self) -> list[Welcome]:
+        """What the verify nodes said that are there."""
+        links = [known.link for known in self._known.values() if known.link.connected]
+        return [link.welcome for link in links if link.welcome is not None]
 
     def on(self, session_id: bytes) -> int | None:
         """Returns the link of a session; None if it was on none yet."""
@@ -103,6 +110,7 @@ class Links:
         """
         known = self._known[number]
         self.directory.found(known.address, welcome.target_fingerprint)
+        self._tried_in_vain.discard(known.address.endpoint)
         same = [
             other
             for other in self._known
@@ -150,7 +158,9 @@ class Links:
 
     def drop(self, number: int) -> None:
         """The link is given up; its sessions are on none."""
-        del self._known[number]
+        gone = self._known.pop(number)
+        if not gone.link.connected:
+            self._tried_in_vain.add(gone.address.endpoint)
         self._on = {session_id: on for session_id, on in self._on.items() if on != number}
         if self._home_to_be == number:
             self._home_to_be = None
@@ -177,9 +187,10 @@ class Links:
         return suited[0]
 
     def _may_come(self, target: str | None, now: float) -> bool:
-        """Whether a verify node with this target may answer yet."""
-        silent = {known.address for known in self._known.values() if known.link.away_s(now) > REDIRECT_S}
-        return any(address not in silent for address in self.directory.candidates(target))
+        """Whether a verify node with this target may answer that has not been tried in vain."""
+        known = self._known.values()
+        silent = {one.address.endpoint for one in known if one.link.away_s(now) > REDIRECT_S} | self._tried_in_vain
+        return any(address.endpoint not in silent for address in self.directory.candidates(target))
 
     def _waits_until(self, session_id: bytes, own: int) -> float:
         return self._sent_until.get(session_id, self._known[own].moves_at)

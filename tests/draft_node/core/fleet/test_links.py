@@ -271,3 +271,21 @@ def test_a_number_that_was_dropped_is_not_used_again_and_its_sessions_are_on_non
     assert links.on(ONE) is None
     assert 1 not in links
     assert links._make(C, 0.0) == 2
+
+
+def test_a_session_whose_target_is_gone_waits_no_longer_than_all_others_are_tried():
+    """There are more addresses than links that are tried at once; the first ones are given up for the last."""
+    others = [Address(f"tcp://{number}:1") for number in range(MAX_TRIED + 3)]
+    links = make(A, *others)
+    arrive(links, 0, target="new")
+    links.place(ONE, "new", 0.0)
+    now, waits = 0.0, True
+    while waits and now < 60.0:
+        now += 0.1
+        waits = links.place(TWO, "old", now) is None
+        links.next_to_try(["old"] if waits else [], now)
+        for number in links.useless(now):
+            links.drop(number)
+    assert not waits
+    assert links.on(TWO) == links.home
+    assert now > len(others) * TRY_S
