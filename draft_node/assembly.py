@@ -91,8 +91,8 @@ def connect_to(config: DraftConfig, keys: ClientKeys | None) -> ConnectTo:
         theirs = None if keys is None else keys._replace(verify_key=address.server_key or keys.verify_key)
         trusted = config.trusted_network or keys is not None
         # Looking a name up may take seconds, in which nothing else would happen here.
-        await asyncio.to_thread(parse_endpoint, address.endpoint, trusted, "connecting")
-        return connect_draft(address.endpoint, trusted_network=config.trusted_network, keys=theirs)
+        found = await asyncio.to_thread(parse_endpoint, address.endpoint, trusted, "connecting")
+        return connect_draft(address.endpoint, trusted_network=config.trusted_network, keys=theirs, address=found)
 
     return connect
 

@@ -246,8 +246,8 @@ class DraftDaemon:
     def _connected(self, action: act.Connected) -> None:
         self.lines.channel(action.link).max_send_bytes = action.welcome.max_message_bytes
         if self.drafter is not None:
-            least = min(channel.max_send_bytes for _, channel in self.lines.channels())
-            self.drafter.max_proposal_bytes = least - FIXED_BYTES
+            others = [one.max_message_bytes for one in self.core.links.welcomes]
+            self.drafter.max_proposal_bytes = min(action.welcome.max_message_bytes, *others) - FIXED_BYTES
         extra = {"at": self.lines.channel(action.link).endpoint, "num_waiting": self.num_running}
         logger.info("the verify node is there", extra=extra)
         if action.was_local:

@@ -81,13 +81,15 @@ def with_one_more(load: Load, wish: Wish, now: float) -> Load:
 
     So whoever sends several before the replica tells again does not send all of them into the same gap.
     """
-    due_s = now - load.told_at + (FIRST_TOKEN_S if wish.deadline_s is None else wish.deadline_s)
-    sent = Owed(due_s, wish.prompt_tokens, wish.tpot_s, wish.pages)
-    owed = sorted((*load.owed, sent), key=lambda one: one.deadline_s)
-    return replace(
+    told = replace(
         load,
         num_sessions=load.num_sessions + 1,
         context_tokens=load.context_tokens + wish.prompt_tokens,
         free_pages=max(0, load.free_pages - wish.pages),
-        owed=tuple(owed[:MAX_OWED]),
     )
+    if wish.deadline_s is None and wish.tpot_s is None:
+        return told  # it will be promised nothing
+    due_s = now - load.told_at + (FIRST_TOKEN_S if wish.deadline_s is None else wish.deadline_s)
+    sent = Owed(due_s, wish.prompt_tokens, wish.tpot_s, wish.pages)
+    owed = sorted((*load.owed, sent), key=lambda one: one.deadline_s)
+    return replace(told, owed=tuple(owed[:MAX_OWED]))

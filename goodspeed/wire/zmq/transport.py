@@ -11,7 +11,7 @@ import zmq
 
 from goodspeed.wire.channels import Delivery, DraftChannel, Received, Traffic, VerifyChannel, peer_name
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
-from goodspeed.wire.endpoints import parse_endpoint
+from goodspeed.wire.endpoints import Endpoint, parse_endpoint
 from goodspeed.wire.memory_network import Faults, MemoryNetwork, Packet
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, client_options, server_options
 from goodspeed.wire.zmq.router import RouterLink
@@ -92,12 +92,14 @@ def connect_draft(
     send_queue: int = 256,
     send_timeout_s: float = 3.0,
     keys: ClientKeys | None = None,
+    address: Endpoint | None = None,
 ) -> DraftChannel:
     """Connects to a verify node, now or when it comes up. ConfigError for an endpoint that is not allowed.
 
+    address: what `parse_endpoint` made of the endpoint, so that its name is not looked up again.
     The verify node gives each connection a new name, also when ZeroMQ reconnects.
     """
-    address = parse_endpoint(endpoint, trusted_network or keys is not None, "connecting")
+    address = address or parse_endpoint(endpoint, trusted_network or keys is not None, "connecting")
     options: dict[int, int | bytes] = {
         **OPTIONS,
         **(client_options(keys) if keys is not None else {}),
