@@ -12,15 +12,16 @@ import msgspec
 
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
 from goodspeed.untrusted import sanitize
-from goodspeed.wire.fields import MAX_LOGPROBS
+from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, MAX_LOGPROBS
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
 from goodspeed.wire.messages import DownMessage, Refusal, RefusalCode, UpMessage
 
 MAX_MESSAGE_BYTES: Final = 64 << 20
 """Largest message of any configuration; a dense proposal that would be larger has to be shorter."""
 
-FIXED_BYTES: Final = 32 << 10
-"""Room in a message for all but token ids, logprobs and proposals; the longest Refusal takes half of it."""
+FIXED_BYTES: Final = (48 << 10) + 4 * MAX_CONSTRAINT_CHARS
+"""Room in a message for all but token ids, logprobs and proposals: a constraint in the longest characters, the most
+biases (15 KiB), and what is left for all else, of which the longest Refusal takes half."""
 
 TOKEN_BYTES: Final = 5  # MessagePack's longest for an id below 2^32
 FLOAT_BYTES: Final = 9

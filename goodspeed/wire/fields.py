@@ -17,6 +17,12 @@ MAX_OFFER = 64
 MAX_LOGPROBS = 20
 """Most alternatives in the logprobs of a position."""
 
+MAX_BIASES = 1024
+"""Most tokens whose logits a session may bias."""
+
+MAX_CONSTRAINT_CHARS = 1 << 16
+"""Longest schema, expression, list or grammar of a constraint."""
+
 MAX_REPLICAS = 64
 """Most verify nodes of one fleet."""
 
@@ -44,7 +50,21 @@ Verification: TypeAlias = Literal["match", "ratio"]
 Drafter: TypeAlias = Literal["auto", "model", "ngram", "none"]
 DraftSource: TypeAlias = Literal["model", "ngram", "self"]
 OfferSource: TypeAlias = Literal["model", "ngram"]
-Capability: TypeAlias = Literal["odds", "offers", "no_model", "model_offers", "slo", "trees", "admission", "fleet"]
+Capability: TypeAlias = Literal[
+    "odds",
+    "offers",
+    "no_model",
+    "model_offers",
+    "slo",
+    "trees",
+    "admission",
+    "fleet",
+    "logit_rules",
+    "constraint",
+    "prefix_cache",
+    "prompt_logprobs",
+]
+ConstraintKind: TypeAlias = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
 Otherwise: TypeAlias = Literal["best_effort", "refuse"]
 AdmittedAs: TypeAlias = Literal["promised", "best_effort"]
 RedirectReason: TypeAlias = Literal["slo", "load", "draining"]

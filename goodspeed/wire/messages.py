@@ -17,7 +17,6 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
-from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.digests import TextDigest as TextDigest
 from goodspeed.wire.digests import digest as digest
 from goodspeed.wire.fields import (
@@ -48,6 +47,10 @@ from goodspeed.wire.fields import (
     Tokens,
     Verification,
 )
+from goodspeed.wire.generation import Constraint as Constraint
+from goodspeed.wire.generation import LogitRules as LogitRules
+from goodspeed.wire.generation import Sampling as Sampling
+from goodspeed.wire.generation import Slo as Slo
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Replicas, Welcome
 
 
@@ -74,26 +77,6 @@ def _check_parents(tokens: Sequence[int], parents: bytes | None) -> None:
             raise ValueError(f"token {node} follows token {parent - 1}, which does not come before it")
 
 
-class Sampling(Message, frozen=True):
-    """How a session's next token is chosen from the logits.
-
-    temperature 0 is greedy; top_k 0 and top_p 1.0 are off. `seed` keys the noise (`sampling.py`).
-    """
-
-    temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
-    top_k: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
-    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
-    seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
-
-
-class Slo(Message, frozen=True):
-    """What a text is to keep, and for how long it has been under way; both nodes' clocks differ, so no times travel."""
-
-    objectives: Objectives
-    waited_s: Seconds = 0.0  # since its user asked for it
-    since_first_s: Seconds | None = None  # since its first token was there; None: it has none yet
-
-
 class OpenSession(Message, frozen=True, tag="open"):
     """Opens a session, or reopens it (epoch raised) with the tokens that are already committed.
 
@@ -112,12 +95,15 @@ class OpenSession(Message, frozen=True, tag="open"):
     max_draft: Annotated[int, Meta(ge=0, le=MAX_DRAFT)] = MAX_DRAFT  # the draft node's own cap
     slo: Slo | None = None  # only to verify nodes that know SLOs
     priority: None = None
-    constraint: None = None
+    constraint: Constraint | None = None  # only to verify nodes that know constraints
     num_logprobs: NumLogprobs | None = None
     min_tokens: Annotated[int, Meta(ge=0, le=MAX_CONTEXT)] = 0
     drafter: Drafter = "auto"  # what may draft for it; only to verify nodes that take offers
     otherwise: Otherwise = "best_effort"  # where its SLO cannot be promised; only to verify nodes that promise
     hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)] = 0  # redirects since its last token; only to nodes of a fleet
+    logit_rules: LogitRules | None = None  # only to verify nodes that know them
+    cache_salt: Annotated[bytes, Meta(max_length=32)] = b""  # who shares read prompts with it; only where they are kept
+    num_prompt_logprobs: NumLogprobs | None = None  # alternatives told of each token of the prompt; None: no logprobs
 
 
 class Draft(Message, frozen=True, tag="draft"):
@@ -220,6 +206,9 @@ class Verdict(Message, frozen=True, tag="verdict"):
     least_odds: OddsCode = 255  # code of the path odds below which a drafted token would not be verified; 255: none
     source: DraftSource | None = None  # what drafted the verified tokens, where they were no Draft
     offer_length: Counter = 0  # tokens beyond the text that the draft model may offer unasked; 0: none
+    num_cached: Counter = 0  # of the first verdict of an epoch: tokens of the text that had been read before it came
+    prompt_logprobs: Annotated[tuple[TokenLogprobs, ...], Meta(max_length=MAX_CONTEXT)] | None = None
+    """In the first verdict, where they are wanted: one for each token of the prompt but the first."""
 
     def __post_init__(self) -> None:
         if self.logprobs is not None:
