@@ -17,13 +17,13 @@ from goodspeed.engine.splitting import refuse_split
 from goodspeed.errors import GrammarError
 from goodspeed.fair.latency import Refined
 from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.tokens import TokenTable
 from goodspeed.node import defaults
 from goodspeed.parallel.part import Part
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
+from verify_node.opening.compiling import Compiling
 from verify_node.config import VerifyConfig
 from verify_node.core import settings as core_assembly
 from verify_node.core.settings import longest_draft, make_core
@@ -113,16 +113,19 @@ def build(
     core = make_core(config.core, welcome, runner.pool, cost=cost, grammars=grammars)
     target = Target(runner.checkpoint, runner, records=config.record, grammars=grammars)
     recorder = RoundRecorder(events) if config.record else None
-    return VerifyDaemon(core, target, channel, events, recorder, enrolment)
+    compiling = None if grammars is None else Compiling(grammars)
+    return VerifyDaemon(core, target, channel, events, recorder, enrolment, compiling=compiling)
 
 
 def read_grammars(checkpoint: Checkpoint) -> Grammars | None:
     """What compiles the constraints of sessions; None, and a warning, for a tokenizer that llguidance cannot read."""
+    grammars = Grammars(checkpoint)
     try:
-        return Grammars(TokenTable.of(checkpoint))
+        logger.debug("structured output is served", extra={"num_words": grammars.table.num_words})
     except GrammarError as error:
         logger.warning("structured output is not served", extra={"why": str(error)})
         return None
+    return grammars
 
 
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:

@@ -9,6 +9,7 @@ from threading import Lock
 
 from llguidance import LLMatcher, LLParserLimits
 
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import GrammarError
 from goodspeed.grammar.sources import to_grammar
 from goodspeed.grammar.tokens import TokenTable
@@ -78,11 +79,22 @@ def reason(matcher: LLMatcher) -> str:
 class Grammars:
     """Compiles each constraint once, also a wrong one, and keeps the newest. May be asked from several threads."""
 
-    def __init__(self, table: TokenTable) -> None:
-        self.table = table
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        """The vocabulary is read when it is needed first."""
+        self._vocabulary = vocabulary
+        self._table: TokenTable | None = None
+        self._reading = Lock()
         self._lock = Lock()
         self._kept: OrderedDict[tuple[str, str], Grammar | GrammarError] = OrderedDict()
         self._num_chars = 0
+
+    @property
+    def table(self) -> TokenTable:
+        """The vocabulary's tokens; GrammarError where they cannot be read."""
+        with self._reading:
+            if self._table is None:
+                self._table = TokenTable.of(self._vocabulary)
+            return self._table
 
     def known(self, constraint: Constraint) -> bool:
         """Whether `get` answers at once."""
