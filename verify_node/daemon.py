@@ -21,10 +21,10 @@ from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Draft, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
-from verify_node.opening.compiling import Compiling
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
 from verify_node.fleet.member import PEERS_LOOK_S, Member
+from verify_node.opening.compiling import Compiling
 from verify_node.rounds.outcomes import Send
 from verify_node.rounds.packing import Round
 from verify_node.target.target import RoundResult, Target
