@@ -56,5 +56,8 @@ def _hide_others(logits: Tensor, rows: Sequence[int], words: NDArray[np.uint32])
     vocab = logits.shape[-1]
     bits = np.unpackbits(words.astype("<u4").view(np.uint8), axis=1, count=vocab, bitorder="little")
     hidden = torch.from_numpy(bits == 0).to(logits.device, non_blocking=True)
+    if len(rows) == len(logits):
+        logits.masked_fill_(hidden, -torch.inf)
+        return
     index = torch.tensor(rows).to(logits.device, non_blocking=True)
     logits.index_copy_(0, index, logits[index].masked_fill_(hidden, -torch.inf))
