@@ -72,7 +72,7 @@ def read_biases(given: Sequence[str], vocab_size: int) -> tuple[TokenBias, ...]:
         except ValueError:
             number = nan
         if not abs(number) <= MAX_BIAS:
-            raise ConfigError(f"--logit-bias {each!r}: give ID=BIAS, a bias from -{MAX_BIAS:g} to {MAX_BIAS:g}")
+            raise ConfigError(f"--logit-bias {each[:40]!r}: give ID=BIAS, a bias from -{MAX_BIAS:g} to {MAX_BIAS:g}")
         biases[_token_id("--logit-bias", token, vocab_size)] = number
     if len(biases) > MAX_BIASES:
         raise ConfigError(f"--logit-bias is given for {len(biases)} tokens; {MAX_BIASES} are the most")
@@ -86,7 +86,7 @@ def read_stop_ids(given: Sequence[str], vocab_size: int) -> tuple[int, ...]:
 
 def _token_id(name: str, given: str, vocab_size: int) -> int:
     if not given.isdecimal() or not given.isascii() or len(given) > MAX_DIGITS or int(given) >= vocab_size:
-        raise ConfigError(f"{name} {given!r}: give the id of a token, 0 to {vocab_size - 1}")
+        raise ConfigError(f"{name} {given[:40]!r}: give the id of a token, 0 to {vocab_size - 1}")
     return int(given)
 
 

@@ -14,7 +14,7 @@ Nothing here waits for the device. Knows nothing about seeds, noise, sessions or
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 from typing import Protocol
 
 import numpy as np
@@ -170,19 +170,15 @@ def _counts(text: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.in
 
 def _cut(logits: Tensor, texts: Sequence[TextRows]) -> None:
     """Hides what min_p cuts: p < min_p * largest p after temperature T is logit < largest logit + T * ln(min_p)."""
-    rows: list[int] = []
-    depths: list[float] = []
-    first_row = 0
-    for text in texts:
-        num_rows = len(text.paths)
-        if text.rules is not None and text.rules.min_p > 0 and text.temperature > 0:
-            rows += range(first_row, first_row + num_rows)
-            depths += [text.temperature * log(text.rules.min_p)] * num_rows
-        first_row += num_rows
-    if not rows:
-        return
-    index = torch.tensor(rows).to(logits.device, non_blocking=True)
-    depth = torch.tensor(depths, dtype=logits.dtype).to(logits.device, non_blocking=True).unsqueeze(-1)
-    chosen = logits[index]
-    least = chosen.amax(-1, keepdim=True) + depth
-    logits.index_copy_(0, index, chosen.masked_fill_(chosen < least, -torch.inf))
+    depths = [depth for text in texts for depth in [_depth(text)] * len(text.paths)]
+    for rows in masks.runs([depth > -inf for depth in depths]):
+        depth = torch.tensor(depths[rows], dtype=logits.dtype).to(logits.device, non_blocking=True)
+        some = logits[rows]
+        some.masked_fill_(some < some.amax(-1, keepdim=True) + depth.unsqueeze(-1), -torch.inf)
+
+
+def _depth(text: TextRows) -> float:
+    """How far below the largest one a logit may lie; -inf where nothing is cut. Temperature 0 takes the largest."""
+    if text.rules is None or not text.rules.min_p or not text.temperature:
+        return -inf
+    return text.temperature * log(text.rules.min_p)
