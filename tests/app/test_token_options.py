@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
+from goodspeed.app import token_options
 from goodspeed.app.subcommands import generate
-from goodspeed.command import sampling_options
 from goodspeed.command.config import from_namespace
 from goodspeed.errors import ConfigError
 from goodspeed.wire.generation import TokenBias
@@ -30,7 +30,7 @@ def test_all_of_them_are_read() -> None:
     asked = generate._sampling_request(config, 10)
     assert (asked.presence_penalty, asked.frequency_penalty, asked.repetition_penalty) == (0.5, -1.0, 1.1)
     assert (asked.min_p, asked.logit_bias) == (0.05, (TokenBias(7, -100.0), TokenBias(3, 0.5)))
-    assert sampling_options.read_stop_ids(config.stop_token_id, 10) == (9,)
+    assert token_options.read_stop_ids(config.stop_token_id, 10) == (9,)
 
 
 @pytest.mark.parametrize(
@@ -49,15 +49,15 @@ def test_numbers_out_of_range_are_refused(arguments: tuple[str, str], named: str
 @pytest.mark.parametrize("given", ["7", "7=", "7=x", "7=101", "7=nan", "7=inf", "=1", "x=1", "-1=1", "10=1", "²=1"])
 def test_what_is_no_bias_is_refused_by_name(given: str) -> None:
     with pytest.raises(ConfigError, match="--logit-bias"):
-        sampling_options.read_biases([given], 10)
+        token_options.read_biases([given], 10)
 
 
 @pytest.mark.parametrize("given", ["", "x", "-1", "10", "1.5", "9" * 5000])
 def test_what_is_no_token_is_refused_by_name(given: str) -> None:
     with pytest.raises(ConfigError, match=r"--stop-token-id .*: give the id of a token, 0 to 9"):
-        sampling_options.read_stop_ids([given], 10)
+        token_options.read_stop_ids([given], 10)
 
 
 def test_there_are_only_so_many_biases() -> None:
     with pytest.raises(ConfigError, match="1025 tokens; 1024 are the most"):
-        sampling_options.read_biases([f"{token}=1" for token in range(1025)], 5000)
+        token_options.read_biases([f"{token}=1" for token in range(1025)], 5000)
