@@ -20,6 +20,9 @@ GROUP_SIZES = (32, 64, 128, 256)
 TILES = (8, 4, 2)
 """Tiles of 16 inputs that CUDA's layout takes together; the most that the inputs allow is chosen."""
 
+BLOCK = 256
+"""Outputs that are packed at a time on a CPU, a multiple of what its layout takes together: to need little memory."""
+
 NUM_SAMPLES = 64
 """Numbers of a weight that its fingerprint is made of: the packed layout is another one on each device."""
 
@@ -68,8 +71,8 @@ class Int4Linear(nn.Module):
 def _pack(codes: Tensor) -> Tensor:
     """Lays out numbers, uint8 [num_outputs, num_inputs], as the kernel of their device wants them."""
     if codes.device.type == "cpu":
-        packed: Tensor = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes.int(), 2)
-        return packed
+        pack = torch.ops.aten._convert_weight_to_int4pack_for_cpu  # takes 32 bits for each number
+        return torch.cat([pack(block.int(), 2) for block in codes.split(BLOCK)])
     tiles = next(tiles for tiles in TILES if codes.shape[1] % (16 * tiles) == 0)
     on_gpu: Tensor = torch.ops.aten._convert_weight_to_int4pack(codes[:, ::2] << 4 | codes[:, 1::2], tiles)
     return on_gpu

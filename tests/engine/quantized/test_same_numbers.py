@@ -11,7 +11,7 @@ import transformers
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Chunk, Runner
 from tests.engine.quantized.making import awq_pair, gptq_pair
-from tests.engine.test_support import COMMON
+from tests.engine.test_families import SIZES
 
 Save = Callable[..., Path]
 TOKENS = [(i * i) % 250 for i in range(40)]
@@ -70,5 +70,5 @@ def test_gptq(save_checkpoint: Save, settings: dict[str, Any], groups: Callable[
 
 @pytest.mark.parametrize(("name", "changes"), [("Qwen2", {}), ("Mixtral", {"num_local_experts": 4})])
 def test_biases_and_experts_that_transformers_stacks(save_checkpoint: Save, name: str, changes: Any) -> None:
-    config = getattr(transformers, f"{name}Config")(**(COMMON | {"num_key_value_heads": 2} | changes))
+    config = getattr(transformers, f"{name}Config")(**(SIZES | {"num_key_value_heads": 2} | changes))
     compare(*awq_pair(save_checkpoint(config)))
