@@ -46,7 +46,7 @@ def open_runner(folder: Path) -> Runner:
             "'longrope'.*longest sequence",
         ),
         ("Falcon", {}, "AttentionInterface"),
-        ("Nemotron", {}, "does not hand on to its attention"),
+        ("Nemotron", {"num_key_value_heads": 2}, "does not hand on to its attention"),
         ("Mamba", {"state_size": 4}, "linear_attention"),
         ("Lfm2", {"num_key_value_heads": 2, "layer_types": ["conv", "full_attention"]}, "layer types \\['conv'\\]"),
     ],

@@ -5,7 +5,7 @@ The packing is written by the formats' definitions, number by number, and shares
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -66,7 +66,7 @@ def is_quantised(name: str, weight: Tensor) -> bool:
 
 
 def write_pair(
-    plain: Path, settings: dict[str, object], quantise: Callable[[str, Tensor], tuple[Tensors, Tensor]]
+    plain: Path, settings: Mapping[str, object], quantise: Callable[[str, Tensor], tuple[Tensors, Tensor]]
 ) -> tuple[Path, Path]:
     """Turns a checkpoint into one of the rounded numbers, and puts a quantised one beside it: (quantised, plain).
 
@@ -84,7 +84,7 @@ def write_pair(
     save_file(same, plain / "model.safetensors", metadata={"format": "pt"})
     save_file(small, folder / "model.safetensors", metadata={"format": "pt"})
     path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": settings}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": dict(settings)}))
     return folder, plain
 
 

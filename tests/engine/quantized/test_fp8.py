@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, FineGrainedFP8Config
+from transformers import AutoConfig, AutoModelForCausalLM, FineGrainedFP8Config
 
 from goodspeed.engine import checkpoints
 from goodspeed.errors import CheckpointError
@@ -43,7 +43,7 @@ def test_the_same_numbers(save_checkpoint: Save, block: tuple[int, int] | None) 
 
 def test_transformers_makes_the_same_weights(save_checkpoint: Save) -> None:
     folder, _ = fp8_pair(save_checkpoint("llama"), (16, 16))
-    config = checkpoints.AutoConfig.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder)
     config.quantization_config = FineGrainedFP8Config(dequantize=True, weight_block_size=(16, 16)).to_dict()
     theirs: Any = AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32)
     ours = checkpoints.load(str(folder)).model.state_dict()
