@@ -3,6 +3,7 @@
 The list of docs/MODELS.md is this one. Llama, Qwen3, Mistral and Phi-3 go through every test of `test_runner.py`, too.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,3 +108,10 @@ def test_logits_are_the_models_own(save_checkpoint: Callable[..., Path], family:
     runner.forward([Chunk("a", tokens[:20], 0)])
     found = torch.cat([runner.forward([Chunk("a", tokens[i : i + 5], 5)]) for i in range(20, 40, 5)])[:, :258]
     torch.testing.assert_close(found, expected, atol=1e-4 * max(1, expected.abs().max().item()), rtol=0)
+
+
+def test_the_document_lists_them() -> None:
+    document = Path(__file__).parents[2] / "docs" / "MODELS.md"
+    listed = document.read_text(encoding="utf-8").split("## What is refused")[0]
+    names = set(re.findall(r"[a-z][a-z0-9_]+(?=[,.]| \(also)", " ".join(listed.split("- **dense:**")[1].split())))
+    assert names >= {family.split(" with ")[0] for family in FAMILIES}

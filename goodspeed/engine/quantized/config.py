@@ -92,7 +92,7 @@ def read_scheme(config: Mapping[str, Any]) -> Scheme | None:
         return _fp8(settings)
     if method == "compressed-tensors":
         return _compressed_tensors(settings)
-    why = OTHERS.get(method, "nobody has taught it here") if isinstance(method, str) else "it names no method"
+    why = OTHERS.get(method, "there is no reader for it") if isinstance(method, str) else "it names no method"
     raise _refusal(f"quant_method is {ascii(method)[:80]}, which is not read ({why})")
 
 
