@@ -62,7 +62,7 @@ def gptq_tensors(name: str, weight: Rounded, groups: list[int] | None = None, le
 
 
 def is_quantised(name: str, weight: Tensor) -> bool:
-    return name.endswith("proj.weight") and weight.dim() == 2
+    return name.endswith(("proj.weight", "w1.weight", "w2.weight", "w3.weight")) and weight.dim() == 2
 
 
 def write_pair(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import MixtralConfig, Qwen2Config
 
 from goodspeed.engine import checkpoints
 from goodspeed.engine.folders import INDEX
@@ -18,6 +19,7 @@ from goodspeed.engine.splitting import Split, refuse_folder
 from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
 from tests.engine.quantized.making import Tensors, awq_pair, gptq_pair
 from tests.engine.test_checkpoints import edit
+from tests.engine.test_families import SIZES
 
 Save = Callable[..., Path]
 GATE = "model.layers.1.mlp.gate_proj"
@@ -87,6 +89,21 @@ def test_layers_that_cannot_stay_are_dequantised_with_a_warning(
         in_turns = gptq_pair(save_checkpoint("qwen3"), 32, groups=lambda size: [i % (size // 32) for i in range(size)])
         assert not any("down_proj" in name for name in int4_layers(in_turns[0]))  # the others have one group
     assert [vars(record)["layers"] for record in caplog.records] == [14, 2]
+
+
+def test_experts_are_dequantised_beside_layers_in_4_bits(save_checkpoint: Save) -> None:
+    config = MixtralConfig(**(SIZES | {"num_key_value_heads": 2, "num_local_experts": 4}))
+    folder = awq_pair(save_checkpoint(config), 32)[0]
+    assert len(int4_layers(folder)) == 8
+    assert not any("experts" in name for name in int4_layers(folder))
+
+
+def test_biases_stay_beside_layers_in_4_bits(save_checkpoint: Save) -> None:
+    quantised, _ = awq_pair(save_checkpoint(Qwen2Config(**(SIZES | {"num_key_value_heads": 2}))), 32)
+    change(quantised, lambda tensors: tensors["model.layers.0.self_attn.q_proj.bias"].fill_(0.5))
+    model = checkpoints.load(str(quantised), dtype="bfloat16").model
+    assert model.get_parameter("model.layers.0.self_attn.q_proj.bias").tolist() == [0.5] * 32
+    assert len([name for name, module in model.named_modules() if isinstance(module, Int4Linear)]) == 14
 
 
 def test_shapes_that_fail_their_trial_are_dequantised(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

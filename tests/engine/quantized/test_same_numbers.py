@@ -68,7 +68,10 @@ def test_gptq(save_checkpoint: Save, settings: dict[str, Any], groups: Callable[
     compare(*gptq_pair(save_checkpoint("qwen3"), groups=groups, **settings))
 
 
-@pytest.mark.parametrize(("name", "changes"), [("Qwen2", {}), ("Mixtral", {"num_local_experts": 4})])
-def test_biases_and_experts_that_transformers_stacks(save_checkpoint: Save, name: str, changes: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("Qwen2", {}), ("Qwen2", {"tie_word_embeddings": True}), ("Mixtral", {"num_local_experts": 4})],
+)
+def test_biases_shared_heads_and_experts(save_checkpoint: Save, name: str, changes: Any) -> None:
     config = getattr(transformers, f"{name}Config")(**(SIZES | {"num_key_value_heads": 2} | changes))
     compare(*awq_pair(save_checkpoint(config)))
