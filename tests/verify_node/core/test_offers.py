@@ -210,7 +210,7 @@ def test_an_offer_for_a_finished_session_asks_for_its_end_again() -> None:
 def test_a_verify_node_announces_what_it_selects_by() -> None:
     selecting, plain = (Desk(selection=name).hello().capabilities for name in ("odds", "none"))
     assert selecting == ("odds", "offers", "model_offers", "trees", *plain)
-    assert plain == ALWAYS
+    assert plain == (*ALWAYS, "prefix_cache")
 
 
 @pytest.mark.parametrize(("capabilities", "source"), [(("offers",), None), (("odds", "offers"), "ngram")])
