@@ -12,6 +12,7 @@ from draft_node.core.actions import Fail, Request, Statistics
 from draft_node.core.session import Session
 from draft_node.daemon import DraftDaemon
 from draft_node.serve.levels import Levels
+from draft_node.serve.salts import Salts
 from draft_node.text.answer import Answer, Piece
 from draft_node.text.text_request import Wanted
 from draft_node.text.token_text import TokenTexts
@@ -33,6 +34,7 @@ class Writer:
         self._daemon = daemon
         self._vocabulary = vocabulary
         self._token_texts = TokenTexts(vocabulary.tokenizer)
+        self._salts = Salts()
 
     def defaults(self, *, chat: bool) -> Defaults:
         """Sampling defaults and stop strings for requests that leave them out."""
@@ -89,6 +91,7 @@ class Writer:
             asked_at=asked_at,
             logit_rules=wanted.logit_rules,
             constraint=wanted.constraint,
+            cache_salt=self._salts.of(wanted.user) if wanted.prefix_cache else self._salts.lone(),
         )
 
 
