@@ -25,5 +25,35 @@ def top_p(*, group: str, default: float | None = None, shown: str | None = None)
     return option(default, minimum=1e-6, maximum=1.0, shown=shown, group=group, help=what, metavar="P")
 
 
+def presence_penalty(*, group: str, shown: str) -> Any:
+    what = "taken from the logit of each token that the output has"
+    return option(None, minimum=-2.0, maximum=2.0, shown=shown, group=group, help=what, metavar="X")
+
+
+def frequency_penalty(*, group: str, shown: str) -> Any:
+    what = "taken from the logit of each token for each time that the output has it"
+    return option(None, minimum=-2.0, maximum=2.0, shown=shown, group=group, help=what, metavar="X")
+
+
+def repetition_penalty(*, group: str, shown: str) -> Any:
+    what = "makes what prompt or output have less likely; 1 is off"
+    return option(None, minimum=0.01, maximum=100.0, shown=shown, group=group, help=what, metavar="X")
+
+
+def min_p(*, group: str, shown: str) -> Any:
+    what = "sample among what has this part of the likeliest token's probability; 0 is off"
+    return option(None, minimum=0.0, maximum=1.0, shown=shown, group=group, help=what, metavar="P")
+
+
+def logit_bias(*, group: str) -> Any:
+    what = "added to the logit of the token of this id, -100 to 100; may be repeated"
+    return option((), shown="none", group=group, help=what, metavar="ID=BIAS")
+
+
+def stop_token_id(*, group: str) -> Any:
+    what = "token that ends the text, beside the model's own; may be repeated"
+    return option((), shown="none", group=group, help=what, metavar="ID")
+
+
 def seed(*, group: str, help: str, default: int | None = None, shown: str | None = None) -> Any:
     return option(default, minimum=0, maximum=MAX_SEED, shown=shown, group=group, help=help, metavar="N")

@@ -15,11 +15,6 @@ ROLES = "system, developer, user or assistant"
 PROMPT = "a string, a list of strings, a list of token ids, or a list of such lists; none of them may be empty"
 STOP = "stop must be a string, or a list of at most 4; each has 1 to 256 characters"
 UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
-    "frequency_penalty": (0.5, "is not supported; leave it out, or send 0"),
-    "presence_penalty": (0.5, "is not supported; leave it out, or send 0"),
-    "min_p": (0.5, "is not supported; leave it out, or send 0"),
-    "repetition_penalty": (1.1, "is not supported; leave it out, or send 1"),
-    "logit_bias": ({"1": 1}, "is not supported; leave it out"),
     "tools": ([{"type": "function"}], "are not supported; leave them out"),
     "functions": ([1], "are not supported; leave them out"),
     "tool_choice": ("required", 'must be "none" or "auto", since tools are not supported'),
