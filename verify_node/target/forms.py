@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import torch
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from goodspeed.grammar.batch import Asked, Batch
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.grammar.matcher import ANY, Matcher
 from goodspeed.grammar.matchers import Matchers
+from verify_node.rounds.outcomes import Outcome
 from verify_node.rounds.packing import Entry, Round
 
 Masks = Mapping[bytes, NDArray[np.int32]]
@@ -55,6 +57,19 @@ class Forms:
                 allowed[first : first + num_drafted + 1] = mask[: num_drafted + 1]
             first += num_drafted + 1
         return torch.from_numpy(allowed)
+
+    def told(self, outcomes: Sequence[Outcome], entries: Sequence[Entry]) -> list[Outcome]:
+        """Returns the outcomes with what must follow, under the match rule, and with why nothing can."""
+        by_session = {entry.session_id: entry for entry in entries}
+        found: list[Outcome] = []
+        for outcome in outcomes:
+            entry = by_session[outcome.session_id]
+            if outcome.failed:
+                outcome = replace(outcome, failed=self.problem(entry) or outcome.failed)
+            elif entry.verification == "match" and entry.draft_round is None:  # else the draft node drafts on
+                outcome = replace(outcome, forced=self.forced(entry, outcome.tokens))
+            found.append(outcome)
+        return found
 
     def forced(self, entry: Entry, tokens: Sequence[int]) -> tuple[int, ...]:
         """Returns what the form says must follow the entry's text and these tokens; () where nothing must."""

@@ -5,7 +5,7 @@ about clients or budgets.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -155,7 +155,7 @@ class Target:
         if by_ratio:
             outcomes += self._ratio(by_ratio, logits, masks)
         if masks:
-            outcomes = self._with_forms(outcomes, {one.entry.session_id: one.entry for one in verified})
+            outcomes = self._forms.told(outcomes, [one.entry for one in verified])
         places = {
             one.entry.session_id: Place(one.first_row, one.entry.num_logprobs)
             for one in verified
@@ -187,7 +187,12 @@ class Target:
         """The target's own draw at every position, then equality."""
         outcomes: list[Outcome] = []
         kept: list[TreePath] = []
-        decided = decide_match(verified, logits, self.checkpoint.num_tokens, self._allowed(verified, masks))
+        decided = decide_match(
+            verified,
+            logits,
+            self.checkpoint.num_tokens,
+            self._forms.rows([(one.entry, one.num_drafted) for one in verified], masks),
+        )
         for one, decision in zip(verified, decided, strict=True):
             outcome = _outcome(one, decision.accepted, decision.next_token, decision.agreement, decision.failure)
             if one.parents is not None:
@@ -205,7 +210,7 @@ class Target:
         rows, _, repeats = logit_rows(verified)
         batch = SamplingBatch.of([s.entry.sampling for s in verified], repeats, device=logits.device)
         wanted, columns = logits[int64_tensor(rows, logits)], _columns(repeats)
-        allowed = self._allowed(verified, masks)
+        allowed = self._forms.rows([(one.entry, one.num_drafted) for one in verified], masks)
         changed = process(wanted, text_rows(verified), allowed, num_tokens=self.checkpoint.num_tokens)
         probs = to_probs(changed, batch, num_tokens=self.checkpoint.num_tokens)
         target_probs = probs[int64_tensor(columns, logits)]  # [batch, max_len + 1, vocab]
@@ -226,22 +231,6 @@ class Target:
             decided = decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise)
             outcomes = _with_decisions(outcomes, verified, decided, odds)
         return outcomes
-
-    def _allowed(self, verified: Sequence[_VerifiedEntry], masks: Masks) -> Tensor | None:
-        """Bits of what each row that is drawn from may draw [num_rows, num_words]; None: any token."""
-        return self._forms.rows([(one.entry, one.num_drafted) for one in verified], masks)
-
-    def _with_forms(self, outcomes: Sequence[Outcome], entries: Mapping[bytes, Entry]) -> list[Outcome]:
-        """The outcomes with what must follow, for the match rule, and with why nothing can."""
-        found: list[Outcome] = []
-        for outcome in outcomes:
-            entry = entries[outcome.session_id]
-            if outcome.failed:
-                outcome = replace(outcome, failed=self._forms.problem(entry) or outcome.failed)
-            elif entry.verification == "match" and entry.draft_round is None:  # else the draft node drafts on
-                outcome = replace(outcome, forced=self._forms.forced(entry, outcome.tokens))
-            found.append(outcome)
-        return found
 
 
 def _columns(repeats: Sequence[int]) -> list[list[int]]:
