@@ -9,6 +9,7 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.grammar.compiling import Grammars
 
 
 def load(config: DraftConfig) -> Checkpoint:
@@ -29,4 +30,12 @@ def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
         memory_fraction=config.memory_fraction,
         keeps_prefixes=config.prefix_cache == "on",
     )
-    return Drafting(Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k, min_odds=config.min_odds))
+    drafter = Drafter(
+        checkpoint,
+        runner,
+        kind=config.proposal,
+        k=config.lattice_k,
+        min_odds=config.min_odds,
+        grammars=Grammars(checkpoint),
+    )
+    return Drafting(drafter)

@@ -22,6 +22,7 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
     """
     base_len, answered = len(session.tokens), session.draft
     taken = session.commit(outcome.tokens, outcome.logprobs)
+    session.must_follow(outcome.forced)
     pool.truncate(session.session_id, min(entry.base_len + outcome.num_accepted, len(session.tokens)))
     publish(session, pool)
     if session.finished:

@@ -24,6 +24,7 @@ from draft_node.serve.api.request.fields import (
     Yes,
     one_of,
 )
+from draft_node.serve.api.request.forms import FormParameters, NeutralForms, ResponseFormat
 from draft_node.serve.api.request.rules import RuleParameters
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Otherwise
@@ -120,7 +121,7 @@ class Extension(Strict):
     )
 
 
-class Generation(RuleParameters):
+class Generation(RuleParameters, FormParameters, NeutralForms):
     """What both kinds of completion take."""
 
     model: str | None = None
@@ -187,14 +188,9 @@ class Message(Strict):
     tool_calls: NoList = None
 
 
-class TextFormat(Strict):
-    type: Literal["text"]
-
-
 class NeutralChat(Strict):
     """These fields are taken only at the value that changes nothing."""
 
-    response_format: TextFormat | None = None
     tools: NoList = None
     tool_choice: Literal["none", "auto"] | None = None
     parallel_tool_calls: bool | None = None
@@ -214,6 +210,7 @@ class NeutralChat(Strict):
 
 
 class ChatRequest(Generation, NeutralChat):
+    response_format: ResponseFormat | None = None
     messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES), NOT_NULL]
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
@@ -239,5 +236,5 @@ class DetokenizeRequest(Strict):
     tokens: Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_DETOKENIZED), NOT_NULL]
 
 
-NEUTRAL = {*NeutralCompletion.model_fields, *NeutralChat.model_fields}
+NEUTRAL = {*NeutralForms.model_fields, *NeutralCompletion.model_fields, *NeutralChat.model_fields}
 """Parameters that are known and not supported."""

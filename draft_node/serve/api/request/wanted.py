@@ -11,6 +11,7 @@ from functools import partial
 
 from draft_node.config import DraftConfig
 from draft_node.serve.api.request.errors import ApiError
+from draft_node.serve.api.request.forms import form_of
 from draft_node.serve.api.request.prompts import (
     check_within_reach,
     decoded,
@@ -27,7 +28,7 @@ from draft_node.serve.service import Service, Wanted
 from draft_node.text.text_request import drafting
 from goodspeed.node.defaults import SamplingRequest
 from goodspeed.wire.fields import Drafter
-from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.generation import Constraint, TokenBias
 
 DEFAULT_MAX_TOKENS = 16
 """The max_tokens of a completion that does not say; OpenAI's."""
@@ -57,9 +58,10 @@ async def of_completion(
         what = f"prompt holds {len(prompts)} prompts; send at most {config.http_max_prompts} in one request"
         raise ApiError(400, what, param="prompt")
     check_within_reach(service)
+    form = await form_of(request.structured_outputs, None, service, user, ignore_eos=request.ignore_eos)
     ids = [await encoded(prompt, service, user) for prompt in prompts]
     max_tokens = max_tokens_of(request, DEFAULT_MAX_TOKENS, ids, service)
-    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user, headers)
+    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user, headers, form)
     echoes = [""] * len(prompts)
     if request.echo:
         echoes = [await decoded(prompt, service, user) for prompt in prompts]
@@ -77,9 +79,12 @@ async def of_chat(
         raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
     check_within_reach(service)
+    form = await form_of(
+        request.structured_outputs, request.response_format, service, user, ignore_eos=request.ignore_eos
+    )
     ids = [await encode_chat(request.messages, service, user)]
     max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
-    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, is_chat=True)
+    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, form, is_chat=True)
     return Wish(texts, len(ids[0]), [""] * len(texts), service.draft_fingerprint)
 
 
@@ -111,6 +116,7 @@ def _wanted(
     config: DraftConfig,
     user: str,
     headers: Mapping[str, str],
+    form: Constraint | None,
     *,
     is_chat: bool = False,
 ) -> list[Wanted]:
@@ -131,6 +137,7 @@ def _wanted(
         drafter=drafter,
         slo=asked_for.slo,
         otherwise=asked_for.otherwise,
+        constraint=form,
         prefix_cache=request.goodspeed is None or request.goodspeed.prefix_cache is not False,
         user=user,
         verification=config.verification,

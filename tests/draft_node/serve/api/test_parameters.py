@@ -98,7 +98,6 @@ REFUSED_COMPLETION: list[tuple[dict[str, Any], str]] = [
 REFUSED_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"type": "function"}]}, "tools"),
     ({"tool_choice": "required"}, "tool_choice"),
-    ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"audio": {"voice": "x"}}, "audio"),
     ({"modalities": ["text", "audio"]}, "modalities"),
     ({"store": True}, "store"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from draft_node.serve.api.request.schemas import NEUTRAL
-from draft_node.serve.api.request.wording import UNSUPPORTED
+from draft_node.serve.api.request.wording import GUIDED, UNSUPPORTED
 from tests.draft_node.serve.api.fake import CONTEXT_LEN, Api, error_of
 from tests.draft_node.serve.api.test_parameters import REFUSED, REFUSED_CHAT, REFUSED_COMPLETION
 
@@ -20,7 +20,9 @@ UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
     "tool_choice": ("required", 'must be "none" or "auto", since tools are not supported'),
     "function_call": ({"name": "x"}, 'must be "none" or "auto", since tools are not supported'),
     "parallel_tool_calls": (1, "must be true or false"),
-    "response_format": ({"type": "json_object"}, 'is not supported; leave it out, or send {"type": "text"}'),
+    **{f"guided_{kind}": ("a", f'is not supported; send structured_outputs: {{"{kind}": ...}}') for kind in GUIDED},
+    "guided_decoding_backend": ("x", "is not supported; leave it out"),
+    "guided_whitespace_pattern": ("x", "is not supported; leave it out"),
     "modalities": (["audio"], 'must be ["text"]: nothing but text is written'),
     "audio": ({}, "is not supported; leave it out"),
     "prediction": ({}, "is not supported; leave it out"),
