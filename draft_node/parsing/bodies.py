@@ -98,10 +98,11 @@ class _Written(Struct):
 def _calls(text: str, known: Collection[str] | None) -> tuple[Call, ...] | None:
     """Returns the calls that a JSON object, or a list of them, stands for; None where it stands for none."""
     try:
-        written = msgspec.json.decode(text, type=list[_Written] if text[0] == "[" else _Written)
+        written: Any = msgspec.json.decode(text, type=list[_Written] if text[0] == "[" else _Written)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None
-    calls = tuple(_call(one, known) for one in (written if isinstance(written, list) else [written]))
+    several: list[_Written] = written if isinstance(written, list) else [written]
+    calls = tuple(_call(one, known) for one in several)
     return tuple(call for call in calls if call is not None) if calls and None not in calls else None
 
 

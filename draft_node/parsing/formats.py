@@ -51,6 +51,8 @@ class Formats:
         return (*thinking, *(self.tools.markers if self.tools is not None else ()))
 
 
+NO_FORMATS = Formats()
+
 THINKING = {
     one.name: one
     for one in (

@@ -72,7 +72,10 @@ class Parser:
             if self._word:
                 self._say(self._blank + self._word)
                 self._blank = self._word = ""
-            self._blank += char
+            if self._after_marker or self._at_border or self._markers(text=True):
+                self._blank += char
+            else:  # no marker can come any more to which it would belong
+                self._say(char)
             return
         self._word += char
         markers = self._markers()

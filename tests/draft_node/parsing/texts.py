@@ -134,7 +134,8 @@ CASES = {
     "coder, wrong types": Case(
         CODER,
         (
-            '<function=f>\n<parameter=n>one</parameter><parameter=place>{"a": 1}</parameter>\n<parameter=other>1</parameter></function>',
+            "<function=f>\n<parameter=n>one</parameter>",
+            '<parameter=place>{"a": 1}</parameter>\n<parameter=other>1</parameter></function>',
         ),
         (Call("f", '{"n": "one", "place": {"a": 1}, "other": "1"}'),),
     ),
