@@ -153,7 +153,7 @@ class _Writer:
         return self._value({**({} if tool.strict else LENIENT), **self._schema(tool)})
 
     def _schema(self, tool: Tool) -> Mapping[str, Any]:
-        """Returns the schema that arguments keep: always the tool's where it is strict, or where it has to be called."""
+        """Returns the schema that arguments keep: the tool's own where it is strict, or has to be called."""
         if tool.strict or self._form.is_forced:
             return {"type": "object", **tool.schema}
         return {"type": "object"}
