@@ -30,7 +30,7 @@ from draft_node.core.drafts.resting import Resting
 from draft_node.core.local import RETRY_S, Local, Terms
 from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
-from draft_node.core.target import text_end
+from draft_node.core.target import text_end, unserved
 from goodspeed.wire import odds
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.messages import Ack, Admitted, Close, Draft, Redirect, Refusal, Verdict
@@ -130,7 +130,7 @@ class Session:
         self._capabilities = frozenset(capabilities)
         self._in_flight.tells_odds = self._tells_odds
         self._offers = self._begin_offers()
-        end = end or self._lacks_promise()
+        end = end or unserved(self.request, self._capabilities) or self._lacks_promise()
         if end is None:
             return self._open(now)
         self.state = State.DONE  # the verify node does not know the session: nothing has to be closed there

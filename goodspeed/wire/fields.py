@@ -17,6 +17,9 @@ MAX_OFFER = 64
 MAX_LOGPROBS = 20
 """Most alternatives in the logprobs of a position."""
 
+MAX_STOP_IDS = 64
+"""Most tokens that end a text."""
+
 MAX_BIASES = 1024
 """Most tokens whose logits a session may bias."""
 
@@ -69,6 +72,8 @@ Otherwise: TypeAlias = Literal["best_effort", "refuse"]
 AdmittedAs: TypeAlias = Literal["promised", "best_effort"]
 RedirectReason: TypeAlias = Literal["slo", "load", "draining"]
 OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
+RepetitionPenalty: TypeAlias = Annotated[float, Meta(ge=0.01, le=100.0)]
+MinP: TypeAlias = Annotated[float, Meta(ge=0.0, le=1.0)]
 FinishReason: TypeAlias = Literal["stop", "length"]
 NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
 Logprob: TypeAlias = Annotated[float, Meta(ge=MIN_LOGPROB, le=0.0)]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.handshake import Hello, Welcome
+from goodspeed.wire.handshake import Hello, Welcome, readable
 from goodspeed.wire.messages import Ack, Close, Draft, Offer, OpenSession, UpMessage
 from verify_node.core.diary import Diary
 from verify_node.rounds.scheduler import Scheduler
@@ -120,9 +120,10 @@ class Register:
     def welcome_of(self, peer_id: bytes) -> Welcome:
         """What a peer is told, with the SLOs that it may ask for if it knows any."""
         peer = self.peers[peer_id]
+        welcome = readable(self.welcome, peer.client.capabilities)
         if "slo" not in peer.client.capabilities:
-            return self.welcome
-        return replace(self.welcome, slo=self.tiers.terms(_record(self.enrolled or {}, peer)))
+            return welcome
+        return replace(welcome, slo=self.tiers.terms(_record(self.enrolled or {}, peer)))
 
     def _make_room(self, name: str) -> None:
         """A client's estimates outlive its connections. Forgets absent clients once MAX_CLIENTS names are known."""

@@ -35,6 +35,13 @@ much, and drafts do not all arrive at once. Below 1.5 rounds are not filled, abo
 SELECTS: tuple[Capability, ...] = ("odds", "offers", "model_offers", "trees")
 """What a verify node that selects drafted tokens understands."""
 
+ALWAYS: tuple[Capability, ...] = (
+    "slo",
+    "fleet",
+    "logit_rules",
+)
+"""What every verify node understands."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySettings:
@@ -235,7 +242,7 @@ def make_welcome(
 
 
 def _capabilities(settings: CoreSettings) -> tuple[Capability, ...]:
-    found: tuple[Capability, ...] = (*SELECTS, "slo", "fleet") if settings.selects else ("slo", "fleet")
+    found = (*SELECTS, *ALWAYS) if settings.selects else ALWAYS
     return (*found, "admission") if settings.admits != "none" else found
 
 

@@ -118,14 +118,26 @@ def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejec
         return Rejection("vocabulary", what, "encode with the target's tokenizer")
     if opened.verification not in welcome.verifications:
         return Rejection("unsupported", f"verification {opened.verification!r} is off here", "use another rule")
-    return _check_unserved(opened) or _check_min_tokens(opened, welcome.vocab_size)
+    return (
+        _check_unserved(opened)
+        or _check_logit_bias(opened, welcome.vocab_size)
+        or _check_min_tokens(opened, welcome.vocab_size)
+    )
 
 
 def _check_unserved(opened: OpenSession) -> Rejection | None:
     """Whether it asks for what this verify node has not announced, and would have to ignore."""
-    for name in ("constraint", "logit_rules", "num_prompt_logprobs"):
+    for name in ("constraint", "num_prompt_logprobs"):
         if getattr(opened, name) is not None:
             return Rejection("unsupported", f"{name} is not served here", "ask only for what Welcome announces")
+    return None
+
+
+def _check_logit_bias(opened: OpenSession, vocab_size: int) -> Rejection | None:
+    biases = opened.logit_rules.logit_bias if opened.logit_rules is not None else ()
+    if max((each.token for each in biases), default=0) >= vocab_size:
+        what = f"logit_bias: a token id is outside the vocabulary of {vocab_size}"
+        return Rejection("vocabulary", what, "use the target's tokenizer")
     return None
 
 

@@ -16,14 +16,22 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import InvalidProposal
 from goodspeed.exact import proposals
+from goodspeed.exact.logit_rules import process
 from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, to_probs, uniform
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.messages import LogitRules, Sampling
 from verify_node.rounds.outcomes import Decisions, Outcome
 from verify_node.rounds.packing import Entry, Round
 from verify_node.target.evidence import log_gains, log_tilts
 from verify_node.target.logprobs import Place, with_logprobs
-from verify_node.target.match_sampling import decide_match, int64_tensor, largest_logits, logit_rows, mask_banned
+from verify_node.target.match_sampling import (
+    decide_match,
+    failure,
+    int64_tensor,
+    largest_logits,
+    logit_rows,
+    text_rows,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,18 @@ class _VerifiedEntry:
     @property
     def sampling(self) -> Sampling:
         return self.entry.sampling
+
+    @property
+    def rules(self) -> LogitRules | None:
+        return self.entry.rules
+
+    @property
+    def prompt_len(self) -> int:
+        return self.entry.prompt_len
+
+    @property
+    def text(self) -> tuple[int, ...]:
+        return self.entry.text
 
     @property
     def may_ban(self) -> bool:
@@ -151,7 +171,7 @@ class Target:
         kept: list[TreePath] = []
         decided = decide_match(verified, logits, self.checkpoint.num_tokens)
         for one, decision in zip(verified, decided, strict=True):
-            outcome = _outcome(one, decision.accepted, decision.next_token, decision.agreement, decision.is_finite)
+            outcome = _outcome(one, decision.accepted, decision.next_token, decision.agreement, decision.failure)
             if one.parents is not None:
                 outcome = replace(outcome, path=tuple(decision.accepted)[: outcome.num_accepted])
                 kept.append(TreePath(one.entry.session_id, one.base_len, outcome.path or ()))
@@ -167,8 +187,8 @@ class Target:
         rows, _, repeats = logit_rows(verified)
         batch = SamplingBatch.of([s.entry.sampling for s in verified], repeats, device=logits.device)
         wanted, columns = logits[int64_tensor(rows, logits)], _columns(repeats)
-        allowed = mask_banned(verified, wanted)
-        probs = to_probs(allowed, batch, num_tokens=self.checkpoint.num_tokens)
+        changed = process(wanted, text_rows(verified), num_tokens=self.checkpoint.num_tokens)
+        probs = to_probs(changed, batch, num_tokens=self.checkpoint.num_tokens)
         target_probs = probs[int64_tensor(columns, logits)]  # [batch, max_len + 1, vocab]
         draft_tokens, num_drafted = _drafts(verified, logits)
         draft_probs = torch.zeros(*draft_tokens.shape, probs.shape[-1], device=logits.device)
@@ -181,8 +201,8 @@ class Target:
         )
         odds = ratios(target_probs, draft_tokens, draft_probs, num_drafted)
         shared = overlaps(target_probs, draft_probs, num_drafted)
-        finite = _finite(largest_logits(wanted, allowed), columns)
-        outcomes = _outcomes(verified, accepted, next_token, shared.sum(1), finite, log_gains(odds, shared))
+        tops = largest_logits(wanted, changed)[int64_tensor(columns, logits)]  # [batch, max_len + 1]
+        outcomes = _outcomes(verified, accepted, next_token, shared.sum(1), tops, log_gains(odds, shared))
         if self.records:
             decided = decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise)
             outcomes = _with_decisions(outcomes, verified, decided, odds)
@@ -219,26 +239,21 @@ def _noise(verified: Sequence[_VerifiedEntry], draft_tokens: Tensor) -> tuple[Te
     return accept, uniform(seeds, Role.FINAL, epochs, rounds, bases)
 
 
-def _finite(largest: Tensor, columns: Sequence[Sequence[int]]) -> Tensor:
-    """Whether the largest logit [num_rows] of every row of an entry is a finite number [batch]."""
-    return largest.isfinite()[int64_tensor(columns, largest)].all(1)
-
-
 def _outcomes(
     verified: Sequence[_VerifiedEntry],
     accepted: Tensor,
     next_token: Tensor,
     agreement: Tensor,
-    finite: Tensor,
+    tops: Tensor,
     gains: Tensor,
 ) -> list[Outcome]:
-    """Returns the outcomes of the ratio rule; all tensors are [batch]."""
-    table = [accepted.double(), next_token.double(), agreement, finite.double(), gains]  # ids are exact in fp64
+    """Returns the outcomes of the ratio rule; all tensors are [batch], but for tops [batch, max_len + 1]."""
+    table = [accepted.double(), next_token.double(), agreement, gains, *tops.unbind(1)]  # ids are exact in fp64
     return [
-        _with_evidence(_outcome(one, range(int(num_accepted)), int(token), agreed, bool(is_finite)), one, gain)
-        for one, num_accepted, token, agreed, is_finite, gain in zip(
-            verified, *torch.stack(table).tolist(), strict=True
+        _with_evidence(
+            _outcome(one, range(int(count)), int(token), agreed, failure(top, range(int(count) + 1))), one, gain
         )
+        for one, (count, token, agreed, gain, *top) in zip(verified, torch.stack(table, 1).tolist(), strict=True)
     ]
 
 
@@ -259,9 +274,9 @@ def _with_decisions(
     ]
 
 
-def _outcome(one: _VerifiedEntry, accepted: Sequence[int], token: int, agreement: float, is_finite: bool) -> Outcome:
+def _outcome(one: _VerifiedEntry, accepted: Sequence[int], token: int, agreement: float, failed: str) -> Outcome:
     """accepted: places of the accepted tokens among those drafted, in order."""
-    if not is_finite:
-        return Outcome(one.entry.session_id, (), 0, 0.0, one.invalid, "its logits are not numbers")
+    if failed:
+        return Outcome(one.entry.session_id, (), 0, 0.0, one.invalid, failed)
     tokens = (*(one.drafted[place] for place in accepted), token)
     return Outcome(one.entry.session_id, tokens, len(accepted), agreement, one.invalid)

@@ -45,6 +45,17 @@ class GenerateConfig(Settings):
     top_k: int | None = sampling_options.top_k(group="text", shown="what the model's makers say, else 0")
     top_p: float | None = sampling_options.top_p(group="text", shown="what the model's makers say, else 1")
     seed: int = sampling_options.seed(group="text", default=0, help="the same seed gives the same text")
+    presence_penalty: float | None = sampling_options.presence_penalty(group="text", shown="0")
+    frequency_penalty: float | None = sampling_options.frequency_penalty(group="text", shown="0")
+    repetition_penalty: float | None = sampling_options.repetition_penalty(
+        group="text", shown="what the model's makers say, else 1"
+    )
+    min_p: float | None = sampling_options.min_p(group="text", shown="what the model's makers say, else 0")
+    logit_bias: tuple[str, ...] = sampling_options.logit_bias(group="text")
+    min_tokens: int = option(
+        0, minimum=0, maximum=MAX_CONTEXT, group="text", help="tokens before which none ends the text", metavar="N"
+    )
+    stop_token_id: tuple[str, ...] = sampling_options.stop_token_id(group="text")
     generation_config: str = model_options.generation_config(
         "auto: options left out come from the checkpoint's generation_config.json (with --chat "
         "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings"
@@ -98,7 +109,9 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     if sentence := cut_notice(config.max_tokens, len(prompt_ids), checkpoint.context_len, "the model's"):
         Reporter("goodspeed").say_all([sentence])
     runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
-    sampling, stops = _sampling_request(config).resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
+    asked = _sampling_request(config, checkpoint.num_tokens)
+    stop_ids = sampling_options.read_stop_ids(config.stop_token_id, checkpoint.num_tokens)
+    sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
     growing = GrowingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
     pieces, token_ids = list[str](), list[int]()
 
@@ -107,7 +120,16 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         on_text(text)
 
     started = time.perf_counter()
-    tokens = generation.generate(checkpoint, runner, prompt_ids, sampling, wanted, checkpoint.eos_ids)
+    tokens = generation.generate(
+        checkpoint,
+        runner,
+        prompt_ids,
+        sampling,
+        wanted,
+        (*checkpoint.eos_ids, *stop_ids),
+        min_tokens=config.min_tokens,
+        rules=rules,
+    )
     with closing(tokens):
         for token in tokens:
             token_ids.append(token)
@@ -128,9 +150,17 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     }
 
 
-def _sampling_request(config: GenerateConfig) -> defaults.SamplingRequest:
+def _sampling_request(config: GenerateConfig, vocab_size: int) -> defaults.SamplingRequest:
     return defaults.SamplingRequest(
-        temperature=config.temperature, top_k=config.top_k, top_p=config.top_p, seed=config.seed
+        temperature=config.temperature,
+        top_k=config.top_k,
+        top_p=config.top_p,
+        seed=config.seed,
+        presence_penalty=config.presence_penalty,
+        frequency_penalty=config.frequency_penalty,
+        repetition_penalty=config.repetition_penalty,
+        min_p=config.min_p,
+        logit_bias=sampling_options.read_biases(config.logit_bias, vocab_size),
     )
 
 

@@ -20,6 +20,7 @@ from draft_node.serve.api.request.prompts import (
     name_of_max_tokens,
     prompts_of,
 )
+from draft_node.serve.api.request.rules import biases, stop_token_ids
 from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.serve.api.request.slo import asked as asked_slo
 from draft_node.serve.api.request.tools import talk_of
@@ -28,6 +29,7 @@ from draft_node.text.spoken import Speech
 from draft_node.text.text_request import drafting
 from goodspeed.node.defaults import SamplingRequest
 from goodspeed.wire.fields import Drafter
+from goodspeed.wire.generation import TokenBias
 
 DEFAULT_MAX_TOKENS = 16
 """The max_tokens of a completion that does not say; OpenAI's."""
@@ -147,6 +149,7 @@ def _wanted(
         Wanted,
         min_tokens=request.min_tokens or 0,
         ignore_eos=bool(request.ignore_eos),
+        stop_token_ids=stop_token_ids(request, service.vocab_size),
         is_chat=is_chat,
         num_logprobs=num_logprobs,
         max_draft=max_draft,
@@ -158,16 +161,18 @@ def _wanted(
         restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
         target=service.target_fingerprint,
     )
+    bias = biases(request, service.vocab_size)
     texts = []
     for prompt, most in zip(ids, max_tokens, strict=True):
         for choice in range(request.n or 1):
-            asked = _sampling_request(request, choice)
-            sampling, stop = asked.resolve(says)
-            texts.append(alike(prompt=prompt, max_tokens=most, sampling=sampling, stop=stop, resolve=asked.resolve))
+            asked = _sampling_request(request, choice, bias)
+            own = asked.resolve(says)
+            chosen = partial(alike, sampling=own.sampling, stop=own.stop, logit_rules=own.rules)
+            texts.append(chosen(prompt=prompt, max_tokens=most, resolve=asked.resolve))
     return texts
 
 
-def _sampling_request(request: Generation, choice: int) -> SamplingRequest:
+def _sampling_request(request: Generation, choice: int, bias: tuple[TokenBias, ...]) -> SamplingRequest:
     return SamplingRequest(
         seed=secrets.randbits(63) if request.seed is None else choice_seed(request.seed, choice),
         temperature=request.temperature,
@@ -175,6 +180,11 @@ def _sampling_request(request: Generation, choice: int) -> SamplingRequest:
         top_p=request.top_p,
         stop=(request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ()),
         adds_stops=not request.ignore_eos,
+        presence_penalty=request.presence_penalty,
+        frequency_penalty=request.frequency_penalty,
+        repetition_penalty=request.repetition_penalty,
+        min_p=request.min_p,
+        logit_bias=bias,
     )
 
 

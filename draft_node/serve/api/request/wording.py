@@ -14,9 +14,6 @@ ONE = "is not supported; leave it out"
 SEVERAL = "are not supported; leave them out"
 
 UNSUPPORTED = {
-    **dict.fromkeys(("frequency_penalty", "presence_penalty", "min_p"), f"{ONE}, or send 0"),
-    "repetition_penalty": f"{ONE}, or send 1",
-    "logit_bias": ONE,
     "best_of": "must be 1, or left out; n asks for several choices",
     "suffix": ONE,
     "response_format": f'{ONE}, or send {{"type": "text"}}',
