@@ -17,7 +17,8 @@ from typing import Any
 from draft_node.core.actions import Fail
 from draft_node.core.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
-from draft_node.serve.chat_forms import ChatForms, opens_thinking
+from draft_node.parsing.grammars import Opened
+from draft_node.serve.chat_forms import ChatForms, opened
 from draft_node.serve.levels import Levels
 from draft_node.serve.writing import Writer, begins_anew
 from draft_node.text.answer import Alternative, Piece, Token
@@ -162,9 +163,9 @@ class Service:
         """What the chat template knows, and how answers are taken apart."""
         return self._chats
 
-    def opens_thinking(self, prompt: tuple[int, ...], speech: Speech | None) -> bool:
-        """Whether a chat's answer begins with what the model thinks, since the prompt opened it."""
-        return opens_thinking(self._vocabulary.tokenizer, prompt, speech)
+    def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
+        """Whether a chat's answer begins with what the model thinks, since the prompt opened it, or may do so."""
+        return opened(self._vocabulary.tokenizer, prompt, speech)
 
     @property
     def levels(self) -> Levels:

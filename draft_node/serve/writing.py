@@ -11,7 +11,7 @@ from dataclasses import replace
 from draft_node.core.actions import Fail, Request, Statistics
 from draft_node.core.session import Session
 from draft_node.daemon import DraftDaemon
-from draft_node.serve.chat_forms import opens_thinking
+from draft_node.serve.chat_forms import opened
 from draft_node.serve.levels import Levels
 from draft_node.text.answer import Answer, Piece
 from draft_node.text.text_request import Wanted
@@ -56,7 +56,7 @@ class Writer:
             wanted.min_tokens,
             is_trimmed=is_trimmed,
             speech=wanted.speech,
-            is_thinking=opens_thinking(tokenizer, wanted.prompt, wanted.speech),
+            is_thinking=opened(tokenizer, wanted.prompt, wanted.speech) == "open",
         )
         return Writing(self._daemon, self._request(wanted, asked_at), answer)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from draft_node.parsing.formats import TOOLS
-from draft_node.serve.chat_forms import ChatForms, depth, opens_thinking
+from draft_node.serve.chat_forms import ChatForms, depth, opened
 from goodspeed.errors import ConfigError
 from tests.chats import MISTRAL, QWEN3, R1, ids_of, tokenizer
 
@@ -71,7 +71,7 @@ def test_depth() -> None:
 def test_prompts_that_open_the_thinking() -> None:
     speech = ChatForms.of(tokenizer(R1)).speech(None)
     here = tokenizer()
-    assert opens_thinking(here, tuple(ids_of("<|im_start|>assistant\n<think>\n")), speech)
-    assert not opens_thinking(here, tuple(ids_of("<think>\n\n</think>\n\n")), speech)
-    assert not opens_thinking(here, tuple(ids_of("say <think><|im_end|>\n<|im_start|>assistant\n")), speech)
-    assert not opens_thinking(here, tuple(ids_of("<think>\n")), None)
+    assert opened(here, tuple(ids_of("<|im_start|>assistant\n<think>\n")), speech) == "open"
+    assert opened(here, tuple(ids_of("<think>\n\n</think>\n\n")), speech) == "closed"
+    assert opened(here, tuple(ids_of("say <think><|im_end|>\n<|im_start|>assistant\n")), speech) == "may"
+    assert opened(here, tuple(ids_of("<think>\n")), None) == "closed"

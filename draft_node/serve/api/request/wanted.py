@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from draft_node.config import DraftConfig
+from draft_node.serve.api.request.constraints import of_tools
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.prompts import (
     check_within_reach,
@@ -96,15 +97,12 @@ async def of_chat(
         effort=request.reasoning_effort,
         settings=request.chat_template_kwargs,
     )
-    if talk.is_forced:
-        raise ApiError(
-            400, "tool_choice must be none or auto: a call that has to be is not served", param="tool_choice"
-        )
     check_within_reach(service)
     ids = [await encode_chat(request.messages, service, user, talk.inputs)]
     max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
     texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, is_chat=True)
-    texts = [replace(text, speech=talk.speech) for text in texts]
+    constraint = of_tools(talk, service.chats, service.opened(ids[0], talk.speech))
+    texts = [replace(text, speech=talk.speech, constraint=constraint) for text in texts]
     return Wish(texts, len(ids[0]), [""] * len(texts), service.draft_fingerprint)
 
 
