@@ -15,6 +15,7 @@ from torch import Tensor
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.caches import Caches
 from draft_node.model.confidence import acceptance_chances
+from draft_node.model.forms import allowed_rows
 from draft_node.model.job import Job
 from draft_node.model.noise_ahead import noise_ahead
 from goodspeed.engine.checkpoints import Checkpoint
@@ -22,6 +23,8 @@ from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact import proposals
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.grammar.matchers import Matchers
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
 
@@ -40,12 +43,13 @@ class Drafter:
         kind: str = "lattice",
         k: int = 64,
         min_odds: float | None = 0.0,
+        grammars: Grammars | None = None,
     ) -> None:
         """kind, k: what is sampled from and sent under the ratio rule (`proposals.make`).
 
         min_odds: under the match rule a draft ends where the odds that all of it is accepted fall below; 0 is never.
         None: below what the verify node would verify (`Propose.least_odds`), or below THRESHOLD if it tells nothing of
-        that.
+        that. grammars: compile constraints; None: drafts are made without regard to them.
         """
         self.checkpoint = checkpoint
         self.runner = runner
@@ -54,6 +58,7 @@ class Drafter:
         self.kind = kind
         self.k = k
         self.min_odds = min_odds
+        self._forms = None if grammars is None else Matchers(grammars)
         self._jobs: dict[bytes, Job] = {}
         self._caches = Caches(runner, checkpoint.context_len)
 
@@ -80,6 +85,8 @@ class Drafter:
     def forget(self, session_id: bytes) -> None:
         """The session is over: frees its memory."""
         self._jobs.pop(session_id, None)
+        if self._forms is not None:
+            self._forms.forget(session_id)
         self._caches.forget(session_id)
 
     def give_up(self) -> list[Proposed]:
@@ -154,7 +161,8 @@ class Drafter:
 
     def _apply_rules(self, jobs: list[Job], logits: Tensor) -> tuple[list[Job], Tensor]:
         """The jobs that have a token to draw, and their logits as their rules have them; other proposals end here."""
-        changed = process(logits, [_text_rows(job) for job in jobs], num_tokens=self.num_tokens)
+        allowed = allowed_rows(self._forms, jobs)
+        changed = process(logits, [_text_rows(job) for job in jobs], allowed, num_tokens=self.num_tokens)
         if changed is logits:
             return jobs, logits
         can_draw = (changed.amax(-1) > float("-inf")).tolist()

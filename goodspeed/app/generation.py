@@ -15,6 +15,7 @@ from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import ConfigError, PromptError
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
+from goodspeed.grammar.matcher import Matcher
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import LogitRules, Sampling
 
@@ -32,17 +33,18 @@ def generate(
     *,
     min_tokens: int = 0,
     rules: LogitRules | None = None,
+    matcher: Matcher | None = None,
     prefill_chunk: int = PREFILL_CHUNK,
 ) -> Generator[int, None, None]:
     """Yields token ids until one of stop_ids (which is not yielded), max_tokens, or the end of the context.
 
-    None of stop_ids is drawn before min_tokens. Raises PromptError for a prompt that leaves no room, and ConfigError
+    None of stop_ids is drawn before min_tokens. matcher: of a form that the output keeps, and of stop_ids. Raises PromptError for a prompt that leaves no room, and ConfigError
     where rules leave no token to draw. The session's memory is freed when the iteration ends.
     """
     limit = len(prompt_ids) + num_wanted(checkpoint, prompt_ids, max_tokens)
     if min_tokens > max_tokens:
         raise ConfigError(f"min_tokens {min_tokens} is above max_tokens {max_tokens}; lower it")
-    asked = _Asked(tuple(prompt_ids), sampling, limit, tuple(stop_ids), len(prompt_ids) + min_tokens, rules)
+    asked = _Asked(tuple(prompt_ids), sampling, limit, tuple(stop_ids), len(prompt_ids) + min_tokens, rules, matcher)
     return _generate(checkpoint, runner, asked, prefill_chunk)
 
 
@@ -74,6 +76,7 @@ class _Asked(NamedTuple):
     stop_ids: tuple[int, ...]
     may_stop_at: int  # length from which on one of stop_ids may be drawn
     rules: LogitRules | None
+    matcher: Matcher | None  # of the form that the output keeps
 
 
 def _generate(checkpoint: Checkpoint, runner: Runner, asked: _Asked, prefill_chunk: int) -> Generator[int, None, None]:
@@ -114,7 +117,8 @@ def _draw(checkpoint: Checkpoint, logits: Tensor, asked: _Asked, output: Sequenc
         output=output,
         banned=[asked.stop_ids] if position < asked.may_stop_at else None,
     )
-    changed = process(logits, [rows], num_tokens=checkpoint.num_tokens)
+    allowed = None if asked.matcher is None else torch.from_numpy(asked.matcher.allowed(output))
+    changed = process(logits, [rows], allowed, num_tokens=checkpoint.num_tokens)
     if changed is not logits and not changed.amax().isfinite() and logits.amax().isfinite():
         raise ConfigError(f"the rules leave no token to draw at position {position}; loosen them")
     batch = SamplingBatch.of([asked.sampling], device=logits.device)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, Welcome, readable
 from goodspeed.wire.messages import Ack, Close, Draft, Offer, OpenSession, UpMessage
@@ -20,6 +21,7 @@ from verify_node.session.checks import (
     ANOTHERS_PEER,
     NOT_OPEN,
     Rejection,
+    check_constraint,
     check_hello,
     check_open,
     check_principal,
@@ -55,9 +57,12 @@ class Register:
         max_sessions: int,
         max_client_sessions: int,
         tiers: Tiers,
+        grammars: Grammars | None = None,
     ) -> None:
+        """grammars: of the constraints of sessions; None: sessions with one are refused."""
         self.welcome = welcome
         self.tiers = tiers
+        self._grammars = grammars
         self.max_sessions = max_sessions
         self.max_client_sessions = max_client_sessions
         self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
@@ -199,7 +204,7 @@ class Register:
         refused = check_open(message, peer.client, known, num_free) or check_text(
             message, self.welcome, self.context_len
         )
-        if refused:
+        if refused := refused or check_constraint(message, self._grammars):
             return refused
         if known is not None and known.epoch == message.epoch:
             known.heard(peer.peer_id, now)

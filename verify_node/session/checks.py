@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, Offer, OpenSession, Refusal, RefusalCode, UpMessage
@@ -127,9 +128,23 @@ def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejec
 
 def _check_unserved(opened: OpenSession) -> Rejection | None:
     """Whether it asks for what this verify node has not announced, and would have to ignore."""
-    for name in ("constraint", "num_prompt_logprobs"):
+    for name in ("num_prompt_logprobs",):
         if getattr(opened, name) is not None:
             return Rejection("unsupported", f"{name} is not served here", "ask only for what Welcome announces")
+    return None
+
+
+def check_constraint(opened: OpenSession, grammars: Grammars | None) -> Rejection | None:
+    """Whether the output can keep the form that is asked for, and end. grammars: None where no form is served."""
+    if opened.constraint is None:
+        return None
+    if grammars is None:
+        return Rejection("unsupported", "constraint is not served here", "ask only for what Welcome announces")
+    if (problem := grammars.problem(opened.constraint)) is not None:
+        return Rejection("unsupported", f"constraint: {problem}", "send another one, or ask without")
+    if not any(token in grammars.table.eos_ids for token in opened.stop_ids):
+        what = "a text with a constraint ends where that says, and none of stop_ids ends a text of this target"
+        return Rejection("unsupported", what, "send Welcome's eos_ids")
     return None
 
 

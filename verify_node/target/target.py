@@ -5,7 +5,7 @@ about clients or budgets.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,10 +19,12 @@ from goodspeed.exact import proposals
 from goodspeed.exact.logit_rules import process
 from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, to_probs, uniform
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.messages import LogitRules, Sampling
 from verify_node.rounds.outcomes import Decisions, Outcome
 from verify_node.rounds.packing import Entry, Round
 from verify_node.target.evidence import log_gains, log_tilts
+from verify_node.target.forms import Forms, Masks
 from verify_node.target.logprobs import Place, with_logprobs
 from verify_node.target.match_sampling import (
     decide_match,
@@ -92,19 +94,25 @@ class _VerifiedEntry:
 class Target:
     """The target model with its key/value memory."""
 
-    def __init__(self, checkpoint: Checkpoint, runner: Runner, *, records: bool = False) -> None:
-        """records: outcomes contain the decision at each position."""
+    def __init__(
+        self, checkpoint: Checkpoint, runner: Runner, *, records: bool = False, grammars: Grammars | None = None
+    ) -> None:
+        """records: outcomes contain the decision at each position. grammars: of constraints, if these are served."""
         self.checkpoint = checkpoint
         self.runner = runner
         self.records = records
+        self._forms = Forms(grammars)
 
     def run(self, planned: Round) -> RoundResult:
         """Runs one forward pass over all entries, then verifies by rule; each rule makes one transfer from the
         device."""
         started = time.perf_counter()
-        logits = self.forward(planned)
+        logits = self._launch(planned)
+        masks = self._forms.masks(planned)  # while a GPU computes
+        self._wait(logits)
         forwarded = time.perf_counter()
-        outcomes = self.verify(planned, logits)
+        outcomes = self.verify(planned, logits, masks)
+        self._forms.keep(self.runner.pool)
         return RoundResult(outcomes, forwarded - started, time.perf_counter() - forwarded)
 
     def recover(self) -> None:
@@ -115,29 +123,42 @@ class Target:
     @torch.inference_mode()
     def forward(self, planned: Round) -> Tensor:
         """Returns logits [num_rows, vocab]: a row for each position that an entry draws at, in the order of entries."""
+        logits = self._launch(planned)
+        self._wait(logits)
+        return logits
+
+    @torch.inference_mode()
+    def _launch(self, planned: Round) -> Tensor:
+        """Begins `forward`; a GPU goes on with it by itself."""
         chunks = [
             Chunk(entry.session_id, entry.tokens, entry.num_drafted + 1 if entry.samples else 0, entry.parents)
             for entry in planned.entries
         ]
-        logits = self.runner.forward(chunks)
+        return self.runner.forward(chunks)
+
+    def _wait(self, logits: Tensor) -> None:
+        """Else the forward pass would be timed as verification."""
         if logits.device.type == "cuda":
-            torch.cuda.synchronize(logits.device)  # else the forward pass would be timed as verification
-        return logits
+            torch.cuda.synchronize(logits.device)
 
     @torch.inference_mode()
-    def verify(self, planned: Round, logits: Tensor) -> list[Outcome]:
+    def verify(self, planned: Round, logits: Tensor, masks: Masks | None = None) -> list[Outcome]:
         """Returns the outcome of every entry that samples, from the logits of `forward`.
 
-        Of a tree the key/value memory has no more than the accepted path then.
+        masks: of those that have a form to keep; None: they are made now. Of a tree the key/value memory has no more
+        than the accepted path then.
         """
         verified = self._verified(planned)
         by_match = [one for one in verified if one.entry.verification == "match"]
         by_ratio = [one for one in verified if one.entry.verification == "ratio"]
+        masks = masks if masks is not None else self._forms.masks(planned)
         outcomes: list[Outcome] = []
         if by_match:
-            outcomes += self._match(by_match, logits)
+            outcomes += self._match(by_match, logits, masks)
         if by_ratio:
-            outcomes += self._ratio(by_ratio, logits)
+            outcomes += self._ratio(by_ratio, logits, masks)
+        if masks:
+            outcomes = self._with_forms(outcomes, {one.entry.session_id: one.entry for one in verified})
         places = {
             one.entry.session_id: Place(one.first_row, one.entry.num_logprobs)
             for one in verified
@@ -165,11 +186,11 @@ class Target:
             return _VerifiedEntry(entry, first_row, 0, invalid=str(error))
         return _VerifiedEntry(entry, first_row, entry.num_drafted, draft_probs=probs)
 
-    def _match(self, verified: Sequence[_VerifiedEntry], logits: Tensor) -> list[Outcome]:
+    def _match(self, verified: Sequence[_VerifiedEntry], logits: Tensor, masks: Masks) -> list[Outcome]:
         """The target's own draw at every position, then equality."""
         outcomes: list[Outcome] = []
         kept: list[TreePath] = []
-        decided = decide_match(verified, logits, self.checkpoint.num_tokens)
+        decided = decide_match(verified, logits, self.checkpoint.num_tokens, self._allowed(verified, masks))
         for one, decision in zip(verified, decided, strict=True):
             outcome = _outcome(one, decision.accepted, decision.next_token, decision.agreement, decision.failure)
             if one.parents is not None:
@@ -182,12 +203,13 @@ class Target:
         self.runner.keep(kept)
         return outcomes
 
-    def _ratio(self, verified: Sequence[_VerifiedEntry], logits: Tensor) -> list[Outcome]:
+    def _ratio(self, verified: Sequence[_VerifiedEntry], logits: Tensor, masks: Masks) -> list[Outcome]:
         """Rejection sampling against the distributions that the drafts were sent with."""
         rows, _, repeats = logit_rows(verified)
         batch = SamplingBatch.of([s.entry.sampling for s in verified], repeats, device=logits.device)
         wanted, columns = logits[int64_tensor(rows, logits)], _columns(repeats)
-        changed = process(wanted, text_rows(verified), num_tokens=self.checkpoint.num_tokens)
+        allowed = self._allowed(verified, masks)
+        changed = process(wanted, text_rows(verified), allowed, num_tokens=self.checkpoint.num_tokens)
         probs = to_probs(changed, batch, num_tokens=self.checkpoint.num_tokens)
         target_probs = probs[int64_tensor(columns, logits)]  # [batch, max_len + 1, vocab]
         draft_tokens, num_drafted = _drafts(verified, logits)
@@ -207,6 +229,22 @@ class Target:
             decided = decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise)
             outcomes = _with_decisions(outcomes, verified, decided, odds)
         return outcomes
+
+    def _allowed(self, verified: Sequence[_VerifiedEntry], masks: Masks) -> Tensor | None:
+        """Bits of what each row that is drawn from may draw [num_rows, num_words]; None: any token."""
+        return self._forms.rows([(one.entry, one.num_drafted) for one in verified], masks)
+
+    def _with_forms(self, outcomes: Sequence[Outcome], entries: Mapping[bytes, Entry]) -> list[Outcome]:
+        """The outcomes with what must follow, for the match rule, and with why nothing can."""
+        found: list[Outcome] = []
+        for outcome in outcomes:
+            entry = entries[outcome.session_id]
+            if outcome.failed:
+                outcome = replace(outcome, failed=self._forms.problem(entry) or outcome.failed)
+            elif entry.verification == "match":
+                outcome = replace(outcome, forced=self._forms.forced(entry, outcome.tokens))
+            found.append(outcome)
+        return found
 
 
 def _columns(repeats: Sequence[int]) -> list[list[int]]:
