@@ -58,6 +58,7 @@ class Drafter:
         self.kind = kind
         self.k = k
         self.min_odds = min_odds
+        self.grammars = grammars
         self._forms = None if grammars is None else Matchers(grammars)
         self._jobs: dict[bytes, Job] = {}
         self._caches = Caches(runner, checkpoint.context_len)

@@ -15,8 +15,8 @@ from draft_node.parsing.xml_body import FUNCTION, FUNCTION_ENDS, PARAMETER, PARA
 
 ANY_TEXT = r"/(.|\n)*/"
 OPENED, CLOSED = ">\n", f"\n{PARAMETER_ENDS}\n"
-LENIENT = {"x-guidance": {"lenient": True}}
-"""For tools that are not strict: keywords of their schemas that the library does not know are no errors."""
+
+NO_CALLS = ToolFormat("", "json", ())
 
 Opened = Literal["open", "may", "closed"]
 """Whether the prompt opened what the model thinks, whether the model may open it itself, or neither."""
@@ -52,25 +52,31 @@ class Form:
 
 
 def grammar(form: Form, tools: Sequence[Tool]) -> str:
-    """Returns the grammar of an answer; ValueError where the model's form of calls is not known."""
-    if form.formats.tools is None:
+    """Returns the grammar of an answer, without tools of thinking and content only.
+
+    ValueError where the model's form of calls is not known.
+    """
+    if form.formats.tools is None and tools:
         raise ValueError("there is no grammar for calls of an unknown form")
-    return _Writer(form, form.formats.tools, tools).written()
+    return _Writer(form, tools).written()
 
 
 class _Writer:
     """Collects the rules of one grammar."""
 
-    def __init__(self, form: Form, format: ToolFormat, tools: Sequence[Tool]) -> None:
+    def __init__(self, form: Form, tools: Sequence[Tool]) -> None:
         self._form = form
-        self._format = format
+        self._format = form.formats.tools or NO_CALLS
         self._tools = tools
         self._rules = list[str]()
         self._num_values = 0
 
     def written(self) -> str:
-        calls = self._calls()
-        start = calls if self._form.is_forced else self._with_text(calls)
+        if self._tools:
+            calls = self._calls()
+            start = calls if self._form.is_forced else self._with_text(calls)
+        else:
+            start = "TEXT" if self._form.content is None else self._content()
         self._rules[:0] = [f"start: {self._thought()}{start}"]
         self._rules += [f"TEXT: {ANY_TEXT}", r"BLANK: /[ \n]*/"]
         return "\n".join(self._rules) + "\n"
@@ -97,13 +103,16 @@ class _Writer:
         until = self._until("thought", thinking.closes)
         return f"{until} BLANK " if self._form.opened == "open" else f"({self._mark(thinking.opens)} {until} BLANK)? "
 
+    def _content(self) -> str:
+        self._rules.append(f"content: %json {_dumped(self._form.content or {})}")
+        return "content"
+
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def _with_text(self, calls: str) -> str:
         """Returns what an answer may be that need not call anything."""
         if self._form.content is not None:
-            self._rules.append(f"content: %json {_dumped(self._form.content)}")
-            return f"({calls} | content)"
+            return f"({calls} | {self._content()})"
         if self._format.bare:
             self._rules.append(r"OTHER: /([ \n]*[^ \n{](.|\n)*)?/")
             return f"({calls} | OTHER)"
@@ -147,10 +156,10 @@ class _Writer:
             "required": ["name", key],
             "additionalProperties": False,
         }
-        return {**({} if tool.strict else LENIENT), **found, **defs}
+        return {**found, **defs, **_options(tool)}
 
     def _json(self, tool: Tool) -> str:
-        return self._value({**({} if tool.strict else LENIENT), **self._schema(tool)})
+        return self._value({**self._schema(tool), **_options(tool)})
 
     def _schema(self, tool: Tool) -> Mapping[str, Any]:
         """Returns the schema that arguments keep: the tool's own where it is strict, or has to be called."""
@@ -189,8 +198,13 @@ class _Writer:
             name = f"text_{self._num_values}"
             self._rules.append(f"{name}[lazy]: TEXT {_quoted(CLOSED)}")
             return name
-        value = self._value({**({} if tool.strict else LENIENT), **defs, **schema})
+        value = self._value({**defs, **schema, **_options(tool)})
         return f"{value} {_quoted(CLOSED)}"
+
+
+def _options(tool: Tool) -> dict[str, Any]:
+    """Returns options of a tool's schema: keywords that are not implemented are errors where it is strict."""
+    return {} if tool.strict else {"x-guidance": {"lenient": True}}
 
 
 def _without_defs(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

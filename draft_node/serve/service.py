@@ -23,12 +23,15 @@ from draft_node.serve.levels import Levels
 from draft_node.serve.writing import Writer, begins_anew
 from draft_node.text.answer import Alternative, Piece, Token
 from draft_node.text.encoding import Encoder
+from draft_node.text.forms import Forms
 from draft_node.text.spoken import Speech
 from draft_node.text.text_request import Begun, Ended, Target, Wanted
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults
 
 __all__ = [
@@ -81,6 +84,9 @@ class Service:
         self._idle.set()
         self._encoder = Encoder(vocabulary.tokenizer)
         self._chats = chats or ChatForms.of(vocabulary.tokenizer)
+        drafting = daemon.drafting
+        shared = drafting.drafter.grammars if drafting is not None else None
+        self._forms = Forms(shared or Grammars(vocabulary))
 
     # -- state ---------------------------------------------------------------------------------------
 
@@ -294,6 +300,11 @@ class Service:
         """Text of token ids, without special tokens; Busy when too much of this user's waits."""
         return await self._encoder.decode(token_ids, user)
 
+    async def check_form(self, constraint: Constraint, user: str) -> None:
+        """GrammarError, with the reason, for a form that cannot be served; Busy when too much of this user's waits."""
+        await self._forms.check(constraint, user)
+
     def close(self) -> None:
-        """Ends the tokenizers' threads. Call it when no text is written any more."""
+        """Ends the threads for tokens and forms. Call it when no text is written any more."""
         self._encoder.close()
+        self._forms.close()

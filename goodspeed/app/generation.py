@@ -38,8 +38,9 @@ def generate(
 ) -> Generator[int, None, None]:
     """Yields token ids until one of stop_ids (which is not yielded), max_tokens, or the end of the context.
 
-    None of stop_ids is drawn before min_tokens. matcher: of a form that the output keeps, and of stop_ids. Raises PromptError for a prompt that leaves no room, and ConfigError
-    where rules leave no token to draw. The session's memory is freed when the iteration ends.
+    None of stop_ids is drawn before min_tokens. matcher: of a form that the output keeps, and of stop_ids.
+    Raises PromptError for a prompt that leaves no room, and ConfigError where rules leave no token to draw. The
+    session's memory is freed when the iteration ends.
     """
     limit = len(prompt_ids) + num_wanted(checkpoint, prompt_ids, max_tokens)
     if min_tokens > max_tokens:

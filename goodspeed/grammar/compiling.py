@@ -102,7 +102,10 @@ class Grammars:
             return _key(constraint) in self._kept
 
     def get(self, constraint: Constraint) -> Grammar:
-        """Returns the constraint's grammar, compiled now where it is not known; GrammarError as `compile_constraint`."""
+        """Returns the constraint's grammar, compiled now where it is not known.
+
+        GrammarError as `compile_constraint`.
+        """
         key = _key(constraint)
         with self._lock:
             found = self._kept.get(key)

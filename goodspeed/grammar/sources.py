@@ -28,7 +28,10 @@ _OPTIONS: Any = {
 
 def to_grammar(constraint: Constraint) -> str:
     """Returns llguidance's grammar for a constraint; GrammarError says what is wrong with its source."""
-    return _MAKERS[constraint.kind](constraint.source)
+    try:
+        return _MAKERS[constraint.kind](constraint.source)
+    except ValueError as error:  # lone surrogates, say
+        raise GrammarError(f"its source cannot be read: {str(error)[:200]}") from error
 
 
 def _json_object(source: str) -> str:

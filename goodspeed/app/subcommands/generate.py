@@ -8,17 +8,20 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.command import model_options, sampling_options
+from goodspeed.command import form_options, model_options, sampling_options
 from goodspeed.command.config import Settings, add_options, from_namespace, option
 from goodspeed.command.events import print_json
 from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_common_options
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, GrammarError
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.grammar.matcher import Matcher
 from goodspeed.node import defaults
 from goodspeed.node.preflight import find_model
 from goodspeed.text.growing import GrowingText
 from goodspeed.text.prompts import cut_notice
 from goodspeed.wire.fields import MAX_CONTEXT
+from goodspeed.wire.generation import Constraint
 
 if TYPE_CHECKING:
     from goodspeed.engine.checkpoints import Checkpoint
@@ -56,6 +59,11 @@ class GenerateConfig(Settings):
         0, minimum=0, maximum=MAX_CONTEXT, group="text", help="tokens before which none ends the text", metavar="N"
     )
     stop_token_id: tuple[str, ...] = sampling_options.stop_token_id(group="text")
+    json_schema: str | None = form_options.json_schema(group="form")
+    json_object: bool = form_options.json_object(group="form")
+    regex: str | None = form_options.regex(group="form")
+    choice: tuple[str, ...] = form_options.choice(group="form")
+    grammar: str | None = form_options.grammar(group="form")
     generation_config: str = model_options.generation_config(
         "auto: options left out come from the checkpoint's generation_config.json (with --chat "
         "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings"
@@ -74,6 +82,7 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(GenerateConfig, namespace)
     if not config.prompt:
         raise ConfigError("--prompt is empty; give at least one character")
+    constraint_of(config)  # a file that cannot be read is told before the model is loaded
     reporter = Reporter("goodspeed")
     find_model(config.model, reporter)
     reporter.say("loading %s ...", config.model)
@@ -129,6 +138,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         (*checkpoint.eos_ids, *stop_ids),
         min_tokens=config.min_tokens,
         rules=rules,
+        matcher=_matcher(config, checkpoint),
     )
     with closing(tokens):
         for token in tokens:
@@ -148,6 +158,28 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         "finish_reason": "stop" if growing.stop is not None else generation.finish_reason(len(token_ids), wanted),
         "tokens_per_s": len(token_ids) / elapsed_s,
     }
+
+
+def constraint_of(config: GenerateConfig) -> Constraint | None:
+    """The form that the options ask for."""
+    return form_options.read_constraint(
+        json_schema=config.json_schema,
+        json_object=config.json_object,
+        regex=config.regex,
+        choice=config.choice,
+        grammar=config.grammar,
+    )
+
+
+def _matcher(config: GenerateConfig, checkpoint: "Checkpoint") -> Matcher | None:
+    """What follows the text by that form; ConfigError for one that does not compile."""
+    constraint = constraint_of(config)
+    if constraint is None:
+        return None
+    try:
+        return Matcher(Grammars(checkpoint).get(constraint))
+    except GrammarError as error:
+        raise ConfigError(f"--{constraint.kind.replace('_', '-')}: {error}") from error
 
 
 def _sampling_request(config: GenerateConfig, vocab_size: int) -> defaults.SamplingRequest:

@@ -26,6 +26,7 @@ from draft_node.serve.api.request.fields import (
     Yes,
     one_of,
 )
+from draft_node.serve.api.request.forms import FormParameters, NeutralForms, ResponseFormat
 from draft_node.serve.api.request.rules import RuleParameters
 from draft_node.serve.api.request.tools import MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, Calls, Choice, Effort, Tools
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
@@ -119,7 +120,7 @@ class Extension(Strict):
     )
 
 
-class Generation(RuleParameters):
+class Generation(RuleParameters, FormParameters, NeutralForms):
     """What both kinds of completion take."""
 
     model: str | None = None
@@ -215,14 +216,9 @@ def _of_role(name: str, what: str, code: str | None = None) -> PydanticCustomErr
     return PydanticCustomError(OF_ROLE, "wrong for this role", {"name": name, "what": what, "code": code or ""})
 
 
-class TextFormat(Strict):
-    type: Literal["text"]
-
-
 class NeutralChat(Strict):
     """These fields are taken only at the value that changes nothing."""
 
-    response_format: TextFormat | None = None
     functions: NoList = None
     function_call: Literal["none", "auto"] | None = None
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
@@ -238,6 +234,7 @@ class NeutralChat(Strict):
 
 
 class ChatRequest(Generation, NeutralChat):
+    response_format: ResponseFormat | None = None
     messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES), NOT_NULL]
     tools: Tools = None
     tool_choice: Choice = None
@@ -272,5 +269,5 @@ class DetokenizeRequest(Strict):
     tokens: Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_DETOKENIZED), NOT_NULL]
 
 
-NEUTRAL = {*NeutralCompletion.model_fields, *NeutralChat.model_fields}
+NEUTRAL = {*NeutralForms.model_fields, *NeutralCompletion.model_fields, *NeutralChat.model_fields}
 """Parameters that are known and not supported."""

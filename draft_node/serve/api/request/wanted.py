@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from draft_node.config import DraftConfig
-from draft_node.serve.api.request.constraints import of_tools
+from draft_node.serve.api.request.constraints import form_with_tools
 from draft_node.serve.api.request.errors import ApiError
+from draft_node.serve.api.request.forms import form_of
 from draft_node.serve.api.request.prompts import (
     check_within_reach,
     decoded,
@@ -30,7 +31,7 @@ from draft_node.text.spoken import Speech
 from draft_node.text.text_request import drafting
 from goodspeed.node.defaults import SamplingRequest
 from goodspeed.wire.fields import Drafter
-from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.generation import Constraint, TokenBias
 
 DEFAULT_MAX_TOKENS = 16
 """The max_tokens of a completion that does not say; OpenAI's."""
@@ -70,9 +71,10 @@ async def of_completion(
         what = f"prompt holds {len(prompts)} prompts; send at most {config.http_max_prompts} in one request"
         raise ApiError(400, what, param="prompt")
     check_within_reach(service)
+    form = await form_of(request.structured_outputs, None, service, user, ignore_eos=request.ignore_eos)
     ids = [await encoded(prompt, service, user) for prompt in prompts]
     max_tokens = max_tokens_of(request, DEFAULT_MAX_TOKENS, ids, service)
-    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user, headers)
+    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user, headers, form)
     echoes = [""] * len(prompts)
     if request.echo:
         echoes = [await decoded(prompt, service, user) for prompt in prompts]
@@ -98,11 +100,14 @@ async def of_chat(
         settings=request.chat_template_kwargs,
     )
     check_within_reach(service)
+    form = await form_of(
+        request.structured_outputs, request.response_format, service, user, ignore_eos=request.ignore_eos
+    )
     ids = [await encode_chat(request.messages, service, user, talk.inputs)]
     max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
-    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, is_chat=True)
-    constraint = of_tools(talk, service.chats, service.opened(ids[0], talk.speech))
-    texts = [replace(text, speech=talk.speech, constraint=constraint) for text in texts]
+    kept = await form_with_tools(form, talk, service, ids[0], user, ignore_eos=request.ignore_eos)
+    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, kept, is_chat=True)
+    texts = [replace(text, speech=talk.speech) for text in texts]
     return Wish(texts, len(ids[0]), [""] * len(texts), service.draft_fingerprint)
 
 
@@ -134,6 +139,7 @@ def _wanted(
     config: DraftConfig,
     user: str,
     headers: Mapping[str, str],
+    form: Constraint | None,
     *,
     is_chat: bool = False,
 ) -> list[Wanted]:
@@ -154,6 +160,7 @@ def _wanted(
         drafter=drafter,
         slo=asked_for.slo,
         otherwise=asked_for.otherwise,
+        constraint=form,
         user=user,
         verification=config.verification,
         restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
