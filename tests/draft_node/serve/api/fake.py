@@ -22,6 +22,7 @@ from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import Keys
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults, SloTerms
 from tests.draft_node.serve.test_levels import levels
 
@@ -113,6 +114,9 @@ class FakeService(Service):
         self.num_encoded += 1
         self.users.add(user)
         return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
+
+    async def check_form(self, constraint: Constraint, user: str) -> None:
+        """Takes every form."""
 
     def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
         return "closed"
