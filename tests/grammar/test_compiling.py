@@ -77,7 +77,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "source", "why"), REFUSED)
 def test_what_is_wrong_is_refused_with_the_reason(kind, source, why):
-    with pytest.raises(GrammarError, match=".") as error:
+    with pytest.raises(GrammarError) as error:
         compiling.compile_constraint(Constraint(kind, source), TABLE)
     assert why in str(error.value)
     assert "\n" not in str(error.value)
