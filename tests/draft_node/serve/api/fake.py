@@ -15,8 +15,10 @@ from draft_node.serve.service import Begun, Ended, Service, Wanted
 from draft_node.text.answer import Alternative, Piece, Token
 from draft_node.text.spans import Span
 from draft_node.text.text_request import Target
+from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.node.web import Keys
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
@@ -25,6 +27,7 @@ from goodspeed.wire.handshake import Defaults, SloTerms
 from tests.draft_node.serve.test_levels import levels
 
 CONTEXT_LEN = 1000
+FORMS = Grammars(tokenizer_folder.load("tiny-target"))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -96,6 +99,9 @@ class FakeService(Service):
             return Token(ord(letter), letter, letter.encode())
         others = [Alternative(i, LETTERS[i], LETTERS[i].encode(), -0.5 - i) for i in range(num_logprobs)]
         return Token(ord(letter), letter, letter.encode(), -0.25, tuple(others))
+
+    async def check_form(self, constraint: Constraint, user: str) -> None:
+        FORMS.get(constraint)
 
     async def encode(self, text: str, user: str) -> tuple[int, ...]:
         if not text:
