@@ -119,9 +119,6 @@ class FakeService(Service):
         self.users.add(user)
         return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
 
-    async def check_form(self, constraint: Constraint, user: str) -> None:
-        """Takes every form."""
-
     def defaults(self, *, chat: bool) -> Defaults:
         return self.chat_defaults if chat else self.completion_defaults
 
