@@ -35,6 +35,7 @@ class Wanted:
     otherwise: Otherwise = "best_effort"  # what becomes of it where that cannot be promised
     logit_rules: LogitRules | None = None
     constraint: Constraint | None = None  # that the output keeps
+    prefix_cache: bool = True  # what was read of it may be shared with other texts of its user
     user: str = ""  # whose text it is, by `goodspeed.node.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing

@@ -7,6 +7,7 @@ import pytest
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Ack, Close, Offer, Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, replace_message, request_of, session_id
+from verify_node.core.settings import ALWAYS
 from verify_node.rounds.choice import ALL, SELDOM_UNWAITED, UNWAITED
 from verify_node.rounds.planner import OFFER_SHARE
 from verify_node.session.offered import Offered
@@ -207,8 +208,9 @@ def test_an_offer_for_a_finished_session_asks_for_its_end_again() -> None:
 
 
 def test_a_verify_node_announces_what_it_selects_by() -> None:
-    assert Desk(selection="odds").hello().capabilities == ("odds", "offers", "model_offers", "trees", "slo", "fleet")
-    assert Desk(selection="none").hello().capabilities == ("slo", "fleet")
+    selecting, plain = (Desk(selection=name).hello().capabilities for name in ("odds", "none"))
+    assert selecting == ("odds", "offers", "model_offers", "trees", *plain)
+    assert plain == (*ALWAYS, "prefix_cache")
 
 
 @pytest.mark.parametrize(("capabilities", "source"), [(("offers",), None), (("odds", "offers"), "ngram")])

@@ -161,6 +161,7 @@ def _wanted(
         slo=asked_for.slo,
         otherwise=asked_for.otherwise,
         constraint=form,
+        prefix_cache=request.goodspeed is None or request.goodspeed.prefix_cache is not False,
         user=user,
         verification=config.verification,
         restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",

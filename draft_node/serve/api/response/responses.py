@@ -46,11 +46,18 @@ class CompletionDetails(BaseModel):
     reasoning_tokens: int
 
 
+class PromptTokensDetails(BaseModel):
+    """Tokens of the prompt that the target had in memory already."""
+
+    cached_tokens: int
+
+
 class Usage(BaseModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     completion_tokens_details: CompletionDetails | None = None
+    prompt_tokens_details: PromptTokensDetails | None = None
     goodspeed: Speculation | None = None
 
 
