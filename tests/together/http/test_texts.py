@@ -1,6 +1,7 @@
 """Over HTTP, with the official client and real nodes, a text is the target's own."""
 
 import asyncio
+import json
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -69,6 +70,33 @@ def test_greedy_text_is_that_of_plain_transformers(client: openai.OpenAI) -> Non
         assert answer.choices[0].text == expected
         assert answer.usage.prompt_tokens == ids.shape[1]
         assert joined(client.completions.create(**options, stream=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "option"),
+    [({"regex": "(yes|no), [a-z ]{3,20}\\."}, "regex"), ({"choice": ["red", "green"]}, "choice")],
+)
+def test_an_answer_in_a_form_is_that_of_goodspeed_generate(
+    client: openai.OpenAI, form: dict[str, Any], option: str
+) -> None:
+    extra = {"structured_outputs": form}
+    answer = client.completions.create(model=MODEL, prompt=prompt(2), max_tokens=40, seed=7, extra_body=extra)
+    given = form[option] if option == "regex" else tuple(form[option])
+    assert answer.choices[0].text == generated(prompt(2), 40, seed=7, **{option: given})
+    assert answer.choices[0].finish_reason == "stop"
+
+
+def test_a_chat_in_a_schema_validates_streamed_or_not(client: openai.OpenAI) -> None:
+    schema = {"type": "object", "properties": {"name": {"enum": ["Ann", "Bo"]}, "age": {"enum": [1, 2]}}}
+    schema |= {"required": ["name", "age"], "additionalProperties": False}
+    form: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": schema}}
+    options: Any = {"model": MODEL, "messages": user("Who?"), "max_tokens": 40, "seed": 3, "response_format": form}
+    text = client.chat.completions.create(**options).choices[0].message.content
+    assert set(json.loads(text)) == {"name", "age"}
+    assert joined(client.chat.completions.create(**options, stream=True)) == text
+    schema["not"] = {}
+    with pytest.raises(openai.BadRequestError, match="not"):
+        client.chat.completions.create(**options)
 
 
 @pytest.mark.essential
