@@ -65,11 +65,12 @@ def test_whether_promises_count_on_drafts_can_be_given_where_there_are_promises(
 
 
 def test_the_simulation_says_otherwise_only_where_its_worlds_are_smaller():
-    small = {"policy", "budget", "max_round_tokens", "max_sessions", "max_client_sessions", "is_shared"}
+    small = {"policy", "budget", "max_round_tokens", "max_sessions", "max_client_sessions", "is_shared", "prefix_cache"}
     simulated = Settings().core
     other = {name for name in CoreSettings.__dataclass_fields__ if getattr(simulated, name) != getattr(DEFAULTS, name)}
     assert other == small
     assert simulated.policy == replace(DEFAULTS.policy, name="gradient", weigh_time=False), "nobody asks for anything"
+    assert not simulated.prefix_cache, "no two texts begin alike, but in worlds that are about that"
 
 
 def test_draft_nodes_are_told_of_no_more_context_than_the_memory_holds():
