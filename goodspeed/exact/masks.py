@@ -32,9 +32,10 @@ def hide(logits: Tensor, banned: Sequence[Sequence[int]], allowed: Tensor | None
         logits.view(-1).index_fill_(0, torch.tensor(cells).to(logits.device, non_blocking=True), -torch.inf)
     if words is not None:
         for rows in runs(limited.tolist()):
-            _hide_others(
-                logits[rows], np.stack([_left(words[row], banned[row]) for row in range(rows.start, rows.stop)])
-            )
+            left = words[rows]
+            if any(banned[rows]):
+                left = np.stack([_left(words[row], banned[row]) for row in range(rows.start, rows.stop)])
+            _hide_others(logits[rows], left)
 
 
 def runs(chosen: Sequence[bool]) -> list[slice]:
