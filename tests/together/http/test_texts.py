@@ -87,7 +87,10 @@ def test_an_answer_in_a_form_is_that_of_goodspeed_generate(
 
 
 def test_a_chat_in_a_schema_validates_streamed_or_not(client: openai.OpenAI) -> None:
-    schema = {"type": "object", "properties": {"name": {"enum": ["Ann", "Bo"]}, "age": {"enum": [1, 2]}}}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"name": {"enum": ["Ann", "Bo"]}, "age": {"enum": [1, 2]}},
+    }
     schema |= {"required": ["name", "age"], "additionalProperties": False}
     form: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": schema}}
     options: Any = {"model": MODEL, "messages": user("Who?"), "max_tokens": 40, "seed": 3, "response_format": form}
