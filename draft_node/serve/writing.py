@@ -11,6 +11,7 @@ from dataclasses import replace
 from draft_node.core.actions import Fail, Request, Statistics
 from draft_node.core.session import Session
 from draft_node.daemon import DraftDaemon
+from draft_node.serve.chat_forms import opened
 from draft_node.serve.levels import Levels
 from draft_node.serve.salts import Salts
 from draft_node.text.answer import Answer, Piece
@@ -50,7 +51,15 @@ class Writer:
         """A new session for the text, asked for at that time; nothing happens before its pieces are asked for."""
         tokenizer = self._vocabulary.tokenizer
         is_trimmed = leaves_blank(tokenizer, wanted.prompt, chat=wanted.is_chat)
-        answer = Answer(tokenizer, self._token_texts, wanted.stop, wanted.min_tokens, is_trimmed=is_trimmed)
+        answer = Answer(
+            tokenizer,
+            self._token_texts,
+            wanted.stop,
+            wanted.min_tokens,
+            is_trimmed=is_trimmed,
+            speech=wanted.speech,
+            is_thinking=opened(tokenizer, wanted.prompt, wanted.speech) == "open",
+        )
         return Writing(self._daemon, self._request(wanted, asked_at), answer)
 
     def renewed(self, wanted: Wanted) -> Wanted:

@@ -38,10 +38,18 @@ _TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"i?|/(?:\\.|[^/\\\n])+/[imslux]*|//[^\n]*
 
 def check_schema(schema: object) -> None:
     """Raises GrammarError for a schema that is too wide or too deep, or has too many patterns at one place."""
-    sizes = _Sizes(schema)
-    sizes.at_once(schema, 0, ())
-    if sizes.num_properties > MAX_ALL_PROPERTIES:
-        raise GrammarError(f"the schema has {sizes.num_properties} properties; {MAX_ALL_PROPERTIES} are the most")
+    check_schemas([schema], MAX_ALL_PROPERTIES)
+
+
+def check_schemas(schemas: Iterable[object], max_properties: int) -> None:
+    """Raises GrammarError as `check_schema`, for schemas that are served together."""
+    num_properties = 0
+    for schema in schemas:
+        sizes = _Sizes(schema)
+        sizes.at_once(schema, 0, ())
+        num_properties += sizes.num_properties
+    if num_properties > max_properties:
+        raise GrammarError(f"the schema has {num_properties} properties; {max_properties} are the most")
 
 
 class _Sizes:
@@ -107,7 +115,8 @@ def check_grammar(source: str) -> None:
     if rest.count("&") + rest.count("~") > MAX_AT_ONCE - 1:
         raise GrammarError(f"the grammar has & or ~ more than {MAX_AT_ONCE - 1} times; write it as alternatives")
     if found := re.search(r"%(?!ignore\b|import\b)\w*", rest):
-        raise GrammarError(f"{found.group()} is not taken in a grammar, only %ignore and %import; write it as rules")
+        what = "only %ignore, %import, and %json in a rule alone on its line"
+        raise GrammarError(f"{found.group()} is not taken in a grammar, {what}; write it as rules")
 
 
 def check_length(what: str, source: str) -> None:

@@ -13,6 +13,7 @@ from llguidance import LLMatcher
 
 from goodspeed.errors import GrammarError
 from goodspeed.grammar.bounds import MAX_CHOICE_CHARS, MAX_CHOICES, check_grammar, check_length, check_schema
+from goodspeed.grammar.embedded import resolved
 from goodspeed.wire.fields import ConstraintKind
 from goodspeed.wire.generation import Constraint
 
@@ -70,7 +71,8 @@ def _choice(source: str) -> str:
 
 
 def _grammar(source: str) -> str:
-    check_grammar(source)
+    source, rest = resolved(source, _OPTIONS)
+    check_grammar(rest)
     return str(LLMatcher.grammar_from_lark(source))
 
 

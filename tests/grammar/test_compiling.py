@@ -71,7 +71,7 @@ REFUSED = [
     ("choice", '"a"', "no list of texts"),
     ("grammar", "start: thing", "unknown name"),
     ("grammar", "", "Empty grammar"),
-    ("grammar", 'start: %json {"type": "string"}', "%json is not taken"),
+    ("grammar", 'start: "a" %json {"type": "string"}', "%json is not taken"),
 ]
 
 

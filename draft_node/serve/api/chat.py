@@ -14,6 +14,7 @@ from draft_node.serve.api.request.body import reads
 from draft_node.serve.api.request.schemas import ChatRequest
 from draft_node.serve.api.request.wanted import Wish, of_chat
 from draft_node.serve.api.response.answering import Choice, answer, now
+from draft_node.serve.api.response.calls import made
 from draft_node.serve.api.response.logprobs import for_chat
 from draft_node.serve.api.response.responses import (
     AssistantMessage,
@@ -21,9 +22,11 @@ from draft_node.serve.api.response.responses import (
     ChatChunk,
     ChatChunkChoice,
     ChatCompletion,
+    ChatFinishReason,
     ChatLogprobs,
     Delta,
     FinishReason,
+    MadeCallDelta,
     Usage,
 )
 from draft_node.serve.api.response.texts import unless_gone
@@ -38,7 +41,8 @@ class Shape:
         self._id = f"chatcmpl-{secrets.token_hex(16)}"
         self._created = now()
         self._model = model
-        self._num_choices = len(wish.texts)
+        self._num_calls = [0] * len(wish.texts)
+        self._tools = wish.speech.formats.tools if wish.speech is not None else None
         self._logprobs = logprobs
 
     def whole(self, choices: Sequence[Choice], usage: Usage) -> ChatCompletion:
@@ -50,9 +54,9 @@ class Shape:
             choices=[
                 ChatChoice(
                     index=index,
-                    message=AssistantMessage(role="assistant", content=choice.text, refusal=None),
+                    message=self._message(choice),
                     logprobs=self._of(choice.tokens),
-                    finish_reason=choice.ended.reason,
+                    finish_reason=_reason(choice.ended.reason, len(choice.calls)),
                 )
                 for index, choice in enumerate(choices)
                 if choice.ended
@@ -60,17 +64,37 @@ class Shape:
             usage=usage,
         )
 
+    def _message(self, choice: Choice) -> AssistantMessage:
+        """Says nothing of thinking and calls where there are none."""
+        message = AssistantMessage(
+            role="assistant", content=choice.text or (None if choice.calls else ""), refusal=None
+        )
+        if choice.thinking:
+            message.reasoning_content = message.reasoning = choice.thinking
+        if choice.calls:
+            message.tool_calls = [made(call, self._tools) for call in choice.calls]
+        return message
+
     def beginnings(self) -> Iterable[ChatChunk]:
-        return [self._chunk(index, Delta(role="assistant", content="")) for index in range(self._num_choices)]
+        return [self._chunk(index, Delta(role="assistant", content="")) for index in range(len(self._num_calls))]
 
     def piece(self, index: int, piece: Piece) -> ChatChunk | None:
         """None where there is nothing to tell."""
-        if piece.text or (self._logprobs and piece.tokens):
-            return self._chunk(index, Delta(content=piece.text), logprobs=self._of(piece.tokens))
-        return None
+        if piece.call is not None:
+            delta = Delta(
+                tool_calls=[MadeCallDelta(index=self._num_calls[index], **dict(made(piece.call, self._tools)))]
+            )
+            self._num_calls[index] += 1
+        elif piece.thinking:
+            delta = Delta(reasoning_content=piece.thinking, reasoning=piece.thinking)
+        elif piece.text or (self._logprobs and piece.tokens):
+            delta = Delta(content=piece.text)
+        else:
+            return None
+        return self._chunk(index, delta, logprobs=self._of(piece.tokens))
 
     def ending(self, index: int, ended: Ended) -> ChatChunk:
-        return self._chunk(index, Delta(), reason=ended.reason)
+        return self._chunk(index, Delta(), reason=_reason(ended.reason, self._num_calls[index]))
 
     def last(self) -> ChatChunk:
         return self._of_choices([])
@@ -79,7 +103,7 @@ class Shape:
         return for_chat(tokens) if self._logprobs else None
 
     def _chunk(
-        self, index: int, delta: Delta, logprobs: ChatLogprobs | None = None, reason: FinishReason | None = None
+        self, index: int, delta: Delta, logprobs: ChatLogprobs | None = None, reason: ChatFinishReason | None = None
     ) -> ChatChunk:
         return self._of_choices([ChatChunkChoice(index=index, delta=delta, logprobs=logprobs, finish_reason=reason)])
 
@@ -87,6 +111,11 @@ class Shape:
         return ChatChunk(
             id=self._id, object="chat.completion.chunk", created=self._created, model=self._model, choices=choices
         )
+
+
+def _reason(reason: FinishReason, num_calls: int) -> ChatFinishReason:
+    """Returns why an answer ended: a text that is cut is cut, calls or not."""
+    return "tool_calls" if num_calls and reason == "stop" else reason
 
 
 def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:

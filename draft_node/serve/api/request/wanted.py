@@ -6,10 +6,11 @@ Every request that can be refused is refused here or in `prompts.py`, before a s
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from draft_node.config import DraftConfig
+from draft_node.serve.api.request.constraints import form_with_tools
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.forms import form_of
 from draft_node.serve.api.request.prompts import (
@@ -24,7 +25,9 @@ from draft_node.serve.api.request.prompts import (
 from draft_node.serve.api.request.rules import biases, stop_token_ids
 from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.serve.api.request.slo import asked as asked_slo
+from draft_node.serve.api.request.tools import talk_of
 from draft_node.serve.service import Service, Wanted
+from draft_node.text.spoken import Speech
 from draft_node.text.text_request import drafting
 from goodspeed.node.defaults import SamplingRequest
 from goodspeed.wire.fields import Drafter
@@ -44,6 +47,16 @@ class Wish:
     num_prompt_tokens: int
     echoes: list[str]  # what comes before each text
     draft_fingerprint: str = ""  # under the ratio rule the texts depend on the draft model, too
+
+    @property
+    def speech(self) -> Speech | None:
+        """How the answers are taken apart; the same for all of them."""
+        return self.texts[0].speech if self.texts else None
+
+    @property
+    def thinks(self) -> bool:
+        """Whether what a model thinks is told apart."""
+        return self.speech is not None and self.speech.formats.thinking is not None
 
 
 async def of_completion(
@@ -78,13 +91,23 @@ async def of_chat(
     if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
+    talk = talk_of(
+        service.chats,
+        tools=request.tools,
+        choice=request.tool_choice,
+        one_call=request.parallel_tool_calls is False,
+        effort=request.reasoning_effort,
+        settings=request.chat_template_kwargs,
+    )
     check_within_reach(service)
     form = await form_of(
         request.structured_outputs, request.response_format, service, user, ignore_eos=request.ignore_eos
     )
-    ids = [await encode_chat(request.messages, service, user)]
+    ids = [await encode_chat(request.messages, service, user, talk.inputs)]
     max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
-    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, form, is_chat=True)
+    kept = await form_with_tools(form, talk, service, ids[0], user, ignore_eos=request.ignore_eos)
+    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, kept, is_chat=True)
+    texts = [replace(text, speech=talk.speech) for text in texts]
     return Wish(texts, len(ids[0]), [""] * len(texts), service.draft_fingerprint)
 
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from draft_node.config import DraftConfig
 from draft_node.core.actions import by_source
 from draft_node.core.counts import total
+from draft_node.parsing.parts import Call
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.schemas import Generation, StreamOptions
 from draft_node.serve.api.request.wanted import Wish
@@ -25,6 +26,7 @@ from draft_node.serve.api.response.responses import (
     ChatCompletion,
     Completion,
     CompletionChoice,
+    CompletionDetails,
     KeptSlo,
     PromptTokensDetails,
     Speculation,
@@ -48,6 +50,8 @@ class Choice:
     """One text so far."""
 
     text: str = ""
+    thinking: str = ""
+    calls: list[Call] = field(default_factory=list)
     tokens: list[Token] = field(default_factory=list)
     ended: Ended | None = None
     target_fingerprint: str | None = None
@@ -56,10 +60,12 @@ class Choice:
     def take(self, item: Begun | Piece | Ended) -> None:
         match item:
             case Begun():
-                self.text, self.tokens, self.num_local = "", [], 0
+                self.text, self.thinking, self.calls, self.tokens, self.num_local = "", "", [], [], 0
                 self.target_fingerprint = item.target_fingerprint
             case Piece():
                 self.text += item.text
+                self.thinking += item.thinking
+                self.calls += [piece.call for piece in item.parts if piece.call is not None]
                 self.tokens += item.tokens
                 self.num_local += sum(token.local for token in item.tokens)
             case Ended():
@@ -151,10 +157,12 @@ async def _chunks(
                 continue
             new = [] if is_begun else list(shape.beginnings())
             is_begun = True
-            chunk = shape.piece(index, item) if isinstance(item, Piece) else shape.ending(index, item)
-            if chunk is not None:
-                marks.on_chunk(chunk.choices[0], item, spans=mark_accepted)
-            for each in [*new, *([chunk] if chunk else [])]:
+            for part in item.each() if isinstance(item, Piece) else [item]:
+                chunk = shape.piece(index, part) if isinstance(part, Piece) else shape.ending(index, part)
+                if chunk is not None:
+                    marks.on_chunk(chunk.choices[0], part, spans=mark_accepted)
+                    new.append(chunk)
+            for each in new:
                 each.system_fingerprint = _system_fingerprint(wish, [choices[index]])
                 if options.continuous_usage_stats:
                     each.usage = _usage(wish, choices)
@@ -195,13 +203,17 @@ def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
     kept = [choice.ended.kept for choice in choices if choice.ended and choice.ended.kept]
     if kept and len(kept) == len(choices):
         told.slo = _slo(kept)  # left out where nothing was asked for, and before all is known
-    return Usage(
+    usage = Usage(
         prompt_tokens=wish.num_prompt_tokens,
         completion_tokens=num_tokens,
         total_tokens=wish.num_prompt_tokens + num_tokens,
         prompt_tokens_details=PromptTokensDetails(cached_tokens=_num_cached(wish, choices)),
         goodspeed=told,
     )
+    if wish.thinks:
+        num_thinking = sum(choice.ended.num_thinking for choice in choices if choice.ended)
+        usage.completion_tokens_details = CompletionDetails(reasoning_tokens=num_thinking)
+    return usage
 
 
 def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:

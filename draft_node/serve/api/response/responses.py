@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from goodspeed.wire.fields import DraftSource
 
 FinishReason = Literal["stop", "length"]
+ChatFinishReason = Literal["stop", "length", "tool_calls"]
 
 
 class KeptSlo(BaseModel):
@@ -39,6 +40,12 @@ class Speculation(BaseModel):
     slo: KeptSlo | None = None
 
 
+class CompletionDetails(BaseModel):
+    """`reasoning_tokens`: those that the model thinks with, markers included."""
+
+    reasoning_tokens: int
+
+
 class PromptTokensDetails(BaseModel):
     """Tokens of the prompt that the target had in memory already."""
 
@@ -49,6 +56,7 @@ class Usage(BaseModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    completion_tokens_details: CompletionDetails | None = None
     prompt_tokens_details: PromptTokensDetails | None = None
     goodspeed: Speculation | None = None
 
@@ -115,17 +123,41 @@ class ChatLogprobs(BaseModel):
     refusal: None = None
 
 
+class CalledFunction(BaseModel):
+    """`arguments` is a JSON object as text."""
+
+    name: str
+    arguments: str
+
+
+class MadeCall(BaseModel):
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
+class MadeCallDelta(MadeCall):
+    """A call in a stream; it comes whole, when it is complete."""
+
+    index: int
+
+
 class AssistantMessage(BaseModel):
+    """`content` is null where there are calls and nothing else; what is thought has both names that clients read."""
+
     role: Literal["assistant"]
-    content: str
+    content: str | None
     refusal: None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[MadeCall] | None = None
 
 
 class ChatChoice(BaseModel):
     index: int
     message: AssistantMessage
     logprobs: ChatLogprobs | None
-    finish_reason: FinishReason
+    finish_reason: ChatFinishReason
     goodspeed: Marked | None = None
 
 
@@ -142,13 +174,16 @@ class ChatCompletion(BaseModel):
 class Delta(BaseModel):
     role: Literal["assistant"] | None = None
     content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[MadeCallDelta] | None = None
 
 
 class ChatChunkChoice(BaseModel):
     index: int
     delta: Delta
     logprobs: ChatLogprobs | None
-    finish_reason: FinishReason | None
+    finish_reason: ChatFinishReason | None
     goodspeed: Marked | None = None
 
 

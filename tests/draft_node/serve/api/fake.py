@@ -9,12 +9,14 @@ from starlette.testclient import TestClient
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Statistics
 from draft_node.serve.api import create_app
+from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.levels import Levels
 from draft_node.serve.service import Begun, Ended, Service, Wanted
 from draft_node.text.answer import Alternative, Piece, Token
 from draft_node.text.spans import Span
 from draft_node.text.text_request import Target
 from goodspeed.engine.tokenizing import tokenizer_folder
+from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.node.web import Keys
@@ -45,6 +47,7 @@ class FakeService(Service):
     target_fingerprint: str | None = "b1"
     draft_model: str = "small-model"
     draft_fingerprint: str = "d1"
+    chats: ChatForms = ChatForms()
 
     def __init__(self) -> None:
         self.draining = False
@@ -109,7 +112,9 @@ class FakeService(Service):
         self.users.add(user)
         return tuple(text.encode())
 
-    async def encode_chat(self, messages: Sequence[Mapping[str, str]], user: str) -> tuple[int, ...]:
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
+    ) -> tuple[int, ...]:
         if any(message["content"] == "no template" for message in messages):
             raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
         self.num_encoded += 1
