@@ -29,6 +29,7 @@ class Request(Struct, frozen=True):
     verification: Verification = "match"
     max_draft: int = MAX_DRAFT
     num_logprobs: int | None = None  # alternatives told of each position; None: no logprobs at all
+    num_prompt_logprobs: int | None = None  # likewise of each token of the prompt but the first
     min_tokens: int = 0  # none of stop_ids is drawn before so many
     target: str | None = None  # fingerprint of the target that stop_ids and sampling are for; None: for any
     user: str = ""  # whose text it is, and whose history may draft for it; empty where nobody is told apart
@@ -139,6 +140,7 @@ class Deliver(Struct, frozen=True):
     logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, or none
     accepted: tuple[bool, ...] = ()  # which of tokens are accepted drafts; empty: none of them
     local: bool = False
+    prompt_logprobs: tuple[TokenLogprobs, ...] | None = None  # once, with the first tokens or the end, if wanted
 
 
 class Finish(Struct, frozen=True):

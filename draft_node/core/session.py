@@ -84,10 +84,12 @@ class Session:
     _spare: Proposed | None = None  # goes up if the draft model fails
     _least_odds: float = 0.0  # a drafted token is not verified where the odds up to it are lower
     _capabilities: frozenset[str] = frozenset()  # of the verify node
+    _lacks_prompt_logprobs: bool = False  # they are wanted, and have not come
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
         self.target = self.request.target
+        self._lacks_prompt_logprobs = self.request.num_prompt_logprobs is not None
         self._drafters = Drafters(self.request, self.has_model, self.ngrams)
         drafts_ahead = self.draft_ahead and self._drafters.uses_model
         self._in_flight = InFlight(Ahead(self.request, self.statistics, self.ahead_rate, drafts_ahead))
@@ -130,7 +132,7 @@ class Session:
         self._capabilities = frozenset(capabilities)
         self._in_flight.tells_odds = self._tells_odds
         self._offers = self._begin_offers()
-        end = end or self._lacks_promise()
+        end = end or self._lacks_promise() or self._lacks_capability()
         if end is None:
             return self._open(now)
         self.state = State.DONE  # the verify node does not know the session: nothing has to be closed there
@@ -145,6 +147,12 @@ class Session:
         if not insists or "admission" in self._capabilities:
             return None
         return Fail("not_promised", "this verify node promises no service level; ask for best_effort otherwise")
+
+    def _lacks_capability(self) -> Fail | None:
+        """The end of a text that asks for what this verify node does not know."""
+        if self._lacks_prompt_logprobs and "prompt_logprobs" not in self._capabilities:
+            return Fail("unsupported", "this verify node tells no log-probabilities of prompts; ask without them")
+        return None
 
     def _open(self, now: float) -> list[Action]:
         """Opens the session with what is committed, and warms the draft model's cache."""
@@ -163,6 +171,8 @@ class Session:
         )
         if "fleet" in self._capabilities:
             opened = replace(opened, hops=self.num_hops)
+        if self._lacks_prompt_logprobs:
+            opened = replace(opened, num_prompt_logprobs=self.request.num_prompt_logprobs)
         return [Send(opened), *warm]
 
     def _begin_offers(self) -> Offers | None:
@@ -275,7 +285,10 @@ class Session:
         if self._offers is not None:
             self._offers.observe(len(new), verdict.num_accepted if verdict.source == "model" else 0)
         accepted = self._in_flight.accepted(verdict, len(self.tokens) - len(new), len(self.tokens))
-        actions: list[Action] = [Deliver(new, logprobs, accepted)] if new else []
+        of_prompt = verdict.prompt_logprobs if self._lacks_prompt_logprobs else None
+        self._lacks_prompt_logprobs = self._lacks_prompt_logprobs and of_prompt is None
+        is_told = bool(new) or of_prompt is not None
+        actions: list[Action] = [Deliver(new, logprobs, accepted, prompt_logprobs=of_prompt)] if is_told else []
         return actions + self._go_on(verdict, now)
 
     def _ask_for_what_is_missing(self) -> list[Action]:

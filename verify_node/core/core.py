@@ -271,12 +271,13 @@ class VerifyCore:
             if not self.register.has(session):
                 continue  # closed meanwhile, or opened again
             session.advance(now)
-            if not entry.samples:
+            if not entry.samples and entry.prompt_rows is None:
                 continue
             outcome = by_session[entry.session_id]
+            session.read_prompt(outcome.prompt_logprobs)
             if outcome.failed:
                 sends += self._give_up(session, outcome.failed, now)
-            else:
+            elif entry.samples:
                 moved.append(commit(session, entry, outcome, self.pool))
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out

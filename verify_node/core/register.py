@@ -23,8 +23,10 @@ from verify_node.session.checks import (
     check_hello,
     check_open,
     check_principal,
+    check_prompt_logprobs,
     check_session,
     check_text,
+    num_prompt_logprobs,
 )
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
@@ -195,8 +197,10 @@ class Register:
         if peer.client.max_sessions is not None:
             num_allowed = min(num_allowed, peer.client.max_sessions)
         num_free = min(self.max_sessions - len(self.sessions), num_allowed - num_own)
-        refused = check_open(message, peer.client, known, num_free) or check_text(
-            message, self.welcome, self.context_len
+        refused = (
+            check_open(message, peer.client, known, num_free)
+            or check_text(message, self.welcome, self.context_len)
+            or check_prompt_logprobs(message, self._num_prompt_logprobs(peer.client, known))
         )
         if refused:
             return refused
@@ -250,6 +254,14 @@ class Register:
             self._pool.free(session_id)
         self._released.clear()
 
+    def _num_prompt_logprobs(self, client: Client, known: Session | None) -> int:
+        """What is kept for a client's sessions other than `known` until it has it."""
+        return sum(
+            num_prompt_logprobs(session.opened)
+            for session in self.sessions.values()
+            if session.client is client and session is not known and session.prompt_logprobs is not None
+        )
+
     def _new_session(self, peer: Peer, message: OpenSession, now: float, known: Session | None) -> Session:
         """known: what has been open by its id until now."""
         tokens = [*message.prompt, *message.committed]
@@ -270,6 +282,7 @@ class Register:
             ready_since=now,
             heard_at=now,
             moved_at=now,
+            prompt_logprobs=[] if message.num_prompt_logprobs is not None else None,
             ledger=open_ledger(
                 message.slo,
                 self.tiers.terms(_record(self.enrolled or {}, peer)),
@@ -287,7 +300,7 @@ class Register:
             self._released.add(old.session_id)
             return
         cached = self._pool.length(old.session_id)
-        self._pool.truncate(new.session_id, min(cached, _common_prefix(old.tokens, new.tokens), len(new.tokens) - 1))
+        self._pool.truncate(new.session_id, min(cached, _common_prefix(old.tokens, new.tokens), new.num_readable))
 
     def _drop_sessions_of(self, peer: Peer) -> None:
         for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:

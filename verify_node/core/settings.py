@@ -235,7 +235,8 @@ def make_welcome(
 
 
 def _capabilities(settings: CoreSettings) -> tuple[Capability, ...]:
-    found: tuple[Capability, ...] = (*SELECTS, "slo", "fleet") if settings.selects else ("slo", "fleet")
+    always: tuple[Capability, ...] = ("slo", "fleet", "prompt_logprobs")
+    found = (*SELECTS, *always) if settings.selects else always
     return (*found, "admission") if settings.admits != "none" else found
 
 
