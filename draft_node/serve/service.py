@@ -18,9 +18,10 @@ from draft_node.core.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
 from draft_node.serve.levels import Levels
 from draft_node.serve.writing import Writer, begins_anew
-from draft_node.text.answer import Alternative, Piece, Token
+from draft_node.text.answer import Piece
 from draft_node.text.encoding import Encoder
 from draft_node.text.text_request import Begun, Ended, Target, Wanted
+from draft_node.text.tokens import Alternative, Token
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.slo.objectives import Objectives
@@ -203,7 +204,7 @@ class Service:
                     kept = text.finished(answer.reason, time.monotonic(), writing.promised)
                     break
                 yield piece
-        if piece.text or piece.tokens:
+        if piece.text or piece.tokens or piece.prompt is not None:
             yield piece
         yield Ended(answer.reason, answer.stop, answer.num_tokens, writing.statistics, answer.num_local, kept)
 
@@ -211,7 +212,7 @@ class Service:
         """Raises the ServiceError that tells the user why the text is not admitted."""
         if self.draining:
             raise Draining("draining", "this draft node is shutting down; ask another one")
-        if self.is_local and wanted.num_logprobs is not None:
+        if self.is_local and (wanted.num_logprobs is not None or wanted.num_prompt_logprobs is not None):
             what = "the verify node is away, and log-probabilities are the target's own; ask without them, or later"
             raise VerifyAway("verify_away", what)
         if not self.is_within_reach and not self.is_local:

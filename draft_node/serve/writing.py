@@ -47,7 +47,14 @@ class Writer:
         """A new session for the text, asked for at that time; nothing happens before its pieces are asked for."""
         tokenizer = self._vocabulary.tokenizer
         is_trimmed = leaves_blank(tokenizer, wanted.prompt, chat=wanted.is_chat)
-        answer = Answer(tokenizer, self._token_texts, wanted.stop, wanted.min_tokens, is_trimmed=is_trimmed)
+        answer = Answer(
+            tokenizer,
+            self._token_texts,
+            wanted.stop,
+            wanted.min_tokens,
+            is_trimmed=is_trimmed,
+            prompt=wanted.prompt,
+        )
         return Writing(self._daemon, self._request(wanted, asked_at), answer)
 
     def renewed(self, wanted: Wanted) -> Wanted:
@@ -71,6 +78,7 @@ class Writer:
             verification=wanted.verification,
             max_draft=wanted.max_draft,
             num_logprobs=wanted.num_logprobs,
+            num_prompt_logprobs=wanted.num_prompt_logprobs,
             min_tokens=wanted.min_tokens,
             user=wanted.user,
             drafter=wanted.drafter,

@@ -4,38 +4,16 @@ Knows nothing about sessions, nodes or HTTP; tokens go in, pieces come out.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
 from draft_node.core.actions import Deliver, Finish
 from draft_node.text.spans import Origins, Span
 from draft_node.text.token_text import TokenTexts
+from draft_node.text.tokens import PromptTokens, Token, token_of
 from goodspeed.text.growing import GrowingText, Growth
 from goodspeed.wire.fields import FinishReason
-from goodspeed.wire.messages import TokenLogprobs
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """A token that could have stood at a position, with the target's own log-probability of it."""
-
-    id: int
-    text: str
-    raw: bytes
-    logprob: float
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token of the answer; its own text and bytes may be a part of a character (`token_text.py`)."""
-
-    id: int
-    text: str
-    raw: bytes
-    logprob: float | None = None
-    top: tuple[Alternative, ...] = ()
-    local: bool = False  # the draft model wrote it alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +26,21 @@ class Piece:
     text: str
     tokens: tuple[Token, ...]
     spans: tuple[Span, ...] = ()  # the text by where it came from
+    prompt: PromptTokens | None = None  # in the first piece, where the prompt's log-probabilities are wanted
 
 
 class Answer:
     """Takes tokens until a stop string is found or the session ends."""
 
     def __init__(
-        self, tokenizer: Any, texts: TokenTexts, stops: Sequence[str], min_tokens: int, *, is_trimmed: bool = False
+        self,
+        tokenizer: Any,
+        texts: TokenTexts,
+        stops: Sequence[str],
+        min_tokens: int,
+        *,
+        is_trimmed: bool = False,
+        prompt: tuple[int, ...] = (),
     ) -> None:
         """min_tokens: a stop string does not count before so many tokens are there.
 
@@ -63,6 +49,7 @@ class Answer:
         self._growing = GrowingText(tokenizer, stops, is_trimmed=is_trimmed)
         self._texts = texts
         self._origins = Origins()
+        self._prompt = prompt
         self._min_tokens = min_tokens
         self._is_local = False  # the newest token
         self.num_tokens = 0
@@ -91,20 +78,15 @@ class Answer:
         for token_id, told, accepted in zip_longest(delivered.tokens, delivered.logprobs, delivered.accepted):
             self.num_tokens += 1
             self.num_local += delivered.local
-            tokens.append(self._token(token_id, told))
+            tokens.append(token_of(self._texts, token_id, told, local=delivered.local))
             growths.append(self._growing.push(token_id, counts=self._stops_count))
             self._origins.push(growths[-1].num_decoded, bool(accepted), self._is_local)
             if self.stop is not None:
                 break
-        return self._piece(growths, tokens)
-
-    def _token(self, token_id: int, told: TokenLogprobs | None) -> Token:
-        text, raw = self._texts[token_id]
-        if told is None:
-            return Token(token_id, text, raw, local=self._is_local)
-        ranked = zip(told.top_ids, told.top_logprobs, strict=True)
-        top = tuple(Alternative(other, *self._texts[other], logprob) for other, logprob in ranked)
-        return Token(token_id, text, raw, told.logprob, top)
+        piece = self._piece(growths, tokens)
+        if delivered.prompt_logprobs is None:
+            return piece
+        return replace(piece, prompt=PromptTokens(self._prompt, delivered.prompt_logprobs, self._texts))
 
     def _end(self) -> Piece:
         """What was held back, after the last token; it may still complete a stop string."""

@@ -26,6 +26,7 @@ class Wanted:
     stop: tuple[str, ...] = ()  # strings that end the text; no part of any is given out
     is_chat: bool = False  # the text begins without the blank that a template leaves to the model
     num_logprobs: int | None = None  # alternatives besides the token itself; None: no log-probabilities
+    num_prompt_logprobs: int | None = None  # likewise of each token of the prompt but the first
     max_draft: int = MAX_DRAFT  # 0: no speculation
     drafter: Drafter = "auto"  # what may draft for it
     slo: Objectives | None = None  # what it is to keep

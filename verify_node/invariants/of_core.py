@@ -149,11 +149,11 @@ def _memory(length: int, session: Session | None) -> Iterable[Claim]:
     yield session is not None, "is not open, and has memory that will not be freed"
     if session is not None:
         yield not session.finished, "is finished, and has memory"
+        yield length < len(session.tokens), f"has {length} tokens cached of {len(session.tokens)}, and one is to be fed"
         yield (
             length <= session.num_readable,
             f"has {length} tokens cached, and logprobs of {session.num_readable} of them",
         )
-        yield length < len(session.tokens), f"has {length} tokens cached of {len(session.tokens)}, and one is to be fed"
 
 
 def _session(session: Session) -> str:

@@ -4,7 +4,7 @@ import codecs
 from collections.abc import Sequence
 
 from draft_node.serve.api.response.responses import ChatLogprobs, Logprobs, TokenLogprob, TopLogprob
-from draft_node.text.answer import Alternative, Token
+from draft_node.text.tokens import Alternative, Token
 
 
 class Offsets:

@@ -11,9 +11,10 @@ from draft_node.core.actions import Statistics
 from draft_node.serve.api import create_app
 from draft_node.serve.levels import Levels
 from draft_node.serve.service import Begun, Ended, Service, Wanted
-from draft_node.text.answer import Alternative, Piece, Token
+from draft_node.text.answer import Piece
 from draft_node.text.spans import Span
 from draft_node.text.text_request import Target
+from draft_node.text.tokens import Alternative, Token
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import Keys
 from goodspeed.slo.kept import Kept

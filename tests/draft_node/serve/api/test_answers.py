@@ -18,7 +18,8 @@ from draft_node.serve.api.response.logprobs import Offsets, for_completion
 from draft_node.serve.api.response.responses import CompletionChoice
 from draft_node.serve.api.response.texts import write
 from draft_node.serve.service import Ended, Wanted
-from draft_node.text.answer import Piece, Token
+from draft_node.text.answer import Piece
+from draft_node.text.tokens import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.serve.api.fake import LETTERS, Api, FakeService, error_of, events_of
