@@ -15,7 +15,16 @@ from draft_node.core.fleet.directory import Address
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Drafter, DraftSource, FinishReason, Otherwise, Verification
 from goodspeed.wire.handshake import Welcome
-from goodspeed.wire.messages import OpenSession, Sampling, Slo, TokenLogprobs, UpMessage, Verdict
+from goodspeed.wire.messages import (
+    Constraint,
+    LogitRules,
+    OpenSession,
+    Sampling,
+    Slo,
+    TokenLogprobs,
+    UpMessage,
+    Verdict,
+)
 
 
 class Request(Struct, frozen=True):
@@ -37,6 +46,8 @@ class Request(Struct, frozen=True):
     slo: Objectives | None = None  # what it is to keep
     otherwise: Otherwise = "best_effort"  # what becomes of it where that cannot be promised
     asked_at: float = 0.0  # when its user asked for it
+    logit_rules: LogitRules | None = None
+    constraint: Constraint | None = None  # that its output keeps
 
     def open(
         self,
@@ -49,7 +60,8 @@ class Request(Struct, frozen=True):
     ) -> OpenSession:
         """The message that opens the session with what is committed so far.
 
-        first_at: when its user had the first token. capabilities: of the verify node; it is told what it understands.
+        first_at: when its user had the first token. capabilities: of the verify node; it is told what it understands,
+        and has all that `target.unserved` asks for.
         """
         return OpenSession(
             session_id=self.session_id,
@@ -66,6 +78,8 @@ class Request(Struct, frozen=True):
             min_tokens=self.min_tokens,
             drafter=self.drafter if "offers" in capabilities else "auto",
             otherwise=self.otherwise if "admission" in capabilities else "best_effort",
+            logit_rules=self.logit_rules,
+            constraint=self.constraint,
         )
 
     def _slo(self, now: float, first_at: float | None) -> Slo | None:

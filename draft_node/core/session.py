@@ -30,7 +30,7 @@ from draft_node.core.drafts.resting import Resting
 from draft_node.core.local import RETRY_S, Local, Terms
 from draft_node.core.refusals import Reaction, Refusals
 from draft_node.core.retransmission import RetransmissionTimer
-from draft_node.core.target import text_end
+from draft_node.core.target import text_end, unserved
 from goodspeed.wire import odds
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.messages import Ack, Admitted, Close, Draft, Redirect, Refusal, Verdict
@@ -132,7 +132,7 @@ class Session:
         self._capabilities = frozenset(capabilities)
         self._in_flight.tells_odds = self._tells_odds
         self._offers = self._begin_offers()
-        end = end or self._lacks_promise() or self._lacks_capability()
+        end = end or unserved(self.request, self._capabilities) or self._lacks_promise()
         if end is None:
             return self._open(now)
         self.state = State.DONE  # the verify node does not know the session: nothing has to be closed there
@@ -147,12 +147,6 @@ class Session:
         if not insists or "admission" in self._capabilities:
             return None
         return Fail("not_promised", "this verify node promises no service level; ask for best_effort otherwise")
-
-    def _lacks_capability(self) -> Fail | None:
-        """The end of a text that asks for what this verify node does not know."""
-        if self._lacks_prompt_logprobs and "prompt_logprobs" not in self._capabilities:
-            return Fail("unsupported", "this verify node tells no log-probabilities of prompts; ask without them")
-        return None
 
     def _open(self, now: float) -> list[Action]:
         """Opens the session with what is committed, and warms the draft model's cache."""

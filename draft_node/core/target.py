@@ -1,9 +1,11 @@
-"""Whether the target model that is there may go on with a session's text. No I/O.
+"""Whether the target model that is there, at its verify node, may go on with a session's text. No I/O.
 
 Knows nothing about a session's states.
 """
 
-from draft_node.core.actions import Fail, Finish
+from collections.abc import Container
+
+from draft_node.core.actions import Fail, Finish, Request
 
 TARGET_CHANGED = "the verify node has another target model now, and a text is not continued by another; ask again"
 
@@ -27,3 +29,24 @@ def text_end(
         return Finish("length")  # the draft model may have written some of it alone
     what = f"{num_tokens} tokens leave no room in the target's context of {context_len}; shorten the prompt"
     return Fail("prompt", what)
+
+
+def unserved(request: Request, capabilities: Container[str]) -> Fail | None:
+    """Why a verify node with these capabilities cannot write the text as it is asked for; None: it can."""
+    asked = {
+        "logit_rules": request.logit_rules,
+        "constraint": request.constraint,
+        "prompt_logprobs": request.num_prompt_logprobs,
+    }
+    lacking = [name for name, value in asked.items() if value is not None and name not in capabilities]
+    if not lacking:
+        return None
+    what = f"the verify node does not know {' and '.join(map(_WORDS.__getitem__, lacking))}"
+    return Fail("unsupported", f"{what}; ask without, or have it run a newer release")
+
+
+_WORDS = {
+    "logit_rules": "penalties, min_p and logit_bias",
+    "constraint": "structured output",
+    "prompt_logprobs": "log-probabilities of prompts",
+}

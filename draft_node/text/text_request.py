@@ -11,7 +11,7 @@ from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Drafter, FinishReason, Otherwise, Verification
 from goodspeed.wire.handshake import Defaults
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.messages import Constraint, LogitRules, Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,8 @@ class Wanted:
     drafter: Drafter = "auto"  # what may draft for it
     slo: Objectives | None = None  # what it is to keep
     otherwise: Otherwise = "best_effort"  # what becomes of it where that cannot be promised
+    logit_rules: LogitRules | None = None
+    constraint: Constraint | None = None  # that the output keeps
     user: str = ""  # whose text it is, by `goodspeed.node.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing

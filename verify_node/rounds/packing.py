@@ -16,7 +16,7 @@ from msgspec import Struct
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire.fields import DraftSource, Verification
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.messages import Constraint, LogitRules, Sampling
 from verify_node.admission import Allotment
 from verify_node.places.seating import Seating
 from verify_node.rounds.drafted import NOTHING, Drafted, of_draft
@@ -64,6 +64,10 @@ class Entry(Struct, frozen=True):
     parents: tuple[int, ...] | None = None  # of each drafted token the one that it follows, or -1; None: a chain
     answered: bool | None = None  # whether its draft node had answered its newest verdict; None: it offers nothing
     model_offered: bool | None = None  # whether its draft model had offered anew; None: it did not have to
+    rules: LogitRules | None = None  # for its logits
+    constraint: Constraint | None = None  # that its output keeps
+    prompt_len: int = 0  # of its text, which is there only where it has rules or a constraint
+    text: tuple[int, ...] = ()  # the prompt and all that is committed
     prompt_rows: PromptRows | None = None  # of the prompt's tokens among those fed, where their logprobs are wanted
 
     @property
@@ -325,6 +329,10 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
         parents=drafted.parents,
         answered=session.acked == len(session.tokens) if session.is_offered_to else None,
         model_offered=session.model_offered,
+        rules=session.opened.logit_rules,
+        constraint=session.opened.constraint,
+        prompt_len=len(session.opened.prompt),
+        text=tuple(session.tokens) if session.has_rules else (),
         prompt_rows=prompt_rows(session, cached, len(session.tokens) - cached),
     )
 

@@ -176,6 +176,11 @@ class SessionState:
         return len(self.opened.prompt) + self.opened.min_tokens
 
     @property
+    def has_rules(self) -> bool:
+        """Whether its logits depend on its text beyond what the model makes of it."""
+        return self.opened.logit_rules is not None or self.opened.constraint is not None
+
+    @property
     def max_length(self) -> int:
         """Longest draft of which every token, and one more, can still be delivered."""
         return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))

@@ -5,12 +5,13 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.node import options
-from goodspeed.wire.messages import Draft, digest
+from goodspeed.wire.messages import Draft, LogitRules, digest
 from tests.fakes import make_open, session_id
 from tests.verify_node.phases import put
 from verify_node.rounds import planner
@@ -309,3 +310,16 @@ def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budge
     oldest = min(sessions, key=lambda session: session.admitted, default=None)
     if oldest in ready:
         assert planned.entries
+
+
+# -- what an entry has of its text -------------------------------------------------------------------------------------
+
+
+def test_an_entry_has_its_text_where_its_logits_depend_on_that():
+    pool = PagePool(8, 4)
+    plain, ruled = make_session(1, draft=2, cached=0, pool=pool), make_session(2, draft=2, cached=0, pool=pool)
+    ruled.opened = replace(ruled.opened, logit_rules=LogitRules(min_p=0.1))
+    ruled.tokens += (8, 9)
+    first, second = pack([plain, ruled], pool).entries
+    assert (first.rules, first.text) == (None, ())
+    assert (second.rules, second.text, second.prompt_len) == (LogitRules(min_p=0.1), (1, 2, 3, 8, 9), 3)
