@@ -48,6 +48,8 @@ class Request(Struct, frozen=True):
     asked_at: float = 0.0  # when its user asked for it
     logit_rules: LogitRules | None = None
     constraint: Constraint | None = None  # that its output keeps
+    prediction: tuple[int, ...] = ()  # what its user expects it to be
+    priority: int = 0  # among its user's texts that wait for a place; lower goes first
 
     def open(
         self,
@@ -186,6 +188,7 @@ class Statistics:
     num_local: int = 0  # of num_tokens, those that the draft model wrote alone
     drafted: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted by what drafted them
     accepted: Counter[DraftSource] = field(default_factory=Counter)  # num_accepted likewise
+    drafts: Counter[tuple[int, int]] = field(default_factory=Counter)  # num_drafts by (tokens verified, accepted)
 
     def count(self, verdict: Verdict, num_new: int, num_ngram: int = 0) -> None:
         """A verdict was applied, and so many of its tokens were new.
@@ -197,6 +200,8 @@ class Statistics:
         self.num_drafts += verdict.num_verified > 0
         self.num_drafted += verdict.num_verified
         self.num_accepted += verdict.num_accepted
+        if verdict.num_verified:
+            self.drafts[verdict.num_verified, verdict.num_accepted] += 1
         self.drafted += _by_source(verdict.source, verdict.num_verified, num_ngram)
         self.accepted += _by_source(verdict.source, verdict.num_accepted, num_ngram)
 
@@ -206,7 +211,7 @@ class Statistics:
 
     def by_name(self) -> dict[str, object]:
         """All counts by name, for JSON. `dataclasses.asdict` would count a Counter's items instead of copying them."""
-        numbers = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        numbers = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "drafts"}
         return numbers | {"drafted": by_source(self.drafted), "accepted": by_source(self.accepted)}
 
 

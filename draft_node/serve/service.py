@@ -22,6 +22,7 @@ from draft_node.text.answer import Piece
 from draft_node.text.encoding import Encoder
 from draft_node.text.text_request import Begun, Ended, Target, Wanted
 from draft_node.text.tokens import Alternative, Token
+from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.slo.objectives import Objectives
@@ -261,6 +262,16 @@ class Service:
     async def encode_chat(self, messages: Sequence[Mapping[str, str]], user: str) -> tuple[int, ...]:
         """Token ids of a conversation, by the chat template; PromptError where there is none, or it refuses; Busy."""
         return await self._encoder.chat(messages, user)
+
+    async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
+        """Token ids of an answer to this conversation, as the model would begin it; Busy."""
+        blank = " " if leaves_blank(self._vocabulary.tokenizer, prompt, chat=True) else ""
+        return await self._encoder.part(blank + text, user)
+
+    @property
+    def knows_priorities(self) -> bool:
+        """Whether a user's texts may wait by priority: places are not taken away from anybody."""
+        return not self._daemon.core.line.order.displaces
 
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
         """Text of token ids, without special tokens; Busy when too much of this user's waits."""

@@ -86,6 +86,8 @@ class Writer:
             slo=wanted.slo,
             otherwise=wanted.otherwise,
             asked_at=asked_at,
+            prediction=wanted.prediction,
+            priority=wanted.priority,
             logit_rules=wanted.logit_rules,
             constraint=wanted.constraint,
         )

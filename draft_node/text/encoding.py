@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draft_node.text.fair_queue import FairQueue
-from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_prompt
+from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_part, encode_prompt
 
 LONG = 1 << 14
 """A text of at least this many characters, or token ids, is long; encoding that many takes about 10 ms."""
@@ -43,6 +43,11 @@ class Encoder:
         num_chars = num_chat_chars(messages)
         tokenizer, turns = self._for(num_chars)
         return tuple(await turns.run(user, num_chars, lambda: encode_chat(tokenizer, messages)))
+
+    async def part(self, text: str, user: str) -> tuple[int, ...]:
+        """Token ids of a part of a text, without the special tokens of a beginning; none for none. Busy as above."""
+        tokenizer, turns = self._for(len(text))
+        return tuple(await turns.run(user, len(text), lambda: encode_part(tokenizer, text)))
 
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
         """Text of token ids, without special tokens; Busy as above."""

@@ -33,6 +33,8 @@ class Wanted:
     otherwise: Otherwise = "best_effort"  # what becomes of it where that cannot be promised
     logit_rules: LogitRules | None = None
     constraint: Constraint | None = None  # that the output keeps
+    prediction: tuple[int, ...] = ()  # what its user expects it to be: drafts come from it
+    priority: int = 0  # among its user's texts that wait for a place; lower goes first
     user: str = ""  # whose text it is, by `goodspeed.node.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing

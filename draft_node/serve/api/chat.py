@@ -14,7 +14,7 @@ from draft_node.serve.api.request.body import reads
 from draft_node.serve.api.request.schemas import ChatRequest
 from draft_node.serve.api.request.wanted import Wish, of_chat
 from draft_node.serve.api.response.answering import Choice, answer, now
-from draft_node.serve.api.response.logprobs import for_chat
+from draft_node.serve.api.response.logprobs import for_chat, for_prompt
 from draft_node.serve.api.response.responses import (
     AssistantMessage,
     ChatChoice,
@@ -38,42 +38,56 @@ class Shape:
         self._id = f"chatcmpl-{secrets.token_hex(16)}"
         self._created = now()
         self._model = model
-        self._num_choices = len(wish.texts)
+        self._wish = wish
         self._logprobs = logprobs
 
     def whole(self, choices: Sequence[Choice], usage: Usage) -> ChatCompletion:
-        return ChatCompletion(
+        answer = ChatCompletion(
             id=self._id,
             object="chat.completion",
             created=self._created,
             model=self._model,
             choices=[
-                ChatChoice(
-                    index=index,
-                    message=AssistantMessage(role="assistant", content=choice.text, refusal=None),
-                    logprobs=self._of(choice.tokens),
-                    finish_reason=choice.ended.reason,
-                )
-                for index, choice in enumerate(choices)
-                if choice.ended
+                self._choice(index, choice, choice.ended.reason) for index, choice in enumerate(choices) if choice.ended
             ],
             usage=usage,
         )
+        prompt, num_top = choices[0].prompt, self._wish.num_prompt_logprobs
+        if prompt is not None and num_top is not None:
+            answer.prompt_logprobs = for_prompt(prompt, num_top)
+        if self._wish.returns_token_ids:
+            answer.prompt_token_ids = list(self._wish.texts[0].prompt)
+        return answer
 
     def beginnings(self) -> Iterable[ChatChunk]:
-        return [self._chunk(index, Delta(role="assistant", content="")) for index in range(self._num_choices)]
+        begun = [self._chunk(i, Delta(role="assistant", content="")) for i in range(len(self._wish.texts))]
+        if self._wish.returns_token_ids:
+            begun[0].prompt_token_ids = list(self._wish.texts[0].prompt)
+        return begun
 
     def piece(self, index: int, piece: Piece) -> ChatChunk | None:
         """None where there is nothing to tell."""
-        if piece.text or (self._logprobs and piece.tokens):
-            return self._chunk(index, Delta(content=piece.text), logprobs=self._of(piece.tokens))
-        return None
+        tells_tokens = self._logprobs or self._wish.returns_token_ids
+        if not piece.text and not (tells_tokens and piece.tokens):
+            return None
+        chunk = self._chunk(index, Delta(content=piece.text), logprobs=self._of(piece.tokens))
+        if self._wish.returns_token_ids:
+            chunk.choices[0].token_ids = [token.id for token in piece.tokens]
+        return chunk
 
     def ending(self, index: int, ended: Ended) -> ChatChunk:
         return self._chunk(index, Delta(), reason=ended.reason)
 
     def last(self) -> ChatChunk:
         return self._of_choices([])
+
+    def _choice(self, index: int, choice: Choice, reason: FinishReason) -> ChatChoice:
+        message = AssistantMessage(role="assistant", content=choice.text, refusal=None)
+        logprobs = self._of(choice.tokens)
+        told = ChatChoice(index=index, message=message, logprobs=logprobs, finish_reason=reason)
+        if self._wish.returns_token_ids:
+            told.token_ids = [token.id for token in choice.tokens]
+        return told
 
     def _of(self, tokens: Sequence[Token]) -> ChatLogprobs | None:
         return for_chat(tokens) if self._logprobs else None

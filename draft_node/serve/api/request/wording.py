@@ -6,7 +6,7 @@ Knows nothing about statuses, codes or routes. What a value may be is checked in
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from draft_node.serve.api.request.fields import EMPTY, PART, ROLE, SERVICE_TIER
+from draft_node.serve.api.request.fields import EMPTY, PART, PREDICTION, ROLE, SERVICE_TIER
 
 ROLES = "system, developer, user or assistant"
 
@@ -24,7 +24,7 @@ UNSUPPORTED = {
     **dict.fromkeys(("tool_choice", "function_call"), 'must be "none" or "auto", since tools are not supported'),
     "parallel_tool_calls": "must be true or false",
     "modalities": 'must be ["text"]: nothing but text is written',
-    **dict.fromkeys(("audio", "prediction", "moderation", "prompt_cache_retention"), ONE),
+    **dict.fromkeys(("audio", "moderation", "prompt_cache_retention"), ONE),
     **dict.fromkeys(("web_search_options", "prompt_cache_options"), SEVERAL),
     "reasoning_effort": f'{ONE}, or send "none"',
     "verbosity": f'{ONE}, or send "medium"',
@@ -85,6 +85,7 @@ SPECIAL = {
     EMPTY: " must not be null; send {allowed}",
     ROLE: ": {given} is not a role that is served; use " + ROLES,
     PART: ": {given} parts are not served; only text parts are served",
+    PREDICTION: ': {given} is not a kind of prediction that is served; send "content"',
     SERVICE_TIER: ": {given} is unknown; send auto, default, flex, priority or scale, or another tier as goodspeed.slo",
     "too_short content": " must not be an empty list; send a string, or at least one text part",
     "too_short messages": " must not be an empty list; send at least one message",

@@ -6,7 +6,7 @@ What an answer looks like is its `Shape`'s affair (`completions.py`, `chat.py`).
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from fastapi import Request
@@ -19,20 +19,23 @@ from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.schemas import Generation, StreamOptions
 from draft_node.serve.api.request.wanted import Wish
 from draft_node.serve.api.response import marks, texts
+from draft_node.serve.api.response.metrics import metrics_of
 from draft_node.serve.api.response.responses import (
     ChatChoice,
     ChatChunk,
     ChatCompletion,
     Completion,
     CompletionChoice,
+    CompletionDetails,
     KeptSlo,
     Speculation,
     Usage,
     json_with,
 )
 from draft_node.serve.api.response.stream import EventStream, begun
-from draft_node.serve.service import Begun, Ended, Piece, Service, Token
+from draft_node.serve.service import Begun, Ended, Piece, Service, Token, Wanted
 from draft_node.text.fair_queue import FairQueue
+from draft_node.text.tokens import PromptTokens
 from goodspeed.node.web import user_of
 from goodspeed.slo.kept import Kept
 
@@ -51,16 +54,18 @@ class Choice:
     ended: Ended | None = None
     target_fingerprint: str | None = None
     num_local: int = 0  # tokens so far that the draft model wrote alone
+    prompt: PromptTokens | None = None  # with log-probabilities, once they are there
 
     def take(self, item: Begun | Piece | Ended) -> None:
         match item:
             case Begun():
-                self.text, self.tokens, self.num_local = "", [], 0
+                self.text, self.tokens, self.num_local, self.prompt = "", [], 0, None
                 self.target_fingerprint = item.target_fingerprint
             case Piece():
                 self.text += item.text
                 self.tokens += item.tokens
                 self.num_local += sum(token.local for token in item.tokens)
+                self.prompt = item.prompt or self.prompt
             case Ended():
                 self.ended, self.num_local = item, item.num_local
 
@@ -108,21 +113,24 @@ async def answer(
 
 async def to_json(wish: Wish, shape: Shape, choices: Sequence[Choice], answers: FairQueue, user: str) -> str:
     """The whole answer as JSON."""
-    size = sum(len(choice.tokens) for choice in choices) * _num_told(wish)
+    size = sum(map(_size, choices, wish.texts))
     if size < LARGE:
         return _whole(wish, shape, choices)
     return await answers.run(user, size, lambda: _whole(wish, shape, choices))
 
 
-def _num_told(wish: Wish) -> int:
-    """How many entries an answer has for each token: itself, and the alternatives."""
-    return 1 + max((text.num_logprobs or 0 for text in wish.texts), default=0)
+def _size(choice: Choice, wanted: Wanted) -> int:
+    """How many entries an answer has for a text's tokens, and for those of its prompt: themselves and alternatives."""
+    size = len(choice.tokens) * (1 + (wanted.num_logprobs or 0))
+    return size if choice.prompt is None else size + len(wanted.prompt) * (1 + (wanted.num_prompt_logprobs or 0))
 
 
 def _whole(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
     """Choice by choice: between them others have the interpreter."""
     whole = shape.whole(choices, _usage(wish, choices))
     whole.system_fingerprint = _system_fingerprint(wish, choices)
+    if (metrics := metrics_of(choices)) is not None:
+        whole.metrics = metrics
     told: Sequence[ChatChoice | CompletionChoice] = whole.choices
     for each, choice in zip(told, choices, strict=True):
         marks.on_whole(each, choice.ended)
@@ -134,7 +142,7 @@ async def _collect(service: Service, wish: Wish) -> list[Choice]:
     choices = [Choice() for _ in wish.texts]
     async with aclosing(texts.write(service, wish.texts)) as items:
         async for index, item in items:
-            choices[index].take(item)
+            choices[index].take(_without_text(item) if wish.is_only_echo else item)
     return choices
 
 
@@ -144,7 +152,8 @@ async def _chunks(
     choices = [Choice() for _ in wish.texts]
     is_begun = False
     async with aclosing(texts.write(service, wish.texts)) as items:
-        async for index, item in items:
+        async for index, arrived in items:
+            item = _without_text(arrived) if wish.is_only_echo else arrived
             choices[index].take(item)
             if isinstance(item, Begun):
                 continue
@@ -164,7 +173,19 @@ async def _chunks(
         last = shape.last()
         last.usage = _usage(wish, choices)
         last.system_fingerprint = _system_fingerprint(wish, choices)
+        if (metrics := metrics_of(choices)) is not None:
+            last.metrics = metrics
         yield last
+
+
+def _without_text(item: Begun | Piece | Ended) -> Begun | Piece | Ended:
+    """A text of which only the prompt is wanted: the one token that no text is without is not told."""
+    match item:
+        case Piece():
+            return Piece("", (), prompt=item.prompt)
+        case Ended():
+            return replace(item, reason="length", stop=None, num_tokens=0)
+    return item
 
 
 def _system_fingerprint(wish: Wish, choices: Sequence[Choice]) -> str | None:
@@ -194,12 +215,18 @@ def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
     kept = [choice.ended.kept for choice in choices if choice.ended and choice.ended.kept]
     if kept and len(kept) == len(choices):
         told.slo = _slo(kept)  # left out where nothing was asked for, and before all is known
-    return Usage(
+    usage = Usage(
         prompt_tokens=wish.num_prompt_tokens,
         completion_tokens=num_tokens,
         total_tokens=wish.num_prompt_tokens + num_tokens,
         goodspeed=told,
     )
+    if num_predicted := sum(len(text.prediction) for text in wish.texts):
+        accepted = min(all_of.accepted["ngram"], num_predicted)
+        usage.completion_tokens_details = CompletionDetails(
+            accepted_prediction_tokens=accepted, rejected_prediction_tokens=num_predicted - accepted
+        )
+    return usage
 
 
 def _slo(kept: Sequence[Kept]) -> KeptSlo:

@@ -39,10 +39,18 @@ class Speculation(BaseModel):
     slo: KeptSlo | None = None
 
 
+class CompletionDetails(BaseModel):
+    """Of a prediction: as many of its tokens as n-gram drafts brought into the text, and the others."""
+
+    accepted_prediction_tokens: int
+    rejected_prediction_tokens: int
+
+
 class Usage(BaseModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    completion_tokens_details: CompletionDetails | None = None
     goodspeed: Speculation | None = None
 
 
@@ -50,9 +58,37 @@ class Logprobs(BaseModel):
     """Each list has one entry for each token of a completion; a part of a character is written `bytes:\\x..`."""
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
+
+
+class PromptLogprob(BaseModel):
+    """vLLM's shape. The rank is known of the likeliest tokens only."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+"""Of each token of a prompt: it and the likeliest ones at its place, by token id; null for the first."""
+
+
+class SpeculativeDecoding(BaseModel):
+    """vLLM's shape. `acceptance_histogram[n]`: drafts of which n tokens were accepted. Steps with drafts count."""
+
+    mean_acceptance_length: float
+    draft_acceptance_rate: float
+    acceptance_histogram: list[int]
+    num_spec_steps: int
+    num_accepted_draft_tokens: int
+    num_draft_tokens: int
+    num_spec_tokens: int
+
+
+class Metrics(BaseModel):
+    speculative_decoding: SpeculativeDecoding
 
 
 class MarkedSpan(BaseModel):
@@ -78,6 +114,9 @@ class CompletionChoice(BaseModel):
     text: str
     logprobs: Logprobs | None
     finish_reason: FinishReason | None
+    prompt_logprobs: PromptLogprobs | None = None
+    prompt_token_ids: list[int] | None = None
+    token_ids: list[int] | None = None
     goodspeed: Marked | None = None
 
 
@@ -91,6 +130,7 @@ class Completion(BaseModel):
     system_fingerprint: str | None = None
     choices: list[CompletionChoice]
     usage: Usage | None = None
+    metrics: Metrics | None = None
 
 
 class TopLogprob(BaseModel):
@@ -119,6 +159,7 @@ class ChatChoice(BaseModel):
     message: AssistantMessage
     logprobs: ChatLogprobs | None
     finish_reason: FinishReason
+    token_ids: list[int] | None = None
     goodspeed: Marked | None = None
 
 
@@ -130,6 +171,9 @@ class ChatCompletion(BaseModel):
     system_fingerprint: str | None = None
     choices: list[ChatChoice]
     usage: Usage
+    prompt_logprobs: PromptLogprobs | None = None
+    prompt_token_ids: list[int] | None = None
+    metrics: Metrics | None = None
 
 
 class Delta(BaseModel):
@@ -142,6 +186,7 @@ class ChatChunkChoice(BaseModel):
     delta: Delta
     logprobs: ChatLogprobs | None
     finish_reason: FinishReason | None
+    token_ids: list[int] | None = None
     goodspeed: Marked | None = None
 
 
@@ -153,6 +198,8 @@ class ChatChunk(BaseModel):
     system_fingerprint: str | None = None
     choices: list[ChatChunkChoice]
     usage: Usage | None = None
+    prompt_token_ids: list[int] | None = None
+    metrics: Metrics | None = None
 
 
 class Models(BaseModel):

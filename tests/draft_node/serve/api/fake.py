@@ -14,16 +14,28 @@ from draft_node.serve.service import Begun, Ended, Service, Wanted
 from draft_node.text.answer import Piece
 from draft_node.text.spans import Span
 from draft_node.text.text_request import Target
-from draft_node.text.tokens import Alternative, Token
+from draft_node.text.token_text import TokenText, TokenTexts
+from draft_node.text.tokens import Alternative, PromptTokens, Token
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import Keys
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import Defaults, SloTerms
+from goodspeed.wire.messages import TokenLogprobs
 from tests.draft_node.serve.test_levels import levels
 
 CONTEXT_LEN = 1000
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Bytes(TokenTexts):
+    """A token is a byte."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __getitem__(self, token_id: int) -> TokenText:
+        return TokenText(chr(token_id), bytes([token_id]))
 
 
 class FakeService(Service):
@@ -42,6 +54,7 @@ class FakeService(Service):
     target_fingerprint: str | None = "b1"
     draft_model: str = "small-model"
     draft_fingerprint: str = "d1"
+    knows_priorities: bool = True
 
     def __init__(self) -> None:
         self.draining = False
@@ -68,6 +81,8 @@ class FakeService(Service):
     async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
         self.wanted.append(wanted)
         yield Begun(self.target.fingerprint)
+        if wanted.num_prompt_logprobs is not None:
+            yield Piece("", (), prompt=self.prompt(wanted))
         if self.retargets_after is not None:
             for _ in range(self.retargets_after):
                 yield Piece("?", (self.token("?", wanted.num_logprobs),), (Span("?", False, False),))
@@ -84,8 +99,16 @@ class FakeService(Service):
         statistics = Statistics(num_rounds=2, num_drafted=3, num_accepted=1)
         statistics.drafted.update(ngram=2, model=1)
         statistics.accepted.update(ngram=1)
+        statistics.drafts.update({(2, 1): 1, (1, 0): 1})
         kept = self._kept(wanted.slo) if wanted.slo is not None else None
         yield Ended("length", None, wanted.max_tokens, statistics, num_local, kept)
+
+    @staticmethod
+    def prompt(wanted: Wanted) -> PromptTokens:
+        """Each token after the first has -1.5, and the likeliest is the one before it in the alphabet, with -0.5."""
+        num_top = wanted.num_prompt_logprobs or 0
+        told = [TokenLogprobs(-1.5, (token - 1,)[:num_top], (-0.5,)[:num_top]) for token in wanted.prompt[1:]]
+        return PromptTokens(wanted.prompt, tuple(told), Bytes())
 
     @staticmethod
     def token(letter: str, num_logprobs: int | None) -> Token:
@@ -107,6 +130,9 @@ class FakeService(Service):
         self.num_encoded += 1
         self.users.add(user)
         return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
+
+    async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
+        return tuple(text.encode())
 
     def defaults(self, *, chat: bool) -> Defaults:
         return self.chat_defaults if chat else self.completion_defaults

@@ -33,6 +33,15 @@ SPECULATION = {
     "drafted_by": {"model": 1, "ngram": 2, "self": 0},
     "accepted_by": {"model": 0, "ngram": 1, "self": 0},
 }
+METRICS = {
+    "mean_acceptance_length": 1.5,
+    "draft_acceptance_rate": 1 / 3,
+    "acceptance_histogram": [1, 1, 0],
+    "num_spec_steps": 2,
+    "num_accepted_draft_tokens": 1,
+    "num_draft_tokens": 3,
+    "num_spec_tokens": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +65,7 @@ def test_a_completion(api: Api) -> None:
         "system_fingerprint": "fp_b1",
         "choices": [{"index": 0, "text": "abc", "logprobs": None, "finish_reason": "length"}],
         "usage": {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8, "goodspeed": SPECULATION},
+        "metrics": {"speculative_decoding": METRICS},
     }
 
 
