@@ -5,6 +5,7 @@ import re
 import socket
 from dataclasses import dataclass, fields
 
+from draft_node.parsing.formats import THINKING, TOOLS
 from goodspeed import order
 from goodspeed.command import model_options, sampling_options
 from goodspeed.command.config import Settings, option
@@ -19,6 +20,9 @@ NAME = r"[A-Za-z0-9._-]{1,64}"
 
 OF_PROMPTS = ("prompts", "chat", "temperature", "top_k", "top_p", "seed", "tier")
 """Settings that requests over HTTP bring themselves."""
+
+OF_CHATS = ("tool_parser", "reasoning_parser", "chat_template_kwargs")
+"""Settings that count for chats over HTTP only."""
 
 OF_MODEL = (
     *("fallback", "device", "dtype", "kv_pages", "memory_fraction", "threads"),
@@ -208,6 +212,25 @@ class DraftConfig(Settings):
         metavar="FILE",
     )
     served_model_name: str = option("goodspeed", group="HTTP", help="what HTTP clients call the model", metavar="NAME")
+    tool_parser: str = option(
+        "auto",
+        choices=("auto", "none", *TOOLS),
+        group="HTTP",
+        help="how the model writes the tools that it calls; auto: as its chat template says, none: tools are refused",
+    )
+    reasoning_parser: str = option(
+        "auto",
+        choices=("auto", "none", *THINKING),
+        group="HTTP",
+        help="how the model marks what it thinks; auto: as its chat template says, none: all of it is content",
+    )
+    chat_template_kwargs: str | None = option(
+        None,
+        shown="none",
+        group="HTTP",
+        help='variables of the chat template for requests that do not set them, like {"enable_thinking": false}',
+        metavar="JSON",
+    )
     http_max_body_bytes: int = option(
         4 << 20, minimum=1024, group="limits", help="largest body of a request", metavar="N"
     )
@@ -235,6 +258,8 @@ class DraftConfig(Settings):
             raise ConfigError("--api-key is for HTTP clients; give --http HOST:PORT too")
         if self.http is not None:
             self._check_that_prompts_are_left_out()
+        else:
+            self._check_that_chats_are_left_out()
 
     @property
     def has_model(self) -> bool:
@@ -283,6 +308,13 @@ class DraftConfig(Settings):
             )
         if self.history == "off" and self.history_file is not None:
             raise ConfigError("--history-file keeps a history, and --history off has none; drop one of them")
+
+    def _check_that_chats_are_left_out(self) -> None:
+        """Nothing is ignored in silence: on the console there are no tools, and all of a text is shown."""
+        for entry in fields(self):
+            if entry.name in OF_CHATS and getattr(self, entry.name) != entry.default:
+                flag = "--" + entry.name.replace("_", "-")
+                raise ConfigError(f"{flag} is for chats over HTTP; give --http HOST:PORT too")
 
     def _check_that_prompts_are_left_out(self) -> None:
         """Nothing is ignored in silence: HTTP requests say all this themselves."""

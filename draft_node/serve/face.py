@@ -8,6 +8,7 @@ from draft_node.daemon import DraftDaemon
 from draft_node.metrics import create_registry
 from draft_node.serve.api import create_app
 from draft_node.serve.api.large import LargeWork
+from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.connection_report import tell
 from draft_node.serve.service import Service
 from goodspeed.command.events import EventLog
@@ -37,12 +38,22 @@ class Face:
         self.bound = bound or web.bind_http(config.http or "", config.api_key)
         self.reporter = reporter
         self.all_finished = True
+        self.chats = ChatForms.of(
+            vocabulary.tokenizer,
+            tools=config.tool_parser,
+            thinking=config.reasoning_parser,
+            settings=config.chat_template_kwargs or "",
+        )
         daemon.core.stays = True  # users are told that the verify node is away, for as long as it is
 
     async def run(self) -> None:
         keys = self.bound.keys
         service = Service(
-            self.daemon, self.vocabulary, max_waiting=self.config.http_max_waiting, tiers=self.config.tiers
+            self.daemon,
+            self.vocabulary,
+            max_waiting=self.config.http_max_waiting,
+            tiers=self.config.tiers,
+            chats=self.chats,
         )
         work = LargeWork()
         answers = ResponseCounts()

@@ -12,16 +12,20 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from typing import Any
 
 from draft_node.core.actions import Fail
 from draft_node.core.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
+from draft_node.serve.chat_forms import ChatForms, opens_thinking
 from draft_node.serve.levels import Levels
 from draft_node.serve.writing import Writer, begins_anew
 from draft_node.text.answer import Piece
 from draft_node.text.encoding import Encoder
+from draft_node.text.spoken import Speech
 from draft_node.text.text_request import Begun, Ended, Target, Wanted
 from draft_node.text.tokens import Alternative, Token
+from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
@@ -60,8 +64,12 @@ class Service:
         *,
         max_waiting: int,
         tiers: Mapping[str, Objectives] | None = None,
+        chats: ChatForms | None = None,
     ) -> None:
-        """max_waiting: texts that wait for one of the daemon's places; one more is refused. tiers: the node's own."""
+        """max_waiting: texts that wait for one of the daemon's places; one more is refused. tiers: the node's own.
+
+        chats: the forms of its chats; None: those that the tokenizer's template tells.
+        """
         self.draining = False
         self.max_waiting = max_waiting
         self.texts = Texts()
@@ -73,6 +81,7 @@ class Service:
         self._idle = asyncio.Event()  # nothing is being written
         self._idle.set()
         self._encoder = Encoder(vocabulary.tokenizer)
+        self._chats = chats or ChatForms.of(vocabulary.tokenizer)
 
     # -- state ---------------------------------------------------------------------------------------
 
@@ -151,6 +160,15 @@ class Service:
         return self._writer.defaults(chat=chat)
 
     @property
+    def chats(self) -> ChatForms:
+        """What the chat template knows, and how answers are taken apart."""
+        return self._chats
+
+    def opens_thinking(self, prompt: tuple[int, ...], speech: Speech | None) -> bool:
+        """Whether a chat's answer begins with what the model thinks, since the prompt opened it."""
+        return opens_thinking(self._vocabulary.tokenizer, prompt, speech)
+
+    @property
     def levels(self) -> Levels:
         """The service levels that a text may ask for."""
         return self._writer.levels
@@ -205,9 +223,17 @@ class Service:
                     kept = text.finished(answer.reason, time.monotonic(), writing.promised)
                     break
                 yield piece
-        if piece.text or piece.tokens or piece.prompt is not None:
+        if piece.text or piece.tokens or piece.parts or piece.prompt is not None:
             yield piece
-        yield Ended(answer.reason, answer.stop, answer.num_tokens, writing.statistics, answer.num_local, kept)
+        yield Ended(
+            answer.reason,
+            answer.stop,
+            answer.num_tokens,
+            writing.statistics,
+            answer.num_local,
+            kept,
+            answer.num_thinking,
+        )
 
     def _let_in(self, wanted: Wanted) -> None:
         """Raises the ServiceError that tells the user why the text is not admitted."""
@@ -259,9 +285,11 @@ class Service:
         """Token ids of a prompt; PromptError when it has none, Busy when too much of this user's waits."""
         return await self._encoder.prompt(text, user)
 
-    async def encode_chat(self, messages: Sequence[Mapping[str, str]], user: str) -> tuple[int, ...]:
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
+    ) -> tuple[int, ...]:
         """Token ids of a conversation, by the chat template; PromptError where there is none, or it refuses; Busy."""
-        return await self._encoder.chat(messages, user)
+        return await self._encoder.chat(messages, user, inputs)
 
     async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
         """Token ids of an answer to this conversation, as the model would begin it; Busy."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from draft_node.core.actions import Fail, Request, Statistics
 from draft_node.core.session import Session
 from draft_node.daemon import DraftDaemon
+from draft_node.serve.chat_forms import opens_thinking
 from draft_node.serve.levels import Levels
 from draft_node.text.answer import Answer, Piece
 from draft_node.text.text_request import Wanted
@@ -54,6 +55,8 @@ class Writer:
             wanted.min_tokens,
             is_trimmed=is_trimmed,
             prompt=wanted.prompt,
+            speech=wanted.speech,
+            is_thinking=opens_thinking(tokenizer, wanted.prompt, wanted.speech),
         )
         return Writing(self._daemon, self._request(wanted, asked_at), answer)
 

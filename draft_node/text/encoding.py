@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draft_node.text.fair_queue import FairQueue
+from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_part, encode_prompt
 
 LONG = 1 << 14
@@ -21,9 +22,25 @@ of 4 MiB. Where token ids become a text, they are counted instead."""
 TOO_MUCH = "your earlier texts still wait for the tokenizer; wait for their answers, then ask again"
 
 
-def num_chat_chars(messages: Sequence[Mapping[str, str]]) -> int:
+def num_chat_chars(messages: Sequence[Mapping[str, Any]], inputs: Inputs = NOTHING) -> int:
     """Counts all that a chat template may write: names and roles are as much work as what is said."""
-    return sum(len(value) for message in messages for value in message.values())
+    beside = _num_chars(list(inputs.tools)) + _num_chars(inputs.settings)
+    return beside + sum(_num_chars(value) for message in messages for value in message.values())
+
+
+def _num_chars(value: Any) -> int:
+    """Counts the characters of a JSON value, more or less."""
+    match value:
+        case str():
+            return len(value)
+        case Mapping():
+            return sum(len(name) + _num_chars(member) for name, member in value.items())
+        case list() | tuple():
+            return sum(map(_num_chars, value))
+        case None:
+            return 0
+        case _:
+            return 4
 
 
 class Encoder:
@@ -38,11 +55,11 @@ class Encoder:
         tokenizer, turns = self._for(len(text))
         return tuple(await turns.run(user, len(text), lambda: encode_prompt(tokenizer, text)))
 
-    async def chat(self, messages: Sequence[Mapping[str, str]], user: str) -> tuple[int, ...]:
+    async def chat(self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING) -> tuple[int, ...]:
         """Token ids of a conversation; PromptError where the chat template refuses it, Busy as above."""
-        num_chars = num_chat_chars(messages)
+        num_chars = num_chat_chars(messages, inputs)
         tokenizer, turns = self._for(num_chars)
-        return tuple(await turns.run(user, num_chars, lambda: encode_chat(tokenizer, messages)))
+        return tuple(await turns.run(user, num_chars, lambda: encode_chat(tokenizer, messages, inputs)))
 
     async def part(self, text: str, user: str) -> tuple[int, ...]:
         """Token ids of a part of a text, without the special tokens of a beginning; none for none. Busy as above."""

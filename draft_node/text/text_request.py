@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from draft_node.core.actions import Statistics
+from draft_node.text.spoken import Speech
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Drafter, FinishReason, Otherwise, Verification
@@ -38,6 +39,7 @@ class Wanted:
     user: str = ""  # whose text it is, by `goodspeed.node.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing
+    speech: Speech | None = None  # how a chat's text is taken apart; None: all of it is text
     target: str | None = None  # fingerprint of the target whose defaults were filled in; None: none were
     resolve: Callable[[Defaults], tuple[Sampling, tuple[str, ...]]] | None = field(default=None, compare=False)
     """Sampling and stop strings under the defaults of another target; None: they are the request's own."""
@@ -73,3 +75,4 @@ class Ended:
     statistics: Statistics
     num_local: int = 0  # of the tokens, those that the draft model wrote alone
     kept: Kept | None = None  # what became of its objectives; None: it had none
+    num_thinking: int = 0  # of the tokens, those that are thought

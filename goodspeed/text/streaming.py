@@ -1,9 +1,9 @@
 """Decodes token ids to text piece by piece, never cutting a character. Knows nothing about sessions."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from goodspeed.engine.tokenizing.text import decode
+from goodspeed.engine.tokenizing.text import decode, decode_all_but
 
 REPLACEMENT = "\ufffd"
 """A decoder's character for bytes that are no UTF-8; at the end of a text they mostly are an incomplete character."""
@@ -18,8 +18,10 @@ MAX_WINDOW = 16
 class TextStream:
     """Text of a growing list of tokens; `push` returns the new, certain text, `end` the rest."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, hidden: Collection[int] | None = None) -> None:
+        """hidden: special tokens that are no part of the text; None: all of them."""
         self._tokenizer = tokenizer
+        self._hidden = hidden
         self._window: list[int] = []  # the last tokens: those before can no longer change the text
         self._num_given = 0  # characters of the window's text that were given out
 
@@ -44,7 +46,9 @@ class TextStream:
         return new
 
     def _decode(self) -> str:
-        return decode(self._tokenizer, self._window)
+        if self._hidden is None:
+            return decode(self._tokenizer, self._window)
+        return decode_all_but(self._tokenizer, self._window, self._hidden)
 
     def _forget(self, all_but: int, num_open: int) -> None:
         """Keeps the last `all_but` tokens as context; num_open characters of their text are not released yet."""

@@ -14,6 +14,7 @@ from draft_node.serve.api.request.body import reads
 from draft_node.serve.api.request.schemas import ChatRequest
 from draft_node.serve.api.request.wanted import Wish, of_chat
 from draft_node.serve.api.response.answering import Choice, answer, now
+from draft_node.serve.api.response.calls import made
 from draft_node.serve.api.response.logprobs import for_chat, for_prompt
 from draft_node.serve.api.response.responses import (
     AssistantMessage,
@@ -21,9 +22,11 @@ from draft_node.serve.api.response.responses import (
     ChatChunk,
     ChatChunkChoice,
     ChatCompletion,
+    ChatFinishReason,
     ChatLogprobs,
     Delta,
     FinishReason,
+    MadeCallDelta,
     Usage,
 )
 from draft_node.serve.api.response.texts import unless_gone
@@ -39,6 +42,8 @@ class Shape:
         self._created = now()
         self._model = model
         self._wish = wish
+        self._num_calls = [0] * len(wish.texts)
+        self._tools = wish.speech.formats.tools if wish.speech is not None else None
         self._logprobs = logprobs
 
     def whole(self, choices: Sequence[Choice], usage: Usage) -> ChatCompletion:
@@ -59,6 +64,17 @@ class Shape:
             answer.prompt_token_ids = list(self._wish.texts[0].prompt)
         return answer
 
+    def _message(self, choice: Choice) -> AssistantMessage:
+        """Says nothing of thinking and calls where there are none."""
+        message = AssistantMessage(
+            role="assistant", content=choice.text or (None if choice.calls else ""), refusal=None
+        )
+        if choice.thinking:
+            message.reasoning_content = message.reasoning = choice.thinking
+        if choice.calls:
+            message.tool_calls = [made(call, self._tools) for call in choice.calls]
+        return message
+
     def beginnings(self) -> Iterable[ChatChunk]:
         begun = [self._chunk(i, Delta(role="assistant", content="")) for i in range(len(self._wish.texts))]
         if self._wish.returns_token_ids:
@@ -68,23 +84,35 @@ class Shape:
     def piece(self, index: int, piece: Piece) -> ChatChunk | None:
         """None where there is nothing to tell."""
         tells_tokens = self._logprobs or self._wish.returns_token_ids
-        if not piece.text and not (tells_tokens and piece.tokens):
+        if piece.call is not None:
+            delta = Delta(
+                tool_calls=[MadeCallDelta(index=self._num_calls[index], **dict(made(piece.call, self._tools)))]
+            )
+            self._num_calls[index] += 1
+        elif piece.thinking:
+            delta = Delta(reasoning_content=piece.thinking, reasoning=piece.thinking)
+        elif piece.text or (tells_tokens and piece.tokens):
+            delta = Delta(content=piece.text)
+        else:
             return None
-        chunk = self._chunk(index, Delta(content=piece.text), logprobs=self._of(piece.tokens))
+        chunk = self._chunk(index, delta, logprobs=self._of(piece.tokens))
         if self._wish.returns_token_ids:
             chunk.choices[0].token_ids = [token.id for token in piece.tokens]
         return chunk
 
     def ending(self, index: int, ended: Ended) -> ChatChunk:
-        return self._chunk(index, Delta(), reason=ended.reason)
+        return self._chunk(index, Delta(), reason=_reason(ended.reason, self._num_calls[index]))
 
     def last(self) -> ChatChunk:
         return self._of_choices([])
 
     def _choice(self, index: int, choice: Choice, reason: FinishReason) -> ChatChoice:
-        message = AssistantMessage(role="assistant", content=choice.text, refusal=None)
-        logprobs = self._of(choice.tokens)
-        told = ChatChoice(index=index, message=message, logprobs=logprobs, finish_reason=reason)
+        told = ChatChoice(
+            index=index,
+            message=self._message(choice),
+            logprobs=self._of(choice.tokens),
+            finish_reason=_reason(reason, len(choice.calls)),
+        )
         if self._wish.returns_token_ids:
             told.token_ids = [token.id for token in choice.tokens]
         return told
@@ -93,7 +121,7 @@ class Shape:
         return for_chat(tokens) if self._logprobs else None
 
     def _chunk(
-        self, index: int, delta: Delta, logprobs: ChatLogprobs | None = None, reason: FinishReason | None = None
+        self, index: int, delta: Delta, logprobs: ChatLogprobs | None = None, reason: ChatFinishReason | None = None
     ) -> ChatChunk:
         return self._of_choices([ChatChunkChoice(index=index, delta=delta, logprobs=logprobs, finish_reason=reason)])
 
@@ -101,6 +129,11 @@ class Shape:
         return ChatChunk(
             id=self._id, object="chat.completion.chunk", created=self._created, model=self._model, choices=choices
         )
+
+
+def _reason(reason: FinishReason, num_calls: int) -> ChatFinishReason:
+    """Returns why an answer ended: a text that is cut is cut, calls or not."""
+    return "tool_calls" if num_calls and reason == "stop" else reason
 
 
 def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:

@@ -14,6 +14,7 @@ from draft_node.serve.api.request.body import reads
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.prompts import encode_chat, encode_prompt
 from draft_node.serve.api.request.schemas import DetokenizeRequest, TokenizeRequest
+from draft_node.serve.api.request.tools import talk_of
 from draft_node.serve.api.request.wanted import check_model
 from draft_node.serve.api.response.responses import Detokenized, Tokenized, json_with
 from draft_node.serve.api.response.texts import unless_gone
@@ -37,7 +38,11 @@ def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
             raise ApiError(400, "send either prompt or messages", param="prompt")
         user = user_of(request.scope)
         if body.messages is not None:
-            encoding = encode_chat(body.messages, service, user)
+            talk = talk_of(service.chats, tools=body.tools, settings=body.chat_template_kwargs)
+            encoding = encode_chat(body.messages, service, user, talk.inputs)
+        elif body.tools or body.chat_template_kwargs:
+            name = "tools" if body.tools else "chat_template_kwargs"
+            raise ApiError(400, f"{name} is for messages; send messages, or leave it out", param=name)
         else:
             encoding = encode_prompt(body.prompt or "", service, user)
         ids = await unless_gone(request.receive, encoding)

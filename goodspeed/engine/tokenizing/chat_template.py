@@ -17,18 +17,49 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
+RESERVED = frozenset(
+    {
+        *("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "conversation"),
+        *("chat_template", "tokenize", "padding", "truncation", "max_length", "return_tensors", "return_dict"),
+        *("return_assistant_tokens_mask", "tokenizer_kwargs", "sanitize_control_tokens"),
+        *("raise_exception", "strftime_now", "dict", "namespace", "range", "lipsum", "cycler", "joiner"),
+    }
+)
+"""Names that are no settings: transformers' own, and those of the sandbox."""
 
-def render(template: str, messages: Sequence[Mapping[str, str]], special_tokens: Mapping[str, str]) -> str:
-    """Returns a conversation as a text up to the assistant's turn; a template raises what it likes."""
-    return str(
-        _compiled(template).render(
-            messages=[dict(message) for message in messages],
-            tools=None,
-            documents=None,
-            add_generation_prompt=True,
-            **special_tokens,
-        )
-    )
+
+def for_tools(templates: str | Mapping[str, str] | None, *, tools: bool) -> str | None:
+    """Returns the template to use of those that a tokenizer has by name; one for tools is called `tool_use`."""
+    if templates is None or isinstance(templates, str):
+        return templates
+    return (templates.get("tool_use") if tools else None) or templates.get("default")
+
+
+def render(
+    template: str,
+    messages: Sequence[Mapping[str, Any]],
+    special_tokens: Mapping[str, str],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> str:
+    """Returns a conversation as a text up to the assistant's turn; a template raises what it likes.
+
+    Members of messages that are None are left out, and what a message thinks is there under each name that templates
+    read, as in transformers.
+    """
+    variables = {
+        "messages": [_turn(message) for message in messages],
+        "tools": [dict(tool) for tool in tools] if tools else None,
+        "documents": None,
+        "add_generation_prompt": True,
+    }
+    return str(_compiled(template).render(**{**special_tokens, **(settings or {}), **variables}))
+
+
+def _turn(message: Mapping[str, Any]) -> dict[str, Any]:
+    turn = {name: value for name, value in message.items() if value is not None}
+    reasoning = turn.get("reasoning_content")
+    return turn if reasoning is None else {"thinking": reasoning, **turn}
 
 
 @lru_cache(maxsize=8)

@@ -56,8 +56,13 @@ def reads_alike(folder: Path) -> bool:
 class FastTokenizer:
     """Encodes, decodes and renders chats like transformers' generic fast tokenizer."""
 
-    def __init__(self, backend: Tokenizer, special_tokens: Mapping[str, str], chat_template: str | None) -> None:
-        """special_tokens: texts by the names in SPECIAL."""
+    def __init__(
+        self,
+        backend: Tokenizer,
+        special_tokens: Mapping[str, str],
+        chat_template: str | Mapping[str, str] | None,
+    ) -> None:
+        """special_tokens: texts by the names in SPECIAL; chat_template: several are by their names."""
         backend.no_truncation()
         backend.no_padding()
         self.backend_tokenizer = backend
@@ -83,11 +88,26 @@ class FastTokenizer:
             raise ValueError("blanks are not cleaned up here; decode without that")
         return str(self.backend_tokenizer.decode(list(token_ids), skip_special_tokens=skip_special_tokens))
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, str]], **_: object) -> list[int]:
-        """Encodes a conversation up to the assistant's turn; the template writes the special tokens itself."""
-        if self.chat_template is None:
+    def apply_chat_template(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        tokenize: bool = True,
+        return_dict: bool = False,
+        **settings: Any,
+    ) -> list[int]:
+        """Encodes a conversation up to the assistant's turn; the template writes the special tokens itself.
+
+        ValueError for the other ways in which transformers could do it, which no node asks for.
+        """
+        if not add_generation_prompt or not tokenize or return_dict:
+            raise ValueError("a conversation becomes token ids up to the assistant's turn, and nothing else")
+        template = chat_template.for_tools(self.chat_template, tools=bool(tools))
+        if template is None:
             raise ValueError("this tokenizer has no chat template")
-        text = chat_template.render(self.chat_template, messages, self.special_tokens_map)
+        text = chat_template.render(template, messages, self.special_tokens_map, tools, settings)
         return self(text, add_special_tokens=False)["input_ids"]
 
     def get_vocab(self) -> dict[str, int]:
@@ -115,13 +135,13 @@ def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
     return {name: token["content"] if isinstance(token, dict) else str(token) for name, token in given.items()}
 
 
-def _chat_template(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """Returns the template for chats without tools: the file's, else the setting's, which may be several by name."""
+def _chat_template(folder: Path, settings: Mapping[str, Any]) -> str | dict[str, str] | None:
+    """Returns the template, the file's, else the setting's, which may be several by name."""
     if (folder / TEMPLATE).exists():
         return (folder / TEMPLATE).read_text(encoding="utf-8")
     given = settings.get("chat_template")
     if isinstance(given, list):
-        return {one["name"]: one["template"] for one in given}.get("default")
+        return {one["name"]: one["template"] for one in given}
     return None if given is None else str(given)
 
 

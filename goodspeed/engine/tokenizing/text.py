@@ -5,10 +5,11 @@ output is decoded without special tokens.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError
 
 MEANING = ("model", "normalizer", "pre_tokenizer", "decoder")
@@ -64,7 +65,7 @@ def encode_part(tokenizer: Any, text: str) -> list[int]:
     return list(token_ids)
 
 
-def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
+def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]], inputs: Inputs = NOTHING) -> list[int]:
     """Returns a conversation's token ids up to the assistant's turn, by the tokenizer's chat template."""
     if not messages:
         raise PromptError("the conversation is empty; give at least one message")
@@ -72,7 +73,12 @@ def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[i
         raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
     try:
         token_ids = tokenizer.apply_chat_template(
-            [dict(message) for message in messages], add_generation_prompt=True, tokenize=True, return_dict=False
+            [dict(message) for message in messages],
+            tools=list(inputs.tools) or None,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **inputs.settings,
         )
     except Exception as error:  # templates raise what they like for conversations that they do not take
         raise PromptError(f"the chat template refuses this conversation: {error}") from error
@@ -93,10 +99,20 @@ def leaves_blank(tokenizer: Any, prompt_ids: Sequence[int], *, chat: bool) -> bo
 
 def ends_blank(tokenizer: Any, token_ids: Sequence[int]) -> bool:
     """Whether a prompt's text, special tokens included, ends in whitespace."""
-    end = str(tokenizer.decode(list(token_ids[-8:]), skip_special_tokens=False, clean_up_tokenization_spaces=False))
-    return end[-1:].isspace()
+    return end_of(tokenizer, token_ids)[-1:].isspace()
+
+
+def end_of(tokenizer: Any, token_ids: Sequence[int]) -> str:
+    """Returns the text, special tokens included, of a prompt's last eight tokens."""
+    return str(tokenizer.decode(list(token_ids[-8:]), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def decode(tokenizer: Any, token_ids: Sequence[int]) -> str:
     """Returns the text of generated ids without special tokens; no whitespace is cleaned up."""
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+def decode_all_but(tokenizer: Any, token_ids: Sequence[int], hidden: Collection[int]) -> str:
+    """Returns the text of generated ids without those that are hidden; other special tokens are text."""
+    shown = [token_id for token_id in token_ids if token_id not in hidden]
+    return str(tokenizer.decode(shown, skip_special_tokens=False, clean_up_tokenization_spaces=False))

@@ -45,9 +45,10 @@ def test_a_prediction_is_a_draft(client: openai.OpenAI) -> None:
     options |= {"max_tokens": 40, "extra_body": {"ignore_eos": True}}
     plain = client.chat.completions.create(**options)
     expected = {"type": "content", "content": plain.choices[0].message.content}
-    predicted = client.chat.completions.create(**options, prediction=expected)
+    predicted = client.chat.completions.create(**options | {"prediction": expected})
     assert predicted.choices[0].message.content == plain.choices[0].message.content
     details = predicted.usage.completion_tokens_details
     assert details.accepted_prediction_tokens > 20
-    wrong = client.chat.completions.create(**options, prediction=expected | {"content": "Nothing of this is said."})
+    expected["content"] = "Nothing of this is said."
+    wrong = client.chat.completions.create(**options | {"prediction": expected})
     assert wrong.choices[0].message.content == plain.choices[0].message.content

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from draft_node.serve.api.request.fields import PART, UNKNOWN
+from draft_node.serve.api.request.fields import OF_ROLE, PART, UNKNOWN
 from draft_node.serve.api.request.wording import ONLY_TEXT, is_unsupported, sentence
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import error_body
@@ -79,6 +79,9 @@ def of_validation(error: ValidationError) -> ApiError:
     if kind == UNKNOWN:
         param = f"{param}.{context['name']}".lstrip(".")[:128]
         return ApiError(400, f"{param!r} is not a known parameter; leave it out", param=param, code=UNKNOWN)
+    if kind == OF_ROLE:
+        param = f"{param}.{context['name']}"
+        return ApiError(400, f"{param} {context['what']}", param=param, code=context["code"] or None)
     if not name:
         return ApiError(400, "the body must be a JSON object", code="invalid_json")
     if kind == PART:

@@ -4,6 +4,7 @@ What does not fit is refused before a tokenizer has the work. Knows nothing abou
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.schemas import (
@@ -14,8 +15,10 @@ from draft_node.serve.api.request.schemas import (
     Prediction,
     TextPart,
 )
+from draft_node.serve.api.request.tools import turn_calls
 from draft_node.serve.service import Service, VerifyAway
 from draft_node.text.encoding import num_chat_chars
+from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError
 
 
@@ -24,27 +27,46 @@ async def encode_prompt(prompt: str, service: Service, user: str) -> tuple[int, 
     return await service.encode(prompt, user)
 
 
-async def encode_chat(messages: Sequence[Message], service: Service, user: str) -> tuple[int, ...]:
-    turns = [_turn(message) for message in messages]
-    _check_chars(num_chat_chars(turns), "messages", service)
+async def encode_chat(
+    messages: Sequence[Message], service: Service, user: str, inputs: Inputs = NOTHING
+) -> tuple[int, ...]:
+    turns = [_turn(message, f"messages.{i}", service) for i, message in enumerate(messages)]
+    _check_chars(num_chat_chars(turns, inputs), "messages", service)
     try:
-        return await service.encode_chat(turns, user)
+        return await service.encode_chat(turns, user, inputs)
     except PromptError as error:
         raise ApiError(400, str(error), param="messages", code="prompt") from None
 
 
-def _turn(message: Message) -> dict[str, str]:
-    """Returns a message for a chat template: one text, and `system` for what OpenAI has renamed `developer`."""
+def _turn(message: Message, where: str, service: Service) -> dict[str, Any]:
+    """Returns a message for a chat template: one text, and `system` for what OpenAI has renamed `developer`.
+
+    where: its dotted name, for errors.
+    """
+    if (message.role == "tool" or message.tool_calls) and not service.chats.takes_tools:
+        param = f"{where}.{'role' if message.role == 'tool' else 'tool_calls'}"
+        what = f"{param}: tools are not supported, since this model's chat template knows none; leave the message out"
+        raise ApiError(400, what, param=param, code="unsupported_parameter")
+    calls = {"tool_calls": turn_calls(message.tool_calls, where)} if message.tool_calls else {}
+    others = {
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+        "reasoning_content": message.reasoning_content or message.reasoning,
+    }
     role = "system" if message.role == "developer" else message.role
-    return {"role": role, "content": _content(message), **({"name": message.name} if message.name else {})}
+    given = {name: value for name, value in others.items() if value}
+    return {"role": role, "content": _content(message), **given, **calls}
 
 
 def _content(message: Message) -> str:
+    """Returns the text of a message; one that only calls tools may have none."""
     return _text(message.content)
 
 
-def _text(content: str | list[TextPart]) -> str:
-    return content if isinstance(content, str) else "".join(part.text for part in content)
+def _text(content: str | list[TextPart] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part.text for part in content)
 
 
 def prompts_of(request: CompletionRequest) -> list[str | list[int]]:

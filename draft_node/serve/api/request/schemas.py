@@ -5,12 +5,14 @@ nothing, and refused at any other. null is the same as not given, and an error w
 `wanted.py` checks the limits that are settings (`n`, prompts); `wording.py` words the errors.
 """
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from draft_node.serve.api.request.fields import (
     NOT_NULL,
+    OF_ROLE,
     PART,
     PREDICTION,
     ROLE,
@@ -27,6 +29,7 @@ from draft_node.serve.api.request.fields import (
     Zero,
     one_of,
 )
+from draft_node.serve.api.request.tools import MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, Calls, Choice, Effort, Tools
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Otherwise
 
@@ -191,16 +194,45 @@ class TextPart(Strict):
 
 
 class Message(Strict):
-    role: Annotated[str, *one_of(ROLE, "system", "developer", "user", "assistant"), NOT_NULL]
-    content: Annotated[
-        str | Annotated[list[TextPart], Field(fail_fast=True, min_length=1, max_length=MAX_PARTS)], NOT_NULL
-    ]
+    """A turn; only the assistant calls tools and thinks, and only a tool answers a call."""
+
+    role: Annotated[str, *one_of(ROLE, "system", "developer", "user", "assistant", "tool"), NOT_NULL]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True, min_length=1, max_length=MAX_PARTS)] | None = Field(
+        default=None, description="may be left out, or null, where there are tool_calls"
+    )
     name: Mark = None
+    tool_calls: Calls = None
+    tool_call_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None = None
+    reasoning_content: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = Field(
+        default=None, description="what the assistant thought; templates show the model what it needs of it"
+    )
+    reasoning: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = Field(
+        default=None, description="the same under its other name"
+    )
     refusal: None = None
     annotations: NoList = None
     audio: None = None
     function_call: None = None
-    tool_calls: NoList = None
+
+    @model_validator(mode="after")
+    def _is_of_its_role(self) -> Self:
+        if self.content is None and not (self.role == "assistant" and self.tool_calls):
+            is_null = "content" in self.model_fields_set
+            says = "must not be null; send" if is_null else "must be given:"
+            code = None if is_null else "missing_parameter"
+            raise _of_role("content", f"{says} a string or a list of text parts", code)
+        if self.role == "tool" and self.tool_call_id is None:
+            raise _of_role("tool_call_id", "must be given: the id of the call that this answers", "missing_parameter")
+        if self.role != "tool" and self.tool_call_id is not None:
+            raise _of_role("tool_call_id", 'is for messages of the role "tool"; leave it out')
+        for name in ("tool_calls", "reasoning_content", "reasoning"):
+            if self.role != "assistant" and getattr(self, name):
+                raise _of_role(name, 'is for messages of the role "assistant"; leave it out')
+        return self
+
+
+def _of_role(name: str, what: str, code: str | None = None) -> PydanticCustomError:
+    return PydanticCustomError(OF_ROLE, "wrong for this role", {"name": name, "what": what, "code": code or ""})
 
 
 class TextFormat(Strict):
@@ -211,14 +243,10 @@ class NeutralChat(Strict):
     """These fields are taken only at the value that changes nothing."""
 
     response_format: TextFormat | None = None
-    tools: NoList = None
-    tool_choice: Literal["none", "auto"] | None = None
-    parallel_tool_calls: bool | None = None
     functions: NoList = None
     function_call: Literal["none", "auto"] | None = None
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
     audio: None = None
-    reasoning_effort: Literal["none"] | None = None
     verbosity: Literal["medium"] | None = None
     web_search_options: None = None
     store: No = None
@@ -239,6 +267,13 @@ class Prediction(Strict):
 
 class ChatRequest(Generation, NeutralChat):
     messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES), NOT_NULL]
+    tools: Tools = None
+    tool_choice: Choice = None
+    parallel_tool_calls: bool | None = Field(default=None, description="false: the answer ends after its first call")
+    reasoning_effort: Effort | None = Field(
+        default=None, description="for the chat template; none switches thinking off where the template can"
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="variables of the chat template")
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     service_tier: Annotated[str, *one_of(SERVICE_TIER, *SERVICE_TIERS)] | None = Field(
@@ -254,6 +289,8 @@ class TokenizeRequest(Strict):
     model: str | None = None
     prompt: str | None = None
     messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)] | None = None
+    tools: Tools = Field(default=None, description="with messages")
+    chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="with messages")
     add_special_tokens: Yes = None
     add_generation_prompt: Yes = None
     return_token_strs: No = None

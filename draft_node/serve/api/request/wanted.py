@@ -6,7 +6,7 @@ Every request that can be refused is refused here or in `prompts.py`, before a s
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from draft_node.config import DraftConfig
@@ -24,7 +24,9 @@ from draft_node.serve.api.request.prompts import (
 from draft_node.serve.api.request.refinements import checked_priority, of_prompts, predicted
 from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.serve.api.request.slo import asked as asked_slo
+from draft_node.serve.api.request.tools import talk_of
 from draft_node.serve.service import Service, Wanted
+from draft_node.text.spoken import Speech
 from draft_node.text.text_request import drafting
 from goodspeed.node.defaults import SamplingRequest
 from goodspeed.wire.fields import Drafter
@@ -47,6 +49,16 @@ class Wish:
     returns_token_ids: bool = False
     is_echo: bool = False
     is_only_echo: bool = False  # nothing is told of what follows the prompts
+
+    @property
+    def speech(self) -> Speech | None:
+        """How the answers are taken apart; the same for all of them."""
+        return self.texts[0].speech if self.texts else None
+
+    @property
+    def thinks(self) -> bool:
+        """Whether what a model thinks is told apart."""
+        return self.speech is not None and self.speech.formats.thinking is not None
 
 
 async def of_completion(
@@ -86,10 +98,23 @@ async def of_chat(
     if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
+    talk = talk_of(
+        service.chats,
+        tools=request.tools,
+        choice=request.tool_choice,
+        one_call=request.parallel_tool_calls is False,
+        effort=request.reasoning_effort,
+        settings=request.chat_template_kwargs,
+    )
+    if talk.is_forced:
+        raise ApiError(
+            400, "tool_choice must be none or auto: a call that has to be is not served", param="tool_choice"
+        )
     check_within_reach(service)
-    ids = [await encode_chat(request.messages, service, user)]
+    ids = [await encode_chat(request.messages, service, user, talk.inputs)]
     max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
     texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, is_chat=True)
+    texts = [replace(text, speech=talk.speech) for text in texts]
     texts[:1] = of_prompts(texts[:1], request)
     if request.prediction is not None:
         expected = await encode_prediction(request.prediction, ids[0], service, user)

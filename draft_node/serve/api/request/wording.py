@@ -8,7 +8,7 @@ from typing import Any
 
 from draft_node.serve.api.request.fields import EMPTY, PART, PREDICTION, ROLE, SERVICE_TIER
 
-ROLES = "system, developer, user or assistant"
+ROLES = "system, developer, user, assistant or tool"
 
 ONE = "is not supported; leave it out"
 SEVERAL = "are not supported; leave them out"
@@ -20,13 +20,11 @@ UNSUPPORTED = {
     "best_of": "must be 1, or left out; n asks for several choices",
     "suffix": ONE,
     "response_format": f'{ONE}, or send {{"type": "text"}}',
-    **dict.fromkeys(("tools", "functions"), SEVERAL),
-    **dict.fromkeys(("tool_choice", "function_call"), 'must be "none" or "auto", since tools are not supported'),
-    "parallel_tool_calls": "must be true or false",
+    "functions": SEVERAL,
+    "function_call": 'must be "none" or "auto"; tools have tool_choice',
     "modalities": 'must be ["text"]: nothing but text is written',
     **dict.fromkeys(("audio", "moderation", "prompt_cache_retention"), ONE),
     **dict.fromkeys(("web_search_options", "prompt_cache_options"), SEVERAL),
-    "reasoning_effort": f'{ONE}, or send "none"',
     "verbosity": f'{ONE}, or send "medium"',
     "store": "must be false, or left out: no answer is kept",
     "add_generation_prompt": "must be true, or left out",
@@ -34,7 +32,7 @@ UNSUPPORTED = {
 """What follows the name of a parameter that is known and not supported (`schemas.NEUTRAL`)."""
 
 UNSUPPORTED_IN_MESSAGES = {
-    **dict.fromkeys(("tool_calls", "annotations"), SEVERAL),
+    "annotations": SEVERAL,
     **dict.fromkeys(("function_call", "refusal", "audio"), ONE),
 }
 
@@ -47,6 +45,16 @@ CHOICES = {
     "content": "a string or a list of text parts",
     "part": 'an object like {"type": "text", "text": "..."}',
     "tokens": "a list of token ids",
+    "tools": "a list of functions",
+    "tool": 'an object like {"type": "function", "function": {"name": "...", "parameters": {...}}}',
+    "tool function": "an object with a name, a description and parameters",
+    **dict.fromkeys(("tool name", "call name"), "a name of 1 to 64 letters, digits, underscores, dots and dashes"),
+    **dict.fromkeys(("tool type", "call type"), '"function"'),
+    "tool parameters": "a JSON schema of an object",
+    "call": 'an object like {"id": "...", "type": "function", "function": {"name": "...", "arguments": "{}"}}',
+    "call function": "an object with a name and arguments",
+    "call arguments": "a JSON object as a string",
+    "call id": "a string",
     "text": "a string",
     "type": '"text"',
 }
@@ -121,6 +129,9 @@ def _place(parts: Sequence[str]) -> str:
     """What `CHOICES` calls it; empty for most. (What users name themselves, in `metadata`, is none of these.)"""
     if len(parts) == 1:
         return parts[0]
+    if parts[0] == "tools" or parts[2:3] == ["tool_calls"]:
+        kind = "tool" if parts[0] == "tools" else "call"
+        return kind if parts[-1].isdigit() else f"{kind} {parts[-1]}"
     if parts[0] != "messages":
         return ""
     return {"messages": "message", "content": "part"}.get(parts[-2], "") if parts[-1].isdigit() else parts[-1]

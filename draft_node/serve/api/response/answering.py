@@ -15,6 +15,7 @@ from starlette.responses import Response
 from draft_node.config import DraftConfig
 from draft_node.core.actions import by_source
 from draft_node.core.counts import total
+from draft_node.parsing.parts import Call
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.schemas import Generation, StreamOptions
 from draft_node.serve.api.request.wanted import Wish
@@ -50,6 +51,8 @@ class Choice:
     """One text so far."""
 
     text: str = ""
+    thinking: str = ""
+    calls: list[Call] = field(default_factory=list)
     tokens: list[Token] = field(default_factory=list)
     ended: Ended | None = None
     target_fingerprint: str | None = None
@@ -59,10 +62,13 @@ class Choice:
     def take(self, item: Begun | Piece | Ended) -> None:
         match item:
             case Begun():
-                self.text, self.tokens, self.num_local, self.prompt = "", [], 0, None
+                self.text, self.thinking, self.calls, self.tokens, self.num_local = "", "", [], [], 0
+                self.prompt = None
                 self.target_fingerprint = item.target_fingerprint
             case Piece():
                 self.text += item.text
+                self.thinking += item.thinking
+                self.calls += [piece.call for piece in item.parts if piece.call is not None]
                 self.tokens += item.tokens
                 self.num_local += sum(token.local for token in item.tokens)
                 self.prompt = item.prompt or self.prompt
@@ -159,10 +165,12 @@ async def _chunks(
                 continue
             new = [] if is_begun else list(shape.beginnings())
             is_begun = True
-            chunk = shape.piece(index, item) if isinstance(item, Piece) else shape.ending(index, item)
-            if chunk is not None:
-                marks.on_chunk(chunk.choices[0], item, spans=mark_accepted)
-            for each in [*new, *([chunk] if chunk else [])]:
+            for part in item.each() if isinstance(item, Piece) else [item]:
+                chunk = shape.piece(index, part) if isinstance(part, Piece) else shape.ending(index, part)
+                if chunk is not None:
+                    marks.on_chunk(chunk.choices[0], part, spans=mark_accepted)
+                    new.append(chunk)
+            for each in new:
                 each.system_fingerprint = _system_fingerprint(wish, [choices[index]])
                 if options.continuous_usage_stats:
                     each.usage = _usage(wish, choices)
@@ -221,12 +229,21 @@ def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
         total_tokens=wish.num_prompt_tokens + num_tokens,
         goodspeed=told,
     )
-    if num_predicted := sum(len(text.prediction) for text in wish.texts):
-        accepted = min(all_of.accepted["ngram"], num_predicted)
-        usage.completion_tokens_details = CompletionDetails(
-            accepted_prediction_tokens=accepted, rejected_prediction_tokens=num_predicted - accepted
-        )
+    details = _details(wish, choices, all_of.accepted["ngram"])
+    if details.model_fields_set:
+        usage.completion_tokens_details = details
     return usage
+
+
+def _details(wish: Wish, choices: Sequence[Choice], num_ngram: int) -> CompletionDetails:
+    """num_ngram: tokens that n-gram drafts brought into the texts."""
+    details = CompletionDetails()
+    if wish.thinks:
+        details.reasoning_tokens = sum(choice.ended.num_thinking for choice in choices if choice.ended)
+    if num_predicted := sum(len(text.prediction) for text in wish.texts):
+        details.accepted_prediction_tokens = min(num_ngram, num_predicted)
+        details.rejected_prediction_tokens = num_predicted - details.accepted_prediction_tokens
+    return details
 
 
 def _slo(kept: Sequence[Kept]) -> KeptSlo:

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from goodspeed.wire.fields import DraftSource
 
 FinishReason = Literal["stop", "length"]
+ChatFinishReason = Literal["stop", "length", "tool_calls"]
 
 
 class KeptSlo(BaseModel):
@@ -40,10 +41,12 @@ class Speculation(BaseModel):
 
 
 class CompletionDetails(BaseModel):
-    """Of a prediction: as many of its tokens as n-gram drafts brought into the text, and the others."""
+    """`reasoning_tokens`: those that the model thinks with, markers included. Of a prediction: as many of its tokens as
+    n-gram drafts brought into the text, and the others."""
 
-    accepted_prediction_tokens: int
-    rejected_prediction_tokens: int
+    reasoning_tokens: int | None = None
+    accepted_prediction_tokens: int | None = None
+    rejected_prediction_tokens: int | None = None
 
 
 class Usage(BaseModel):
@@ -148,17 +151,41 @@ class ChatLogprobs(BaseModel):
     refusal: None = None
 
 
+class CalledFunction(BaseModel):
+    """`arguments` is a JSON object as text."""
+
+    name: str
+    arguments: str
+
+
+class MadeCall(BaseModel):
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
+class MadeCallDelta(MadeCall):
+    """A call in a stream; it comes whole, when it is complete."""
+
+    index: int
+
+
 class AssistantMessage(BaseModel):
+    """`content` is null where there are calls and nothing else; what is thought has both names that clients read."""
+
     role: Literal["assistant"]
-    content: str
+    content: str | None
     refusal: None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[MadeCall] | None = None
 
 
 class ChatChoice(BaseModel):
     index: int
     message: AssistantMessage
     logprobs: ChatLogprobs | None
-    finish_reason: FinishReason
+    finish_reason: ChatFinishReason
     token_ids: list[int] | None = None
     goodspeed: Marked | None = None
 
@@ -179,13 +206,16 @@ class ChatCompletion(BaseModel):
 class Delta(BaseModel):
     role: Literal["assistant"] | None = None
     content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[MadeCallDelta] | None = None
 
 
 class ChatChunkChoice(BaseModel):
     index: int
     delta: Delta
     logprobs: ChatLogprobs | None
-    finish_reason: FinishReason | None
+    finish_reason: ChatFinishReason | None
     token_ids: list[int] | None = None
     goodspeed: Marked | None = None
 

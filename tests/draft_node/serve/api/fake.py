@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Statistics
 from draft_node.serve.api import create_app
+from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.levels import Levels
 from draft_node.serve.service import Begun, Ended, Service, Wanted
 from draft_node.text.answer import Piece
@@ -16,6 +17,7 @@ from draft_node.text.spans import Span
 from draft_node.text.text_request import Target
 from draft_node.text.token_text import TokenText, TokenTexts
 from draft_node.text.tokens import Alternative, PromptTokens, Token
+from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import Keys
 from goodspeed.slo.kept import Kept
@@ -55,6 +57,7 @@ class FakeService(Service):
     draft_model: str = "small-model"
     draft_fingerprint: str = "d1"
     knows_priorities: bool = True
+    chats: ChatForms = ChatForms()
 
     def __init__(self) -> None:
         self.draining = False
@@ -124,7 +127,9 @@ class FakeService(Service):
         self.users.add(user)
         return tuple(text.encode())
 
-    async def encode_chat(self, messages: Sequence[Mapping[str, str]], user: str) -> tuple[int, ...]:
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
+    ) -> tuple[int, ...]:
         if any(message["content"] == "no template" for message in messages):
             raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
         self.num_encoded += 1

@@ -31,6 +31,7 @@ NEUTRAL_CHAT = [
         "modalities": ["text"],
         "service_tier": "auto",
         "reasoning_effort": "none",
+        "chat_template_kwargs": {},
     },
     {"logprobs": False, "audio": None, "prediction": None, "safety_identifier": "x", "prompt_cache_key": "y"},
 ]
@@ -86,7 +87,8 @@ REFUSED_COMPLETION: list[tuple[dict[str, Any], str]] = [
     ({"tools": []}, "tools"),
 ]
 REFUSED_CHAT: list[tuple[dict[str, Any], str]] = [
-    ({"tools": [{"type": "function"}]}, "tools"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+    ({"tools": [{"type": "function"}]}, "tools.0.function"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"audio": {"voice": "x"}}, "audio"),
@@ -98,7 +100,8 @@ REFUSED_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": 1}, "logprobs"),
     ({"messages": []}, "messages"),
     ({"messages": "hello"}, "messages"),
-    ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
+    ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "1"}]}, "messages.0.role"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.tool_call_id"),
     ({"messages": [{"role": "user"}]}, "messages.0.content"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages.0.content"),
     ({"messages": [{"role": "user", "content": "no template"}]}, "messages"),

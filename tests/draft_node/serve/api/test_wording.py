@@ -11,7 +11,7 @@ from draft_node.serve.api.request.wording import UNSUPPORTED
 from tests.draft_node.serve.api.fake import CONTEXT_LEN, Api, error_of
 from tests.draft_node.serve.api.test_parameters import REFUSED, REFUSED_CHAT, REFUSED_COMPLETION
 
-ROLES = "system, developer, user or assistant"
+ROLES = "system, developer, user, assistant or tool"
 PROMPT = "a string, a list of strings, a list of token ids, or a list of such lists; none of them may be empty"
 STOP = "stop must be a string, or a list of at most 4; each has 1 to 256 characters"
 UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
@@ -20,11 +20,8 @@ UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
     "min_p": (0.5, "is not supported; leave it out, or send 0"),
     "repetition_penalty": (1.1, "is not supported; leave it out, or send 1"),
     "logit_bias": ({"1": 1}, "is not supported; leave it out"),
-    "tools": ([{"type": "function"}], "are not supported; leave them out"),
     "functions": ([1], "are not supported; leave them out"),
-    "tool_choice": ("required", 'must be "none" or "auto", since tools are not supported'),
-    "function_call": ({"name": "x"}, 'must be "none" or "auto", since tools are not supported'),
-    "parallel_tool_calls": (1, "must be true or false"),
+    "function_call": ({"name": "x"}, 'must be "none" or "auto"; tools have tool_choice'),
     "response_format": ({"type": "json_object"}, 'is not supported; leave it out, or send {"type": "text"}'),
     "modalities": (["audio"], 'must be ["text"]: nothing but text is written'),
     "audio": ({}, "is not supported; leave it out"),
@@ -32,7 +29,6 @@ UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
     "prompt_cache_retention": ("24h", "is not supported; leave it out"),
     "prompt_cache_options": ({}, "are not supported; leave them out"),
     "web_search_options": ({}, "are not supported; leave them out"),
-    "reasoning_effort": ("high", 'is not supported; leave it out, or send "none"'),
     "verbosity": ("low", 'is not supported; leave it out, or send "medium"'),
     "store": (True, "must be false, or left out: no answer is kept"),
     "add_generation_prompt": (False, "must be true, or left out"),
@@ -57,7 +53,14 @@ MESSAGES: list[tuple[Any, str]] = [
     ([], "messages must not be an empty list; send at least one message"),
     (["x"], "messages.0 must be an object with a role and a content"),
     ([None], "messages.0 must be an object with a role and a content"),
-    (user(role="tool"), f"messages.0.role: 'tool' is not a role that is served; use {ROLES}"),
+    (user(role="function"), f"messages.0.role: 'function' is not a role that is served; use {ROLES}"),
+    (user(role="tool"), "messages.0.tool_call_id must be given: the id of the call that this answers"),
+    (
+        user(role="tool", tool_call_id="1"),
+        "messages.0.role: tools are not supported, since this model's chat template knows none; leave the message out",
+    ),
+    (user(tool_call_id="1"), 'messages.0.tool_call_id is for messages of the role "tool"; leave it out'),
+    (user(reasoning_content="x"), 'messages.0.reasoning_content is for messages of the role "assistant"; leave it out'),
     (user(role="é" * 99), f"messages.0.role: '{chr(92)}xe9"),  # escaped, and cut
     (user(role=None), f"messages.0.role must not be null; send {ROLES}"),
     (user(role=5), f"messages.0.role must be {ROLES}"),
@@ -75,7 +78,13 @@ MESSAGES: list[tuple[Any, str]] = [
     (part(text=None), "messages.0.content.0.text must not be null; send a string"),
     (part(text=5), "messages.0.content.0.text must be a string"),
     (part(cache_control={}), "'messages.0.content.0.cache_control' is not a known parameter; leave it out"),
-    (user(tool_calls=[{}]), "messages.0.tool_calls are not supported; leave them out"),
+    (user(tool_calls=[{}]), "messages.0.tool_calls.0.id must be given: a string"),
+    (user(tool_calls=[1]), 'messages.0.tool_calls.0 must be an object like {"id": "...", "type": "function"'),
+    (
+        user(tool_calls=[{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]),
+        'messages.0.tool_calls is for messages of the role "assistant"; leave it out',
+    ),
+    ([{"role": "assistant", "content": None, "tool_calls": []}], "messages.0.content must not be null; send a string"),
     (user(annotations=[{}]), "messages.0.annotations are not supported; leave them out"),
     (user(function_call={}), "messages.0.function_call is not supported; leave it out"),
     (user(refusal="no"), "messages.0.refusal is not supported; leave it out"),

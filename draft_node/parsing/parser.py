@@ -1,0 +1,158 @@
+"""Takes a text apart, character by character, so that it does not matter in which pieces it comes.
+
+Nothing is lost: joined, the parts' `raw` is the text. A call is given out when it is complete; what began like one and
+is none is content, marker included. Each character is looked at once or twice, whatever the text says.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from draft_node.parsing.bodies import Body, JsonBody, MistralBody
+from draft_node.parsing.formats import Formats, ToolFormat
+from draft_node.parsing.parts import Call, Content, Dropped, Part, Thinking, joined
+from draft_node.parsing.xml_body import XmlBody
+
+
+class Parser:
+    """One text. `push` its pieces, then `end`."""
+
+    def __init__(self, formats: Formats, schemas: Mapping[str, Mapping[str, Any]], *, is_thinking: bool) -> None:
+        """schemas: of the parameters of the tools that may be called, by name. is_thinking: the prompt ends in the
+        marker that begins what the model thinks."""
+        self._thinking = formats.thinking
+        self._tools = formats.tools
+        self._schemas = schemas
+        self.is_thinking = is_thinking and formats.thinking is not None
+        self._body: Body | None = None
+        self._raw = list[str]()  # of the call that is being written
+        self._blank = ""  # whitespace that belongs to a marker, if one follows
+        self._word = ""  # what may become a marker
+        self._at_border = True  # nothing but markers so far, or since the last one
+        self._after_marker = self.is_thinking  # whitespace that comes now belongs to the marker before
+        self._num_calls = 0
+        self._parts = list[Part]()
+
+    def push(self, text: str) -> list[Part]:
+        """Returns the parts that are certain now."""
+        for char in text:
+            self._take(char)
+        return self._given()
+
+    def end(self) -> list[Part]:
+        """Returns what was held back, once the text is complete."""
+        if self._body is not None:
+            self._give_up()
+        if self._after_marker and not self._word:
+            self._drop(self._blank)
+        else:
+            self._say(self._blank + self._word)
+        self._blank = self._word = ""
+        return self._given()
+
+    def _given(self) -> list[Part]:
+        parts, self._parts = joined(self._parts), []
+        return parts
+
+    def _take(self, char: str) -> None:
+        if self._body is not None:
+            self._raw.append(char)
+            calls = self._body.take(char)
+            if calls is None:
+                self._raw.pop()
+                self._give_up()
+                self._read(char)
+            elif calls:
+                self._called(calls)
+        else:
+            self._read(char)
+
+    def _read(self, char: str) -> None:
+        """Takes a character outside of calls: text, whitespace, or a part of a marker."""
+        if char.isspace():
+            if self._word:
+                self._say(self._blank + self._word)
+                self._blank = self._word = ""
+            if self._after_marker or self._at_border or self._markers(text=True):
+                self._blank += char
+            else:  # no marker can come any more to which it would belong
+                self._say(char)
+            return
+        self._word += char
+        markers = self._markers()
+        if self._word in markers:
+            self._mark(self._word)
+            return
+        for start in range(len(self._word) + 1):
+            rest = self._word[start:]
+            if not rest or any(
+                marker.startswith(rest) for marker in (markers if not start else self._markers(text=True))
+            ):
+                break
+        if start:
+            self._say(self._blank + self._word[:start])
+            self._blank, self._word = "", rest
+
+    def _markers(self, *, text: bool = False) -> tuple[str, ...]:
+        """Returns the markers that may come now; with `text`, after text."""
+        if self.is_thinking and self._thinking is not None:
+            return (self._thinking.closes,)
+        border = self._at_border and not text
+        found = self._tools.opens if self._tools is not None else ()
+        if border and self._thinking is not None:
+            found = (*found, self._thinking.opens)
+        if border and self._tools is not None:
+            found = (
+                *found,
+                *([self._tools.bare] if self._tools.bare else []),
+                *(self._tools.ends if self._num_calls else ()),
+            )
+        return found
+
+    def _mark(self, marker: str) -> None:
+        """Acts on a marker that is complete."""
+        raw, self._blank, self._word = self._blank + marker, "", ""
+        if self._tools is not None and not self.is_thinking and marker in (*self._tools.opens, self._tools.bare):
+            self._raw = [raw]
+            self._body = self._new_body(self._tools, marker)
+            if marker == self._tools.bare:
+                self._body.take(marker)
+            return
+        self._drop(raw)
+        self._at_border = self._after_marker = True
+        if self._thinking is not None:
+            self.is_thinking = marker == self._thinking.opens
+
+    def _new_body(self, tools: ToolFormat, marker: str) -> Body:
+        match tools.body:
+            case "xml":
+                return XmlBody(marker, self._schemas)
+            case "mistral":
+                return MistralBody()
+            case "json":
+                return JsonBody(known=frozenset(self._schemas) if marker == tools.bare else None)
+
+    def _called(self, calls: tuple[Call, ...]) -> None:
+        raw = "".join(self._raw)
+        self._parts += [Call(call.name, call.arguments, "" if i else raw) for i, call in enumerate(calls)]
+        self._num_calls += len(calls)
+        self._body, self._raw = None, []
+        self._at_border = self._after_marker = True
+
+    def _give_up(self) -> None:
+        """What was written is no call."""
+        raw, self._body, self._raw = "".join(self._raw), None, []
+        self._say(raw)
+
+    def _say(self, text: str) -> None:
+        """Gives out text; the whitespace after a marker belongs to it."""
+        if self._after_marker:
+            said = text.lstrip()
+            self._drop(text[: len(text) - len(said)])
+            text = said
+        if text:
+            self._after_marker = self._at_border = False
+            self._parts.append(Thinking(text) if self.is_thinking else Content(text))
+
+    def _drop(self, raw: str) -> None:
+        if raw:
+            self._parts.append(Dropped(raw))

@@ -1,0 +1,207 @@
+"""Tools and thinking in requests: what they may say, what the chat template is given, how answers are taken apart.
+
+What a model's template does not know is refused by name, before any work.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from draft_node.serve.api.request.errors import ApiError
+from draft_node.serve.api.request.fields import NOT_NULL, Strict
+from draft_node.serve.chat_forms import ChatForms, depth
+from draft_node.text.spoken import Speech
+from goodspeed.engine.tokenizing.chat_inputs import Inputs
+
+MAX_TOOLS, MAX_CALLS, MAX_DEPTH = 128, 128, 32
+"""Tools of a request, calls of a message, and lists and objects in each other in a tool's parameters."""
+
+MAX_DESCRIPTION_CHARS, MAX_ARGUMENTS_CHARS, MAX_ID_CHARS = 1 << 14, 1 << 20, 256
+NAME = r"^[A-Za-z0-9_.-]{1,64}$"
+
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+SWITCHES = ("enable_thinking", "thinking")
+"""Variables by which templates switch thinking on and off: Qwen3's, SmolLM3's and GLM's; Granite's and DeepSeek's."""
+
+CHOICE = '"none", "auto", "required", or an object like {"type": "function", "function": {"name": "..."}}'
+CHOICE_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "enum": ["none", "auto", "required"]},
+        {
+            "type": "object",
+            "properties": {
+                "type": {"const": "function"},
+                "function": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string", "pattern": NAME}},
+                    "required": ["name"],
+                    "additionalProperties": False,
+                },
+            },
+            "required": ["type", "function"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
+class Function(Strict):
+    name: Annotated[str, Field(pattern=NAME), NOT_NULL]
+    description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = None
+    parameters: dict[str, Any] | None = Field(default=None, description="a JSON schema; none: an object of no members")
+    strict: bool | None = Field(default=None, description="true: a call's arguments keep the schema")
+
+
+class Tool(Strict):
+    type: Annotated[Literal["function"], NOT_NULL]
+    function: Annotated[Function, NOT_NULL]
+
+
+class NamedFunction(Strict):
+    name: Annotated[str, Field(pattern=NAME), NOT_NULL]
+
+
+class ToolChoice(Strict):
+    type: str
+    function: NamedFunction | None = None
+
+
+def _choice(given: object) -> object:
+    """A word stands for an object with it."""
+    if isinstance(given, str) and given in ("none", "auto", "required"):
+        return {"type": given}
+    if isinstance(given, dict) and given.get("type") == "function" and isinstance(given.get("function"), dict):
+        return given
+    raise ValueError(f"must be {CHOICE}")
+
+
+class CalledFunction(Strict):
+    name: Annotated[str, Field(pattern=NAME), NOT_NULL]
+    arguments: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS), NOT_NULL]
+
+
+class ToolCall(Strict):
+    """A call in a message of the assistant, as an answer had it."""
+
+    id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS), NOT_NULL]
+    type: Annotated[Literal["function"], NOT_NULL]
+    function: Annotated[CalledFunction, NOT_NULL]
+
+
+Tools: TypeAlias = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)] | None
+Choice: TypeAlias = Annotated[ToolChoice, BeforeValidator(_choice), WithJsonSchema(CHOICE_SCHEMA)] | None
+Calls: TypeAlias = Annotated[list[ToolCall], Field(fail_fast=True, max_length=MAX_CALLS)] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """How a chat is put to its template, and how the answer is taken apart."""
+
+    inputs: Inputs
+    speech: Speech | None
+    functions: tuple[Function, ...] = ()  # that may be called
+    is_forced: bool = False  # one of them has to be
+
+
+def talk_of(
+    chats: ChatForms,
+    *,
+    tools: Sequence[Tool] | None = None,
+    choice: ToolChoice | None = None,
+    one_call: bool = False,
+    effort: Effort | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Talk:
+    """Returns what a request's tools and settings come to; ApiError where this model's template knows no such thing."""
+    functions = _functions(tools, choice, chats)
+    inputs = Inputs(tuple(map(_shown, functions)), _settings(effort, settings or {}, chats, tools=bool(functions)))
+    called = _callable(functions, choice)
+    schemas = {function.name: function.parameters or {} for function in called} if called else None
+    speech = chats.speech(schemas, one_call=one_call or _is_named(choice))
+    return Talk(inputs, speech, called, choice is not None and choice.type in ("required", "function"))
+
+
+def _is_named(choice: ToolChoice | None) -> bool:
+    return choice is not None and choice.type == "function"
+
+
+def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: ChatForms) -> tuple[Function, ...]:
+    """Returns the tools that the model is shown; with tool_choice none it is shown none."""
+    if not tools:
+        if choice is not None and choice.type not in ("none", "auto"):
+            raise ApiError(400, "tool_choice asks for a call, and there are no tools; send tools", param="tool_choice")
+        return ()
+    if not chats.takes_tools:
+        what = "tools are not supported: this model's chat template knows none; leave them out"
+        raise ApiError(400, what, param="tools", code="unsupported_parameter")
+    if chats.formats.tools is None:
+        what = "tools are not supported: this node cannot read the model's calls (--tool-parser); leave them out"
+        raise ApiError(400, what, param="tools", code="unsupported_parameter")
+    functions = tuple(tool.function for tool in tools)
+    names = [function.name for function in functions]
+    for i, function in enumerate(functions):
+        if function.name in names[:i]:
+            what = f"tools.{i}.function.name: there is a tool called {function.name!r} already; give each its own name"
+            raise ApiError(400, what, param=f"tools.{i}.function.name")
+        if depth(function.parameters) > MAX_DEPTH:
+            param = f"tools.{i}.function.parameters"
+            raise ApiError(400, f"{param} must not have more than {MAX_DEPTH} levels", param=param)
+    return () if choice is not None and choice.type == "none" else functions
+
+
+def _callable(functions: tuple[Function, ...], choice: ToolChoice | None) -> tuple[Function, ...]:
+    """Returns the tools that may be called: all, or the one that is named."""
+    if choice is None or choice.function is None:
+        return functions
+    named = tuple(function for function in functions if function.name == choice.function.name)
+    if not named:
+        what = f"tool_choice.function.name: no tool is called {choice.function.name!r}; name one of tools"
+        raise ApiError(400, what, param="tool_choice.function.name")
+    return named
+
+
+def _shown(function: Function) -> dict[str, Any]:
+    """Returns a tool as templates read it."""
+    parameters = function.parameters or {"type": "object", "properties": {}}
+    description = {} if function.description is None else {"description": function.description}
+    return {"type": "function", "function": {"name": function.name, **description, "parameters": parameters}}
+
+
+def _settings(effort: Effort | None, given: Mapping[str, Any], chats: ChatForms, *, tools: bool) -> dict[str, Any]:
+    """Returns the template's variables: the request's, those that its effort stands for, and else the node's."""
+    wrong = chats.settings_error(given, tools=tools)
+    if wrong is not None:
+        raise ApiError(400, f"chat_template_kwargs {wrong}", param="chat_template_kwargs")
+    return {**chats.settings, **_effort(effort, chats, tools=tools), **given}
+
+
+def _effort(effort: Effort | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
+    """Returns the variables that an effort stands for, of those that the template knows."""
+    if effort is None:
+        return {}
+    found: dict[str, Any] = {name: effort != "none" for name in SWITCHES if chats.knows(name, tools=tools)}
+    if chats.knows("reasoning_effort", tools=tools) and (effort != "none" or not found):
+        found["reasoning_effort"] = effort
+    if not found and (effort != "none" or chats.formats.thinking is not None):
+        what = "reasoning_effort is not supported: this model's chat template knows none; leave it out"
+        raise ApiError(400, what, param="reasoning_effort", code="unsupported_parameter")
+    return found
+
+
+def turn_calls(calls: Sequence[ToolCall], where: str) -> list[dict[str, Any]]:
+    """Returns a message's calls as templates read them: with their arguments as objects."""
+    found = []
+    for i, call in enumerate(calls):
+        try:
+            arguments = json.loads(call.function.arguments or "{}")
+        except (ValueError, RecursionError):
+            arguments = None
+        if not isinstance(arguments, dict) or depth(arguments) > MAX_DEPTH:
+            param = f"{where}.tool_calls.{i}.function.arguments"
+            raise ApiError(400, f"{param} must be a JSON object as a string", param=param)
+        function = {"name": call.function.name, "arguments": arguments}
+        found.append({"id": call.id, "type": "function", "function": function})
+    return found

@@ -1,0 +1,117 @@
+"""What the chat template of a node's tokenizer knows, and how its chats are taken apart. Knows nothing about HTTP."""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from draft_node.parsing import detection
+from draft_node.parsing.detection import AUTO
+from draft_node.parsing.formats import NO_FORMATS, Formats
+from draft_node.text.spoken import Speech
+from goodspeed.engine.tokenizing import chat_template
+from goodspeed.engine.tokenizing.chat_template import RESERVED
+from goodspeed.engine.tokenizing.fast_tokenizer import SPECIAL
+from goodspeed.engine.tokenizing.text import end_of
+from goodspeed.errors import ConfigError
+
+MAX_SETTINGS, MAX_SETTINGS_CHARS, MAX_DEPTH = 16, 1 << 14, 8
+"""Bounds of `chat_template_kwargs`: members, characters of its JSON, and lists and objects in each other."""
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatForms:
+    """The forms of one node's chats; without a template there are none."""
+
+    plain: str | None = None  # the template for conversations without tools
+    tooled: str | None = None  # for those with tools; most often the same
+    formats: Formats = NO_FORMATS
+    special: Mapping[str, int] = field(default_factory=dict)  # ids of special tokens by their texts
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what the node sets for requests that do not
+
+    @classmethod
+    def of(cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: str = "") -> "ChatForms":
+        """tools, thinking: formats by name, `auto` or `none`. settings: a JSON object of the template's variables.
+
+        Raises ConfigError for settings that are wrong, or that the template does not know.
+        """
+        templates = getattr(tokenizer, "chat_template", None)
+        plain, tooled = (chat_template.for_tools(templates, tools=one) for one in (False, True))
+        forms = cls(
+            plain=plain,
+            tooled=tooled,
+            formats=Formats(
+                detection.formats(plain, thinking=thinking).thinking, detection.formats(tooled, tools=tools).tools
+            ),
+            special={token.content: i for i, token in tokenizer.added_tokens_decoder.items() if token.special},
+        )
+        return replace(forms, settings=forms.node_settings(settings)) if settings else forms
+
+    def knows(self, name: str, *, tools: bool = False) -> bool:
+        """Returns whether the template mentions a variable of this name."""
+        return detection.knows(self.tooled if tools else self.plain, name)
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the template shows tools to the model."""
+        return self.knows("tools", tools=True)
+
+    def speech(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> Speech | None:
+        """Returns how an answer is taken apart; schemas: of the tools that may be called, None where there are none.
+
+        None where nothing is to be found in it.
+        """
+        formats = self.formats if schemas is not None else Formats(self.formats.thinking)
+        if not formats.markers:
+            return None
+        return Speech(formats, self._hidden(formats.markers), schemas or {}, one_call)
+
+    def _hidden(self, markers: Collection[str]) -> frozenset[int] | None:
+        hidden = frozenset(i for text, i in self.special.items() if text not in markers)
+        return hidden if len(hidden) < len(self.special) else None
+
+    def settings_error(self, settings: Mapping[str, Any], *, tools: bool = False) -> str | None:
+        """Returns what is wrong with variables for the template; None where nothing is."""
+        if len(settings) > MAX_SETTINGS:
+            return f"must have at most {MAX_SETTINGS} members"
+        for name in settings:
+            if not NAME.fullmatch(name) or name in RESERVED or name in SPECIAL:
+                return f"must not set {name[:64]!a}, which is no variable of a template's own"
+            if not self.knows(name, tools=tools):
+                return f"sets {name!r}, which this model's chat template does not know; leave it out"
+        if depth(settings) > MAX_DEPTH:
+            return f"must not have more than {MAX_DEPTH} lists and objects in each other"
+        if len(json.dumps(settings)) > MAX_SETTINGS_CHARS:
+            return f"must have at most {MAX_SETTINGS_CHARS} characters"
+        return None
+
+    def node_settings(self, text: str) -> dict[str, Any]:
+        """Returns the settings of `--chat-template-kwargs`; ConfigError where they are wrong."""
+        try:
+            settings = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"--chat-template-kwargs is not JSON ({error}); give an object") from error
+        if not isinstance(settings, dict):
+            raise ConfigError("--chat-template-kwargs must be a JSON object, with the template's variables by name")
+        wrong = self.settings_error(settings)
+        if wrong is not None:
+            raise ConfigError(f"--chat-template-kwargs {wrong}")
+        return settings
+
+
+def depth(value: Any) -> int:
+    """Returns how many lists and objects are in each other, at most; a value that is neither has none."""
+    level, found = [value], 0
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        found += 1
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return found
+
+
+def opens_thinking(tokenizer: Any, prompt: tuple[int, ...], speech: Speech | None) -> bool:
+    """Returns whether a prompt ends in the marker that begins what the model thinks."""
+    thinking = speech.formats.thinking if speech is not None else None
+    return thinking is not None and end_of(tokenizer, prompt).rstrip().endswith(thinking.opens)

@@ -1,0 +1,113 @@
+"""Texts of all families taken apart; however they are cut, the parts are those of the whole, and nothing is lost."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draft_node.parsing.formats import Formats
+from draft_node.parsing.parts import Call, Content, Thinking
+from tests.draft_node.parsing.texts import ALL, CASES, HERMES, Case, parse, told
+
+MARKERS = sorted(
+    {marker for formats in ALL.values() for marker in formats.markers}
+    | {"{", "<parameter=a>", "</parameter>", "</function>"}
+)
+PIECES = st.one_of(
+    st.sampled_from(
+        [*MARKERS, '{"name": "f", "arguments": {}}', '{"name":"g","parameters":{"a":"</tool_call>"}}', "f", "\n", " "]
+    ),
+    st.text(max_size=6),
+    st.text('<>/{}[]"\\: \nthinkTOOL_CALARGSfuncio=;', max_size=12),
+)
+
+
+def all_cuts(tokens: tuple[str, ...]) -> Iterator[list[str]]:
+    """Every way in which neighbouring tokens may come together: 2^(n - 1)."""
+    for cuts in range(1 << (len(tokens) - 1)):
+        pieces = [tokens[0]]
+        for i, token in enumerate(tokens[1:]):
+            if cuts >> i & 1:
+                pieces.append(token)
+            else:
+                pieces[-1] += token
+        yield pieces
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_parts_of_a_text(case: Case) -> None:
+    parts = parse(case.formats, case.text, is_thinking=case.is_thinking)
+    assert told(parts) == list(case.parts)
+    assert "".join(part.raw for part in parts) == case.text
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_every_chunking_gives_the_same_parts(case: Case) -> None:
+    whole = parse(case.formats, case.text, is_thinking=case.is_thinking)
+    chars = tuple(case.text)
+    chunkings = [*all_cuts(case.tokens), list(chars)]
+    chunkings += [
+        [case.text[:i], case.text[i:j], case.text[j:]] for i in range(0, len(chars), 3) for j in range(i, len(chars), 5)
+    ]
+    chunkings += [[case.text[:i], case.text[i:]] for i in range(1, len(chars))]
+    for pieces in chunkings:
+        assert "".join(pieces) == case.text
+        assert parse(case.formats, *pieces, is_thinking=case.is_thinking) == whole
+
+
+@pytest.mark.parametrize(
+    "text", ["<think>a</think>b", "</think>a<b", "a<tool_ca", '<tool_call>{"name":"g"}', "<tool_call><tool_c"]
+)
+def test_short_texts_cut_everywhere(text: str) -> None:
+    for part in (text[i : i + 12] for i in range(max(len(text) - 11, 1))):
+        for is_thinking in (False, True):
+            whole = parse(HERMES, part, is_thinking=is_thinking)
+            assert all(parse(HERMES, *cut, is_thinking=is_thinking) == whole for cut in all_cuts(tuple(part)))
+
+
+@pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
+@given(pieces=st.lists(PIECES, max_size=12), is_thinking=st.booleans())
+@settings(max_examples=150)
+def test_hostile_texts_lose_nothing_however_they_are_cut(
+    formats: Formats, pieces: list[str], is_thinking: bool
+) -> None:
+    text = "".join(pieces)
+    parts = parse(formats, *pieces, is_thinking=is_thinking)
+    assert "".join(part.raw for part in parts) == text
+    assert parse(formats, text, is_thinking=is_thinking) == parts
+    assert parse(formats, *text, is_thinking=is_thinking) == parts
+
+
+@pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
+@pytest.mark.parametrize(
+    "piece", ['<tool_call>{"', "[TOOL_CALLS]", "<|python_tag|>{", "<function=f><parameter=a>", "</parameter>", "<", " "]
+)
+def test_the_work_grows_with_the_text_and_no_faster(formats: Formats, piece: str) -> None:
+    text = piece * (60_000 // len(piece))
+    parts = parse(formats, text)
+    assert "".join(part.raw for part in parts) == text
+
+
+def test_deep_and_odd_json_is_content() -> None:
+    for body in (
+        "[" * 5000 + "]" * 5000,
+        '{"name": "f", "arguments": ' + '{"a":' * 5000 + "1" + "}" * 5001,
+        '{"name": "\\ud800"}',
+    ):
+        text = f"<tool_call>{body}</tool_call>"
+        parts = told(parse(HERMES, text))
+        assert all(isinstance(part, Content) for part in parts)
+    assert told(parse(HERMES, '<tool_call>{"name": "f", "arguments": {"a": NaN}}')) == [
+        Content('<tool_call>{"name": "f", "arguments": {"a": NaN}}')
+    ]
+
+
+def test_thinking_may_come_again_after_a_call() -> None:
+    text = '<think>a</think><tool_call>{"name": "g"}</tool_call>\n<think>b</think>c <think>'
+    assert told(parse(HERMES, text)) == [Thinking("a"), Call("g", "{}"), Thinking("b"), Content("c <think>")]
+
+
+def test_without_formats_all_is_content() -> None:
+    text = "<think>a</think>[TOOL_CALLS][]"
+    assert parse(Formats(), text) == [Content(text)]

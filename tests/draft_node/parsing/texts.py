@@ -1,0 +1,175 @@
+"""Texts of every format with the parts that they have, and tools that the models know."""
+
+from dataclasses import dataclass
+
+from draft_node.parsing.formats import THINKING, TOOLS, Formats
+from draft_node.parsing.parser import Parser
+from draft_node.parsing.parts import Call, Content, Part, Thinking, joined
+
+THINK = THINKING["think"]
+HERMES = Formats(THINK, TOOLS["hermes"])
+CODER = Formats(THINK, TOOLS["qwen3_coder"])
+LLAMA = Formats(None, TOOLS["llama3_json"])
+MISTRAL = Formats(THINKING["mistral"], TOOLS["mistral"])
+ALL = {"hermes": HERMES, "qwen3_coder": CODER, "llama3_json": LLAMA, "mistral": MISTRAL}
+
+SCHEMAS = {
+    "f": {
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer"},
+            "x": {"type": "number"},
+            "on": {"type": "boolean"},
+            "code": {"type": "string"},
+            "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "all": {"type": "array"},
+            "place": {"$ref": "#/$defs/Place"},
+        },
+        "$defs": {"Place": {"type": "object"}},
+    },
+    "g": {"type": "object", "properties": {}},
+}
+
+
+def parse(formats: Formats, *pieces: str, is_thinking: bool = False) -> list[Part]:
+    """All parts of a text that comes in these pieces."""
+    parser = Parser(formats, SCHEMAS, is_thinking=is_thinking)
+    parts = [part for piece in pieces for part in parser.push(piece)]
+    return joined([*parts, *parser.end()])
+
+
+def told(parts: list[Part]) -> list[Part]:
+    """What is shown of them."""
+    return [
+        Call(part.name, part.arguments) if isinstance(part, Call) else part
+        for part in parts
+        if isinstance(part, Content | Thinking | Call)
+    ]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A text as a model writes it. `tokens`: cut as a tokenizer may cut it, where it has few tokens."""
+
+    formats: Formats
+    tokens: tuple[str, ...]
+    parts: tuple[Part, ...]
+    is_thinking: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self.tokens)
+
+
+F = '{"n": 1}'
+CASES = {
+    "plain": Case(HERMES, ("The ", "river", " <b", "> is ", "< 3", "\n\n"), (Content("The river <b> is < 3\n\n"),)),
+    "thinking": Case(
+        HERMES,
+        ("<think>", "\n", "So", " it", "\n", "</think>", "\n\n", "Yes", "."),
+        (Thinking("So it"), Content("Yes.")),
+    ),
+    "the prompt opens it": Case(
+        HERMES, ("\n", "a <", "/think", " b\n\n", "</", "think>", "c"), (Thinking("a </think b"), Content("c")), True
+    ),
+    "thinking that never ends": Case(HERMES, ("a", " b", "\n"), (Thinking("a b\n"),), True),
+    "a marker that is said": Case(
+        HERMES, ("say ", "<think>", " or", " </think>"), (Content("say <think> or </think>"),)
+    ),
+    "one call": Case(
+        HERMES,
+        ("<tool_call>", "\n", '{"name": "f", ', '"argu', 'ments": {"n', '": 1}', "}", "\n", "</tool", "_call>"),
+        (Call("f", F),),
+    ),
+    "thought, text, two calls": Case(
+        HERMES,
+        (
+            "<think>\nhm\n</think>\n\nLet me",
+            ' look.\n<tool_call>\n{"name": "f", "arguments": {"n": 1}}\n</tool_call>',
+            '\n<tool_call>\n{"arguments": "{}", "name": "g"}\n</tool_call>\n',
+        ),
+        (Thinking("hm"), Content("Let me look."), Call("f", F), Call("g", "{}")),
+    ),
+    "markers in strings": Case(
+        HERMES,
+        ('<tool_call>{"name": "f", "arguments": {"code": "</tool_call> \\"}<think>{"}}</tool_call>',),
+        (Call("f", '{"code": "</tool_call> \\"}<think>{"}'),),
+    ),
+    "the last marker is missing": Case(
+        HERMES, ("<tool_call>", F.replace("n", "name").replace("1", '"g"')), (Call("g", "{}"),)
+    ),
+    "a call that ends early": Case(
+        HERMES, ("ok ", "<tool_call>", '\n{"name": "f', '", "arg'), (Content('ok <tool_call>\n{"name": "f", "arg'),)
+    ),
+    "no JSON": Case(
+        HERMES, ("<tool_call>", "\nf(", "1)\n", "</tool_call>"), (Content("<tool_call>\nf(1)\n</tool_call>"),)
+    ),
+    "no call, then a call": Case(
+        HERMES,
+        ("<tool_call>", '<tool_call>{"name": "g"}', "</tool_call>", " ok"),
+        (Content("<tool_call>"), Call("g", "{}"), Content("ok")),
+    ),
+    "JSON that is no call": Case(
+        HERMES, ("<tool_call>", '{"n": 1}', "</tool_call>"), (Content('<tool_call>{"n": 1}</tool_call>'),)
+    ),
+    "coder": Case(
+        CODER,
+        (
+            "Sure.\n<tool_call>\n<function=f>\n<parameter=n>\n1\n</parameter>\n<parameter=code>\nif a < b:\n    "
+            "'</parameter>'\n</parameter>\n<parameter=on>\nTrue\n</parameter>\n</function>\n</tool_call>",
+        ),
+        (Content("Sure."), Call("f", '{"n": 1, "code": "if a < b:\\n    \'</parameter>\'", "on": true}')),
+    ),
+    "coder without arguments": Case(
+        CODER, ("<tool_call>", "\n<func", "tion=", "g>", "\n", "</function>", "\n</tool_call>"), (Call("g", "{}"),)
+    ),
+    "coder without the marker": Case(
+        CODER,
+        (
+            "<function=f><parameter=x>2.5</parameter><parameter=maybe>null</parameter><parameter=all>[1]</parameter>",
+            "</function>",
+        ),
+        (Call("f", '{"x": 2.5, "maybe": null, "all": [1]}'),),
+    ),
+    "coder, wrong types": Case(
+        CODER,
+        (
+            "<function=f>\n<parameter=n>one</parameter>",
+            '<parameter=place>{"a": 1}</parameter>\n<parameter=other>1</parameter></function>',
+        ),
+        (Call("f", '{"n": "one", "place": {"a": 1}, "other": "1"}'),),
+    ),
+    "coder that ends early": Case(
+        CODER,
+        ("<tool_call>", "<function=f>", "<parameter=n>", "1"),
+        (Content("<tool_call><function=f><parameter=n>1"),),
+    ),
+    "llama": Case(LLAMA, ('{"name": "f", ', '"parameters": ', '{"n": 1}', "}"), (Call("f", F),)),
+    "llama, two": Case(
+        LLAMA,
+        ("<|python_tag|>", '{"name": "f", "parameters": {"n": 1}}', "; ", '{"name": "g", "parameters": {}}'),
+        (Call("f", F), Call("g", "{}")),
+    ),
+    "llama, JSON for the user": Case(
+        LLAMA,
+        ('{"name": ', '"Ana", ', '"parameters": {}}', " and {"),
+        (Content('{"name": "Ana", "parameters": {}} and {'),),
+    ),
+    "llama, later JSON": Case(
+        LLAMA, ('See {"name": "f", "parameters": {}}',), (Content('See {"name": "f", "parameters": {}}'),)
+    ),
+    "mistral, a list": Case(
+        MISTRAL,
+        ("[TOOL_CALLS]", " [", '{"name": "f", ', '"arguments": {"n": 1}}', ', {"name": "g", "arguments": {}}', "]"),
+        (Call("f", F), Call("g", "{}")),
+    ),
+    "mistral, names": Case(
+        MISTRAL,
+        ("[THINK]", "a ]", "[/THINK]", "b", "[TOOL_CALLS]", "f", "[ARGS]", '{"n": 1}', "[TOOL_CALLS]", "g", "{", "}"),
+        (Thinking("a ]"), Content("b"), Call("f", F), Call("g", "{}")),
+    ),
+    "mistral with an id": Case(
+        MISTRAL, ("[TOOL_CALLS]f[CALL_ID]123456789[ARGS]", '{"n": 1}', " done"), (Call("f", F), Content("done"))
+    ),
+    "mistral, no list": Case(MISTRAL, ("[TOOL_CALLS]", "[", "1, 2]"), (Content("[TOOL_CALLS][1, 2]"),)),
+}
