@@ -133,8 +133,8 @@ def _size(choice: Choice, wanted: Wanted) -> int:
 
 def _whole(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
     """Choice by choice: between them others have the interpreter."""
-    whole = shape.whole(choices, _usage(wish, choices))
-    whole.system_fingerprint = _system_fingerprint(wish, choices)
+    whole = shape.whole(choices, usage_of(wish, choices))
+    whole.system_fingerprint = system_fingerprint_of(wish, choices)
     if (metrics := metrics_of(choices)) is not None:
         whole.metrics = metrics
     told: Sequence[ChatChoice | CompletionChoice] = whole.choices
@@ -171,16 +171,16 @@ async def _chunks(
                     marks.on_chunk(chunk.choices[0], part, spans=mark_accepted)
                     new.append(chunk)
             for each in new:
-                each.system_fingerprint = _system_fingerprint(wish, [choices[index]])
+                each.system_fingerprint = system_fingerprint_of(wish, [choices[index]])
                 if options.continuous_usage_stats:
-                    each.usage = _usage(wish, choices)
+                    each.usage = usage_of(wish, choices)
                 elif options.include_usage:
                     each.usage = None
                 yield each
     if options.include_usage:
         last = shape.last()
-        last.usage = _usage(wish, choices)
-        last.system_fingerprint = _system_fingerprint(wish, choices)
+        last.usage = usage_of(wish, choices)
+        last.system_fingerprint = system_fingerprint_of(wish, choices)
         if (metrics := metrics_of(choices)) is not None:
             last.metrics = metrics
         yield last
@@ -196,7 +196,7 @@ def _without_text(item: Begun | Piece | Ended) -> Begun | Piece | Ended:
     return item
 
 
-def _system_fingerprint(wish: Wish, choices: Sequence[Choice]) -> str | None:
+def system_fingerprint_of(wish: Wish, choices: Sequence[Choice]) -> str | None:
     """Which models the text depends on: the target, and under the ratio rule the draft model too.
 
     None where not all of it is from one target: some of it the draft model wrote alone, or choices differ.
@@ -208,7 +208,7 @@ def _system_fingerprint(wish: Wish, choices: Sequence[Choice]) -> str | None:
     return "_".join(["fp", *map(str, parts)])
 
 
-def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
+def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
     """So far; what drafting did is known of texts that are complete."""
     num_tokens = sum(choice.ended.num_tokens if choice.ended else len(choice.tokens) for choice in choices)
     all_of = total(*(choice.ended.statistics for choice in choices if choice.ended))
