@@ -98,6 +98,7 @@ SPECIAL = {
     "item": ": {given} items are not served; send message, function_call, function_call_output or reasoning",
     "text_part": ": {given} parts are not served; only text is: input_text or output_text",
     "tool": ": {given} tools are not served; only functions are",
+    "include": ": {given} is not told; leave include out, or ask for reasoning.encrypted_content alone",
     "choice": ": {given} is no choice; send none, auto, required, or a function with its name",
     PREDICTION: ': {given} is not a kind of prediction that is served; send "content"',
     SERVICE_TIER: ": {given} is unknown; send auto, default, flex, priority or scale, or another tier as goodspeed.slo",

@@ -35,6 +35,7 @@ class ReasoningItem(BaseModel):
     status: Status
     summary: list[Any]
     content: list[ReasoningText]
+    encrypted_content: None = None  # it is told in plain text
 
 
 class CallItem(BaseModel):

@@ -5,13 +5,16 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from draft_node.serve.api.request.fields import NOT_NULL, SERVICE_TIER, UNSERVED, Mark, No, NoList, Strict, one_of
+from draft_node.serve.api.request.fields import NOT_NULL, SERVICE_TIER, UNSERVED, Mark, No, Strict, one_of
 from draft_node.serve.api.request.schemas import INT64, SERVICE_TIERS, Extension, Metadata
 from draft_node.serve.api.request.tools import MAX_DESCRIPTION_CHARS, MAX_TOOLS, Effort
 from draft_node.serve.api.responses.items import Input
 from goodspeed.wire.fields import MAX_CONTEXT
 
 CONVERSATION = "is not served: no response is kept here; send the whole conversation as input"
+THINKING = "reasoning.encrypted_content"
+"""What stateless agents ask for, to send back what was thought: it is in the output."""
+
 ALONE = "is not served: a response is made while its request waits, or is streamed; leave it out, or send false"
 
 
@@ -126,7 +129,10 @@ class ResponsesRequest(Strict):
     truncation: Annotated[
         Literal["disabled"] | None, _only("disabled", 'must be "disabled", or left out: nothing is cut')
     ] = None
-    include: Annotated[NoList, _only([], "must be empty, or left out: nothing is told beside the output")] = None
+    include: Annotated[
+        Annotated[list[Annotated[str, *one_of("include", THINKING)]], Field(fail_fast=True, max_length=1)] | None,
+        Field(description="what is thought is told in any case, and in plain text"),
+    ] = None
     top_logprobs: Annotated[
         Annotated[int, Field(ge=0, le=0)] | None, _only(0, "is not supported here; ask for a chat completion")
     ] = None

@@ -199,7 +199,7 @@ def test_an_output_may_be_sent_back_as_it_was() -> None:
         ({"conversation": "conv_1"}, "conversation"),
         ({"background": True}, "background"),
         ({"store": True}, "store"),
-        ({"include": ["reasoning.encrypted_content"]}, "include"),
+        ({"include": ["message.output_text.logprobs"]}, "include.0"),
         ({"truncation": "auto"}, "truncation"),
         ({"top_logprobs": 3}, "top_logprobs"),
         ({"max_tool_calls": 1}, "max_tool_calls"),
@@ -249,6 +249,7 @@ def test_refused_by_name(api: Api, body: dict[str, Any], param: str) -> None:
         {"store": False, "background": False, "truncation": "disabled", "include": [], "tools": [], "top_logprobs": 0},
         {"text": {"format": {"type": "text"}, "verbosity": "medium"}, "reasoning": {"effort": None}, "stream": False},
         {"previous_response_id": None, "conversation": None, "user": "x", "prompt_cache_key": "y"},
+        {"include": ["reasoning.encrypted_content"]},
         {"tool_choice": "auto", "parallel_tool_calls": True, "service_tier": "auto", "metadata": {}},
     ],
 )
