@@ -4,7 +4,7 @@ Byte-level, so that any text has tokens; the families' markers are tokens of the
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -88,7 +88,7 @@ def backend() -> Tokenizer:
     return found
 
 
-def tokenizer(template: str | None = QWEN3) -> FastTokenizer:
+def tokenizer(template: str | Mapping[str, str] | None = QWEN3) -> FastTokenizer:
     return FastTokenizer(backend(), {"bos_token": "<bos>", "eos_token": "<|im_end|>"}, template)
 
 
@@ -101,7 +101,7 @@ def save(folder: Path, template: str = QWEN3) -> Path:
     return folder
 
 
-def ids_of(text: str) -> Sequence[int]:
+def ids_of(text: str) -> list[int]:
     """Token ids of a text as a model writes it."""
     return tokenizer()(text, add_special_tokens=False)["input_ids"]
 

@@ -1,5 +1,6 @@
 """Builds a verify node from its settings: model, memory, policy, core, channel."""
 
+import logging
 import secrets
 from contextlib import nullcontext
 
@@ -13,7 +14,9 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.splitting import refuse_split
+from goodspeed.errors import GrammarError
 from goodspeed.fair.latency import Refined
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.node import defaults
 from goodspeed.parallel.part import Part
 from goodspeed.parallel.ranks import Ranks
@@ -26,9 +29,12 @@ from verify_node.core.settings import longest_draft, make_core
 from verify_node.costs import find_profile, make_cost, with_budget
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
+from verify_node.opening.compiling import Compiling
 from verify_node.preflight import Found
 from verify_node.target.target import Target
 from verify_node.watch.recorder import RoundRecorder
+
+logger = logging.getLogger("goodspeed.verify")
 
 
 def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter = QUIET) -> VerifyDaemon:
@@ -103,10 +109,23 @@ def build(
     enrolment: Enrolment | None = None,
 ) -> VerifyDaemon:
     """Builds a verify node around a model and a channel that exist; `config.budget` must be a number."""
-    core = make_core(config.core, welcome, runner.pool, cost=cost)
-    target = Target(runner.checkpoint, runner, records=config.record)
+    grammars = read_grammars(runner.checkpoint)
+    core = make_core(config.core, welcome, runner.pool, cost=cost, grammars=grammars)
+    target = Target(runner.checkpoint, runner, records=config.record, grammars=grammars)
     recorder = RoundRecorder(events) if config.record else None
-    return VerifyDaemon(core, target, channel, events, recorder, enrolment)
+    compiling = None if grammars is None else Compiling(grammars)
+    return VerifyDaemon(core, target, channel, events, recorder, enrolment, compiling=compiling)
+
+
+def read_grammars(checkpoint: Checkpoint) -> Grammars | None:
+    """What compiles the constraints of sessions; None, and a warning, for a tokenizer that llguidance cannot read."""
+    grammars = Grammars(checkpoint)
+    try:
+        logger.debug("structured output is served", extra={"num_words": grammars.table.num_words})
+    except GrammarError as error:
+        logger.warning("structured output is not served", extra={"why": str(error)})
+        return None
+    return grammars
 
 
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:

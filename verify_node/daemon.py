@@ -24,6 +24,7 @@ from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
 from verify_node.fleet.member import PEERS_LOOK_S, Member
+from verify_node.opening.compiling import Compiling
 from verify_node.rounds.outcomes import Send
 from verify_node.rounds.packing import Round
 from verify_node.target.target import RoundResult, Target
@@ -62,6 +63,7 @@ class VerifyDaemon:
     reporter: Reporter = QUIET
     ranks: Ranks | None = None  # None: the model is not split
     member: Member | None = None  # None: no replica of a fleet
+    compiling: Compiling | None = None  # None: no constraints are served
     wall: WallTime = field(default_factory=WallTime)
     uplink_bytes: int = 0  # of Draft messages
     _num_failures: int = 0  # of the target model, in a row
@@ -90,6 +92,8 @@ class VerifyDaemon:
                     tasks.create_task(self._look_after(self.ranks))
                 if self.member is not None:
                     tasks.create_task(self._take_part_in(self.member))
+                if self.compiling is not None:
+                    tasks.create_task(self._open_compiled(self.compiling))
                 rounds = tasks.create_task(self._rounds())
                 try:
                     await asyncio.wait([rounds])  # which leaves them alone when we are cancelled
@@ -221,9 +225,26 @@ class VerifyDaemon:
         changed, num_sessions = False, len(self.core.view.sessions)
         for received in messages:
             num_unheeded = self.core.view.num_unheeded
+            if self._waits(received):
+                continue
             self._reply(self._handle(received))
             changed |= self.core.view.num_unheeded == num_unheeded
         return changed or len(self.core.view.sessions) != num_sessions
+
+    def _waits(self, received: Received) -> bool:
+        """Whether a message waits for its constraint to be compiled; too many of one sender are refused."""
+        if self.compiling is None or received.peer not in self.core.view.peers or not self.compiling.concerns(received):
+            return False
+        if not self.compiling.take(received):
+            error = ProtocolError("too many sessions wait for their constraints to be compiled; open fewer at once")
+            self._reply(self.core.reject(received.peer, error, time.monotonic(), received.principal))
+        return True
+
+    async def _open_compiled(self, compiling: Compiling) -> None:
+        """Opens sessions whose constraints are compiled now, or refuses them."""
+        while True:
+            self._reply(self._handle(await compiling.next()))
+            self._woken.set()
 
     async def _ignore(self) -> None:
         """Reads nothing for a moment, or until the round is done, after a refusal while a round is in flight.

@@ -15,13 +15,16 @@ from torch import Tensor
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.caches import Caches
 from draft_node.model.confidence import acceptance_chances
+from draft_node.model.forms import allowed_rows
 from draft_node.model.job import Job
 from draft_node.model.noise_ahead import noise_ahead
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact import proposals
+from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
-from goodspeed.exact.truncation import mask_tokens
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.grammar.matchers import Matchers
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
 
@@ -40,12 +43,13 @@ class Drafter:
         kind: str = "lattice",
         k: int = 64,
         min_odds: float | None = 0.0,
+        grammars: Grammars | None = None,
     ) -> None:
         """kind, k: what is sampled from and sent under the ratio rule (`proposals.make`).
 
         min_odds: under the match rule a draft ends where the odds that all of it is accepted fall below; 0 is never.
         None: below what the verify node would verify (`Propose.least_odds`), or below THRESHOLD if it tells nothing of
-        that.
+        that. grammars: compile constraints; None: drafts are made without regard to them.
         """
         self.checkpoint = checkpoint
         self.runner = runner
@@ -54,6 +58,8 @@ class Drafter:
         self.kind = kind
         self.k = k
         self.min_odds = min_odds
+        self.grammars = grammars
+        self._forms = None if grammars is None else Matchers(grammars)
         self._jobs: dict[bytes, Job] = {}
         self._caches = Caches(runner, checkpoint.context_len)
 
@@ -80,6 +86,8 @@ class Drafter:
     def forget(self, session_id: bytes) -> None:
         """The session is over: frees its memory."""
         self._jobs.pop(session_id, None)
+        if self._forms is not None:
+            self._forms.forget(session_id)
         self._caches.forget(session_id)
 
     def give_up(self) -> list[Proposed]:
@@ -133,8 +141,7 @@ class Drafter:
 
     def _draw(self, jobs: list[Job], logits: Tensor) -> None:
         """Draws one token for each job from logits [len(jobs), vocab], by its session's rule."""
-        if any(job.propose.request.min_tokens for job in jobs):
-            logits = mask_tokens(logits, [job.propose.request.banned_at(len(job.tokens)) for job in jobs])
+        jobs, logits = self._apply_rules(jobs, logits)
         match = [index for index, job in enumerate(jobs) if job.by_match]
         ratio = [index for index, job in enumerate(jobs) if not job.by_match]
         if match:
@@ -153,6 +160,19 @@ class Drafter:
         if ratio:
             self._draw_from_proposals([jobs[index] for index in ratio], logits[ratio])
 
+    def _apply_rules(self, jobs: list[Job], logits: Tensor) -> tuple[list[Job], Tensor]:
+        """The jobs that have a token to draw, and their logits as their rules have them; other proposals end here."""
+        allowed = allowed_rows(self._forms, jobs)
+        changed = process(logits, [_text_rows(job) for job in jobs], allowed, num_tokens=self.num_tokens)
+        if changed is logits:
+            return jobs, logits
+        can_draw = (changed.amax(-1) > float("-inf")).tolist()
+        if all(can_draw):
+            return jobs, changed
+        for job in compress(jobs, (not each for each in can_draw)):
+            job.length = len(job.drafted)
+        return list(compress(jobs, can_draw)), changed[can_draw]
+
     def _draw_alternatives(self, jobs: list[Job], logits: Tensor, tokens: Tensor) -> None:
         """What each job that wants it draws where its token [len(jobs)] is wrong: the likeliest of the others."""
         doubtful = [row for row, job in enumerate(jobs) if job.doubts]
@@ -162,11 +182,12 @@ class Drafter:
             return
         chosen = [jobs[row] for row in doubtful]
         others = logits[doubtful].scatter(1, tokens[doubtful].unsqueeze(1), float("-inf"))
+        has_others = others.amax(-1).isfinite()  # rules may leave a single token
         batch = _batch(chosen, logits)
         positions = batch.tensor([len(job.tokens) - 1 for job in chosen], torch.int64)
         drawn = choose(others, batch, positions, num_tokens=self.num_tokens, noise=noise_ahead)
-        for job, token in zip(chosen, drawn.tolist(), strict=True):
-            job.alternatives[-1] = token
+        for job, token, is_drawn in zip(chosen, drawn.tolist(), has_others.tolist(), strict=True):
+            job.alternatives[-1] = token if is_drawn else None
 
     def _draw_from_proposals(self, jobs: list[Job], logits: Tensor) -> None:
         batch = _batch(jobs, logits)
@@ -193,6 +214,21 @@ class Drafter:
         if self.min_odds is not None:  # unasked it drafts a few tokens at a time, after others
             return max(self.min_odds, job.propose.least_odds) if job.propose.unasked else self.min_odds
         return job.propose.least_odds if job.propose.wants_chances else THRESHOLD
+
+
+def _text_rows(job: Job) -> TextRows:
+    """The next token's row, as the rules for logits see it."""
+    request, tokens = job.propose.request, job.tokens
+    banned = request.banned_at(len(tokens))
+    if request.logit_rules is None:
+        return TextRows(banned=[banned] if banned else None)
+    return TextRows(
+        rules=request.logit_rules,
+        temperature=request.sampling.temperature,
+        prompt=request.prompt,
+        output=tokens[len(request.prompt) :],
+        banned=[banned],
+    )
 
 
 def _batch(jobs: list[Job], logits: Tensor) -> SamplingBatch:

@@ -9,6 +9,7 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.grammar.compiling import Grammars
 
 
 def load(config: DraftConfig) -> Checkpoint:
@@ -24,4 +25,12 @@ def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
     if not isinstance(checkpoint, Checkpoint):
         raise TypeError(f"{checkpoint.name} was loaded without its model, which cannot draft")
     runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
-    return Drafting(Drafter(checkpoint, runner, kind=config.proposal, k=config.lattice_k, min_odds=config.min_odds))
+    drafter = Drafter(
+        checkpoint,
+        runner,
+        kind=config.proposal,
+        k=config.lattice_k,
+        min_odds=config.min_odds,
+        grammars=Grammars(checkpoint),
+    )
+    return Drafting(drafter)

@@ -31,6 +31,9 @@ class Parser:
         self._after_marker = self.is_thinking  # whitespace that comes now belongs to the marker before
         self._num_calls = 0
         self._parts = list[Part]()
+        self._saying = list[str]()  # text of one kind, not among the parts yet
+        bare = formats.tools.bare if formats.tools is not None else ""
+        self._beginnings = frozenset(marker[0] for marker in (*formats.markers, bare) if marker)
 
     def push(self, text: str) -> list[Part]:
         """Returns the parts that are certain now."""
@@ -50,8 +53,19 @@ class Parser:
         return self._given()
 
     def _given(self) -> list[Part]:
+        self._flush()
         parts, self._parts = joined(self._parts), []
         return parts
+
+    def _flush(self) -> None:
+        text = "".join(self._saying)
+        self._saying.clear()
+        if text:
+            self._parts.append(Thinking(text) if self.is_thinking else Content(text))
+
+    def _add(self, part: Part) -> None:
+        self._flush()
+        self._parts.append(part)
 
     def _take(self, char: str) -> None:
         if self._body is not None:
@@ -68,6 +82,10 @@ class Parser:
 
     def _read(self, char: str) -> None:
         """Takes a character outside of calls: text, whitespace, or a part of a marker."""
+        if not self._word and char not in self._beginnings and not char.isspace():  # most characters
+            self._say(self._blank + char)
+            self._blank = ""
+            return
         if char.isspace():
             if self._word:
                 self._say(self._blank + self._word)
@@ -117,7 +135,7 @@ class Parser:
             if marker == self._tools.bare:
                 self._body.take(marker)
             return
-        self._drop(raw)
+        self._drop(raw)  # before the kind of what follows changes
         self._at_border = self._after_marker = True
         if self._thinking is not None:
             self.is_thinking = marker == self._thinking.opens
@@ -133,7 +151,8 @@ class Parser:
 
     def _called(self, calls: tuple[Call, ...]) -> None:
         raw = "".join(self._raw)
-        self._parts += [Call(call.name, call.arguments, "" if i else raw) for i, call in enumerate(calls)]
+        for i, call in enumerate(calls):
+            self._add(Call(call.name, call.arguments, "" if i else raw))
         self._num_calls += len(calls)
         self._body, self._raw = None, []
         self._at_border = self._after_marker = True
@@ -151,8 +170,8 @@ class Parser:
             text = said
         if text:
             self._after_marker = self._at_border = False
-            self._parts.append(Thinking(text) if self.is_thinking else Content(text))
+            self._saying.append(text)
 
     def _drop(self, raw: str) -> None:
         if raw:
-            self._parts.append(Dropped(raw))
+            self._add(Dropped(raw))

@@ -9,6 +9,7 @@ from typing import Any
 from draft_node.parsing import detection
 from draft_node.parsing.detection import AUTO
 from draft_node.parsing.formats import NO_FORMATS, Formats
+from draft_node.parsing.grammars import Opened
 from draft_node.text.spoken import Speech
 from goodspeed.engine.tokenizing import chat_template
 from goodspeed.engine.tokenizing.chat_template import RESERVED
@@ -30,6 +31,7 @@ class ChatForms:
     tooled: str | None = None  # for those with tools; most often the same
     formats: Formats = NO_FORMATS
     special: Mapping[str, int] = field(default_factory=dict)  # ids of special tokens by their texts
+    markers: Mapping[str, int] = field(default_factory=dict)  # ids of the formats' markers that are tokens
     settings: Mapping[str, Any] = field(default_factory=dict)  # what the node sets for requests that do not
 
     @classmethod
@@ -40,13 +42,16 @@ class ChatForms:
         """
         templates = getattr(tokenizer, "chat_template", None)
         plain, tooled = (chat_template.for_tools(templates, tools=one) for one in (False, True))
+        formats = Formats(
+            detection.formats(plain, thinking=thinking).thinking, detection.formats(tooled, tools=tools).tools
+        )
+        added = tokenizer.added_tokens_decoder
         forms = cls(
             plain=plain,
             tooled=tooled,
-            formats=Formats(
-                detection.formats(plain, thinking=thinking).thinking, detection.formats(tooled, tools=tools).tools
-            ),
-            special={token.content: i for i, token in tokenizer.added_tokens_decoder.items() if token.special},
+            formats=formats,
+            special={token.content: i for i, token in added.items() if token.special},
+            markers={token.content: i for i, token in added.items() if token.content in formats.markers},
         )
         return replace(forms, settings=forms.node_settings(settings)) if settings else forms
 
@@ -111,7 +116,13 @@ def depth(value: Any) -> int:
     return found
 
 
-def opens_thinking(tokenizer: Any, prompt: tuple[int, ...], speech: Speech | None) -> bool:
-    """Returns whether a prompt ends in the marker that begins what the model thinks."""
+def opened(tokenizer: Any, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
+    """Returns whether a prompt ends in the marker that begins what the model thinks, in that which ends it, or neither.
+
+    What is not told apart is closed.
+    """
     thinking = speech.formats.thinking if speech is not None else None
-    return thinking is not None and end_of(tokenizer, prompt).rstrip().endswith(thinking.opens)
+    if thinking is None:
+        return "closed"
+    end = end_of(tokenizer, prompt).rstrip()
+    return "open" if end.endswith(thinking.opens) else "closed" if end.endswith(thinking.closes) else "may"

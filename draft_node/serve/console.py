@@ -161,12 +161,13 @@ class Console:
             token_ids = await asyncio.to_thread(encode, self.vocabulary.tokenizer, prompt.text, chat=config.chat)
         await self.daemon.ready.wait()
         drafter, max_draft = drafting(config.drafter, config.max_draft)
-        sampling, stop = asked.resolve(self._writer.defaults(chat=config.chat))
+        sampling, stop, rules = asked.resolve(self._writer.defaults(chat=config.chat))
         return Wanted(
             prompt=tuple(token_ids),
             sampling=sampling,
             max_tokens=config.max_tokens,
             stop=stop,
+            logit_rules=rules,
             is_chat=config.chat,
             verification=config.verification,
             max_draft=max_draft,

@@ -17,11 +17,13 @@ from typing import Any
 from draft_node.core.actions import Fail
 from draft_node.core.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
-from draft_node.serve.chat_forms import ChatForms, opens_thinking
+from draft_node.parsing.grammars import Opened
+from draft_node.serve.chat_forms import ChatForms, opened
 from draft_node.serve.levels import Levels
 from draft_node.serve.writing import Writer, begins_anew
 from draft_node.text.answer import Piece
 from draft_node.text.encoding import Encoder
+from draft_node.text.forms import Forms
 from draft_node.text.spoken import Speech
 from draft_node.text.text_request import Begun, Ended, Target, Wanted
 from draft_node.text.tokens import Alternative, Token
@@ -29,7 +31,9 @@ from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults
 
 __all__ = [
@@ -82,6 +86,9 @@ class Service:
         self._idle.set()
         self._encoder = Encoder(vocabulary.tokenizer)
         self._chats = chats or ChatForms.of(vocabulary.tokenizer)
+        drafting = daemon.drafting
+        shared = drafting.drafter.grammars if drafting is not None else None
+        self._forms = Forms(shared or Grammars(vocabulary))
 
     # -- state ---------------------------------------------------------------------------------------
 
@@ -164,9 +171,9 @@ class Service:
         """What the chat template knows, and how answers are taken apart."""
         return self._chats
 
-    def opens_thinking(self, prompt: tuple[int, ...], speech: Speech | None) -> bool:
-        """Whether a chat's answer begins with what the model thinks, since the prompt opened it."""
-        return opens_thinking(self._vocabulary.tokenizer, prompt, speech)
+    def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
+        """Whether a chat's answer begins with what the model thinks, since the prompt opened it, or may do so."""
+        return opened(self._vocabulary.tokenizer, prompt, speech)
 
     @property
     def levels(self) -> Levels:
@@ -305,6 +312,11 @@ class Service:
         """Text of token ids, without special tokens; Busy when too much of this user's waits."""
         return await self._encoder.decode(token_ids, user)
 
+    async def check_form(self, constraint: Constraint, user: str) -> None:
+        """GrammarError, with the reason, for a form that cannot be served; Busy when too much of this user's waits."""
+        await self._forms.check(constraint, user)
+
     def close(self) -> None:
-        """Ends the tokenizers' threads. Call it when no text is written any more."""
+        """Ends the threads for tokens and forms. Call it when no text is written any more."""
         self._encoder.close()
+        self._forms.close()

@@ -4,14 +4,14 @@ Knows nothing about queues, counts or HTTP.
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from draft_node.core.actions import Fail, Request, Statistics
 from draft_node.core.session import Session
 from draft_node.daemon import DraftDaemon
-from draft_node.serve.chat_forms import opens_thinking
+from draft_node.serve.chat_forms import opened
 from draft_node.serve.levels import Levels
 from draft_node.text.answer import Answer, Piece
 from draft_node.text.text_request import Wanted
@@ -21,6 +21,7 @@ from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.node import defaults
 from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.fields import MAX_STOP_IDS
 from goodspeed.wire.handshake import Defaults
 
 
@@ -56,28 +57,36 @@ class Writer:
             is_trimmed=is_trimmed,
             prompt=wanted.prompt,
             speech=wanted.speech,
-            is_thinking=opens_thinking(tokenizer, wanted.prompt, wanted.speech),
+            is_thinking=opened(tokenizer, wanted.prompt, wanted.speech) == "open",
         )
         return Writing(self._daemon, self._request(wanted, asked_at), answer)
 
     def renewed(self, wanted: Wanted) -> Wanted:
         """The same text with the defaults of the target that is there now."""
-        sampling, stop = wanted.sampling, wanted.stop
+        sampling, stop, rules = wanted.sampling, wanted.stop, wanted.logit_rules
         if wanted.resolve is not None:
-            sampling, stop = wanted.resolve(self.defaults(chat=wanted.is_chat))
-        return replace(wanted, sampling=sampling, stop=stop, target=self.target_fingerprint)
+            sampling, stop, rules = wanted.resolve(self.defaults(chat=wanted.is_chat))
+        return replace(wanted, sampling=sampling, stop=stop, logit_rules=rules, target=self.target_fingerprint)
 
-    def _request(self, wanted: Wanted, asked_at: float) -> Request:
+    def stop_ids(self, stop_token_ids: Sequence[int], *, ignore_eos: bool) -> tuple[int, ...]:
+        """All tokens that end a text: its own, and the target's unless it ignores these; RequestRefused if too many."""
         welcome = self._daemon.link.welcome
         # Where a text ends is for the target to say; until it has been seen, the draft model has to.
         eos_ids = welcome.eos_ids if welcome is not None else self._vocabulary.eos_ids
+        found = tuple(dict.fromkeys((*(() if ignore_eos else eos_ids), *stop_token_ids)))
+        if len(found) > MAX_STOP_IDS:
+            what = f"{len(found)} tokens would end the text, the target's own included; {MAX_STOP_IDS} are the most"
+            raise RequestRefused("malformed", f"{what}: send fewer stop_token_ids")
+        return found
+
+    def _request(self, wanted: Wanted, asked_at: float) -> Request:
         target = wanted.target if wanted.target is not None else self.target_fingerprint
         return Request(
             session_id=secrets.token_bytes(16),
             prompt=wanted.prompt,
             sampling=wanted.sampling,
             max_tokens=wanted.max_tokens,
-            stop_ids=() if wanted.ignore_eos else eos_ids,
+            stop_ids=self.stop_ids(wanted.stop_token_ids, ignore_eos=wanted.ignore_eos),
             verification=wanted.verification,
             max_draft=wanted.max_draft,
             num_logprobs=wanted.num_logprobs,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from draft_node.core.actions import Statistics
 from draft_node.text.spoken import Speech
+from goodspeed.node.defaults import Resolved
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Drafter, FinishReason, Otherwise, Verification
@@ -25,6 +26,7 @@ class Wanted:
     min_tokens: int = 0  # neither the end of sequence nor a stop string comes before
     ignore_eos: bool = False  # go on to max_tokens
     stop: tuple[str, ...] = ()  # strings that end the text; no part of any is given out
+    stop_token_ids: tuple[int, ...] = ()  # tokens that end it beside the target's own, also where it ignores those
     is_chat: bool = False  # the text begins without the blank that a template leaves to the model
     num_logprobs: int | None = None  # alternatives besides the token itself; None: no log-probabilities
     num_prompt_logprobs: int | None = None  # likewise of each token of the prompt but the first
@@ -41,8 +43,8 @@ class Wanted:
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing
     speech: Speech | None = None  # how a chat's text is taken apart; None: all of it is text
     target: str | None = None  # fingerprint of the target whose defaults were filled in; None: none were
-    resolve: Callable[[Defaults], tuple[Sampling, tuple[str, ...]]] | None = field(default=None, compare=False)
-    """Sampling and stop strings under the defaults of another target; None: they are the request's own."""
+    resolve: Callable[[Defaults], Resolved] | None = field(default=None, compare=False)
+    """Sampling, stop strings and rules under the defaults of another target; None: they are the request's own."""
 
 
 def drafting(drafter: Drafter, max_draft: int) -> tuple[Drafter, int]:

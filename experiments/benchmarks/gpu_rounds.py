@@ -82,6 +82,9 @@ class VerifiedEntry:
     drafted: list[int]
     sampling: Sampling
     may_ban: bool = False
+    rules: None = None
+    prompt_len: int = 0
+    text: tuple[int, ...] = ()
     parents: None = None  # chains only
 
     def banned_at(self, position: int) -> tuple[int, ...]:

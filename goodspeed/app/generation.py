@@ -5,6 +5,7 @@ plainest. Knows nothing about drafts, rounds or text.
 """
 
 from collections.abc import Generator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,10 +13,11 @@ from torch import Tensor
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import ConfigError, PromptError
+from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
-from goodspeed.exact.truncation import mask_tokens
+from goodspeed.grammar.matcher import Matcher
 from goodspeed.wire.fields import FinishReason
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.messages import LogitRules, Sampling
 
 PREFILL_CHUNK = 512
 """Tokens of a prompt in one forward pass."""
@@ -30,20 +32,21 @@ def generate(
     stop_ids: Sequence[int] = (),
     *,
     min_tokens: int = 0,
+    rules: LogitRules | None = None,
+    matcher: Matcher | None = None,
     prefill_chunk: int = PREFILL_CHUNK,
 ) -> Generator[int, None, None]:
     """Yields token ids until one of stop_ids (which is not yielded), max_tokens, or the end of the context.
 
-    None of stop_ids is drawn before min_tokens. Raises PromptError for a prompt that leaves no room. The session's
-    memory is freed when the iteration ends.
+    None of stop_ids is drawn before min_tokens. matcher: of a form that the output keeps, and of stop_ids.
+    Raises PromptError for a prompt that leaves no room, and ConfigError where rules leave no token to draw. The
+    session's memory is freed when the iteration ends.
     """
     limit = len(prompt_ids) + num_wanted(checkpoint, prompt_ids, max_tokens)
     if min_tokens > max_tokens:
         raise ConfigError(f"min_tokens {min_tokens} is above max_tokens {max_tokens}; lower it")
-    may_stop_at = len(prompt_ids) + min_tokens
-    return _generate(
-        checkpoint, runner, list(prompt_ids), sampling, limit, frozenset(stop_ids), may_stop_at, prefill_chunk
-    )
+    asked = _Asked(tuple(prompt_ids), sampling, limit, tuple(stop_ids), len(prompt_ids) + min_tokens, rules, matcher)
+    return _generate(checkpoint, runner, asked, prefill_chunk)
 
 
 def num_wanted(checkpoint: Checkpoint, prompt_ids: Sequence[int], max_tokens: int) -> int:
@@ -65,35 +68,37 @@ def finish_reason(num_tokens: int, wanted: int) -> FinishReason:
     return "length" if num_tokens >= wanted else "stop"
 
 
-def _generate(
-    checkpoint: Checkpoint,
-    runner: Runner,
-    tokens: list[int],
-    sampling: Sampling,
-    limit: int,
-    stop_ids: frozenset[int],
-    may_stop_at: int,
-    prefill_chunk: int,
-) -> Generator[int, None, None]:
+class _Asked(NamedTuple):
+    """What is to be written, and where it ends."""
+
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    limit: int  # tokens of prompt and output
+    stop_ids: tuple[int, ...]
+    may_stop_at: int  # length from which on one of stop_ids may be drawn
+    rules: LogitRules | None
+    matcher: Matcher | None  # of the form that the output keeps
+
+
+def _generate(checkpoint: Checkpoint, runner: Runner, asked: _Asked, prefill_chunk: int) -> Generator[int, None, None]:
     session = object()
+    output: list[int] = []
     try:
-        logits = _prefill(runner, session, tokens, prefill_chunk)
+        logits = _prefill(runner, session, asked.prompt, prefill_chunk)
         while True:
-            if len(tokens) < may_stop_at:
-                logits = mask_tokens(logits, [tuple(stop_ids)])
-            token = _draw(checkpoint, logits, sampling, len(tokens))
-            if token in stop_ids:
+            token = _draw(checkpoint, logits, asked, output)
+            if token in asked.stop_ids:
                 return
-            tokens.append(token)
+            output.append(token)
             yield token
-            if len(tokens) >= limit:
+            if len(asked.prompt) + len(output) >= asked.limit:
                 return
             logits = runner.forward([Chunk(session, (token,), 1)])
     finally:
         runner.free(session)
 
 
-def _prefill(runner: Runner, session: object, tokens: list[int], chunk_len: int) -> Tensor:
+def _prefill(runner: Runner, session: object, tokens: Sequence[int], chunk_len: int) -> Tensor:
     """Feeds the prompt; returns logits [1, vocab] after its last token."""
     for first in range(0, len(tokens), chunk_len):
         chunk = tokens[first : first + chunk_len]
@@ -103,8 +108,20 @@ def _prefill(runner: Runner, session: object, tokens: list[int], chunk_len: int)
 
 
 @torch.inference_mode()
-def _draw(checkpoint: Checkpoint, logits: Tensor, sampling: Sampling, position: int) -> int:
-    """Returns the match rule's draw at an absolute position of the text."""
-    batch = SamplingBatch.of([sampling], device=logits.device)
+def _draw(checkpoint: Checkpoint, logits: Tensor, asked: _Asked, output: Sequence[int]) -> int:
+    """Returns the match rule's draw after the output so far, from logits [1, vocab]."""
+    position = len(asked.prompt) + len(output)
+    rows = TextRows(
+        rules=asked.rules,
+        temperature=asked.sampling.temperature,
+        prompt=asked.prompt,
+        output=output,
+        banned=[asked.stop_ids] if position < asked.may_stop_at else None,
+    )
+    allowed = None if asked.matcher is None else torch.from_numpy(asked.matcher.allowed(output))
+    changed = process(logits, [rows], allowed, num_tokens=checkpoint.num_tokens)
+    if changed is not logits and not changed.amax().isfinite() and logits.amax().isfinite():
+        raise ConfigError(f"the rules leave no token to draw at position {position}; loosen them")
+    batch = SamplingBatch.of([asked.sampling], device=logits.device)
     positions = torch.tensor([position]).to(logits.device)
-    return int(choose(logits, batch, positions, num_tokens=checkpoint.num_tokens).item())
+    return int(choose(changed, batch, positions, num_tokens=checkpoint.num_tokens).item())

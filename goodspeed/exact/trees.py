@@ -40,6 +40,16 @@ def alternatives(parents: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     return tuple((node, chosen) for node, chosen in both if node != chosen)
 
 
+def paths(tokens: Sequence[int], parents: Sequence[int] | None) -> list[tuple[int, ...]]:
+    """Of each node the tokens from a first node down to it, itself included; parents None: the nodes are a chain."""
+    if parents is None:
+        return [tuple(tokens[: node + 1]) for node in range(len(tokens))]
+    found: list[tuple[int, ...]] = []
+    for token, parent in zip(tokens, parents, strict=True):
+        found.append((*(found[parent] if parent != BASE else ()), token))
+    return found
+
+
 def accepted(drawn: Sequence[int], tokens: Sequence[int], parents: Sequence[int]) -> list[int]:
     """The nodes that the match rule accepts, from a first node down: see `rejection.match_tree`."""
     children: dict[tuple[int, int], int] = {}  # by parent and token

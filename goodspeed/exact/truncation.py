@@ -5,8 +5,8 @@ beside the CPU does not tell how many are left without being waited for, so ther
 
 Top-p keeps the fewest of the top-k tokens (scaled to 1) that reach it; what is exactly as likely as the last token kept
 is kept too, so that the order in which a device sorts equals does not matter. Each row's result depends on that row
-alone, whatever else is in the batch. `mask_tokens` hides tokens that a row may not draw at all. Knows nothing
-about temperatures, noise or draws.
+alone, whatever else is in the batch. What has a logit of -inf is never kept. Knows nothing about temperatures, noise
+or draws.
 """
 
 from collections.abc import Sequence
@@ -66,8 +66,8 @@ def _least(logits: Floats, samplings: Sequence[Truncation]) -> Floats:
     vocab = logits.shape[-1]
     least = np.full(len(logits), -np.inf, logits.dtype)
     limited = [i for i, sampling in enumerate(samplings) if 0 < sampling.top_k < vocab]
-    if limited:
-        least[limited] = _least_of_top_k(logits, limited, samplings)
+    if limited:  # where there are fewer than top_k, the last of them is -inf
+        least[limited] = np.maximum(_least_of_top_k(logits, limited, samplings), np.finfo(logits.dtype).min)
     for i, sampling in enumerate(samplings):
         if sampling.top_p < 1 and not 0 < sampling.top_k < vocab:
             least[i] = _least_of_top_p(logits[i], sampling.top_p)
@@ -100,18 +100,6 @@ def _least_of_top_p(row: Floats, top_p: float) -> float:
     ordered = np.sort(likely)[::-1]
     mass = np.exp(ordered - largest).cumsum(dtype=np.float64)
     return float(ordered[min(int(np.searchsorted(mass, top_p * total)), len(ordered) - 1)])
-
-
-def mask_tokens(logits: Tensor, banned: Sequence[Sequence[int]]) -> Tensor:
-    """Returns logits [batch, vocab] with -inf for each row's banned tokens; the same tensor where there are none.
-
-    Ids beyond the vocabulary ban nothing.
-    """
-    cells = [(row, token) for row, tokens in enumerate(banned) for token in tokens if token < logits.shape[-1]]
-    if not cells:
-        return logits
-    rows, tokens = torch.tensor(cells).to(logits.device, non_blocking=True).unbind(1)
-    return logits.index_put((rows, tokens), logits.new_full((), -torch.inf))
 
 
 def masked(logits: Tensor, samplings: Sequence[Truncation], rows: Sequence[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Sampling defaults and stop strings for requests that leave them out.
+"""Sampling defaults, rules for logits and stop strings for requests that leave them out.
 
 They are the target's, from its generation_config.json, else the API's. The verify node sends the target's in its
 Welcome. Knows nothing about HTTP, files or models' weights.
@@ -6,10 +6,12 @@ Welcome. Knows nothing about HTTP, files or models' weights.
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
+from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import Defaults, Welcome
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.messages import LogitRules, Sampling
 
 
 def of_checkpoint(settings: GenerationSettings, *, chat: bool) -> Defaults:
@@ -44,6 +46,14 @@ def stops(defaults: Defaults, own: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own, *defaults.stop)))
 
 
+class Resolved(NamedTuple):
+    """How one text is sampled, and the strings that end it, under one target's defaults."""
+
+    sampling: Sampling
+    stop: tuple[str, ...] = ()
+    rules: LogitRules | None = None  # None: they change nothing
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingRequest:
     """How one text is to be sampled and where it ends, as far as its request says; None leaves it to the defaults."""
@@ -54,11 +64,26 @@ class SamplingRequest:
     top_p: float | None = None
     stop: tuple[str, ...] = ()  # strings that end the text
     adds_stops: bool = True  # the stop strings of the defaults end it, too
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    min_p: float | None = None
+    logit_bias: tuple[TokenBias, ...] = ()
 
-    def resolve(self, defaults: Defaults) -> tuple[Sampling, tuple[str, ...]]:
-        """The sampling and the stop strings of the text, where these defaults hold."""
+    def resolve(self, defaults: Defaults) -> Resolved:
+        """How the text is sampled and where it ends, where these defaults hold."""
         own = sampling(defaults, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
-        return own, stops(defaults, self.stop) if self.adds_stops else self.stop
+        return Resolved(own, stops(defaults, self.stop) if self.adds_stops else self.stop, self._rules(defaults))
+
+    def _rules(self, defaults: Defaults) -> LogitRules | None:
+        rules = LogitRules(
+            presence_penalty=float(_first(self.presence_penalty, 0.0)),
+            frequency_penalty=float(_first(self.frequency_penalty, 0.0)),
+            repetition_penalty=float(_first(self.repetition_penalty, defaults.repetition_penalty, 1.0)),
+            min_p=float(_first(self.min_p, defaults.min_p, 0.0)),
+            logit_bias=self.logit_bias,
+        )
+        return None if rules == LogitRules() else rules
 
 
 def _first(*values: float | None) -> float:

@@ -6,14 +6,14 @@ so nothing nests deeper than the types of the messages do, and nothing is ever d
 Knows nothing about sockets, sessions, or whether a message makes sense at this moment.
 """
 
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from goodspeed.errors import MalformedMessage, MessageTooLarge, ProtocolError, WrongVersion
 from goodspeed.untrusted import sanitize
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, MAX_LOGPROBS
-from goodspeed.wire.handshake import VERSION, Hello, Welcome
+from goodspeed.wire.handshake import VERSION, Defaults, Hello, Welcome
 from goodspeed.wire.messages import DownMessage, Refusal, RefusalCode, UpMessage
 
 MAX_MESSAGE_BYTES: Final = 64 << 20
@@ -69,14 +69,21 @@ def encode(message: UpMessage | DownMessage, max_bytes: int) -> bytes:
 
     A release that does not know these fields yet can therefore read the message.
     """
+    fields = _without_trailing_defaults(message)
+    if isinstance(message, Welcome):
+        fields = tuple(_without_trailing_defaults(field) if isinstance(field, Defaults) else field for field in fields)
+    data = _encoder.encode((message.__struct_config__.tag, *fields))
+    _check_size(len(data), max_bytes)
+    return data
+
+
+def _without_trailing_defaults(message: msgspec.Struct) -> tuple[Any, ...]:
     fields = msgspec.structs.astuple(message)
     defaults = message.__struct_defaults__
     num_fields, num_required = len(fields), len(fields) - len(defaults)
     while num_fields > num_required and fields[num_fields - 1] == defaults[num_fields - 1 - num_required]:
         num_fields -= 1
-    data = _encoder.encode((message.__struct_config__.tag, *fields[:num_fields]))
-    _check_size(len(data), max_bytes)
-    return data
+    return fields[:num_fields]
 
 
 def decode_up(data: bytes, max_bytes: int) -> UpMessage:

@@ -21,6 +21,9 @@ MAX_PROMPT_LOGPROBS = 1 << 18
 """Most logprobs that a session is told of its prompt: its tokens, and the alternatives to each. So a message with them
 has at most 8 MiB, and any configuration's limit has room for it."""
 
+MAX_STOP_IDS = 64
+"""Most tokens that end a text."""
+
 MAX_BIASES = 1024
 """Most tokens whose logits a session may bias."""
 
@@ -73,6 +76,8 @@ Otherwise: TypeAlias = Literal["best_effort", "refuse"]
 AdmittedAs: TypeAlias = Literal["promised", "best_effort"]
 RedirectReason: TypeAlias = Literal["slo", "load", "draining"]
 OddsCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
+RepetitionPenalty: TypeAlias = Annotated[float, Meta(ge=0.01, le=100.0)]
+MinP: TypeAlias = Annotated[float, Meta(ge=0.0, le=1.0)]
 FinishReason: TypeAlias = Literal["stop", "length"]
 NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
 Logprob: TypeAlias = Annotated[float, Meta(ge=MIN_LOGPROB, le=0.0)]

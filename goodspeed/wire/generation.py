@@ -8,7 +8,16 @@ from typing import Annotated
 from msgspec import Meta
 
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.fields import MAX_BIASES, MAX_CONSTRAINT_CHARS, ConstraintKind, Message, Seconds, TokenId
+from goodspeed.wire.fields import (
+    MAX_BIASES,
+    MAX_CONSTRAINT_CHARS,
+    ConstraintKind,
+    Message,
+    MinP,
+    RepetitionPenalty,
+    Seconds,
+    TokenId,
+)
 
 
 class Sampling(Message, frozen=True):
@@ -39,8 +48,8 @@ class LogitRules(Message, frozen=True):
 
     presence_penalty: Annotated[float, Meta(ge=-2.0, le=2.0)] = 0.0
     frequency_penalty: Annotated[float, Meta(ge=-2.0, le=2.0)] = 0.0
-    repetition_penalty: Annotated[float, Meta(ge=0.01, le=100.0)] = 1.0
-    min_p: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
+    repetition_penalty: RepetitionPenalty = 1.0
+    min_p: MinP = 0.0
     logit_bias: Annotated[tuple[TokenBias, ...], Meta(max_length=MAX_BIASES)] = ()
 
 

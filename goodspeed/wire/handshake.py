@@ -3,9 +3,11 @@
 Knows nothing about sessions, whose messages are in `messages.py`.
 """
 
+from collections.abc import Container
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from goodspeed.slo.objectives import MAX_TIERS, Limit, Objectives
 from goodspeed.wire.fields import (
@@ -16,7 +18,9 @@ from goodspeed.wire.fields import (
     Endpoint,
     Label,
     Message,
+    MinP,
     Name,
+    RepetitionPenalty,
     Seconds,
     ServerKey,
     StopString,
@@ -50,6 +54,8 @@ class Defaults(Message, frozen=True):
     top_k: Annotated[int, Meta(ge=0, lt=1 << 31)] | None = None
     top_p: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
     stop: Annotated[tuple[StopString, ...], Meta(max_length=8)] = ()  # strings that end a text, beside the user's own
+    repetition_penalty: RepetitionPenalty | None = None  # this and min_p only to draft nodes that know rules for logits
+    min_p: MinP | None = None
 
 
 class SloTerms(Message, frozen=True):
@@ -79,6 +85,16 @@ class Welcome(Message, frozen=True, tag="welcome"):
     chat_defaults: Defaults = Defaults()
     capabilities: Capabilities = ()  # as in Hello
     slo: SloTerms = SloTerms()  # only to draft nodes that know SLOs
+
+
+def readable(welcome: Welcome, capabilities: Container[str]) -> Welcome:
+    """Returns the Welcome with those defaults only that a draft node with these capabilities knows."""
+    if "logit_rules" in capabilities:
+        return welcome
+    defaults, chats = (
+        replace(each, repetition_penalty=None, min_p=None) for each in (welcome.defaults, welcome.chat_defaults)
+    )
+    return replace(welcome, defaults=defaults, chat_defaults=chats)
 
 
 class Sibling(Message, frozen=True):

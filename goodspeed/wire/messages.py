@@ -25,6 +25,7 @@ from goodspeed.wire.fields import (
     MAX_HOPS,
     MAX_LOGPROBS,
     MAX_OFFER,
+    MAX_STOP_IDS,
     AdmittedAs,
     Counter,
     Digest,
@@ -90,7 +91,7 @@ class OpenSession(Message, frozen=True, tag="open"):
     committed: Tokens
     sampling: Sampling
     max_tokens: Annotated[int, Meta(ge=1, le=MAX_CONTEXT)]
-    stop_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()
+    stop_ids: Annotated[tuple[TokenId, ...], Meta(max_length=MAX_STOP_IDS)] = ()
     verification: Verification = "match"
     max_draft: Annotated[int, Meta(ge=0, le=MAX_DRAFT)] = MAX_DRAFT  # the draft node's own cap
     slo: Slo | None = None  # only to verify nodes that know SLOs

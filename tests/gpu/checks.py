@@ -38,7 +38,7 @@ CHECKS: dict[str, Check] = {
         for vocab in VOCABULARIES
     },
     "uniform noise": sampling.uniform_noise_equals_that_of_the_cpu,
-    "banned tokens": sampling.banned_tokens_equal_those_of_the_cpu,
+    "rules for logits": sampling.rules_change_what_they_change_on_the_cpu,
     "match rule": sampling.match_verdicts_equal_those_of_the_cpu,
     **{
         f"ratio rule, vocabulary {vocab}": partial(sampling.ratio_verdicts_equal_those_of_the_cpu, vocab)

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.proposals import KINDS, decode, encode, make
 from goodspeed.exact.rejection import overlaps, ratios, verify_match, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform
-from goodspeed.exact.truncation import mask_tokens
+from goodspeed.wire.generation import LogitRules, TokenBias
 from verify_node.target.evidence import log_gains
 
 BATCH = 64
@@ -72,9 +73,19 @@ def uniform_noise_equals_that_of_the_cpu(device: torch.device) -> None:
     assert torch.equal(uniform(seeds.to(device), Role.FINAL, 1, 2, 3).cpu(), uniform(seeds, Role.FINAL, 1, 2, 3))
 
 
-def banned_tokens_equal_those_of_the_cpu(device: torch.device) -> None:
-    rows, banned = make_logits(1000), [tuple(range(row, 1100, 100)) for row in range(BATCH)]
-    assert torch.equal(mask_tokens(rows.to(device), banned).cpu(), mask_tokens(rows, banned))
+def rules_change_what_they_change_on_the_cpu(device: torch.device) -> None:
+    rows, texts = make_logits(1000), make_text_rows()
+    words = torch.randint(-(1 << 31), 1 << 31, (BATCH, -(-1000 // 32)), dtype=torch.int32)
+    torch.testing.assert_close(process(rows.to(device), texts, words).cpu(), process(rows, texts, words))
+
+
+def make_text_rows() -> list[TextRows]:
+    """The texts of a batch, a row each, with bias, penalties, min_p and banned tokens."""
+    rules = LogitRules(0.5, 0.25, 1.3, 0.001, (TokenBias(7, -3.0), TokenBias(8, 2.0)))
+    return [
+        TextRows([(row, 5)], rules, 0.8, range(row), range(row, 3 * row), [tuple(range(row, 1100, 100))])
+        for row in range(BATCH)
+    ]
 
 
 def match_verdicts_equal_those_of_the_cpu(device: torch.device) -> None:
@@ -138,7 +149,7 @@ def nothing_waits_for_the_device(device: torch.device) -> None:
 def a_round_of_both_rules(rows: Tensor) -> None:
     """All that verification does between the logits and the transfer of its results."""
     sampling = batch_on(rows.device)
-    rows = mask_tokens(rows, [(1, 2)] * BATCH)
+    rows = process(rows, make_text_rows())
     positions = torch.arange(BATCH, device=rows.device)
     choose(rows, sampling, positions)  # the match rule: its comparison is on the host
     probs = to_probs(rows, sampling)

@@ -16,8 +16,8 @@ from draft_node.core.drafts.ahead_rate import AheadRate
 from draft_node.core.session import Session
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
+from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
-from goodspeed.exact.truncation import mask_tokens
 from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.fields import MIN_LOGPROB
 from goodspeed.wire.messages import Refusal, Sampling, TokenLogprobs, Verdict
@@ -301,12 +301,12 @@ def test_where_nothing_is_left_to_draw_the_session_is_given_up():
 def test_banned_tokens_are_never_chosen():
     logits = torch.randn(4, VOCAB, generator=torch.Generator().manual_seed(1))
     banned = [STOPS, (), (VOCAB - 1, VOCAB, 1 << 30), STOPS]
-    rows = mask_tokens(logits, banned)
+    rows = process(logits, [TextRows(banned=[tokens]) for tokens in banned])
     for row, before, tokens in zip(rows, logits, banned, strict=True):
         inside = [token for token in tokens if token < VOCAB]
         assert row[inside].tolist() == [-torch.inf] * len(inside)
         assert int((row != before).sum()) == len(inside)
-    assert mask_tokens(logits, [(), (VOCAB,), (), ()]) is logits
+    assert process(logits, [TextRows([()] * 4)]) is logits
     for position in range(200):
         chosen = choose(rows, SamplingBatch.of([Sampling(seed=3)] * 4), torch.full((4,), position))
         assert int(chosen[0]) not in STOPS

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.handshake import Hello, Welcome
+from goodspeed.wire.handshake import Hello, Welcome, readable
 from goodspeed.wire.messages import Ack, Close, Draft, Offer, OpenSession, UpMessage
 from verify_node.core.diary import Diary
 from verify_node.rounds.scheduler import Scheduler
@@ -20,6 +21,7 @@ from verify_node.session.checks import (
     ANOTHERS_PEER,
     NOT_OPEN,
     Rejection,
+    check_constraint,
     check_hello,
     check_open,
     check_principal,
@@ -57,9 +59,12 @@ class Register:
         max_sessions: int,
         max_client_sessions: int,
         tiers: Tiers,
+        grammars: Grammars | None = None,
     ) -> None:
+        """grammars: of the constraints of sessions; None: sessions with one are refused."""
         self.welcome = welcome
         self.tiers = tiers
+        self._grammars = grammars
         self.max_sessions = max_sessions
         self.max_client_sessions = max_client_sessions
         self.context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
@@ -122,9 +127,10 @@ class Register:
     def welcome_of(self, peer_id: bytes) -> Welcome:
         """What a peer is told, with the SLOs that it may ask for if it knows any."""
         peer = self.peers[peer_id]
+        welcome = readable(self.welcome, peer.client.capabilities)
         if "slo" not in peer.client.capabilities:
-            return self.welcome
-        return replace(self.welcome, slo=self.tiers.terms(_record(self.enrolled or {}, peer)))
+            return welcome
+        return replace(welcome, slo=self.tiers.terms(_record(self.enrolled or {}, peer)))
 
     def _make_room(self, name: str) -> None:
         """A client's estimates outlive its connections. Forgets absent clients once MAX_CLIENTS names are known."""
@@ -202,7 +208,7 @@ class Register:
             or check_text(message, self.welcome, self.context_len)
             or check_prompt_logprobs(message, self._num_prompt_logprobs(peer.client, known))
         )
-        if refused:
+        if refused := refused or check_constraint(message, self._grammars):
             return refused
         if known is not None and known.epoch == message.epoch:
             known.heard(peer.peer_id, now)

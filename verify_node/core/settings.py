@@ -14,6 +14,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.fair.latency import Refined
 from goodspeed.fair.policies import Policy
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Capability
 from goodspeed.wire.handshake import VERSION, Welcome
@@ -34,6 +35,14 @@ much, and drafts do not all arrive at once. Below 1.5 rounds are not filled, abo
 
 SELECTS: tuple[Capability, ...] = ("odds", "offers", "model_offers", "trees")
 """What a verify node that selects drafted tokens understands."""
+
+ALWAYS: tuple[Capability, ...] = (
+    "slo",
+    "fleet",
+    "logit_rules",
+    "prompt_logprobs",
+)
+"""What every verify node understands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,16 +154,19 @@ def make_core(
     policy: Policy | None = None,
     cost: Refined | None = None,
     self_drafts: SelfDrafts | None = None,
+    grammars: Grammars | None = None,
     kind: type[VerifyCore] = VerifyCore,
 ) -> VerifyCore:
     """A verify node without sessions.
 
     welcome: of `make_welcome`; its context is cut to the size of the pool. policy: replaces the one that the settings
     name. cost: the model of a round's time, which finished rounds refine; by default it knows nothing yet.
-    self_drafts: what drafts from sessions' own texts, if the settings have it. kind: `CheckedCore` validates itself
-    after every event.
+    self_drafts: what drafts from sessions' own texts, if the settings have it. grammars: of the target's tokenizer,
+    where constraints are served, which the welcome then says. kind: `CheckedCore` validates itself after every event.
     """
     cost = cost if cost is not None else Refined()
+    served: tuple[Capability, ...] = ("constraint",) if grammars is not None else ()
+    welcome = replace(welcome, capabilities=(*welcome.capabilities, *served))
     limits = RoundLimits(settings.budget, settings.max_round_tokens, settings.linger_s)
     scheduler = _scheduler(settings, policy, cost)
     register = Register(
@@ -164,6 +176,7 @@ def make_core(
         max_sessions=settings.max_sessions,
         max_client_sessions=settings.max_client_sessions,
         tiers=Tiers({tier.tier: tier for tier in settings.tiers}),
+        grammars=grammars,
     )
     return kind(
         register=register,
@@ -235,8 +248,7 @@ def make_welcome(
 
 
 def _capabilities(settings: CoreSettings) -> tuple[Capability, ...]:
-    always: tuple[Capability, ...] = ("slo", "fleet", "prompt_logprobs")
-    found = (*SELECTS, *always) if settings.selects else always
+    found = (*SELECTS, *ALWAYS) if settings.selects else ALWAYS
     return (*found, "admission") if settings.admits != "none" else found
 
 

@@ -23,6 +23,7 @@ class Drafted(NamedTuple):
     source: DraftSource | None = None  # None: they are a Draft
     proposal: bytes | None = None
     parents: tuple[int, ...] | None = None  # of each token the index of the one that it follows, or -1; None: a chain
+    is_forced: bool = False  # by the form that the output is to keep: each is certain
 
     def pick(self, nodes: Sequence[int]) -> "Drafted":
         """These nodes of a tree, ascending, each with the one that it follows. ValueError for a chain."""
@@ -48,6 +49,7 @@ class Drafted(NamedTuple):
             codes=self.codes[:length],
             num_ngram=min(self.num_ngram, length),
             source=self.source,
+            is_forced=self.is_forced,
             proposal=cut(self.proposal, length) if self.proposal is not None else None,
         )
 
@@ -79,8 +81,15 @@ def of_self(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:
     return Drafted(tokens, odds.encode(claimed), len(tokens), "self") if tokens else NOTHING
 
 
+def of_form(tokens: tuple[int, ...]) -> Drafted:
+    """What the form of the session's output says must follow: the verify node's own draft, and certain."""
+    return Drafted(tokens, bytes(len(tokens)), len(tokens), "self", is_forced=True) if tokens else NOTHING
+
+
 def claimed_odds(session: Session, drafted: Drafted) -> list[float]:
     """The calibrated odds of each token given those before it, as far as they may count for this session's rule."""
+    if drafted.is_forced:
+        return [1.0] * len(drafted.tokens)
     if session.verification == "ratio" or not drafted.codes:
         return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
     client, num_ngram = session.client, drafted.num_ngram

@@ -43,6 +43,7 @@ class Outcome(Struct, frozen=True):
     logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, where the entry wants them
     evidence: tuple[float, ...] = ()  # of the drafted tokens against what was sent with them, under the ratio rule
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # of the entry's `prompt_rows`
+    forced: tuple[int, ...] = ()  # what must follow the tokens, by the form that the output is to keep
     path: tuple[int, ...] | None = None  # places of the accepted tokens in a tree; None: the first of a chain
 
     @property
@@ -100,6 +101,8 @@ class Moved(Struct, frozen=True):
 
         What follows the text's end does not count: it is drafted at will, and accepted at no cost.
         """
+        if self.entry.is_forced:
+            return []  # nothing was claimed
         if self.entry.parents is not None:
             return self._claims_of_tree(self.entry.parents)
         codes, num_accepted = self.entry.odds[: min(self.num_verified, len(self.taken) + 1)], self._num_accepted

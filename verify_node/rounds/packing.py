@@ -56,7 +56,7 @@ class Entry(Struct, frozen=True):
     draft_round: int | None = None
     proposal: bytes | None = None
     num_logprobs: int | None = None  # alternatives to be told of each token that comes of it; None: no logprobs
-    stop_ids: tuple[int, ...] = ()  # where they may not be drawn: at positions below `may_stop_at`
+    stop_ids: tuple[int, ...] = ()  # not drawn at positions below `may_stop_at`; there if that, or a form, needs them
     may_stop_at: int = 0
     odds: bytes = b""  # codes of the drafted tokens' claimed odds, or none
     num_ngram: int = 0  # leading drafted tokens that an index drafted
@@ -64,6 +64,7 @@ class Entry(Struct, frozen=True):
     parents: tuple[int, ...] | None = None  # of each drafted token the one that it follows, or -1; None: a chain
     answered: bool | None = None  # whether its draft node had answered its newest verdict; None: it offers nothing
     model_offered: bool | None = None  # whether its draft model had offered anew; None: it did not have to
+    is_forced: bool = False  # what is drafted is certain, by the form of the output
     rules: LogitRules | None = None  # for its logits
     constraint: Constraint | None = None  # that its output keeps
     prompt_len: int = 0  # of its text, which is there only where it has rules or a constraint
@@ -321,12 +322,13 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
         draft_round=session.draft.round if session.draft else None,
         proposal=drafted.proposal,
         num_logprobs=session.opened.num_logprobs,
-        stop_ids=session.opened.stop_ids if len(session.tokens) < session.may_stop_at else (),
+        stop_ids=session.opened.stop_ids if _needs_stop_ids(session) else (),
         may_stop_at=session.may_stop_at,
         odds=drafted.codes,
         num_ngram=drafted.num_ngram,
         source=drafted.source if drafted.tokens else None,
         parents=drafted.parents,
+        is_forced=drafted.is_forced,
         answered=session.acked == len(session.tokens) if session.is_offered_to else None,
         model_offered=session.model_offered,
         rules=session.opened.logit_rules,
@@ -335,6 +337,11 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
         text=tuple(session.tokens) if session.has_rules else (),
         prompt_rows=prompt_rows(session, cached, len(session.tokens) - cached),
     )
+
+
+def _needs_stop_ids(session: Session) -> bool:
+    """Whether the target has to know them: none may be drawn yet, or only where the output's form ends."""
+    return len(session.tokens) < session.may_stop_at or session.opened.constraint is not None
 
 
 def _chunk(session: Session, cached: int, num_tokens: int) -> Entry:

@@ -1,5 +1,7 @@
 """Drafts that the verify node makes from a session's own prompt and text, for sessions that it advances by itself.
 
+Where the form that an output is to keep leaves no choice, what must follow is the draft, and certain to be accepted.
+
 No draft node and no round trip is needed for these, and nothing private: the text is here anyway. Histories and corpora
 stay at the draft nodes. A round waits while they are made, so the number of them is bounded, and so are the tokens that
 are indexed for them. Knows nothing about which drafts are worth it, or about rounds.
@@ -12,7 +14,7 @@ from typing import NamedTuple
 
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
-from verify_node.rounds.drafted import Drafted, of_self
+from verify_node.rounds.drafted import Drafted, of_form, of_self
 from verify_node.session.session import Session
 
 MAX_LENGTH = 8
@@ -91,9 +93,11 @@ class SelfDrafts:
     def _draft(self, session: Session, least_odds: float) -> Drafted:
         """What comes before the text's end: the end itself the target draws in the same round, drafted or not."""
         stop_ids = session.opened.stop_ids
+        if session.forced_next:
+            return of_form(_before(session.forced_next[: session.max_length], stop_ids))
         found = self._find(session, min(MAX_LENGTH, session.max_length), least_odds)
-        length = next((at for at, token in enumerate(found.tokens) if token in stop_ids), len(found.tokens))
-        return of_self(found.tokens[:length], found.odds[:length])
+        tokens = _before(found.tokens, stop_ids)
+        return of_self(tokens, found.odds[: len(tokens)])
 
     def _find(self, session: Session, length: int, least_odds: float) -> Continuation:
         """What the text's index says."""
@@ -118,3 +122,8 @@ class SelfDrafts:
             _, oldest = self._texts.popitem(last=False)
             self._num_tokens -= len(oldest)
         return text
+
+
+def _before(tokens: tuple[int, ...], stop_ids: Sequence[int]) -> tuple[int, ...]:
+    """The tokens before the first of stop_ids."""
+    return tokens[: next((at for at, token in enumerate(tokens) if token in stop_ids), len(tokens))]

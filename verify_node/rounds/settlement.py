@@ -19,6 +19,7 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
     """Adds the decided tokens to the session's text, and frees the memory of rejected ones, or of all at its end."""
     base_len, answered = len(session.tokens), session.draft
     taken = session.commit(outcome.tokens, outcome.logprobs)
+    session.must_follow(outcome.forced)
     if session.finished:
         pool.free(session.session_id)
     else:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
@@ -123,15 +124,7 @@ def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejec
         return Rejection("vocabulary", what, "encode with the target's tokenizer")
     if opened.verification not in welcome.verifications:
         return Rejection("unsupported", f"verification {opened.verification!r} is off here", "use another rule")
-    return _check_unserved(opened) or _check_min_tokens(opened, welcome.vocab_size)
-
-
-def _check_unserved(opened: OpenSession) -> Rejection | None:
-    """Whether it asks for what this verify node has not announced, and would have to ignore."""
-    for name in ("constraint", "logit_rules"):
-        if getattr(opened, name) is not None:
-            return Rejection("unsupported", f"{name} is not served here", "ask only for what Welcome announces")
-    return None
+    return _check_logit_bias(opened, welcome.vocab_size) or _check_min_tokens(opened, welcome.vocab_size)
 
 
 def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Rejection | None:
@@ -148,6 +141,28 @@ def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Rejection | Non
 def num_prompt_logprobs(opened: OpenSession) -> int:
     """Returns how many logprobs it asks to be told of its prompt."""
     return 0 if opened.num_prompt_logprobs is None else len(opened.prompt) * (1 + opened.num_prompt_logprobs)
+
+
+def check_constraint(opened: OpenSession, grammars: Grammars | None) -> Rejection | None:
+    """Whether the output can keep the form that is asked for, and end. grammars: None where no form is served."""
+    if opened.constraint is None:
+        return None
+    if grammars is None:
+        return Rejection("unsupported", "constraint is not served here", "ask only for what Welcome announces")
+    if (problem := grammars.problem(opened.constraint)) is not None:
+        return Rejection("unsupported", f"constraint: {problem}", "send another one, or ask without")
+    if not any(token in grammars.table.eos_ids for token in opened.stop_ids):
+        what = "a text with a constraint ends where that says, and none of stop_ids ends a text of this target"
+        return Rejection("unsupported", what, "send Welcome's eos_ids")
+    return None
+
+
+def _check_logit_bias(opened: OpenSession, vocab_size: int) -> Rejection | None:
+    biases = opened.logit_rules.logit_bias if opened.logit_rules is not None else ()
+    if max((each.token for each in biases), default=0) >= vocab_size:
+        what = f"logit_bias: a token id is outside the vocabulary of {vocab_size}"
+        return Rejection("vocabulary", what, "use the target's tokenizer")
+    return None
 
 
 def _check_min_tokens(opened: OpenSession, vocab_size: int) -> Rejection | None:

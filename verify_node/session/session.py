@@ -190,6 +190,10 @@ class Session(SessionState):
             self.offered = None if self.finished else self.offered.after(taken)
         return tuple(taken)
 
+    def must_follow(self, tokens: tuple[int, ...]) -> None:
+        """What the form of its output says must follow the text as it is now."""
+        self.forced = (len(self.tokens), tokens) if tokens and not self.finished else None
+
     def observe_share(self, took_part: bool) -> None:
         """Smooths in how many rounds it takes part."""
         self.share = self.share + SHARE_SMOOTHING * (took_part - self.share)

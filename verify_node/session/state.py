@@ -64,6 +64,7 @@ class SessionState:
     due_at: float = 0.0  # when its next draft should be there
     late_at: float = 0.0  # when it is waited for no more
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
+    forced: tuple[int, tuple[int, ...]] | None = None  # what must follow a text of so many tokens, by its form
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, where they are wanted
     prompt_logprobs: list[TokenLogprobs] | None = (
         None  # of the prompt, as far as it is read; None: nobody waits for any
@@ -179,6 +180,11 @@ class SessionState:
     def has_rules(self) -> bool:
         """Whether its logits depend on its text beyond what the model makes of it."""
         return self.opened.logit_rules is not None or self.opened.constraint is not None
+
+    @property
+    def forced_next(self) -> tuple[int, ...]:
+        """Tokens that must follow the text as it is, by the form that it is to keep."""
+        return self.forced[1] if self.forced is not None and self.forced[0] == len(self.tokens) else ()
 
     @property
     def max_length(self) -> int:

@@ -5,7 +5,7 @@ only. Knows nothing about rounds, messages or key/value memory.
 """
 
 from collections.abc import Sequence
-from math import isfinite
+from math import inf, isfinite, isnan
 from operator import eq
 from typing import NamedTuple, Protocol
 
@@ -14,9 +14,12 @@ import torch
 from torch import Tensor
 
 from goodspeed.exact import trees
+from goodspeed.exact.logit_rules import Rules, TextRows, process
 from goodspeed.exact.rejection import match, match_tree
 from goodspeed.exact.sampling import Sampling, SamplingBatch, choose
-from goodspeed.exact.truncation import mask_tokens
+
+NOT_NUMBERS = "its logits are not numbers"
+"""Why a session is given up whose logits are none."""
 
 
 class VerifiedEntry(Protocol):
@@ -39,6 +42,18 @@ class VerifiedEntry(Protocol):
     @property
     def sampling(self) -> Sampling: ...
     @property
+    def rules(self) -> Rules | None: ...
+    @property
+    def prompt_len(self) -> int:
+        """Of the text, where it has rules."""
+        ...
+
+    @property
+    def text(self) -> Sequence[int]:
+        """The prompt and all that is committed, `base_len` tokens, where it has rules."""
+        ...
+
+    @property
     def may_ban(self) -> bool:
         """Whether `banned_at` returns any token at some position of this round."""
         ...
@@ -55,7 +70,7 @@ class MatchDecision(NamedTuple):
     agrees: list[bool]  # of each drafted token: whether the target drew it too
     accepted: Sequence[int]  # places of the accepted tokens, in order
     agreement: int  # drafted tokens that the target drew too; of a tree those of its first choices
-    is_finite: bool  # whether the largest logit of every row is a number
+    failure: str = ""  # why no token can be drawn
 
     @property
     def num_accepted(self) -> int:
@@ -66,38 +81,41 @@ class MatchDecision(NamedTuple):
         return self.target_tokens[self.accepted[-1] + 1 if self.accepted else 0]
 
 
-def decide_match(entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int) -> list[MatchDecision]:
+def decide_match(
+    entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int, allowed: Tensor | None = None
+) -> list[MatchDecision]:
     """Draws the target's own token at every position on the device, then compares with the drafts on the host.
 
     logits [num_rows, vocab], of which the first num_tokens columns can be drawn; one transfer from their device.
+    allowed: bits of what each row that is drawn from may draw, as in `process`; None: any token.
     """
     rows, positions, counts = logit_rows(entries)
     batch = SamplingBatch.of([entry.sampling for entry in entries], counts, device=logits.device)
     wanted = logits if len(rows) == len(logits) else logits[int64_tensor(rows, logits)]
-    allowed = mask_banned(entries, wanted)
-    drawn = choose(allowed, batch, int64_tensor(positions, logits), num_tokens=num_tokens)  # [num_rows]
-    tokens, tops = torch.stack([drawn.double(), largest_logits(wanted, allowed)]).tolist()  # ids are exact in fp64
+    changed = process(wanted, text_rows(entries), allowed, num_tokens=num_tokens)
+    drawn = choose(changed, batch, int64_tensor(positions, logits), num_tokens=num_tokens)  # [num_rows]
+    tokens, tops = torch.stack([drawn.double(), largest_logits(wanted, changed)]).tolist()  # ids are exact in fp64
     decided: list[MatchDecision] = []
     first = 0
     for entry, count in zip(entries, counts, strict=True):
         target_tokens = [int(token) for token in tokens[first : first + count]]
-        is_finite = all(map(isfinite, tops[first : first + count]))
-        decided.append(_decide(entry, target_tokens, is_finite))
+        decided.append(_decide(entry, target_tokens, tops[first : first + count]))
         first += count
     return decided
 
 
-def _decide(entry: VerifiedEntry, target_tokens: list[int], is_finite: bool) -> MatchDecision:
+def _decide(entry: VerifiedEntry, target_tokens: list[int], tops: list[float]) -> MatchDecision:
     drafted, parents = entry.drafted, entry.parents
     if parents is None:
         num_accepted, agreement = match(target_tokens, drafted)
+        failed = failure(tops, range(num_accepted + 1))
         return MatchDecision(
-            target_tokens, list(map(eq, target_tokens, drafted)), range(num_accepted), agreement, is_finite
+            target_tokens, list(map(eq, target_tokens, drafted)), range(num_accepted), agreement, failed
         )
     path, _ = match_tree(target_tokens, drafted, parents)
     agrees = [target_tokens[parent + 1] == token for parent, token in zip(parents, drafted, strict=True)]
     agreement = sum(agrees[node] for node in trees.first_choices(parents))
-    return MatchDecision(target_tokens, agrees, path, agreement, is_finite)
+    return MatchDecision(target_tokens, agrees, path, agreement, failure(tops, [0, *(node + 1 for node in path)]))
 
 
 def logit_rows(entries: Sequence[VerifiedEntry]) -> tuple[list[int], list[int], list[int]]:
@@ -120,20 +138,45 @@ def _positions(entry: VerifiedEntry) -> Sequence[int]:
     return [entry.base_len, *(entry.base_len + depth for depth in trees.depths(entry.parents))]
 
 
-def mask_banned(entries: Sequence[VerifiedEntry], wanted: Tensor) -> Tensor:
-    """Returns logits [num_rows, vocab] with -inf for banned tokens; the same tensor where nothing is banned."""
-    if not any(entry.may_ban for entry in entries):
-        return wanted
-    return mask_tokens(
-        wanted,
-        [entry.banned_at(position) for entry in entries for position in _positions(entry)],
+def text_rows(entries: Sequence[VerifiedEntry]) -> list[TextRows]:
+    """The rows that `logit_rows` gives, as the rules for logits see them."""
+    return [_text_rows(entry) for entry in entries]
+
+
+def _text_rows(entry: VerifiedEntry) -> TextRows:
+    banned = [entry.banned_at(position) for position in _positions(entry)] if entry.may_ban else None
+    if entry.rules is None:
+        return TextRows([()] * (len(entry.drafted) + 1), banned=banned)
+    return TextRows(
+        paths=[(), *trees.paths(entry.drafted, entry.parents)],
+        rules=entry.rules,
+        temperature=entry.sampling.temperature,
+        prompt=entry.text[: entry.prompt_len],
+        output=entry.text[entry.prompt_len :],
+        banned=banned,
     )
 
 
-def largest_logits(wanted: Tensor, allowed: Tensor) -> Tensor:
-    """Returns each row's largest logit [num_rows], fp64; not finite if a logit overflowed or every token is banned."""
+def largest_logits(wanted: Tensor, changed: Tensor) -> Tensor:
+    """Returns the largest logit of each row that is drawn from [num_rows], fp64.
+
+    A NaN where the model's own largest one is no number, -inf where rules leave no token.
+    """
     tops = wanted.amax(-1).double()
-    return tops if allowed is wanted else tops + allowed.amax(-1)
+    tops = torch.where(tops.isfinite(), tops, torch.nan)
+    return tops if changed is wanted else torch.where(tops.isfinite(), changed.amax(-1).double(), tops)
+
+
+def failure(tops: Sequence[float], reached: Sequence[int]) -> str:
+    """Why a session cannot go on whose rows have these `largest_logits`; empty if it can.
+
+    Rows that are not among those reached follow rejected tokens: rules may leave nothing there.
+    """
+    if all(map(isfinite, tops)):
+        return ""
+    if any(isnan(top) or top == inf for top in tops):
+        return NOT_NUMBERS
+    return "its rules leave no token to draw" if any(tops[row] == -inf for row in reached) else ""
 
 
 def int64_tensor(values: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ about clients or budgets.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,15 +16,25 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import InvalidProposal
 from goodspeed.exact import proposals
+from goodspeed.exact.logit_rules import process
 from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, to_probs, uniform
-from goodspeed.wire.messages import Sampling
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.wire.messages import LogitRules, Sampling
 from verify_node.rounds.outcomes import Decisions, Outcome
 from verify_node.rounds.packing import Entry, Round
 from verify_node.rounds.prompt_rows import PromptRows
 from verify_node.target.evidence import log_gains, log_tilts
-from verify_node.target.logprobs import NOT_NUMBERS, Place, with_logprobs, with_prompts
-from verify_node.target.match_sampling import decide_match, int64_tensor, largest_logits, logit_rows, mask_banned
+from verify_node.target.forms import Forms, Masks
+from verify_node.target.logprobs import Place, with_logprobs, with_prompts
+from verify_node.target.match_sampling import (
+    decide_match,
+    failure,
+    int64_tensor,
+    largest_logits,
+    logit_rows,
+    text_rows,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,18 @@ class _VerifiedEntry:
         return self.entry.sampling
 
     @property
+    def rules(self) -> LogitRules | None:
+        return self.entry.rules
+
+    @property
+    def prompt_len(self) -> int:
+        return self.entry.prompt_len
+
+    @property
+    def text(self) -> tuple[int, ...]:
+        return self.entry.text
+
+    @property
     def may_ban(self) -> bool:
         return bool(self.entry.stop_ids)
 
@@ -73,19 +95,25 @@ class _VerifiedEntry:
 class Target:
     """The target model with its key/value memory."""
 
-    def __init__(self, checkpoint: Checkpoint, runner: Runner, *, records: bool = False) -> None:
-        """records: outcomes contain the decision at each position."""
+    def __init__(
+        self, checkpoint: Checkpoint, runner: Runner, *, records: bool = False, grammars: Grammars | None = None
+    ) -> None:
+        """records: outcomes contain the decision at each position. grammars: of constraints, if these are served."""
         self.checkpoint = checkpoint
         self.runner = runner
         self.records = records
+        self._forms = Forms(grammars)
 
     def run(self, planned: Round) -> RoundResult:
         """Runs one forward pass over all entries, then verifies by rule; each rule makes one transfer from the
         device."""
         started = time.perf_counter()
-        logits = self.forward(planned)
+        logits = self._launch(planned)
+        masks = self._forms.masks(planned)  # while a GPU computes
+        self._wait(logits)
         forwarded = time.perf_counter()
-        outcomes = self.verify(planned, logits)
+        outcomes = self.verify(planned, logits, masks)
+        self._forms.keep(self.runner.pool)
         return RoundResult(outcomes, forwarded - started, time.perf_counter() - forwarded)
 
     def recover(self) -> None:
@@ -97,26 +125,39 @@ class Target:
     def forward(self, planned: Round) -> Tensor:
         """Returns logits [num_rows, vocab], in the order of entries: of each entry rows of its prompt where their
         logprobs are wanted, and a row for each position that it draws at."""
-        chunks = [Chunk(entry.session_id, entry.tokens, entry.num_rows, entry.parents) for entry in planned.entries]
-        logits = self.runner.forward(chunks)
-        if logits.device.type == "cuda":
-            torch.cuda.synchronize(logits.device)  # else the forward pass would be timed as verification
+        logits = self._launch(planned)
+        self._wait(logits)
         return logits
 
     @torch.inference_mode()
-    def verify(self, planned: Round, logits: Tensor) -> list[Outcome]:
+    def _launch(self, planned: Round) -> Tensor:
+        """Begins `forward`; a GPU goes on with it by itself."""
+        chunks = [Chunk(entry.session_id, entry.tokens, entry.num_rows, entry.parents) for entry in planned.entries]
+        return self.runner.forward(chunks)
+
+    def _wait(self, logits: Tensor) -> None:
+        """Else the forward pass would be timed as verification."""
+        if logits.device.type == "cuda":
+            torch.cuda.synchronize(logits.device)
+
+    @torch.inference_mode()
+    def verify(self, planned: Round, logits: Tensor, masks: Masks | None = None) -> list[Outcome]:
         """Returns the outcome of every entry that has rows in the logits of `forward`: it samples, or a prompt is told.
 
-        Of a tree the key/value memory has no more than the accepted path then.
+        masks: of those that have a form to keep; None: they are made now. Of a tree the key/value memory has no more
+        than the accepted path then.
         """
         verified = self._verified(planned)
         by_match = [one for one in verified if one.entry.verification == "match"]
         by_ratio = [one for one in verified if one.entry.verification == "ratio"]
+        masks = masks if masks is not None else self._forms.masks(planned)
         outcomes: list[Outcome] = []
         if by_match:
-            outcomes += self._match(by_match, logits)
+            outcomes += self._match(by_match, logits, masks)
         if by_ratio:
-            outcomes += self._ratio(by_ratio, logits)
+            outcomes += self._ratio(by_ratio, logits, masks)
+        if masks:
+            outcomes = self._with_forms(outcomes, {one.entry.session_id: one.entry for one in verified})
         places = {
             one.entry.session_id: Place(one.first_row, one.entry.num_logprobs)
             for one in verified
@@ -146,13 +187,13 @@ class Target:
             return _VerifiedEntry(entry, first_row, 0, invalid=str(error))
         return _VerifiedEntry(entry, first_row, entry.num_drafted, draft_probs=probs)
 
-    def _match(self, verified: Sequence[_VerifiedEntry], logits: Tensor) -> list[Outcome]:
+    def _match(self, verified: Sequence[_VerifiedEntry], logits: Tensor, masks: Masks) -> list[Outcome]:
         """The target's own draw at every position, then equality."""
         outcomes: list[Outcome] = []
         kept: list[TreePath] = []
-        decided = decide_match(verified, logits, self.checkpoint.num_tokens)
+        decided = decide_match(verified, logits, self.checkpoint.num_tokens, self._allowed(verified, masks))
         for one, decision in zip(verified, decided, strict=True):
-            outcome = _outcome(one, decision.accepted, decision.next_token, decision.agreement, decision.is_finite)
+            outcome = _outcome(one, decision.accepted, decision.next_token, decision.agreement, decision.failure)
             if one.parents is not None:
                 outcome = replace(outcome, path=tuple(decision.accepted)[: outcome.num_accepted])
                 kept.append(TreePath(one.entry.session_id, one.base_len, outcome.path or ()))
@@ -163,13 +204,14 @@ class Target:
         self.runner.keep(kept)
         return outcomes
 
-    def _ratio(self, verified: Sequence[_VerifiedEntry], logits: Tensor) -> list[Outcome]:
+    def _ratio(self, verified: Sequence[_VerifiedEntry], logits: Tensor, masks: Masks) -> list[Outcome]:
         """Rejection sampling against the distributions that the drafts were sent with."""
         rows, _, repeats = logit_rows(verified)
         batch = SamplingBatch.of([s.entry.sampling for s in verified], repeats, device=logits.device)
         wanted, columns = logits[int64_tensor(rows, logits)], _columns(repeats)
-        allowed = mask_banned(verified, wanted)
-        probs = to_probs(allowed, batch, num_tokens=self.checkpoint.num_tokens)
+        allowed = self._allowed(verified, masks)
+        changed = process(wanted, text_rows(verified), allowed, num_tokens=self.checkpoint.num_tokens)
+        probs = to_probs(changed, batch, num_tokens=self.checkpoint.num_tokens)
         target_probs = probs[int64_tensor(columns, logits)]  # [batch, max_len + 1, vocab]
         draft_tokens, num_drafted = _drafts(verified, logits)
         draft_probs = torch.zeros(*draft_tokens.shape, probs.shape[-1], device=logits.device)
@@ -182,12 +224,28 @@ class Target:
         )
         odds = ratios(target_probs, draft_tokens, draft_probs, num_drafted)
         shared = overlaps(target_probs, draft_probs, num_drafted)
-        finite = _finite(largest_logits(wanted, allowed), columns)
-        outcomes = _outcomes(verified, accepted, next_token, shared.sum(1), finite, log_gains(odds, shared))
+        tops = largest_logits(wanted, changed)[int64_tensor(columns, logits)]  # [batch, max_len + 1]
+        outcomes = _outcomes(verified, accepted, next_token, shared.sum(1), tops, log_gains(odds, shared))
         if self.records:
             decided = decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise)
             outcomes = _with_decisions(outcomes, verified, decided, odds)
         return outcomes
+
+    def _allowed(self, verified: Sequence[_VerifiedEntry], masks: Masks) -> Tensor | None:
+        """Bits of what each row that is drawn from may draw [num_rows, num_words]; None: any token."""
+        return self._forms.rows([(one.entry, one.num_drafted) for one in verified], masks)
+
+    def _with_forms(self, outcomes: Sequence[Outcome], entries: Mapping[bytes, Entry]) -> list[Outcome]:
+        """The outcomes with what must follow, for the match rule, and with why nothing can."""
+        found: list[Outcome] = []
+        for outcome in outcomes:
+            entry = entries[outcome.session_id]
+            if outcome.failed:
+                outcome = replace(outcome, failed=self._forms.problem(entry) or outcome.failed)
+            elif entry.verification == "match":
+                outcome = replace(outcome, forced=self._forms.forced(entry, outcome.tokens))
+            found.append(outcome)
+        return found
 
 
 def _prompt_rows(planned: Round) -> list[tuple[bytes, int, PromptRows]]:
@@ -231,26 +289,21 @@ def _noise(verified: Sequence[_VerifiedEntry], draft_tokens: Tensor) -> tuple[Te
     return accept, uniform(seeds, Role.FINAL, epochs, rounds, bases)
 
 
-def _finite(largest: Tensor, columns: Sequence[Sequence[int]]) -> Tensor:
-    """Whether the largest logit [num_rows] of every row of an entry is a finite number [batch]."""
-    return largest.isfinite()[int64_tensor(columns, largest)].all(1)
-
-
 def _outcomes(
     verified: Sequence[_VerifiedEntry],
     accepted: Tensor,
     next_token: Tensor,
     agreement: Tensor,
-    finite: Tensor,
+    tops: Tensor,
     gains: Tensor,
 ) -> list[Outcome]:
-    """Returns the outcomes of the ratio rule; all tensors are [batch]."""
-    table = [accepted.double(), next_token.double(), agreement, finite.double(), gains]  # ids are exact in fp64
+    """Returns the outcomes of the ratio rule; all tensors are [batch], but for tops [batch, max_len + 1]."""
+    table = [accepted.double(), next_token.double(), agreement, gains, *tops.unbind(1)]  # ids are exact in fp64
     return [
-        _with_evidence(_outcome(one, range(int(num_accepted)), int(token), agreed, bool(is_finite)), one, gain)
-        for one, num_accepted, token, agreed, is_finite, gain in zip(
-            verified, *torch.stack(table).tolist(), strict=True
+        _with_evidence(
+            _outcome(one, range(int(count)), int(token), agreed, failure(top, range(int(count) + 1))), one, gain
         )
+        for one, (count, token, agreed, gain, *top) in zip(verified, torch.stack(table, 1).tolist(), strict=True)
     ]
 
 
@@ -271,9 +324,9 @@ def _with_decisions(
     ]
 
 
-def _outcome(one: _VerifiedEntry, accepted: Sequence[int], token: int, agreement: float, is_finite: bool) -> Outcome:
+def _outcome(one: _VerifiedEntry, accepted: Sequence[int], token: int, agreement: float, failed: str) -> Outcome:
     """accepted: places of the accepted tokens among those drafted, in order."""
-    if not is_finite:
-        return Outcome(one.entry.session_id, (), 0, 0.0, one.invalid, NOT_NUMBERS)
+    if failed:
+        return Outcome(one.entry.session_id, (), 0, 0.0, one.invalid, failed)
     tokens = (*(one.drafted[place] for place in accepted), token)
     return Outcome(one.entry.session_id, tokens, len(accepted), agreement, one.invalid)

@@ -88,11 +88,13 @@ class Conversation:
 
     @staticmethod
     def _take(answer: Answer, chunks: Iterator[Chunk]) -> Generator[tuple[Span, ...], None, None]:
-        """Adds the chunks to the answer, and yields the spans to show."""
+        """Adds the chunks to the answer, and yields the spans to show. What is thought is not sent back."""
         for chunk in chunks:
             answer.usage = chunk.usage or answer.usage
             for choice in chunk.choices[:1]:
                 answer.reason = choice.finish_reason or answer.reason
                 answer.text += choice.delta.content or ""
+                if choice.thoughts:
+                    yield choice.thoughts
                 if choice.delta.content:
                     yield choice.spans

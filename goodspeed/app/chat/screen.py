@@ -48,6 +48,7 @@ class Page:
         self._tint = tint and self._has_colours
         self._dims = _has_colours(Console(stderr=True))
         self._at_line_start = True
+        self._is_thinking = False
 
     def begin(self, url: str, model: str) -> None:
         self.say(f"{model} at {url}; /help tells what there is besides talking")
@@ -55,9 +56,23 @@ class Page:
     def show(self, spans: tuple[Span, ...]) -> None:
         for span in spans:
             text = safe(span.text)
+            if span.thought:
+                self._think(text)
+                continue
+            self._stop_thinking()
             sys.stdout.write(self._style(span).render(text))
             self._at_line_start = text.endswith("\n")
         sys.stdout.flush()
+
+    def _think(self, text: str) -> None:
+        """Shows what the model thinks, dimmed; it is no part of the answer, so it goes to standard error."""
+        self._is_thinking = True
+        print(FOOTER.render(text) if self._dims else text, end="", file=sys.stderr, flush=True)
+
+    def _stop_thinking(self) -> None:
+        if self._is_thinking:
+            print("\n", file=sys.stderr, flush=True)
+        self._is_thinking = False
 
     def _style(self, span: Span) -> Style:
         if span.local and self._has_colours:
@@ -69,6 +84,7 @@ class Page:
         self.say(footer(answer))
 
     def cut(self) -> None:
+        self._stop_thinking()
         if not self._at_line_start:
             print(flush=True)
         self._at_line_start = True
@@ -89,6 +105,9 @@ class Events:
 
     def show(self, spans: tuple[Span, ...]) -> None:
         text = "".join(span.text for span in spans)
+        if any(span.thought for span in spans):
+            print_json({"event": "thinking", "turn": self._num_answers, "text": text})
+            return
         told = [{"text": span.text, "accepted": span.accepted, "local": span.local} for span in spans]
         print_json({"event": "text", "turn": self._num_answers, "text": text, "spans": told})
 

@@ -17,6 +17,7 @@ class Span(Struct, frozen=True):
     text: str
     accepted: bool
     local: bool = False  # the draft model wrote it alone
+    thought: bool = False  # it is no part of the answer
 
 
 class Marked(Struct, frozen=True):
@@ -26,6 +27,7 @@ class Marked(Struct, frozen=True):
 
 class Delta(Struct, frozen=True):
     content: str | None = None
+    reasoning_content: str | None = None
 
 
 class Choice(Struct, frozen=True):
@@ -40,6 +42,12 @@ class Choice(Struct, frozen=True):
         if told.spans is not None and "".join(span.text for span in told.spans) == text:
             return told.spans
         return (Span(text, accepted=False, local=bool(told.local)),)
+
+    @property
+    def thoughts(self) -> tuple[Span, ...]:
+        """Returns what the model thinks, as one span."""
+        text = self.delta.reasoning_content
+        return (Span(text, accepted=False, thought=True),) if text else ()
 
 
 class KeptSlo(Struct, frozen=True):

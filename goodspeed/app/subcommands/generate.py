@@ -8,17 +8,20 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.command import model_options, sampling_options
+from goodspeed.command import form_options, model_options, sampling_options
 from goodspeed.command.config import Settings, add_options, from_namespace, option
 from goodspeed.command.events import print_json
 from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import add_common_options
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, GrammarError
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.grammar.matcher import Matcher
 from goodspeed.node import defaults
 from goodspeed.node.preflight import find_model
 from goodspeed.text.growing import GrowingText
 from goodspeed.text.prompts import cut_notice
 from goodspeed.wire.fields import MAX_CONTEXT
+from goodspeed.wire.generation import Constraint
 
 if TYPE_CHECKING:
     from goodspeed.engine.checkpoints import Checkpoint
@@ -45,6 +48,22 @@ class GenerateConfig(Settings):
     top_k: int | None = sampling_options.top_k(group="text", shown="what the model's makers say, else 0")
     top_p: float | None = sampling_options.top_p(group="text", shown="what the model's makers say, else 1")
     seed: int = sampling_options.seed(group="text", default=0, help="the same seed gives the same text")
+    presence_penalty: float | None = sampling_options.presence_penalty(group="text", shown="0")
+    frequency_penalty: float | None = sampling_options.frequency_penalty(group="text", shown="0")
+    repetition_penalty: float | None = sampling_options.repetition_penalty(
+        group="text", shown="what the model's makers say, else 1"
+    )
+    min_p: float | None = sampling_options.min_p(group="text", shown="what the model's makers say, else 0")
+    logit_bias: tuple[str, ...] = sampling_options.logit_bias(group="text")
+    min_tokens: int = option(
+        0, minimum=0, maximum=MAX_CONTEXT, group="text", help="tokens before which none ends the text", metavar="N"
+    )
+    stop_token_id: tuple[str, ...] = sampling_options.stop_token_id(group="text")
+    json_schema: str | None = form_options.json_schema(group="form")
+    json_object: bool = form_options.json_object(group="form")
+    regex: str | None = form_options.regex(group="form")
+    choice: tuple[str, ...] = form_options.choice(group="form")
+    grammar: str | None = form_options.grammar(group="form")
     generation_config: str = model_options.generation_config(
         "auto: options left out come from the checkpoint's generation_config.json (with --chat "
         "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings"
@@ -63,6 +82,7 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(GenerateConfig, namespace)
     if not config.prompt:
         raise ConfigError("--prompt is empty; give at least one character")
+    constraint_of(config)  # a file that cannot be read is told before the model is loaded
     reporter = Reporter("goodspeed")
     find_model(config.model, reporter)
     reporter.say("loading %s ...", config.model)
@@ -98,7 +118,9 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     if sentence := cut_notice(config.max_tokens, len(prompt_ids), checkpoint.context_len, "the model's"):
         Reporter("goodspeed").say_all([sentence])
     runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
-    sampling, stops = _sampling_request(config).resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
+    asked = _sampling_request(config, checkpoint.num_tokens)
+    stop_ids = sampling_options.read_stop_ids(config.stop_token_id, checkpoint.num_tokens)
+    sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
     growing = GrowingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
     pieces, token_ids = list[str](), list[int]()
 
@@ -107,7 +129,17 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         on_text(text)
 
     started = time.perf_counter()
-    tokens = generation.generate(checkpoint, runner, prompt_ids, sampling, wanted, checkpoint.eos_ids)
+    tokens = generation.generate(
+        checkpoint,
+        runner,
+        prompt_ids,
+        sampling,
+        wanted,
+        (*checkpoint.eos_ids, *stop_ids),
+        min_tokens=config.min_tokens,
+        rules=rules,
+        matcher=_matcher(config, checkpoint),
+    )
     with closing(tokens):
         for token in tokens:
             token_ids.append(token)
@@ -128,9 +160,39 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     }
 
 
-def _sampling_request(config: GenerateConfig) -> defaults.SamplingRequest:
+def constraint_of(config: GenerateConfig) -> Constraint | None:
+    """The form that the options ask for."""
+    return form_options.read_constraint(
+        json_schema=config.json_schema,
+        json_object=config.json_object,
+        regex=config.regex,
+        choice=config.choice,
+        grammar=config.grammar,
+    )
+
+
+def _matcher(config: GenerateConfig, checkpoint: "Checkpoint") -> Matcher | None:
+    """What follows the text by that form; ConfigError for one that does not compile."""
+    constraint = constraint_of(config)
+    if constraint is None:
+        return None
+    try:
+        return Matcher(Grammars(checkpoint).get(constraint))
+    except GrammarError as error:
+        raise ConfigError(f"--{constraint.kind.replace('_', '-')}: {error}") from error
+
+
+def _sampling_request(config: GenerateConfig, vocab_size: int) -> defaults.SamplingRequest:
     return defaults.SamplingRequest(
-        temperature=config.temperature, top_k=config.top_k, top_p=config.top_p, seed=config.seed
+        temperature=config.temperature,
+        top_k=config.top_k,
+        top_p=config.top_p,
+        seed=config.seed,
+        presence_penalty=config.presence_penalty,
+        frequency_penalty=config.frequency_penalty,
+        repetition_penalty=config.repetition_penalty,
+        min_p=config.min_p,
+        logit_bias=sampling_options.read_biases(config.logit_bias, vocab_size),
     )
 
 

@@ -21,10 +21,11 @@ MAX_STOPS, MAX_STOP_CHARS = 8, 256
 """Most stop strings, and most characters of one, that the wire carries."""
 
 MAX_TEMPERATURE, MAX_TOP_K, MIN_TOP_P = 100.0, (1 << 31) - 1, 1e-6
+MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
 
 WAY_OUT = "correct it, or start goodspeed-verify or `goodspeed generate` with --generation-config none"
 
-HONOURED = frozenset({"temperature", "top_k", "top_p", "stop_strings"})
+HONOURED = frozenset({"temperature", "top_k", "top_p", "repetition_penalty", "min_p", "stop_strings"})
 
 SILENT = HONOURED | {
     *("_commit_hash", "_from_model_config", "transformers_version", "do_sample"),
@@ -36,9 +37,9 @@ SILENT = HONOURED | {
 """Keys that need no warning: they are honoured, or change no text."""
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty", "typical_p", "guidance_scale"), (1,)),
+    **dict.fromkeys(("encoder_repetition_penalty", "typical_p", "guidance_scale"), (1,)),
     **dict.fromkeys(("num_beams", "num_beam_groups"), (1,)),
-    **dict.fromkeys(("min_p", "epsilon_cutoff", "eta_cutoff", "diversity_penalty", "penalty_alpha"), (0,)),
+    **dict.fromkeys(("epsilon_cutoff", "eta_cutoff", "diversity_penalty", "penalty_alpha"), (0,)),
     **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens"), (0,)),
     **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "sequence_bias"), ([], {})),
     **dict.fromkeys(("remove_invalid_values", "renormalize_logits", "token_healing"), (False,)),
@@ -54,6 +55,8 @@ class TextDefaults:
     top_k: int | None = None
     top_p: float | None = None
     stop: tuple[str, ...] = ()  # strings that end a text, beside those of its request
+    repetition_penalty: float | None = None
+    min_p: float | None = None
 
 
 @dataclass(frozen=True)
@@ -102,18 +105,15 @@ def _unsupported(content: Mapping[str, Any], also_known: Iterable[str]) -> list[
 def _checked(name: str, file: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Picks the honoured keys that are there, as `TextDefaults` calls them."""
     found: dict[str, Any] = {}
-    if (value := content.get("temperature")) is not None:
-        if not _is_number(value) or not 0 <= value <= MAX_TEMPERATURE:
-            raise _wrong(name, file, "temperature", value, f"a number from 0 (greedy) to {MAX_TEMPERATURE:g}")
-        found["temperature"] = float(value)
+    for key, (least, most, wanted) in _NUMBERS.items():
+        if (value := content.get(key)) is not None:
+            if not _is_number(value) or not least <= value <= most:
+                raise _wrong(name, file, key, value, wanted)
+            found[key] = float(value)
     if (value := content.get("top_k")) is not None:
         if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value <= MAX_TOP_K:
             raise _wrong(name, file, "top_k", value, "a whole number; 0 and -1 switch it off")
         found["top_k"] = max(value, 0)
-    if (value := content.get("top_p")) is not None:
-        if not _is_number(value) or not MIN_TOP_P <= value <= 1:
-            raise _wrong(name, file, "top_p", value, f"a number from {MIN_TOP_P:g} to 1")
-        found["top_p"] = float(value)
     if (value := content.get("stop_strings")) is not None:
         stops = [value] if isinstance(value, str) else value
         if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(map(_is_stop, stops)):
@@ -121,6 +121,19 @@ def _checked(name: str, file: str, content: Mapping[str, Any]) -> dict[str, Any]
             raise _wrong(name, file, "stop_strings", value, wanted)
         found["stop"] = tuple(stops)
     return found
+
+
+_NUMBERS = {
+    "temperature": (0.0, MAX_TEMPERATURE, f"a number from 0 (greedy) to {MAX_TEMPERATURE:g}"),
+    "top_p": (MIN_TOP_P, 1.0, f"a number from {MIN_TOP_P:g} to 1"),
+    "repetition_penalty": (
+        MIN_REPETITION_PENALTY,
+        MAX_REPETITION_PENALTY,
+        f"a number from {MIN_REPETITION_PENALTY:g} to {MAX_REPETITION_PENALTY:g}; 1 switches it off",
+    ),
+    "min_p": (0.0, 1.0, "a number from 0 (off) to 1"),
+}
+"""Least and largest value of each key that is a number, and what its error says."""
 
 
 def _is_number(value: Any) -> bool:

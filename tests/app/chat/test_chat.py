@@ -106,6 +106,23 @@ def test_what_the_draft_model_wrote_alone_is_shown_and_counted(
     assert talk("hi")[1] == "He\x1b[33mllo\x1b[0m!\x1b[33m?\x1b[0m\n"
 
 
+def test_what_the_model_thinks_is_dimmed_and_not_sent_back(
+    stub: Stub, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thoughts = [{"index": 0, "delta": {"reasoning_content": text}, "finish_reason": None} for text in ("h", "m\x1b")]
+    stub.body = b"".join(event({"choices": [one]}) for one in thoughts) + chunk("Hel") + chunk("lo") + LAST
+    _, out, err = talk("one\ntwo\n")
+    assert out == "Hello\nHello\n"
+    assert err.startswith("hm\\x1b\n\n[5 tokens")
+    assert [message["content"] for message in stub.asked[-1]["messages"]] == ["one", "Hello", "two"]
+    events = list(map(json.loads, talk("hi\n", "--json")[1].splitlines()))
+    assert [one["text"] for one in events if one.get("event") == "thinking"] == ["h", "m\x1b"]
+    assert events[-1]["answers"][0]["text"] == "Hello"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    assert talk("hi")[2].startswith("\x1b[2mh\x1b[0m")
+
+
 def test_nothing_that_a_terminal_obeys_is_shown(stub: Stub, talk: Talk) -> None:
     stub.body = chunk("a\x1b[2J\x9b1m\r\x07\u202eb\u2028\tc\n日本 é") + chunk(None, "stop") + LAST
     _, out, _ = talk("hi")

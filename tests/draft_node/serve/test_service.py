@@ -28,6 +28,7 @@ from draft_node.serve.service import (
 from goodspeed.command.events import EventLog
 from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from goodspeed.fair.latency import Refined
+from goodspeed.node.defaults import Resolved
 from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.memory_network import MemoryNetwork
 from goodspeed.wire.messages import Sampling
@@ -276,9 +277,9 @@ def test_cancelled_again_while_the_line_is_busy() -> None:
 def test_a_text_for_a_target_that_is_gone_is_asked_for_anew_under_the_defaults_of_the_new_one() -> None:
     said: list[Defaults] = []
 
-    def resolve(says: Defaults) -> tuple[Sampling, tuple[str, ...]]:
+    def resolve(says: Defaults) -> Resolved:
         said.append(says)
-        return GREEDY, ()
+        return Resolved(GREEDY)
 
     async def work() -> Written:
         async with edge() as here:

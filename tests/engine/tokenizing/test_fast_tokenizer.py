@@ -15,8 +15,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from goodspeed.embedded import models
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.tokenizing import text, tokenizer_folder
+from goodspeed.engine.tokenizing.chat_inputs import Inputs
 from goodspeed.engine.tokenizing.fast_tokenizer import FastTokenizer, reads_alike
 from goodspeed.errors import CheckpointError, PromptError
+from tests import chats
 
 Save = Callable[..., Path]
 TEXTS = ["it's  naïve, 日本 <end>x", "a", " \n\n\tdef f(x):\n    return 12345 # …", "<bos>the the<pad> é\u0301"]
@@ -199,3 +201,47 @@ def test_neither_way_loads_torch(save: Save, settings: dict[str, Any]) -> None:
     )
     run = subprocess.run([sys.executable, "-c", program, str(save(**settings))], capture_output=True, text=True)
     assert run.stdout.split() == ["False", str(bool(settings))], run.stderr
+
+
+TURNS: list[dict[str, Any]] = [
+    {"role": "system", "content": "be kind"},
+    {"role": "user", "content": "hi"},
+    {
+        "role": "assistant",
+        "content": "",
+        "name": None,
+        "reasoning_content": "hm",
+        "tool_calls": [{"id": "123456789", "type": "function", "function": {"name": "f", "arguments": {"é": [1]}}}],
+    },
+    {"role": "tool", "tool_call_id": "123456789", "content": "sun"},
+    {"role": "assistant", "content": "It is", "reasoning_content": "so"},
+]
+
+
+@pytest.mark.parametrize("template", [chats.QWEN3, chats.R1, chats.MISTRAL, "{{ messages | tojson }}{{ tools }}"])
+def test_chats_with_tools_and_settings(tmp_path: Path, template: str) -> None:
+    folder = chats.save(tmp_path, template)
+    assert reads_alike(folder)
+    ours, theirs = FastTokenizer.from_folder(folder), AutoTokenizer.from_pretrained(folder)
+    for settings in ({}, {"enable_thinking": False}, {"enable_thinking": True}):
+        for tools in ((), (chats.function("f"), chats.function("g", é={"type": "integer"}))):
+            inputs = Inputs(tools, settings)
+            for turns in (TURNS, TURNS[1:], TURNS[:2]):
+                assert text.encode_chat(ours, turns, inputs) == text.encode_chat(theirs, turns, inputs)
+
+
+def test_templates_by_name_with_tools(save: Save) -> None:
+    folder = save(template=None)
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    several = {"default": "plain", "tool_use": "{{ tools | length }}"}
+    change(folder, chat_template=[{"name": name, "template": template} for name, template in several.items()])
+    ours, theirs = FastTokenizer.from_folder(folder), AutoTokenizer.from_pretrained(folder)
+    for inputs, said in ((Inputs(), "plain"), (Inputs((chats.function(),)), "1")):
+        assert text.encode_chat(ours, CHATS[0], inputs) == text.encode_chat(theirs, CHATS[0], inputs)
+        assert text.decode(ours, text.encode_chat(ours, CHATS[0], inputs)) == said
+
+
+@pytest.mark.parametrize("asked", [{"tokenize": False}, {"return_dict": True}, {"add_generation_prompt": False}])
+def test_other_ways_of_rendering_are_refused(asked: dict[str, bool]) -> None:
+    with pytest.raises(ValueError, match="up to the assistant's turn"):
+        chats.tokenizer().apply_chat_template(CHATS[0], **asked)  # type: ignore[arg-type]

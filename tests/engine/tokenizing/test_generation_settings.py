@@ -42,6 +42,9 @@ def test_what_is_there_counts_and_transformers_own_defaults_do_not(tmp_path: Pat
     found = settings(tmp_path, {"temperature": 1, "top_k": 20, "top_p": 0.95, "stop_strings": "\nQ:"})
     assert found.completions == found.chats == TextDefaults(1.0, 20, 0.95, ("\nQ:",))
     assert not found.unsupported
+    found = settings(tmp_path, {"repetition_penalty": 1.05, "min_p": 0})
+    assert found.completions == TextDefaults(repetition_penalty=1.05, min_p=0.0)
+    assert not found.unsupported
     assert settings(tmp_path, {"top_k": -1, "temperature": 0}).completions == TextDefaults(temperature=0.0, top_k=0)
 
 
@@ -56,8 +59,8 @@ def test_chats_have_a_file_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        ({"repetition_penalty": 1.05, "min_p": 0.1}, "min_p, repetition_penalty"),
-        ({"repetition_penalty": 1.0, "min_p": 0.0, "num_beams": 1, "suppress_tokens": []}, ""),
+        ({"typical_p": 0.5, "no_repeat_ngram_size": 3, "min_p": 0.1}, "no_repeat_ngram_size, typical_p"),
+        ({"typical_p": 1.0, "eta_cutoff": 0.0, "num_beams": 1, "suppress_tokens": []}, ""),
         ({"num_beams": 4, "length_penalty": 2.0}, "num_beams"),
         ({"something_new": 1, "max_new_tokens": 20}, "max_new_tokens, something_new"),
         ({"bad\u001b[31m": 1}, r"bad\x1b[31m"),
@@ -84,6 +87,10 @@ def test_a_chats_own_end_of_sequence_is_not_supported(tmp_path: Path) -> None:
         ({"top_k": -2}, "top_k"),
         ({"top_p": 0}, "top_p"),
         ({"top_p": 1.5}, "top_p"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"repetition_penalty": "1.1"}, "repetition_penalty"),
+        ({"min_p": -0.1}, "min_p"),
+        ({"min_p": 1.1}, "min_p"),
         ({"stop_strings": [""]}, "stop_strings"),
         ({"stop_strings": ["x" * (MAX_STOP_CHARS + 1)]}, "stop_strings"),
         ({"stop_strings": ["x"] * (MAX_STOPS + 1)}, "stop_strings"),
@@ -111,14 +118,14 @@ def test_a_checkpoint_brings_its_settings_or_is_told_not_to(
     save_checkpoint: Callable[..., Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = save_checkpoint()
-    (folder / FOR_ALL).write_text(json.dumps({"top_k": 7, "min_p": 0.5, "eos_token_id": [256, 3]}))
+    (folder / FOR_ALL).write_text(json.dumps({"top_k": 7, "min_p": 0.5, "typical_p": 0.5, "eos_token_id": [256, 3]}))
     (folder / FOR_CHATS).write_text(json.dumps({"stop_strings": ["."]}))
     with caplog.at_level(logging.WARNING, "goodspeed.engine"):
         found = checkpoints.load(str(folder))
-    assert found.settings.completions == TextDefaults(top_k=7)
-    assert found.settings.chats == TextDefaults(top_k=7, stop=(".",))
+    assert found.settings.completions == TextDefaults(top_k=7, min_p=0.5)
+    assert found.settings.chats == TextDefaults(top_k=7, min_p=0.5, stop=(".",))
     ours = [record for record in caplog.records if record.name == "goodspeed.engine"]
-    assert [vars(record)["keys"] for record in ours] == [f"{FOR_ALL}: min_p"]
+    assert [vars(record)["keys"] for record in ours] == [f"{FOR_ALL}: typical_p"]
     (folder / FOR_ALL).write_text(json.dumps({"temperature": -1, "eos_token_id": [256, 3]}))
     told_not_to = checkpoints.load(str(folder), generation_config="none")
     assert told_not_to.settings == GenerationSettings()

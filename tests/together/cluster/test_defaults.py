@@ -37,7 +37,7 @@ MAX_TOKENS = 48
 
 def target() -> Checkpoint:
     """A target with defaults of its own for all texts, and the embedded stop string for chats."""
-    own, found = load("tiny-target"), TextDefaults(temperature=0.7, top_k=20, stop=(" the", "e\n"))
+    own, found = load("tiny-target"), TextDefaults(0.7, 20, stop=(" the", "e\n"), repetition_penalty=1.2, min_p=0.01)
     return replace(own, settings=GenerationSettings(found, replace(found, stop=own.settings.chats.stop)))
 
 

@@ -100,7 +100,7 @@ def litellm(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_litellm(url: str, expected: str, litellm: Any) -> None:
-    options = {"model": f"openai/{MODEL}", "api_base": url, "api_key": "none", "messages": user(ASKED)}
+    options: dict[str, Any] = {"model": f"openai/{MODEL}", "api_base": url, "api_key": "none", "messages": user(ASKED)}
     options |= {"seed": 7, "max_tokens": MAX_TOKENS}
     assert litellm.completion(**options).choices[0].message.content == expected
     chunks = list(litellm.completion(**options, stream=True))

@@ -66,10 +66,7 @@ def one_of(kind: str, *known: str) -> tuple[AfterValidator, WithJsonSchema]:
 
 Yes: TypeAlias = Annotated[bool, _only(True), WithJsonSchema({"type": "boolean", "const": True})] | None
 No: TypeAlias = Annotated[bool, _only(False), WithJsonSchema({"type": "boolean", "const": False})] | None
-Zero: TypeAlias = Annotated[float, Field(ge=0, le=0)] | None
-One: TypeAlias = Annotated[float, Field(ge=1, le=1)] | None
 NoList: TypeAlias = Annotated[list[Any], Field(max_length=0)] | None
-NoDict: TypeAlias = Annotated[dict[str, Any], Field(max_length=0)] | None
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
 TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
 TokenIds: TypeAlias = Annotated[list[TokenId], Field(fail_fast=True, min_length=1)]

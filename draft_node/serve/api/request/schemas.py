@@ -1,7 +1,8 @@
 """What requests may say, checked strictly: an unknown or unsupported parameter is an error that names it.
 
-`Neutral` lists parameters that official clients and load tools send along: each is taken at the value that changes
-nothing, and refused at any other. null is the same as not given, and an error where something has to be given.
+`NeutralCompletion` and `NeutralChat` list parameters that official clients and load tools send along: each is taken at
+the value that changes nothing, and refused at any other. null is the same as not given, and an error where something
+has to be given.
 `wanted.py` checks the limits that are settings (`n`, prompts); `wording.py` words the errors.
 """
 
@@ -19,16 +20,15 @@ from draft_node.serve.api.request.fields import (
     SERVICE_TIER,
     Mark,
     No,
-    NoDict,
     NoList,
-    One,
     Strict,
     TokenId,
     TokenIds,
     Yes,
-    Zero,
     one_of,
 )
+from draft_node.serve.api.request.forms import FormParameters, NeutralForms, ResponseFormat
+from draft_node.serve.api.request.rules import RuleParameters
 from draft_node.serve.api.request.tools import MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, Calls, Choice, Effort, Tools
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, SHORTEST_S
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Otherwise
@@ -63,16 +63,6 @@ SERVICE_TIERS = ("auto", "default", "flex", "priority", "scale")
 """What OpenAI's clients may send; all but the first two are served where there is a tier of that name."""
 
 Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
-
-
-class Neutral(Strict):
-    """These fields are taken only at the value that changes nothing."""
-
-    frequency_penalty: Zero = None
-    presence_penalty: Zero = None
-    repetition_penalty: One = None
-    min_p: Zero = None
-    logit_bias: NoDict = None
 
 
 class StreamOptions(Strict):
@@ -131,7 +121,7 @@ class Extension(Strict):
     )
 
 
-class Generation(Neutral):
+class Generation(RuleParameters, FormParameters, NeutralForms):
     """What both kinds of completion take."""
 
     model: str | None = None
@@ -235,14 +225,9 @@ def _of_role(name: str, what: str, code: str | None = None) -> PydanticCustomErr
     return PydanticCustomError(OF_ROLE, "wrong for this role", {"name": name, "what": what, "code": code or ""})
 
 
-class TextFormat(Strict):
-    type: Literal["text"]
-
-
 class NeutralChat(Strict):
     """These fields are taken only at the value that changes nothing."""
 
-    response_format: TextFormat | None = None
     functions: NoList = None
     function_call: Literal["none", "auto"] | None = None
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
@@ -266,6 +251,7 @@ class Prediction(Strict):
 
 
 class ChatRequest(Generation, NeutralChat):
+    response_format: ResponseFormat | None = None
     messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES), NOT_NULL]
     tools: Tools = None
     tool_choice: Choice = None
@@ -301,5 +287,5 @@ class DetokenizeRequest(Strict):
     tokens: Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_DETOKENIZED), NOT_NULL]
 
 
-NEUTRAL = {*Neutral.model_fields, *NeutralCompletion.model_fields, *NeutralChat.model_fields}
+NEUTRAL = {*NeutralForms.model_fields, *NeutralCompletion.model_fields, *NeutralChat.model_fields}
 """Parameters that are known and not supported."""

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from draft_node.config import DraftConfig
+from draft_node.serve.api.request.constraints import form_with_tools
 from draft_node.serve.api.request.errors import ApiError
+from draft_node.serve.api.request.forms import form_of
 from draft_node.serve.api.request.prompts import (
     check_within_reach,
     decoded,
@@ -22,6 +24,7 @@ from draft_node.serve.api.request.prompts import (
     prompts_of,
 )
 from draft_node.serve.api.request.refinements import checked_priority, of_prompts, predicted
+from draft_node.serve.api.request.rules import biases, stop_token_ids
 from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.serve.api.request.slo import asked as asked_slo
 from draft_node.serve.api.request.tools import talk_of
@@ -30,6 +33,7 @@ from draft_node.text.spoken import Speech
 from draft_node.text.text_request import drafting
 from goodspeed.node.defaults import SamplingRequest
 from goodspeed.wire.fields import Drafter
+from goodspeed.wire.generation import Constraint, TokenBias
 
 DEFAULT_MAX_TOKENS = 16
 """The max_tokens of a completion that does not say; OpenAI's."""
@@ -71,9 +75,10 @@ async def of_completion(
         what = f"prompt holds {len(prompts)} prompts; send at most {config.http_max_prompts} in one request"
         raise ApiError(400, what, param="prompt")
     check_within_reach(service)
+    form = await form_of(request.structured_outputs, None, service, user, ignore_eos=request.ignore_eos)
     ids = [await encoded(prompt, service, user) for prompt in prompts]
     max_tokens = max_tokens_of(request, DEFAULT_MAX_TOKENS, ids, service)
-    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user, headers)
+    texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user, headers, form)
     texts = of_prompts(texts, request, echoed=request.logprobs if request.echo else None)
     echoes = [""] * len(prompts)
     if request.echo:
@@ -106,14 +111,14 @@ async def of_chat(
         effort=request.reasoning_effort,
         settings=request.chat_template_kwargs,
     )
-    if talk.is_forced:
-        raise ApiError(
-            400, "tool_choice must be none or auto: a call that has to be is not served", param="tool_choice"
-        )
     check_within_reach(service)
+    form = await form_of(
+        request.structured_outputs, request.response_format, service, user, ignore_eos=request.ignore_eos
+    )
     ids = [await encode_chat(request.messages, service, user, talk.inputs)]
     max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
-    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, is_chat=True)
+    kept = await form_with_tools(form, talk, service, ids[0], user, ignore_eos=request.ignore_eos)
+    texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, kept, is_chat=True)
     texts = [replace(text, speech=talk.speech) for text in texts]
     texts[:1] = of_prompts(texts[:1], request)
     if request.prediction is not None:
@@ -157,6 +162,7 @@ def _wanted(
     config: DraftConfig,
     user: str,
     headers: Mapping[str, str],
+    form: Constraint | None,
     *,
     is_chat: bool = False,
 ) -> list[Wanted]:
@@ -170,28 +176,32 @@ def _wanted(
         Wanted,
         min_tokens=request.min_tokens or 0,
         ignore_eos=bool(request.ignore_eos),
+        stop_token_ids=stop_token_ids(request, service.vocab_size),
         is_chat=is_chat,
         num_logprobs=num_logprobs,
         max_draft=max_draft,
         drafter=drafter,
         slo=asked_for.slo,
         otherwise=asked_for.otherwise,
+        constraint=form,
         user=user,
         priority=checked_priority(request, service),
         verification=config.verification,
         restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
         target=service.target_fingerprint,
     )
+    bias = biases(request, service.vocab_size)
     texts = []
     for prompt, most in zip(ids, max_tokens, strict=True):
         for choice in range(request.n or 1):
-            asked = _sampling_request(request, choice)
-            sampling, stop = asked.resolve(says)
-            texts.append(alike(prompt=prompt, max_tokens=most, sampling=sampling, stop=stop, resolve=asked.resolve))
+            asked = _sampling_request(request, choice, bias)
+            own = asked.resolve(says)
+            chosen = partial(alike, sampling=own.sampling, stop=own.stop, logit_rules=own.rules)
+            texts.append(chosen(prompt=prompt, max_tokens=most, resolve=asked.resolve))
     return texts
 
 
-def _sampling_request(request: Generation, choice: int) -> SamplingRequest:
+def _sampling_request(request: Generation, choice: int, bias: tuple[TokenBias, ...]) -> SamplingRequest:
     return SamplingRequest(
         seed=secrets.randbits(63) if request.seed is None else choice_seed(request.seed, choice),
         temperature=request.temperature,
@@ -199,6 +209,11 @@ def _sampling_request(request: Generation, choice: int) -> SamplingRequest:
         top_p=request.top_p,
         stop=(request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ()),
         adds_stops=not request.ignore_eos,
+        presence_penalty=request.presence_penalty,
+        frequency_penalty=request.frequency_penalty,
+        repetition_penalty=request.repetition_penalty,
+        min_p=request.min_p,
+        logit_bias=bias,
     )
 
 

@@ -13,13 +13,14 @@ ROLES = "system, developer, user, assistant or tool"
 ONE = "is not supported; leave it out"
 SEVERAL = "are not supported; leave them out"
 
+GUIDED = ("json", "regex", "choice", "grammar")
+"""Older names of members of structured_outputs, after `guided_`."""
+
 UNSUPPORTED = {
-    **dict.fromkeys(("frequency_penalty", "presence_penalty", "min_p"), f"{ONE}, or send 0"),
-    "repetition_penalty": f"{ONE}, or send 1",
-    "logit_bias": ONE,
     "best_of": "must be 1, or left out; n asks for several choices",
     "suffix": ONE,
-    "response_format": f'{ONE}, or send {{"type": "text"}}',
+    **{f"guided_{kind}": f'{ONE}; send structured_outputs: {{"{kind}": ...}}' for kind in GUIDED},
+    **dict.fromkeys(("guided_decoding_backend", "guided_whitespace_pattern"), ONE),
     "functions": SEVERAL,
     "function_call": 'must be "none" or "auto"; tools have tool_choice',
     "modalities": 'must be ["text"]: nothing but text is written',

@@ -4,7 +4,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from draft_node.core.actions import Deliver, Finish, Statistics
-from draft_node.serve.chat_forms import ChatForms, opens_thinking
+from draft_node.parsing.grammars import Opened
+from draft_node.serve.chat_forms import ChatForms, opened
 from draft_node.serve.service import Begun, Ended, Wanted
 from draft_node.text.answer import Answer, Piece
 from draft_node.text.spoken import Speech
@@ -37,8 +38,8 @@ class SpeakingService(FakeService):
         self.prompts.append(self.tokenizer.decode(ids))
         return tuple(ids)
 
-    def opens_thinking(self, prompt: tuple[int, ...], speech: Speech | None) -> bool:
-        return opens_thinking(self.tokenizer, prompt, speech)
+    def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
+        return opened(self.tokenizer, prompt, speech)
 
     async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
         self.wanted.append(wanted)
@@ -49,7 +50,7 @@ class SpeakingService(FakeService):
             wanted.stop,
             wanted.min_tokens,
             speech=wanted.speech,
-            is_thinking=self.opens_thinking(wanted.prompt, wanted.speech),
+            is_thinking=self.opened(wanted.prompt, wanted.speech) == "open",
         )
         written = ids_of(self.says)
         ids, reason = written[: wanted.max_tokens], "stop" if len(written) <= wanted.max_tokens else "length"

@@ -31,8 +31,8 @@ def test_a_wrong_parameter() -> None:
 
 def test_an_unknown_parameter() -> None:
     with pytest.raises(openai.BadRequestError) as error:
-        Official(Api()).complete(extra_body={"guided_regex": "a"})
-    assert (error.value.param, error.value.code) == ("guided_regex", "unknown_parameter")
+        Official(Api()).complete(extra_body={"guided_everything": "a"})
+    assert (error.value.param, error.value.code) == ("guided_everything", "unknown_parameter")
 
 
 def test_an_unknown_model() -> None:

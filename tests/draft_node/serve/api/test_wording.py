@@ -15,11 +15,6 @@ ROLES = "system, developer, user, assistant or tool"
 PROMPT = "a string, a list of strings, a list of token ids, or a list of such lists; none of them may be empty"
 STOP = "stop must be a string, or a list of at most 4; each has 1 to 256 characters"
 UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
-    "frequency_penalty": (0.5, "is not supported; leave it out, or send 0"),
-    "presence_penalty": (0.5, "is not supported; leave it out, or send 0"),
-    "min_p": (0.5, "is not supported; leave it out, or send 0"),
-    "repetition_penalty": (1.1, "is not supported; leave it out, or send 1"),
-    "logit_bias": ({"1": 1}, "is not supported; leave it out"),
     "functions": ([1], "are not supported; leave them out"),
     "function_call": ({"name": "x"}, 'must be "none" or "auto"; tools have tool_choice'),
     "response_format": ({"type": "json_object"}, 'is not supported; leave it out, or send {"type": "text"}'),

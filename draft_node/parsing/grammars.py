@@ -1,0 +1,224 @@
+"""Grammars for answers with calls, in Lark's syntax with `%json` for what is JSON, as `goodspeed/grammar` takes them.
+
+A call that has to be: nothing but calls, after what the model may think. Else: text, and calls that keep their form and
+the schemas of tools that are strict. A marker that is a token is written by its id, since it can be no part of a text.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from draft_node.parsing.coercion import types_of
+from draft_node.parsing.formats import Formats, ToolFormat
+from draft_node.parsing.xml_body import FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
+
+ANY_TEXT = r"/(.|\n)*/"
+OPENED, CLOSED = ">\n", f"\n{PARAMETER_ENDS}\n"
+
+NO_CALLS = ToolFormat("", "json", ())
+
+Opened = Literal["open", "may", "closed"]
+"""Whether the prompt opened what the model thinks, whether the model may open it itself, or neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that may be called."""
+
+    name: str
+    schema: Mapping[str, Any]  # of its parameters
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What an answer's grammar depends on, besides the tools."""
+
+    formats: Formats
+    ids: Mapping[str, int] = field(default_factory=dict)  # of markers that are tokens
+    opened: Opened = "closed"
+    is_forced: bool = False  # there has to be a call, and nothing else
+    one_call: bool = False
+    content: Mapping[str, Any] | None = None  # the JSON schema of text that calls nothing; None: any text
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """The token from which on the grammar counts, where the prompt opened what the model thinks."""
+        thinking = self.formats.thinking
+        if self.opened != "open" or thinking is None or thinking.closes not in self.ids:
+            return ()
+        return (self.ids[thinking.closes],)
+
+
+def grammar(form: Form, tools: Sequence[Tool]) -> str:
+    """Returns the grammar of an answer, without tools of thinking and content only.
+
+    ValueError where the model's form of calls is not known.
+    """
+    if form.formats.tools is None and tools:
+        raise ValueError("there is no grammar for calls of an unknown form")
+    return _Writer(form, tools).written()
+
+
+class _Writer:
+    """Collects the rules of one grammar."""
+
+    def __init__(self, form: Form, tools: Sequence[Tool]) -> None:
+        self._form = form
+        self._format = form.formats.tools or NO_CALLS
+        self._tools = tools
+        self._rules = list[str]()
+        self._num_values = 0
+
+    def written(self) -> str:
+        if self._tools:
+            calls = self._calls()
+            start = calls if self._form.is_forced else self._with_text(calls)
+        else:
+            start = "TEXT" if self._form.content is None else self._content()
+        self._rules[:0] = [f"start: {self._thought()}{start}"]
+        self._rules += [f"TEXT: {ANY_TEXT}", r"BLANK: /[ \n]*/"]
+        return "\n".join(self._rules) + "\n"
+
+    # -- markers -------------------------------------------------------------------------------------------------------
+
+    def _mark(self, marker: str) -> str:
+        return f"<[{self._form.ids[marker]}]>" if marker in self._form.ids else _quoted(marker)
+
+    def _until(self, rule: str, marker: str) -> str:
+        """Returns the name of a rule for any text up to a marker, and the marker."""
+        if marker in self._form.ids:
+            self._rules.append(f"{rule}: TEXT {self._mark(marker)}")
+        else:
+            self._rules.append(f"{rule}[lazy]: TEXT {_quoted(marker)}")
+        return rule
+
+    def _thought(self) -> str:
+        thinking = self._form.formats.thinking
+        if thinking is None or self._form.opened == "closed":
+            return ""
+        if self._form.after:
+            return "BLANK "
+        until = self._until("thought", thinking.closes)
+        return f"{until} BLANK " if self._form.opened == "open" else f"({self._mark(thinking.opens)} {until} BLANK)? "
+
+    def _content(self) -> str:
+        self._rules.append(f"content: %json {_dumped(self._form.content or {})}")
+        return "content"
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def _with_text(self, calls: str) -> str:
+        """Returns what an answer may be that need not call anything."""
+        if self._form.content is not None:
+            return f"({calls} | {self._content()})"
+        if self._format.bare:
+            self._rules.append(r"OTHER: /([ \n]*[^ \n{](.|\n)*)?/")
+            return f"({calls} | OTHER)"
+        self._rules.append(f"spoken: {self._until('lead', self._format.opens[0])} rest_of_call")
+        return "spoken* TEXT"
+
+    def _calls(self) -> str:
+        """Returns one call, or several where they may be."""
+        opener = "" if self._format.bare else self._mark(self._format.opens[0])
+        self._rules.append(f"call: {opener} rest_of_call")
+        between = {"llama3_json": '"; "', "mistral": ""}.get(self._format.name, '"\\n"')
+        listed = self._format.body == "mistral" and "[ARGS]" not in self._form.ids
+        self._rules.append(f"rest_of_call: {self._list() if listed else self._one_of_tools()}")
+        return "call" if self._form.one_call or listed else f"call ({between} call)*"
+
+    def _one_of_tools(self) -> str:
+        ends = self._mark(self._format.ends[0]) if self._format.ends and not self._format.bare else ""
+        match self._format.body:
+            case "xml":
+                bodies = [self._xml(tool) for tool in self._tools]
+            case "mistral":
+                bodies = [f"{_quoted(tool.name)} {self._mark('[ARGS]')} {self._json(tool)}" for tool in self._tools]
+            case "json":
+                bodies = [self._value(self._object(tool)) for tool in self._tools]
+        blank = "" if self._format.bare or self._format.body == "mistral" else '"\\n"'
+        return f"{blank} ({' | '.join(bodies)}) {blank} {ends}".strip()
+
+    def _list(self) -> str:
+        """Returns a list of calls, as older models of Mistral's write it."""
+        objects = " | ".join(self._value(self._object(tool)) for tool in self._tools)
+        self._rules.append(f"listed: {objects}")
+        more = "" if self._form.one_call else ' (", " listed)*'
+        return f'"[" listed{more} "]"'
+
+    def _object(self, tool: Tool) -> dict[str, Any]:
+        key = "parameters" if self._format.name == "llama3_json" else "arguments"
+        inner, defs = _without_defs(self._schema(tool))
+        found = {
+            "type": "object",
+            "properties": {"name": {"const": tool.name}, key: inner},
+            "required": ["name", key],
+            "additionalProperties": False,
+        }
+        return {**found, **defs, **_options(tool)}
+
+    def _json(self, tool: Tool) -> str:
+        return self._value({**self._schema(tool), **_options(tool)})
+
+    def _schema(self, tool: Tool) -> Mapping[str, Any]:
+        """Returns the schema that arguments keep: the tool's own where it is strict, or has to be called."""
+        if tool.strict or self._form.is_forced:
+            return {"type": "object", **tool.schema}
+        return {"type": "object"}
+
+    def _value(self, schema: Mapping[str, Any]) -> str:
+        self._num_values += 1
+        name = f"json_{self._num_values}"
+        self._rules.append(f"{name}: %json {_dumped(schema)}")
+        return name
+
+    # -- Qwen3-Coder ---------------------------------------------------------------------------------------------------
+
+    def _xml(self, tool: Tool) -> str:
+        _, defs = _without_defs(tool.schema)
+        properties = tool.schema.get("properties")
+        required = tool.schema.get("required")
+        needed = required if isinstance(required, list) else []
+        parts = [_quoted(FUNCTION + tool.name + OPENED)]
+        for key, wanted in (properties if isinstance(properties, dict) else {}).items():
+            part = f"{_quoted(PARAMETER + key + OPENED)} {self._xml_value(wanted, tool, defs)}"
+            parts.append(part if key in needed else f"({part})?")
+        return " ".join([*parts, _quoted(FUNCTION_ENDS)])
+
+    def _xml_value(self, wanted: Any, tool: Tool, defs: Mapping[str, Any]) -> str:
+        """Returns a value with the marker that ends it: bare text where a text is wanted, else JSON."""
+        schema = wanted if isinstance(wanted, dict) else {}
+        choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
+        if isinstance(choices, list) and choices and all(isinstance(one, str) for one in choices):
+            return f"({' | '.join(map(_quoted, choices))}) {_quoted(CLOSED)}"
+        types = types_of(schema, tool.schema)
+        if not types or "string" in types:
+            self._num_values += 1
+            name = f"text_{self._num_values}"
+            self._rules.append(f"{name}[lazy]: TEXT {_quoted(CLOSED)}")
+            return name
+        value = self._value({**defs, **schema, **_options(tool)})
+        return f"{value} {_quoted(CLOSED)}"
+
+
+def _options(tool: Tool) -> dict[str, Any]:
+    """Returns options of a tool's schema: keywords that are not implemented are errors where it is strict."""
+    return {} if tool.strict else {"x-guidance": {"lenient": True}}
+
+
+def _without_defs(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns a schema, and apart from it the definitions that its references mean, which belong to the outermost."""
+    names = ("$defs", "definitions")
+    return (
+        {key: value for key, value in schema.items() if key not in names},
+        {key: schema[key] for key in names if key in schema},
+    )
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)
+
+
+def _dumped(schema: Mapping[str, Any]) -> str:
+    return json.dumps(schema)

@@ -1,0 +1,60 @@
+"""Masks of rows of logits: ids that a row may not draw, and those that a grammar allows it.
+
+A grammar's bits are unpacked on the CPU, for the rows that have one only. Knows nothing about where either comes from.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+def hide(logits: Tensor, banned: Sequence[Sequence[int]], allowed: Tensor | None = None) -> None:
+    """Sets contiguous logits [num_rows, vocab] to -inf, in place, where a row may not draw.
+
+    banned: ids of each row; those beyond the vocabulary ban nothing. allowed [num_rows, num_words] int32, on the CPU:
+    bit t % 32 of word t // 32 says whether token t may be drawn; tokens beyond its words may not. Where a row has both,
+    and all that it is allowed is banned, the ban does not hold.
+    """
+    words = None if allowed is None else allowed.numpy().view(np.uint32)
+    limited: NDArray[np.bool_] = np.zeros(len(banned), bool) if words is None else ~_is_full(words)
+    vocab = logits.shape[-1]
+    cells = [
+        row * vocab + token
+        for row, tokens in enumerate(banned)
+        if not limited[row]
+        for token in tokens
+        if token < vocab
+    ]
+    if cells:
+        logits.view(-1).index_fill_(0, torch.tensor(cells).to(logits.device, non_blocking=True), -torch.inf)
+    if words is not None and limited.any():
+        rows = np.flatnonzero(limited).tolist()
+        _hide_others(logits, rows, np.stack([_left(words[row], banned[row]) for row in rows]))
+
+
+def _is_full(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    full: NDArray[np.bool_] = (words == 0xFFFFFFFF).all(1)
+    return full
+
+
+def _left(words: NDArray[np.uint32], banned: Sequence[int]) -> NDArray[np.uint32]:
+    """What is allowed and not banned [num_words]; all that is allowed where nothing is left of it."""
+    if not banned:
+        return words
+    left = words.copy()
+    for token in banned:
+        if token < 32 * len(words):
+            left[token // 32] &= ~np.uint32(1 << token % 32)
+    return left if left.any() else words
+
+
+def _hide_others(logits: Tensor, rows: Sequence[int], words: NDArray[np.uint32]) -> None:
+    """Hides in these rows all tokens whose bit in words [num_rows, num_words] is 0, or that have none."""
+    vocab = logits.shape[-1]
+    bits = np.unpackbits(words.astype("<u4").view(np.uint8), axis=1, count=vocab, bitorder="little")
+    hidden = torch.from_numpy(bits == 0).to(logits.device, non_blocking=True)
+    index = torch.tensor(rows).to(logits.device, non_blocking=True)
+    logits.index_copy_(0, index, logits[index].masked_fill_(hidden, -torch.inf))

@@ -1,0 +1,151 @@
+"""Follows one output by a grammar: which tokens may come next at each row of a draft, and which one must.
+
+Everything is a function of constraint and text. What was consumed is kept and gone on from; where the text is another
+one (a session that is opened again, say) it is read anew. Drafted tokens are taken back in the same call. Knows nothing
+about logits, sessions or rounds.
+"""
+
+from collections.abc import Collection, Sequence
+from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goodspeed.grammar.compiling import Grammar, reason
+
+ANY = -1
+"""A word in which every token is allowed."""
+
+MAX_FORCED = 64
+"""Most tokens that `forced` tells at once."""
+
+
+class State(Enum):
+    """What decides the token after a text."""
+
+    FREE = auto()  # nothing yet: the tokens that end the free part have not come
+    WITHIN = auto()  # the grammar
+    OVER = auto()  # nothing: the text has ended
+    BROKEN = auto()  # the text does not keep the grammar, or costs more than it may: no token may follow
+
+
+class Matcher:
+    """One text's place in a grammar."""
+
+    def __init__(self, grammar: Grammar, after: Sequence[int] = (), stop_ids: Collection[int] | None = None) -> None:
+        """after: tokens up to and including their first occurrence in the output are free.
+
+        stop_ids: of the text. Of the ids that end a text in this vocabulary only these may, where the grammar may end;
+        None: all of them. Other stop ids are tokens like any other: a text that takes one ends in the middle.
+        """
+        self._grammar = grammar
+        self._after = tuple(after)
+        self._eos_ids: Collection[int] = grammar.table.eos_ids
+        self._closed = self._eos_ids - frozenset(stop_ids) if stop_ids is not None else frozenset()
+        self.problem = ""  # why nothing may follow, of the newest text or draft of which that is so
+        self._restart()
+
+    def allowed(
+        self, output: Sequence[int], drafted: Sequence[int] = (), parents: Sequence[int] | None = None
+    ) -> NDArray[np.int32]:
+        """Returns what may be drawn after the output, and after each drafted token [num_drafted + 1, num_words].
+
+        Bit t % 32 of word t // 32 says whether token t may. parents: of each drafted token the index of the one that
+        it follows, or -1; None for a chain. A row after a token that may not be drawn itself, or that ends the text, is
+        never drawn from, and allows all. A row without any bit follows a text that does not keep the form.
+        """
+        self._follow(output)
+        rows = np.full((len(drafted) + 1, self._grammar.table.num_words), ANY, np.int32)
+        self._fill(rows[0])
+        path: list[int] = []  # of nodes: what is consumed beyond the output
+        for node in range(len(drafted)):
+            self._go(path, _way(node, parents), drafted)
+            if self._states[-1] is not State.BROKEN or self._matcher.is_error():
+                self._fill(rows[node + 1])
+        self._go(path, [], drafted)
+        return rows
+
+    def forced(self, output: Sequence[int]) -> tuple[int, ...]:
+        """Returns the tokens that must follow the output, whatever is drawn; none where there is a choice."""
+        self._follow(output)
+        if self._states[-1] is not State.WITHIN:
+            return ()
+        found: list[int] = self._matcher.compute_ff_tokens()
+        return tuple(found[:MAX_FORCED])
+
+    def may_end(self, output: Sequence[int]) -> bool:
+        """Whether the output keeps the form as it is."""
+        self._follow(output)
+        return self._states[-1] is State.WITHIN and bool(self._matcher.is_accepting())
+
+    # -- the text ------------------------------------------------------------------------------------------------------
+
+    def _restart(self) -> None:
+        self._matcher = self._grammar.begin()
+        self._tokens: list[int] = []
+        self._states = [State.WITHIN if not self._after else State.FREE]  # at the start, and after each token
+
+    def _follow(self, output: Sequence[int]) -> None:
+        """Stands at the end of the output."""
+        num_known = len(self._tokens)
+        if self._matcher.is_error() or list(output[:num_known]) != self._tokens:
+            self._restart()
+            num_known = 0
+        for token in output[num_known:]:
+            self._push(token)
+
+    def _go(self, path: list[int], way: Sequence[int], drafted: Sequence[int]) -> None:
+        """Goes from one drafted node to another; path: of the first, and afterwards of the second."""
+        num_common = next((at for at, pair in enumerate(zip(path, way, strict=False)) if pair[0] != pair[1]), None)
+        num_common = min(len(path), len(way)) if num_common is None else num_common
+        while len(path) > num_common:
+            path.pop()
+            self._pop()
+        for node in way[num_common:]:
+            path.append(node)
+            self._push(drafted[node])
+
+    def _push(self, token: int) -> None:
+        self._tokens.append(token)
+        state = self._states[-1]
+        if state is State.FREE and tuple(self._tokens[-len(self._after) :]) == self._after:
+            state = State.WITHIN
+        elif state is State.FREE and token in self._eos_ids:
+            state = State.OVER
+        elif state is State.WITHIN:
+            state = self._consume(token)
+        self._states.append(state)
+
+    def _consume(self, token: int) -> State:
+        if token in self._eos_ids:
+            return State.OVER
+        return State.WITHIN if self._matcher.try_consume_tokens([token]) == 1 else State.BROKEN
+
+    def _pop(self) -> None:
+        self._tokens.pop()
+        if self._states.pop() is State.WITHIN and self._states[-1] is State.WITHIN:
+            self._matcher.rollback(1)
+
+    def _fill(self, row: NDArray[np.int32]) -> None:
+        """Writes what may follow the newest token."""
+        if self._states[-1] in (State.FREE, State.OVER):
+            return
+        if self._states[-1] is State.WITHIN:
+            self._matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
+        if self._states[-1] is State.BROKEN or self._matcher.is_error():
+            self.problem = reason(self._matcher) or "the text so far does not keep the form that it is to have"
+            row[:] = 0
+        elif self._closed:
+            for token in self._closed:
+                row[token // 32] &= ~(1 << token % 32)
+
+
+def _way(node: int, parents: Sequence[int] | None) -> Sequence[int]:
+    """The nodes from the base to this one."""
+    if parents is None:
+        return range(node + 1)
+    way: list[int] = []
+    while node >= 0:
+        way.append(node)
+        node = parents[node]
+    return way[::-1]

@@ -1,0 +1,49 @@
+"""Formats told from what chat templates say, and named by hand."""
+
+import pytest
+
+from draft_node.parsing.detection import formats, knows
+from draft_node.parsing.formats import THINKING, TOOLS
+from tests.chats import MISTRAL, PLAIN, QWEN3, R1
+
+LLAMA = 'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.'
+CODER = "{{- '<tool_call>\\n<function=' + call.name + '>\\n' }}{{ '<parameter=' + key + '>' }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "thinking", "tools"),
+    [
+        (QWEN3, "think", "hermes"),
+        (R1, "think", None),
+        (MISTRAL, None, "mistral"),
+        (CODER, None, "qwen3_coder"),
+        (LLAMA, None, "llama3_json"),
+        ("{{- '<|python_tag|>' }}", None, "llama3_json"),
+        ("[THINK]...[/THINK][TOOL_CALLS]", "mistral", "mistral"),
+        ("{%- set content = message.content.split('</think>')[-1] %}", "think", None),
+        (PLAIN, None, None),
+        (None, None, None),
+    ],
+)
+def test_formats_of_templates(template: str | None, thinking: str | None, tools: str | None) -> None:
+    found = formats(template)
+    assert found.thinking == (THINKING[thinking] if thinking else None)
+    assert found.tools == (TOOLS[tools] if tools else None)
+
+
+def test_a_name_counts_more_than_the_template() -> None:
+    found = formats(QWEN3, tools="mistral", thinking="none")
+    assert (found.thinking, found.tools) == (None, TOOLS["mistral"])
+    assert formats(None, tools="hermes", thinking="think").markers == (
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "</tool_call>",
+    )
+
+
+def test_variables_of_templates() -> None:
+    assert knows(QWEN3, "enable_thinking")
+    assert knows("{% if not tools is defined %}{% set tools = none %}{% endif %}", "tools")
+    assert not knows("{{ my_tools }}", "tools")
+    assert not knows(None, "tools")

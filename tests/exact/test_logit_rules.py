@@ -1,0 +1,201 @@
+"""What rules make of logits: by hand, then as plain Python has it for any text, and without regard to the batch."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goodspeed.exact import trees
+from goodspeed.exact.logit_rules import Rules, TextRows, process
+from goodspeed.wire.generation import LogitRules, TokenBias
+
+INF = math.inf
+
+
+def one(values: list[float], **fields: object) -> list[float]:
+    """What becomes of a single row."""
+    return process(torch.tensor([values], dtype=torch.float64), [TextRows(**fields)])[0].tolist()  # type: ignore[arg-type]
+
+
+def bits(*rows: set[int], num_words: int = 1) -> torch.Tensor:
+    words = np.zeros((len(rows), num_words), np.uint32)
+    for row, tokens in enumerate(rows):
+        for token in tokens:
+            words[row, token // 32] |= np.uint32(1 << token % 32)
+    return torch.from_numpy(words.view(np.int32))
+
+
+# -- by hand -----------------------------------------------------------------------------------------------------------
+
+
+def test_frequency_counts_in_the_output_alone():
+    assert one([1, 1, 1], rules=LogitRules(frequency_penalty=0.5), prompt=[0, 0], output=[1, 2, 2]) == [1, 0.5, 0]
+
+
+def test_presence_counts_once():
+    assert one([1, 1, 1], rules=LogitRules(presence_penalty=0.5), prompt=[0, 0], output=[1, 2, 2]) == [1, 0.5, 0.5]
+
+
+def test_repetition_looks_at_the_prompt_too_and_always_makes_less_likely():
+    assert one([1, -1, 0, 3], rules=LogitRules(repetition_penalty=2.0), prompt=[0, 1], output=[2]) == [0.5, -2, 0, 3]
+
+
+def test_a_bias_is_added_before_penalties():
+    rules = LogitRules(repetition_penalty=2.0, logit_bias=(TokenBias(0, -3.0), TokenBias(2, 1.5)))
+    assert one([1, 1, 1], rules=rules, output=[0]) == [-4, 1, 2.5]
+
+
+def test_drafted_tokens_count_from_the_row_after_them():
+    text = TextRows(paths=[(), (1,), (1, 1)], rules=LogitRules(frequency_penalty=1.0), output=[1])
+    assert process(torch.zeros(3, 2), [text]).tolist() == [[0, -1], [0, -2], [0, -3]]
+
+
+def test_each_row_of_a_tree_sees_its_own_path():
+    drafted, parents = (1, 2, 3), (-1, 0, -1)  # 1 - 2, and 3 beside them
+    text = TextRows([(), *trees.paths(drafted, parents)], LogitRules(presence_penalty=1.0))
+    assert process(torch.zeros(4, 4), [text]).tolist() == [[0, 0, 0, 0], [0, -1, 0, 0], [0, -1, -1, 0], [0, 0, 0, -1]]
+
+
+def test_min_p_is_taken_after_temperature():
+    """At temperature 2 a tenth of the largest probability is ln(10) * 2 below the largest logit."""
+    rules = LogitRules(min_p=0.1)
+    assert one([5, 5 - 2.2, 5 - 2.4], rules=rules, temperature=1.0) == [5, 2.8, -INF]
+    assert one([5, 5 - 4.5, 5 - 4.7], rules=rules, temperature=2.0) == [5, 0.5, -INF]
+    assert one([5, 4, -90], rules=rules, temperature=0.0) == [5, 4, -90], "greedy anyway"
+    assert one([5, 5, 4.9], rules=LogitRules(min_p=1.0)) == [5, 5, -INF]
+
+
+def test_min_p_is_of_what_may_be_drawn():
+    """Neither a banned token nor the model's padding is the likeliest."""
+    assert one([9, 5, 4.9], rules=LogitRules(min_p=1.0), banned=[(0,)]) == [-INF, 5, -INF]
+    text = TextRows(rules=LogitRules(min_p=1.0))
+    assert process(torch.tensor([[5.0, 4.0, 9.0]]), [text], num_tokens=2).tolist() == [[5, -INF]]
+
+
+def test_masks_hide_all_but_what_is_allowed_and_not_banned():
+    logits, texts = torch.zeros(2, 3), [TextRows([(), ()], banned=[(2,), (0, 99)])]
+    assert process(logits, texts, bits({0, 2}, {0, 1, 2})).tolist() == [[0, -INF, -INF], [-INF, 0, 0]]
+
+
+def test_where_a_grammar_has_nothing_but_what_is_banned_it_wins():
+    assert process(torch.zeros(1, 3), [TextRows(banned=[(1, 2)])], bits({2})).tolist() == [[-INF, -INF, 0]]
+
+
+def test_a_row_that_may_draw_nothing_is_hidden_whole_and_harms_no_other():
+    changed = process(torch.zeros(2, 3), [TextRows(), TextRows(rules=LogitRules(min_p=0.5))], bits({1}, set()))
+    assert changed.tolist() == [[-INF, 0, -INF], [-INF, -INF, -INF]]
+
+
+def test_tokens_beyond_the_words_are_not_allowed_and_full_words_limit_nothing():
+    changed = process(torch.zeros(2, 40), [TextRows([(), ()])], torch.tensor([[-1], [3]], dtype=torch.int32))
+    assert changed[0].tolist() == [0.0] * 40, "a row without a form"
+    assert changed[1].tolist() == [0.0] * 2 + [-INF] * 38
+
+
+def test_rows_without_rules_cost_nothing():
+    logits = torch.randn(3, 5)
+    assert process(logits, [TextRows([(), ()]), TextRows(banned=[()])]) is logits
+
+
+def test_the_models_logits_stay_as_they_are():
+    logits = torch.randn(2, 5)
+    before = logits.clone()
+    process(logits, [TextRows([(), (1,)], LogitRules(1.0, 1.0, 2.0, 0.5), output=[2], banned=[(1,), ()])])
+    assert torch.equal(logits, before), "logprobs are told of these"
+
+
+def test_half_precision_is_widened_before_anything_is_added():
+    logits = torch.tensor([[100.0, 1.0]]).bfloat16()
+    changed = process(logits, [TextRows(rules=LogitRules(presence_penalty=0.01), output=[0])])
+    assert changed.dtype == torch.float32
+    assert changed[0, 0].item() == pytest.approx(99.99)
+
+
+# -- any text, as plain Python has it ----------------------------------------------------------------------------------
+
+VOCAB = 40
+
+
+def expected(row: list[float], text: TextRows, at: int, allowed: set[int] | None) -> list[float]:
+    """One row, one token at a time."""
+    found, rules = list(row), text.rules
+    output = [*text.output, *text.paths[at]]
+    if rules is not None:
+        for token in range(len(found)):
+            found[token] += sum(each.bias for each in rules.logit_bias if each.token == token)
+            if token in text.prompt or token in output:
+                factor = rules.repetition_penalty
+                found[token] = found[token] / factor if found[token] > 0 else found[token] * factor
+            found[token] -= rules.frequency_penalty * output.count(token)
+            found[token] -= rules.presence_penalty * (token in output)
+    may = set(range(len(found))) if allowed is None else allowed
+    banned = set(text.banned[at]) if text.banned is not None else set()
+    may = may - banned or (may if allowed is not None else set())
+    found = [value if token in may else -INF for token, value in enumerate(found)]
+    if rules is not None and rules.min_p > 0 and text.temperature > 0:
+        least = max(found) + text.temperature * math.log(rules.min_p)
+        found = [value if value >= least else -INF for value in found]
+    return found
+
+
+tokens = st.lists(st.integers(0, VOCAB + 2), max_size=12)
+numbers = st.integers(-8, 8).map(lambda number: number / 4)
+biases = st.lists(st.builds(TokenBias, st.integers(0, VOCAB + 2), numbers), max_size=4).map(tuple)
+rules = st.none() | st.builds(
+    LogitRules, numbers, numbers, st.sampled_from([0.5, 1.0, 1.25, 4.0]), st.sampled_from([0.0, 0.1, 1.0]), biases
+)
+
+
+@st.composite
+def text_rows(draw: st.DrawFn) -> TextRows:
+    drafted = draw(st.lists(st.integers(0, VOCAB - 1), max_size=5))
+    parents = [draw(st.integers(-1, node - 1)) for node in range(len(drafted))]
+    paths = [(), *trees.paths(drafted, parents if draw(st.booleans()) else None)]
+    each = st.lists(st.integers(0, VOCAB + 2), max_size=3)
+    banned = draw(st.none() | st.lists(each, min_size=len(paths), max_size=len(paths)))
+    temperature = draw(st.sampled_from([0.0, 0.5, 1.0]))
+    return TextRows(paths, draw(rules), temperature, draw(tokens), draw(tokens), banned)
+
+
+@given(
+    st.lists(text_rows(), min_size=1, max_size=4),
+    st.none() | st.lists(st.none() | st.sets(st.integers(0, VOCAB - 1)), min_size=24, max_size=24),
+    st.integers(0, 1000),
+)
+def test_every_row_is_what_plain_python_makes_of_it(texts, forms, seed):
+    num_rows = sum(len(text.paths) for text in texts)
+    logits = torch.randn(num_rows, VOCAB, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3
+    allowed = (
+        None if forms is None else bits(*(set(range(64)) if form is None else form for form in forms), num_words=2)
+    )
+    changed = process(logits, texts, None if allowed is None else allowed[:num_rows])
+    row = 0
+    for text in texts:
+        for at in range(len(text.paths)):
+            form = None if forms is None else forms[row]
+            assert changed[row].tolist() == pytest.approx(expected(logits[row].tolist(), text, at, form)), (text, at)
+            row += 1
+
+
+@given(st.lists(text_rows(), min_size=2, max_size=4), st.integers(0, 1000))
+def test_a_rows_result_does_not_depend_on_its_neighbours_to_the_last_bit(texts, seed):
+    logits = torch.randn(sum(len(text.paths) for text in texts), VOCAB, generator=torch.Generator().manual_seed(seed))
+    together = process(logits, texts)
+    row = 0
+    for text in texts:
+        for at, path in enumerate(text.paths):
+            banned = None if text.banned is None else [text.banned[at]]
+            output = [*text.output, *path]
+            alone = TextRows(
+                rules=text.rules, temperature=text.temperature, prompt=text.prompt, output=output, banned=banned
+            )
+            assert torch.equal(process(logits[row : row + 1], [alone]), together[row : row + 1])
+            row += 1
+
+
+def test_the_wires_rules_are_rules():
+    wire: Rules = LogitRules()
+    assert process(torch.ones(1, 4), [TextRows(rules=wire, prompt=[1], output=[2])]).tolist() == [[1.0] * 4]

@@ -1,0 +1,54 @@
+"""Sessions that wait for their constraint to be compiled, before the core sees them.
+
+It is compiled on a thread, which drops Python's lock, one at a time: whoever sends many that are costly waits, since
+senders take turns, and neither the event loop nor the model's thread does. Knows nothing about what a session is.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.wire.messages import OpenSession
+from goodspeed.wire.zmq.transport import Received
+
+MAX_WAITING = 256
+"""Messages of one sender that wait; one more is refused."""
+
+
+class Compiling:
+    """`take` messages as they come, and give them out by `next` once the core need not compile anything for them."""
+
+    def __init__(self, grammars: Grammars) -> None:
+        self._grammars = grammars
+        self._waiting: OrderedDict[bytes, deque[Received]] = OrderedDict()  # by sender, whose turn it is first
+        self._there = asyncio.Event()
+
+    def concerns(self, received: Received) -> bool:
+        """Whether the message opens a session with a constraint that is not known yet."""
+        message = received.message
+        if not isinstance(message, OpenSession) or message.constraint is None:
+            return False
+        return not self._grammars.known(message.constraint)
+
+    def take(self, received: Received) -> bool:
+        """Has the message wait; returns False where too many of its sender do."""
+        queue = self._waiting.setdefault(received.peer, deque())
+        if len(queue) >= MAX_WAITING:
+            return False
+        queue.append(received)
+        self._there.set()
+        return True
+
+    async def next(self) -> Received:
+        """Waits for the next message whose constraint is compiled, or was found to be wrong."""
+        while not self._waiting:
+            self._there.clear()
+            await self._there.wait()
+        sender, queue = self._waiting.popitem(last=False)
+        received = queue.popleft()
+        if queue:
+            self._waiting[sender] = queue  # at the end
+        message = received.message
+        if isinstance(message, OpenSession) and message.constraint is not None:
+            await asyncio.to_thread(self._grammars.problem, message.constraint)
+        return received

@@ -1,0 +1,82 @@
+"""Masks of a round's sessions that have a form to keep, from what is drafted; and what their forms force afterwards.
+
+The matchers of sessions are kept here, on the model thread, as long as the session has key/value memory. Knows nothing
+about logits or rules.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from goodspeed.errors import GrammarError
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.grammar.matcher import ANY, Matcher
+from goodspeed.grammar.matchers import Matchers
+from verify_node.rounds.packing import Entry, Round
+
+Masks = Mapping[bytes, NDArray[np.int32]]
+"""By session, for those that have a form: what each of its rows may draw [num_drafted + 1, num_words]."""
+
+
+class Forms:
+    """What the forms of sessions allow."""
+
+    def __init__(self, grammars: Grammars | None) -> None:
+        """grammars: of the target's tokenizer; None: no session has a form."""
+        self._matchers = None if grammars is None else Matchers(grammars)
+        self._num_words = 0 if grammars is None else grammars.table.num_words
+
+    def masks(self, planned: Round) -> Masks:
+        """Returns what may be drawn after the base and after each drafted token of each entry that has a form."""
+        found: dict[bytes, NDArray[np.int32]] = {}
+        for entry in planned.entries:
+            if entry.constraint is not None and entry.samples:
+                found[entry.session_id] = self._mask(entry)
+        return found
+
+    def rows(self, entries: Sequence[tuple[Entry, int]], masks: Masks) -> Tensor | None:
+        """Returns the bits of all rows that are drawn from [num_rows, num_words], or None where all may draw any token.
+
+        entries: with how many drafted tokens of each are verified.
+        """
+        if not any(entry.session_id in masks for entry, _ in entries):
+            return None
+        allowed = np.full((sum(num_drafted + 1 for _, num_drafted in entries), self._num_words), ANY, np.int32)
+        first = 0
+        for entry, num_drafted in entries:
+            mask = masks.get(entry.session_id)
+            if mask is not None:
+                allowed[first : first + num_drafted + 1] = mask[: num_drafted + 1]
+            first += num_drafted + 1
+        return torch.from_numpy(allowed)
+
+    def forced(self, entry: Entry, tokens: Sequence[int]) -> tuple[int, ...]:
+        """Returns what the form says must follow the entry's text and these tokens; () where nothing must."""
+        if entry.constraint is None or not tokens or tokens[-1] in entry.stop_ids:
+            return ()
+        return self._matcher(entry).forced((*_output(entry), *tokens))
+
+    def problem(self, entry: Entry) -> str:
+        """Returns why nothing may follow the entry's text or draft."""
+        return "" if entry.constraint is None else self._matcher(entry).problem
+
+    def keep(self, sessions: Container[bytes]) -> None:
+        """Forgets all other sessions."""
+        if self._matchers is not None:
+            self._matchers.keep(sessions)
+
+    def _mask(self, entry: Entry) -> NDArray[np.int32]:
+        drafted = entry.tokens[len(entry.tokens) - entry.num_drafted :]
+        return self._matcher(entry).allowed(_output(entry), drafted, entry.parents)
+
+    def _matcher(self, entry: Entry) -> Matcher:
+        if self._matchers is None or entry.constraint is None:
+            raise GrammarError("no forms are served here; the core refuses sessions with a constraint")
+        return self._matchers.of(entry.session_id, entry.constraint, entry.stop_ids)
+
+
+def _output(entry: Entry) -> tuple[int, ...]:
+    return entry.text[entry.prompt_len :]
