@@ -10,6 +10,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from goodspeed.engine.tokenizing.fast_tokenizer import FastTokenizer
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 
 QWEN3 = """\
 {%- if tools %}
@@ -90,6 +91,14 @@ def backend() -> Tokenizer:
 
 def tokenizer(template: str | Mapping[str, str] | None = QWEN3) -> FastTokenizer:
     return FastTokenizer(backend(), {"bos_token": "<bos>", "eos_token": "<|im_end|>"}, template)
+
+
+def vocabulary() -> Vocabulary:
+    """Of this tokenizer; `<|im_end|>` ends a text."""
+    eos = backend().token_to_id("<|im_end|>")
+    return Vocabulary(
+        name="chats", tokenizer=tokenizer(), tokenizer_fingerprint="chats", eos_ids=(eos,), num_tokens=eos + 1
+    )
 
 
 def save(folder: Path, template: str = QWEN3) -> Path:

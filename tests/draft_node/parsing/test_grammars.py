@@ -11,19 +11,16 @@ from draft_node.parsing.formats import NO_FORMATS, THINKING, TOOLS, Formats
 from draft_node.parsing.grammars import Form, Opened, Tool, grammar
 from draft_node.parsing.parser import Parser
 from draft_node.parsing.parts import Call, Content, Part, Thinking, joined
-from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.grammar.matcher import Matcher
 from goodspeed.wire.generation import Constraint
-from tests.chats import ids_of, tokenizer
+from tests.chats import ids_of, tokenizer, vocabulary
 from tests.draft_node.parsing.texts import ALL
 
 TOKENIZER = tokenizer()
 IDS = {token.content: token_id for token_id, token in TOKENIZER.added_tokens_decoder.items()}
 EOS = IDS["<|im_end|>"]
-GRAMMARS = Grammars(
-    Vocabulary(name="t", tokenizer=TOKENIZER, tokenizer_fingerprint="t", eos_ids=(EOS,), num_tokens=EOS + 1)
-)
+GRAMMARS = Grammars(vocabulary())
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -35,7 +32,11 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
     "$defs": {"Place": {"type": "object", "properties": {"x": {"type": "boolean"}}, "additionalProperties": False}},
 }
-LOOSE = {"type": "object", "properties": {"b": {"type": "boolean", "contentEncoding": "odd"}}, "required": ["b"]}
+LOOSE = {
+    "type": "object",
+    "properties": {"b": {"type": "boolean"}, "c": {"type": "array", "maxItems": 0, "uniqueItems": True}},
+    "required": ["b"],
+}
 TOOLSET = [Tool("weather", SCHEMA, strict=True), Tool("time", LOOSE)]
 SCHEMAS = {tool.name: tool.schema for tool in TOOLSET}
 ENDS = [token for text in ('"', "}", '"}', "]", "\n") for token in ids_of(text)]

@@ -5,8 +5,9 @@ Knows nothing about how a form is kept.
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from draft_node.parsing.formats import Formats
 from draft_node.parsing.grammars import Form, Opened, Tool, grammar

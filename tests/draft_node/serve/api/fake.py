@@ -24,6 +24,7 @@ from goodspeed.errors import PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import Keys
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults, SloTerms
 from goodspeed.wire.messages import TokenLogprobs
 from tests.draft_node.serve.test_levels import levels
@@ -140,6 +141,9 @@ class FakeService(Service):
 
     async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
         return tuple(text.encode())
+
+    async def check_form(self, constraint: Constraint, user: str) -> None:
+        """Takes every form."""
 
     def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
         return "closed"

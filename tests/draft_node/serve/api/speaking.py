@@ -12,8 +12,10 @@ from draft_node.text.spoken import Speech
 from draft_node.text.token_text import TokenTexts
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.text import encode_chat
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import TokenLogprobs
-from tests.chats import QWEN3, ids_of, tokenizer
+from tests.chats import QWEN3, ids_of, tokenizer, vocabulary
 from tests.draft_node.serve.api.fake import FakeService
 
 
@@ -30,6 +32,7 @@ class SpeakingService(FakeService):
         self.says = says
         self.num_at_once = num_at_once
         self.prompts: list[str] = []
+        self.grammars = Grammars(vocabulary())
 
     async def encode_chat(
         self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
@@ -37,6 +40,9 @@ class SpeakingService(FakeService):
         ids = encode_chat(self.tokenizer, messages, inputs)
         self.prompts.append(self.tokenizer.decode(ids))
         return tuple(ids)
+
+    async def check_form(self, constraint: Constraint, user: str) -> None:
+        self.grammars.get(constraint)
 
     def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
         return opened(self.tokenizer, prompt, speech)
