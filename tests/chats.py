@@ -95,7 +95,7 @@ def tokenizer(template: str | Mapping[str, str] | None = QWEN3) -> FastTokenizer
 
 def vocabulary() -> Vocabulary:
     """Of this tokenizer; `<|im_end|>` ends a text."""
-    eos = backend().token_to_id("<|im_end|>")
+    (eos,) = ids_of("<|im_end|>")
     return Vocabulary(
         name="chats", tokenizer=tokenizer(), tokenizer_fingerprint="chats", eos_ids=(eos,), num_tokens=eos + 1
     )

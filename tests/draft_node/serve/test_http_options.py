@@ -28,6 +28,18 @@ def test_keys_without_http() -> None:
     assert "--http" in refusal("--api-key", "keys")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--tool-parser", "hermes"],
+        ["--reasoning-parser", "none"],
+        ["--chat-template-kwargs", '{"enable_thinking": false}'],
+    ],
+)
+def test_forms_of_chats_without_http(words: list[str]) -> None:
+    assert refusal(*words) == f"{words[0]} is for chats over HTTP; give --http HOST:PORT too"
+
+
 def test_beyond_loopback_without_keys() -> None:
     assert "--api-key FILE" in refusal("--http", "0.0.0.0:0")
 

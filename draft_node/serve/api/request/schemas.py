@@ -203,6 +203,7 @@ class Message(Strict):
     annotations: NoList = None
     audio: None = None
     function_call: None = None
+    parsed: Any = Field(default=None, description="taken, and not used: the official client's own")
 
     @model_validator(mode="after")
     def _is_of_its_role(self) -> Self:

@@ -81,6 +81,7 @@ def _choice(given: object) -> object:
 class CalledFunction(Strict):
     name: Annotated[str, Field(pattern=NAME), NOT_NULL]
     arguments: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS), NOT_NULL]
+    parsed_arguments: Any = Field(default=None, description="taken, and not used: the official client's own")
 
 
 class ToolCall(Strict):
@@ -89,6 +90,7 @@ class ToolCall(Strict):
     id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS), NOT_NULL]
     type: Annotated[Literal["function"], NOT_NULL]
     function: Annotated[CalledFunction, NOT_NULL]
+    index: Annotated[int, Field(ge=0)] | None = Field(default=None, description="taken, and not used")
 
 
 Tools: TypeAlias = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)] | None

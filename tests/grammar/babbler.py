@@ -1,0 +1,123 @@
+"""A target that babbles: random logits as a function of the text, which tend to close what is open, more and more.
+
+Its rounds run through the real `Target.verify`, with drafts and without.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from goodspeed.engine.tokenizing import tokenizer_folder
+from goodspeed.exact import trees
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.wire.fields import Verification
+from goodspeed.wire.generation import Constraint
+from goodspeed.wire.messages import Sampling
+from verify_node.rounds.outcomes import Outcome
+from verify_node.rounds.packing import Entry, Round
+from verify_node.target.target import Target
+
+VOCABULARY = tokenizer_folder.load("tiny-target")
+GRAMMARS = Grammars(VOCABULARY)
+NUM_TOKENS = VOCABULARY.num_tokens
+(END,) = VOCABULARY.eos_ids
+PROMPT = (9,)
+SESSION = b"0123456789abcdef"
+
+PULL = 0.4
+"""What each of 20 tokens from the 15th on adds to the logits of tokens that close something."""
+
+
+class Draft(NamedTuple):
+    tokens: Sequence[int] = ()
+    parents: Sequence[int] | None = None
+
+
+NOTHING = Draft()
+
+
+def encode(text: str) -> list[int]:
+    return list(VOCABULARY.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def decode(tokens: Sequence[int]) -> str:
+    return str(VOCABULARY.tokenizer.decode(list(tokens)))
+
+
+def _closes(token: int) -> float:
+    """How much it is wanted at the end of a text; patterns may need any single character."""
+    text = decode([token]).strip()
+    if text == '"':
+        return 1.4
+    if token == END or (text and set(text) <= set('"}]')):
+        return 1.0
+    return 0.7 if text in ("n", "nu", "null") or len(text) == 1 else 0.0
+
+
+class Babbler:
+    """Writes texts by one seed."""
+
+    def __init__(self, seed: int, constraint: Constraint | None, temperature: float = 1.0, **more: Any) -> None:
+        self.constraint = constraint
+        self.sampling = Sampling(temperature=temperature, seed=seed)
+        self.more = more  # of its entries
+        self.forced: tuple[int, ...] = ()  # what must follow, by the last round
+        self.num_rounds = 0
+        runner: Any = SimpleNamespace(keep=lambda paths: None, pool={SESSION})
+        checkpoint: Any = SimpleNamespace(num_tokens=NUM_TOKENS)
+        self.target = Target(checkpoint, runner, grammars=GRAMMARS)
+
+    def logits(self, output: Sequence[int]) -> Any:
+        """Returns a row [num_tokens]."""
+        row = _noise(self.sampling.seed, len(output), output[-1] if output else 0)
+        return row + PULL * min(20, max(0, len(output) - 15)) * _CLOSERS
+
+    def round(self, output: Sequence[int], draft: Draft = NOTHING, verification: Verification = "match") -> Outcome:
+        """One round after this output."""
+        text = (*PROMPT, *output)
+        entry = Entry(
+            session_id=SESSION,
+            start=len(text) - 1,
+            tokens=(text[-1], *draft.tokens),
+            num_drafted=len(draft.tokens),
+            samples=True,
+            sampling=self.sampling,
+            verification=verification,
+            parents=None if draft.parents is None else tuple(draft.parents),
+            constraint=self.constraint,
+            prompt_len=len(PROMPT),
+            text=text,
+            **{"stop_ids": (END,), **self.more},
+        )
+        paths = [(), *trees.paths(draft.tokens, draft.parents)]
+        rows: Tensor = torch.from_numpy(np.stack([self.logits([*output, *path]) for path in paths]))
+        [outcome] = self.target.verify(Round(1, (entry,)), rows)
+        self.num_rounds += 1
+        self.forced = outcome.forced
+        return outcome
+
+    def write(self, draft: Callable[[list[int]], Draft] = lambda output: NOTHING, most: int = 2000) -> list[int]:
+        """Returns a text up to its end, without that; draft: what is drafted after an output."""
+        output: list[int] = []
+        while len(output) < most:
+            outcome = self.round(output, draft(output))
+            if outcome.failed:
+                raise AssertionError(outcome.failed)
+            for token in outcome.tokens:
+                if token == END:
+                    return output
+                output.append(token)
+        return output[:most]
+
+
+@lru_cache(2048)
+def _noise(seed: int, length: int, last: int) -> Any:
+    return np.random.default_rng((seed, length, last)).standard_normal(NUM_TOKENS, np.float32)
+
+
+_CLOSERS = np.array([_closes(token) for token in range(NUM_TOKENS)], np.float32)

@@ -1,0 +1,226 @@
+"""Constraints of every kind, wrong ones by name, costly ones within bounds, and what is kept."""
+
+import json
+import threading
+import time
+
+import pytest
+
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.errors import GrammarError
+from goodspeed.grammar import compiling
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.grammar.tokens import TokenTable
+from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
+from goodspeed.wire.generation import Constraint
+from tests.grammar.babbler import VOCABULARY, Babbler, decode
+
+TABLE = TokenTable.of(VOCABULARY)
+
+HANGS_S = 5.0
+"""No figure: a guard against work that llguidance does not count. What compiling takes is measured by
+`experiments/benchmarks/grammar.py`."""
+
+
+@pytest.mark.parametrize(
+    ("constraint", "fits"),
+    [
+        (Constraint("json_object"), lambda text: isinstance(json.loads(text), dict)),
+        (Constraint("regex", "[ab]{2,4}"), lambda text: set(text) <= {"a", "b"} and 2 <= len(text) <= 4),
+        (Constraint("choice", '["yes", "no", "ja\\n\\"x\\""]'), lambda text: text in ("yes", "no", 'ja\n"x"')),
+        (
+            Constraint("grammar", 'start: "(" start ")" | NUMBER\nNUMBER: /[0-9]{1,3}/'),
+            lambda text: text.strip("()").isdigit(),
+        ),
+    ],
+)
+def test_each_kind_is_kept(constraint, fits):
+    for seed in range(4):
+        text = decode(Babbler(seed, constraint).write())
+        assert fits(text), text
+
+
+REFUSED = [
+    ("json_object", "{}", "has no source"),
+    ("json_schema", "{", "cannot be read as JSON"),
+    ("json_schema", "[1]", "send a JSON object"),
+    ("json_schema", "false", "send a JSON object"),
+    ("json_schema", '{"type": "strin"}', "Invalid type: strin"),
+    ("json_schema", '{"not": {"type": "string"}}', '"not"'),
+    ("json_schema", '{"type": "array", "uniqueItems": true}', '"uniqueItems"'),
+    ("json_schema", '{"if": {}, "then": {}}', '"if"'),
+    ("json_schema", '{"type": "object", "dependentRequired": {"a": ["b"]}}', '"dependentRequired"'),
+    ("json_schema", '{"type": "object", "propertyNames": {"maxLength": 3}}', '"propertyNames"'),
+    ("json_schema", '{"contains": {"type": "integer"}}', '"contains"'),
+    ("json_schema", '{"oneOf": [{"type": "integer"}, {"type": "number"}]}', "oneOf"),
+    ("json_schema", '{"type": "string", "format": "smell"}', "Unknown format: smell"),
+    ("json_schema", '{"type": "string", "pattern": "("}', "unclosed group"),
+    ("json_schema", '{"$ref": "#/$defs/none"}', "does not exist"),
+    ("json_schema", '{"$ref": "https://example.com/schema"}', "example.com"),
+    ("json_schema", '{"$ref": "#"}', "no text satisfies it"),
+    ("json_schema", '{"enum": []}', "Unsatisfiable"),
+    ("json_schema", '{"type": "integer", "minimum": 3, "maximum": 2}', "nsatisfiable"),
+    ("json_schema", '{"type": "string", "x-guidance": {"lenient": true}}', "x-guidance"),
+    ("json_schema", '{"const": "\\ud800"}', "cannot be read"),
+    ("regex", "", "is empty"),
+    ("regex", "a(", "unclosed group"),
+    ("regex", "(?=a)b", "look-around"),
+    ("choice", "[]", "no list of texts"),
+    ("choice", '["a", 1]', "no list of texts"),
+    ("choice", '["a", ""]', "no list of texts"),
+    ("choice", '"a"', "no list of texts"),
+    ("grammar", "start: thing", "unknown name"),
+    ("grammar", "", "Empty grammar"),
+    ("grammar", 'start: %json {"type": "string"}', "%json is not taken"),
+]
+
+
+@pytest.mark.parametrize(("kind", "source", "why"), REFUSED)
+def test_what_is_wrong_is_refused_with_the_reason(kind, source, why):
+    with pytest.raises(GrammarError, match=".") as error:
+        compiling.compile_constraint(Constraint(kind, source), TABLE)
+    assert why in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def nested(num: int, word: str = "items") -> str:
+    return f'{{"type": "array", "{word}": ' * num + "{}" + "}" * num
+
+
+def patterns(num: int) -> list[dict[str, str]]:
+    return [{"type": "string", "pattern": f".*a.{{{each}}}"} for each in range(1, num + 1)]
+
+
+HOSTILE = {
+    "nested": nested(3000),
+    "nested less": nested(90),
+    "many patterns at once": json.dumps({"allOf": patterns(30)}),
+    "patterns through references": json.dumps(
+        {
+            "$defs": {f"d{each}": one | {"$ref": f"#/$defs/d{each + 1}"} for each, one in enumerate(patterns(12))}
+            | {"d12": {}},
+            "$ref": "#/$defs/d0",
+        }
+    ),
+    "patterns of one property": json.dumps({"allOf": [{"properties": {"x": each}} for each in patterns(20)]}),
+    "many properties": json.dumps({"properties": {f"p{each}": {} for each in range(2500)}}),
+    "many objects": json.dumps({"prefixItems": [{"properties": {f"p{n}": {} for n in range(200)}}] * 20}),
+    "many pattern properties": json.dumps({"patternProperties": {f"^a.{{{each}}}b": {} for each in range(30)}}),
+    "a product": json.dumps(
+        {"allOf": [{"anyOf": [{"properties": {f"x{i}_{j}": {"const": j}}} for j in range(4)]} for i in range(12)]}
+    ),
+    "a large multiple": json.dumps({"type": "integer", "multipleOf": 987_654_321}),
+    "endless references": json.dumps(
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
+    ),
+}
+HOSTILE_OTHERS = {
+    "parentheses": Constraint("regex", "(" * 8000 + "a" + ")" * 8000),
+    "long": Constraint("regex", "a|" * 30_000),
+    "intersections": Constraint("grammar", "start: A\nA: " + " & ".join(f"/.*a.{{{each}}}b.*/" for each in range(30))),
+    "hidden intersections": Constraint(
+        "grammar", "start: A0\n" + "\n".join(f'A{n}: A{n + 1} & /.*"&.{{{n}}}b.*/' for n in range(12)) + "\nA12: /.*/"
+    ),
+    "brackets": Constraint("grammar", "start: " + "(" * 8000 + '"a"' + ")" * 8000),
+    "long grammar": Constraint("grammar", "start: " + " | ".join(f'"k{each}"' for each in range(8000))),
+    "many choices": Constraint("choice", json.dumps([f"c{each}" for each in range(5000)])),
+}
+COSTLY = {
+    "enum": Constraint("json_schema", json.dumps({"enum": [f"v{each:05}" for each in range(6000)]})),
+    "counted": Constraint("json_schema", '{"type": "string", "pattern": "^((a{1,100}){1,100}){1,100}$"}'),
+    "long text": Constraint("json_schema", '{"type": "string", "minLength": 60000, "maxLength": 65000}'),
+    "long array": Constraint("json_schema", '{"type": "array", "minItems": 100000, "items": {"type": "integer"}}'),
+    "catastrophic": Constraint("regex", "(a*)*(a|aa)+(a*)*b{1,999}(.*a.{40}.*){20}"),
+    "doubled": Constraint(
+        "json_schema",
+        json.dumps(
+            {
+                "$defs": {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(20)} | {"a20": {}},
+                "$ref": "#/$defs/a0",
+            }
+        ),
+    ),
+    "endless": Constraint("json_schema", '{"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}'),
+    "choices": Constraint("choice", json.dumps([f"c{each}" for each in range(3000)])),
+    "rules": Constraint(
+        "grammar", "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(700)) + '\nr700: "a"'
+    ),
+    "ambiguous": Constraint("grammar", 'start: x x x x x x\nx: x x | "a" | ""'),
+}
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [*(Constraint("json_schema", source) for source in HOSTILE.values()), *HOSTILE_OTHERS.values()],
+    ids=[*HOSTILE, *HOSTILE_OTHERS],
+)
+def test_hostile_ones_are_refused_soon(constraint):
+    assert len(constraint.source) <= MAX_CONSTRAINT_CHARS + 20_000
+    started = time.monotonic()
+    with pytest.raises(GrammarError):
+        compiling.compile_constraint(constraint, TABLE)
+    assert time.monotonic() - started < HANGS_S
+
+
+@pytest.mark.parametrize("constraint", COSTLY.values(), ids=COSTLY)
+def test_costly_ones_cost_within_bounds_while_they_write(constraint):
+    started = time.monotonic()
+    try:
+        babbler, output = Babbler(1, constraint), []
+        for _ in range(20):
+            outcome = babbler.round(output)
+            output += outcome.tokens
+            if outcome.failed or outcome.tokens[-1] == 0:
+                break
+    except GrammarError:
+        pass
+    assert time.monotonic() - started < HANGS_S
+
+
+def test_each_is_compiled_once_also_a_wrong_one(monkeypatch):
+    compiled = []
+    real = compiling.compile_constraint
+    monkeypatch.setattr(compiling, "compile_constraint", lambda one, table: compiled.append(one) or real(one, table))
+    grammars = Grammars(VOCABULARY)
+    good, wrong = Constraint("regex", "ab"), Constraint("regex", "a(")
+    assert not grammars.known(good)
+    assert grammars.get(good) is grammars.get(Constraint("regex", "ab", after=(1, 2)))
+    assert grammars.problem(good) is None
+    for _ in range(2):
+        assert "unclosed" in str(grammars.problem(wrong))
+    assert compiled == [good, wrong]
+    assert grammars.known(wrong)
+
+
+def test_the_newest_are_kept_by_number_and_by_size(monkeypatch):
+    monkeypatch.setattr(compiling, "MAX_GRAMMARS", 2)
+    monkeypatch.setattr(compiling, "MAX_CHARS", 8)
+    grammars = Grammars(VOCABULARY)
+    one, two, three, long = (Constraint("regex", source) for source in ("a", "b", "c", "a{2,30}"))
+    for each in (one, two, one, three):
+        grammars.get(each)
+    assert [grammars.known(each) for each in (one, two, three)] == [True, False, True]
+    grammars.get(long)
+    assert [grammars.known(each) for each in (one, three, long)] == [False, True, True]
+
+
+def test_several_threads_may_ask():
+    grammars, found = Grammars(VOCABULARY), []
+    sources = [f"[ab]{{1,{each}}}" for each in range(1, 9)]
+
+    def ask() -> None:
+        found.extend(grammars.problem(Constraint("regex", source)) for source in sources)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [None] * 32
+
+
+def test_a_vocabulary_that_cannot_be_read_is_named():
+    no_end = Vocabulary(name="x", tokenizer=VOCABULARY.tokenizer, tokenizer_fingerprint="", eos_ids=(), num_tokens=4096)
+    no_bytes = Vocabulary(name="x", tokenizer=object(), tokenizer_fingerprint="", eos_ids=(0,), num_tokens=4096)
+    assert "ends a text" in str(Grammars(no_end).problem(Constraint("regex", "a")))
+    assert "fast tokenizer" in str(Grammars(no_bytes).problem(Constraint("regex", "a")))

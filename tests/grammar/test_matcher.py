@@ -1,0 +1,136 @@
+"""What may follow an output and each drafted token, by hand; then the law: as if each path were read alone."""
+
+import random
+
+import numpy as np
+import pytest
+
+from goodspeed.grammar.matcher import Matcher
+from goodspeed.wire.generation import Constraint
+from tests.grammar.babbler import END, GRAMMARS, NUM_TOKENS, Babbler, Draft, decode, encode
+
+A, B, C, D = (encode(letter)[0] for letter in "abcd")
+ABC = Constraint("regex", "a[bc]{2}")
+
+
+def matcher(constraint=ABC, **more):
+    return Matcher(GRAMMARS.get(constraint), **more)
+
+
+def texts(row):
+    """The texts of the tokens that a row allows; ANY for a row that allows all."""
+    if (row == -1).all():
+        return "ANY"
+    tokens = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()
+    return {"END" if token == END else decode([token]) for token in tokens}
+
+
+def test_a_chain_by_hand():
+    rows = matcher().allowed([], [A, B, C, END, D])
+    assert [texts(row) for row in rows] == [
+        {"a", "ac", "ab", "abc"},
+        {"b", "c", "cb"},
+        {"b", "c"},
+        {"END"},
+        "ANY",
+        "ANY",
+    ]
+
+
+def test_a_tree_by_hand():
+    #  a ─ b ─ b        a row after a wrong token is never drawn from
+    #    └ c ─ wrong
+    rows = matcher().allowed([], [A, B, C, B, D, B], [-1, 0, 0, 1, 2, 4])
+    after_a, after_two = {"b", "c", "cb"}, {"b", "c"}
+    assert [texts(row) for row in rows[1:]] == [after_a, after_two, after_two, {"END"}, "ANY", "ANY"]
+
+
+def test_what_is_drafted_leaves_no_trace():
+    one = matcher()
+    for _ in range(3):
+        assert texts(one.allowed([A], [B, D])[1]) == {"b", "c"}
+    assert texts(one.allowed([A, C])[0]) == {"b", "c"}
+
+
+def test_another_text_is_read_anew():
+    one = matcher(Constraint("regex", "ab*|cd*"))
+    assert "b" in texts(one.allowed([A, B])[0])
+    assert "d" in texts(one.allowed([C])[0])
+    assert "b" in texts(one.allowed([A])[0])
+
+
+def test_an_output_that_does_not_keep_the_form_may_not_go_on_and_says_why():
+    one = matcher()
+    rows = one.allowed([B], [A])
+    assert [texts(row) for row in rows] == [set(), "ANY"]
+    assert "does not keep the form" in one.problem
+    assert texts(one.allowed([A, B])[0]) == {"b", "c"}  # another text may
+
+
+def test_what_is_thought_is_free_also_where_it_ends_inside_a_draft():
+    one = matcher(Constraint("regex", "ab"), after=[D, D])
+    free_then_masked = ["ANY", "ANY", "ANY", {"ab"}, {"END"}]
+    assert [texts(row) for row in one.allowed([A], [D, D, *encode("ab")])] == [*free_then_masked[:2], {"ab"}, {"END"}]
+    assert one.forced([A, D]) == ()
+    assert one.forced([A, D, D]) == tuple(encode("ab"))
+    assert [texts(row) for row in one.allowed([A], [END, D])] == ["ANY", "ANY", "ANY"]  # ended while thinking
+
+
+def test_only_the_first_end_of_thinking_counts():
+    one = matcher(Constraint("regex", "d*"), after=[D])
+    assert "d" in texts(one.allowed([A, D, D, D])[0])
+    assert texts(one.allowed([A, D, A])[0]) == set()
+
+
+def test_the_end_is_allowed_exactly_where_the_form_may_end_and_the_text_stops_at_it():
+    optional = Constraint("regex", "ab?")
+    assert texts(matcher(optional).allowed([A])[0]) == {"b", "END"}
+    assert texts(matcher(optional, stop_ids=[END, 77]).allowed([A])[0]) == {"b", "END"}
+    assert texts(matcher(optional, stop_ids=[77]).allowed([A])[0]) == {"b"}
+    assert matcher(optional).may_end([A])
+    assert not matcher(optional).may_end([])
+
+
+def test_ids_beyond_the_tokenizer_are_never_allowed():
+    [row] = matcher(Constraint("regex", "(?s:.*)")).allowed([])
+    assert 32 * len(row) >= NUM_TOKENS
+    assert not np.unpackbits(row.view(np.uint8), bitorder="little")[NUM_TOKENS:].any()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_row_is_as_if_its_path_were_read_alone(seed):
+    rng = random.Random(seed)
+    schema = (
+        '{"type": "object", "properties": {"a": {"enum": ["x", "yy"]}, "b": {"type": "integer"}}, "required": ["a"]}'
+    )
+    constraint = Constraint("json_schema", schema)
+    text = Babbler(seed, constraint).write()
+    kept = matcher(constraint)
+    for _ in range(12):
+        length = rng.randint(0, len(text))
+        drafted = [rng.choice([*text, END]) if rng.random() < 0.4 else token for token in text[length : length + 5]]
+        parents = [rng.randint(-1, node - 1) for node in range(len(drafted))] if rng.random() < 0.5 else None
+        rows = kept.allowed(text[:length], drafted, parents)
+        for node in range(len(drafted)):
+            way = [node]
+            while (before := way[0] - 1 if parents is None else parents[way[0]]) >= 0:
+                way.insert(0, before)
+            alone = matcher(constraint).allowed([], [*text[:length], *(drafted[each] for each in way)])[-1]
+            assert (rows[node + 1] == alone).all()
+
+
+def test_what_must_follow_is_accepted_with_certainty():
+    constraint = Constraint(
+        "json_schema",
+        '{"type": "object", "properties": {"name": {"const": "x"}}, "required": ["name"], "additionalProperties": false}',
+    )
+    for seed in range(5):
+        babbler, output = Babbler(seed, constraint, temperature=5.0), []
+        while True:
+            forced = babbler.forced
+            outcome = babbler.round(output, Draft(forced))
+            assert outcome.num_accepted == len(forced)
+            if END in outcome.tokens:
+                break
+            output += outcome.tokens
+        assert decode(output).startswith('{"name": "x"')

@@ -1,0 +1,84 @@
+"""Forms in rounds of the target: with stop ids, min_tokens and bans, under both rules, and where nothing may follow."""
+
+import json
+
+import pytest
+
+from goodspeed.errors import GrammarError
+from goodspeed.exact.positions import certain
+from goodspeed.wire.generation import Constraint
+from tests.grammar.babbler import END, SESSION, Babbler, Draft, decode, encode
+
+FIXED = Constraint("choice", '["abc"]')
+LIST = Constraint("json_schema", '{"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}}')
+A, B = (encode(letter)[0] for letter in "ab")
+
+
+def test_where_the_form_is_complete_the_end_is_forced():
+    babbler = Babbler(1, FIXED)
+    output = babbler.write()
+    assert decode(output) == "abc"
+    assert babbler.round(output).tokens == (END,)
+
+
+def test_min_tokens_holds_while_the_form_leaves_a_choice_and_no_longer():
+    assert len(Babbler(2, LIST, may_stop_at=0).write()) < 12
+    long = Babbler(2, Constraint("regex", "a*"), may_stop_at=30).write()
+    assert len(long) >= 29
+    assert decode(Babbler(2, FIXED, may_stop_at=30).write()) == "abc"  # the form wins
+
+
+def test_a_stop_id_that_is_text_ends_it_where_it_comes():
+    constraint = Constraint("regex", "[ab]{40}")
+    babbler = Babbler(3, constraint, stop_ids=(END, A))
+    tokens = babbler.write()
+    while A not in tokens:
+        babbler = Babbler(babbler.sampling.seed + 1, constraint, stop_ids=(END, A))
+        tokens = babbler.write()
+    assert babbler.round(tokens[: tokens.index(A) + 1]).forced == ()
+
+
+def test_a_text_that_does_not_keep_its_form_fails_by_name_and_the_next_goes_on():
+    babbler = Babbler(4, FIXED)
+    outcome = babbler.round([B, B])
+    assert (outcome.tokens, "does not keep the form" in outcome.failed) == ((), True)
+    assert not babbler.round([]).failed
+
+
+def test_a_wrong_draft_harms_nobody():
+    babbler = Babbler(5, FIXED)
+    outcome = babbler.round([], Draft([B, A, B]))
+    assert (outcome.num_accepted, outcome.failed) == (0, "")
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_the_ratio_rule_draws_within_the_form(right):
+    for seed in range(8):
+        babbler, output = Babbler(seed, LIST), list[int]()
+        while not output or output[-1] != END:
+            drafted = list(babbler.target._forms._matchers.of(SESSION, LIST, (END,)).forced(output)) if right else [B]
+            babbler.more = {"proposal": certain(drafted), "draft_round": 1}
+            outcome = babbler.round(output, Draft(drafted), "ratio")
+            assert outcome.failed == ""
+            assert outcome.num_accepted == (len(drafted) if right else 0)
+            assert outcome.forced == ()  # no tokens are drafted here for this rule
+            output += outcome.tokens
+        assert all(0 <= each <= 9 for each in json.loads(decode(output[:-1])))
+
+
+def test_sessions_without_key_value_memory_are_forgotten():
+    babbler = Babbler(6, FIXED)
+    babbler.round([])
+    matchers = babbler.target._forms._matchers
+    assert len(matchers) == 1
+    babbler.target._forms.keep({SESSION})
+    assert len(matchers) == 1
+    babbler.target._forms.keep(set())
+    assert len(matchers) == 0
+
+
+def test_a_target_without_grammars_serves_no_form():
+    babbler = Babbler(7, FIXED)
+    babbler.target._forms._matchers = None
+    with pytest.raises(GrammarError, match="no forms are served"):
+        babbler.round([])

@@ -1,0 +1,122 @@
+"""Tools with real nodes and the official client: calls that have to be are there and valid, streamed as whole."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import openai
+import pytest
+from openai.lib.streaming.chat import ChatCompletionStream
+from pydantic import BaseModel, Field
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from tests import chats
+from tests.nodes import VerifyNode
+from tests.together.http.conftest import draft_node
+from tests.together.http.test_texts import MODEL
+
+pytestmark = pytest.mark.alone
+
+
+class Weather(BaseModel):
+    """The weather of a city."""
+
+    city: Literal["Rome", "Oslo"]
+    days: int = Field(ge=0, le=9)
+    units: Literal["C", "F"] | None
+
+
+TOOL: Any = openai.pydantic_function_tool(Weather)
+LOOSE: Any = chats.function("time", at={"type": "boolean"})
+SEEDS = range(3)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]:
+    """A client of nodes whose target writes at random, with a chat template that knows tools and thinking."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    vocabulary = chats.vocabulary()
+    config = LlamaConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        vocab_size=vocabulary.num_tokens + 10,
+        max_position_embeddings=4096,
+        bos_token_id=None,
+        eos_token_id=vocabulary.eos_ids[0],
+        pad_token_id=None,
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    chats.save(Path(folder))
+    with VerifyNode("--model", str(folder)) as verify:
+        bare = ("--model", "none", "--tokenizer", str(folder))
+        with (
+            draft_node(verify.endpoint, *bare) as (_, url),
+            openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+        ):
+            yield client
+
+
+def request(seed: int, **options: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": "What is the weather?"}]
+    return {"model": MODEL, "messages": messages, "seed": seed, "max_tokens": 300, **options}
+
+
+def calls_of(message: Any) -> list[tuple[str, str]]:
+    return [(call.function.name, call.function.arguments) for call in message.tool_calls or []]
+
+
+@pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "Weather"}}], ids=["required", "named"]
+)
+@pytest.mark.parametrize("effort", ["none", "high"])
+def test_a_call_that_has_to_be_is_valid(client: openai.OpenAI, choice: Any, effort: str) -> None:
+    for seed in SEEDS:
+        asked = request(
+            seed, tools=[TOOL, LOOSE], tool_choice=choice, parallel_tool_calls=False, reasoning_effort=effort
+        )
+        (answer,) = client.chat.completions.create(**asked).choices
+        if answer.finish_reason == "length":  # it thought for too long
+            assert effort == "high"
+            continue
+        assert answer.finish_reason == "tool_calls"
+        ((name, arguments),) = calls_of(answer.message)
+        assert answer.message.content is None
+        if name == "Weather":
+            Weather.model_validate_json(arguments)
+        else:
+            assert isinstance(json.loads(arguments)["at"], bool)
+
+
+def test_streams_and_drafts_say_the_same(client: openai.OpenAI) -> None:
+    for seed in SEEDS:
+        asked = request(seed, tools=[TOOL], tool_choice="required", reasoning_effort="none")
+        (whole,) = client.chat.completions.create(**asked).choices
+        (alone,) = client.chat.completions.create(**asked, extra_body={"goodspeed": {"speculate": False}}).choices
+        assert (calls_of(alone.message), alone.finish_reason) == (calls_of(whole.message), whole.finish_reason)
+        stream: ChatCompletionStream[Any]
+        with client.chat.completions.stream(**asked) as stream:
+            (streamed,) = stream.get_final_completion().choices
+        assert calls_of(streamed.message) == calls_of(whole.message)
+        assert streamed.finish_reason == whole.finish_reason
+
+
+def test_the_clients_parser_has_the_models_object(client: openai.OpenAI) -> None:
+    asked = request(1, tools=[TOOL], tool_choice="required", parallel_tool_calls=False, reasoning_effort="none")
+    (choice,) = client.chat.completions.parse(**asked).choices
+    (call,) = choice.message.tool_calls or []
+    assert isinstance(call.function.parsed_arguments, Weather)
+    turns = [*asked["messages"], choice.message, {"role": "tool", "tool_call_id": call.id, "content": "sun"}]
+    answer = client.chat.completions.create(**request(2, messages=turns, tools=[TOOL], max_tokens=20))
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens <= 20
+
+
+def test_strict_tools_that_need_not_be_called(client: openai.OpenAI) -> None:
+    """The random text hardly ever calls; that it is free but for calls shows in that it is served."""
+    (answer,) = client.chat.completions.create(**request(3, tools=[TOOL], max_tokens=60)).choices
+    assert answer.message.content or calls_of(answer.message) or answer.finish_reason
+    for _, arguments in calls_of(answer.message):
+        Weather.model_validate_json(arguments)
