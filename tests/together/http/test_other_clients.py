@@ -5,11 +5,15 @@ of one that is not installed is skipped by its name.
 """
 
 import asyncio
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 import openai
 import pytest
+from openai.lib._pydantic import to_strict_json_schema
+from pydantic import BaseModel, Field
 
+from tests.together.http.talking import talking
 from tests.together.http.test_texts import MODEL, user
 
 pytestmark = [pytest.mark.alone, pytest.mark.filterwarnings("ignore")]
@@ -66,6 +70,97 @@ def test_a_conversation_goes_on_from_a_response(client: openai.OpenAI) -> None:
     messages: Any = [*user(ASKED), {"role": "assistant", "content": first.output_text}, follow_up]
     chat = client.chat.completions.create(model=MODEL, messages=messages, max_tokens=MAX_TOKENS, seed=7)
     assert second.output_text == chat.choices[0].message.content
+
+
+class City(BaseModel):
+    """What a nonsense model can be held to; short, so that it is complete in time."""
+
+    name: Literal["Rome", "Oslo"]
+    number: int = Field(ge=0, le=9)
+
+
+@pytest.mark.essential
+def test_parsed_answers(client: openai.OpenAI) -> None:
+    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "response_format": City}
+    parsed = client.chat.completions.parse(**options, seed=7).choices[0].message.parsed
+    assert isinstance(parsed, City)
+    with client.chat.completions.stream(**options, seed=7) as stream:
+        assert stream.get_final_completion().choices[0].message.parsed == parsed
+    response = client.responses.parse(model=MODEL, input=ASKED, text_format=City, extra_body=EXTRA)
+    assert response.output_parsed == parsed
+
+
+# -- tools: a target that writes at random, held to the form of a call -------------------------------------------------
+
+WEATHER: Any = {
+    "type": "function",
+    "name": "weather",
+    "description": "The weather of a city.",
+    "parameters": to_strict_json_schema(City),
+    "strict": True,
+}
+
+
+@pytest.fixture(scope="module")
+def tools_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of nodes whose chat template knows tools."""
+    with talking(tmp_path_factory.mktemp("checkpoint")) as url:
+        yield url
+
+
+@pytest.fixture
+def tools_client(tools_url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=tools_url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "weather"}], ids=["required", "named"])
+def test_a_call_in_a_response_that_has_to_be(tools_client: openai.OpenAI, choice: Any) -> None:
+    options: dict[str, Any] = {"model": MODEL, "input": ASKED, "tools": [WEATHER], "tool_choice": choice}
+    options |= {"extra_body": EXTRA, "reasoning": {"effort": "none"}, "parallel_tool_calls": False}
+    response = tools_client.responses.create(**options)
+    [call] = [item for item in response.output if item.type == "function_call"]
+    City.model_validate_json(call.arguments)
+    with tools_client.responses.stream(**options) as stream:
+        streamed = [item for item in stream.get_final_response().output if item.type == "function_call"]
+    assert [(one.name, one.arguments) for one in streamed] == [(call.name, call.arguments)]
+
+
+@pytest.mark.parametrize("kind", ["OpenAIChatCompletionsModel", "OpenAIResponsesModel"])
+def test_the_agents_sdk_with_a_tool(tools_url: str, kind: str) -> None:
+    """The agent ends with its tool's result; what the target would write after it is nonsense."""
+    agents = pytest.importorskip("agents")
+    agents.set_tracing_disabled(True)
+    called: list[tuple[str, int]] = []
+
+    def weather(name: Literal["Rome", "Oslo"], number: Annotated[int, Field(ge=0, le=9)]) -> str:
+        called.append((name, number))
+        return f"{number} degrees in {name}"
+
+    async def run() -> str:
+        async with openai.AsyncOpenAI(base_url=tools_url, api_key="none", max_retries=0) as client:
+            model = getattr(agents, kind)(model=MODEL, openai_client=client)
+            extra = EXTRA if kind == "OpenAIResponsesModel" else EXTRA | {"reasoning_effort": "none"}
+            settings = agents.ModelSettings(tool_choice="required", parallel_tool_calls=False, extra_body=extra)
+            tools = [agents.function_tool(weather)]
+            stop: Any = "stop_on_first_tool"
+            agent = agents.Agent(name="one", model=model, model_settings=settings, tools=tools, tool_use_behavior=stop)
+            return str((await agents.Runner.run(agent, ASKED, max_turns=2)).final_output)
+
+    told = asyncio.run(run())
+    assert [f"{number} degrees in {name}" for name, number in called] == [told]
+
+
+@pytest.mark.parametrize("by_responses", [False, True])
+def test_langchain_with_tools(tools_url: str, by_responses: bool) -> None:
+    langchain = pytest.importorskip("langchain_openai")
+    options: dict[str, Any] = {"model": MODEL, "base_url": tools_url, "api_key": "none", "max_retries": 0}
+    model = langchain.ChatOpenAI(**options, use_responses_api=by_responses, extra_body=EXTRA)
+    bound = model.bind_tools([City], tool_choice="required", strict=True, parallel_tool_calls=False)
+    [call] = bound.invoke(ASKED).tool_calls
+    assert (call["name"], set(call["args"])) == ("City", {"name", "number"})
+    for method in ("function_calling", "json_schema"):
+        assert isinstance(model.with_structured_output(City, method=method, strict=True).invoke(ASKED), City)
 
 
 # -- the agents SDK ----------------------------------------------------------------------------------------------------
