@@ -39,9 +39,13 @@ class Runner:
         memory_bytes: int | None = None,
         memory_fraction: float | None = None,
         page_size: int = 16,
+        keeps_prefixes: bool = False,
         others: Others | None = None,
     ) -> None:
-        """others: the ranks that hold the other parts of the model, where it is split; the memory is each rank's."""
+        """keeps_prefixes: pages can be published, and outlive their sessions (`pages.py`).
+
+        others: the ranks that hold the other parts of the model, where it is split; the memory is each rank's.
+        """
         self.checkpoint = checkpoint
         shape, num_layers = try_model(checkpoint)
         if others is None:
@@ -52,7 +56,7 @@ class Runner:
         elif num_pages is None:
             num_sharing = others.num_ranks if others is not None and checkpoint.device.type == "cpu" else 1
             num_pages = pages_for(page_bytes * num_sharing, checkpoint.device, memory_fraction)
-        self.pool = PagePool(num_pages, page_size)
+        self.pool = PagePool(num_pages, page_size, keeps_prefixes=keeps_prefixes)
         with nullcontext() if others is None else others.told(Memory(num_pages, page_size)):
             memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, checkpoint.device)
         self._packed = Packed(checkpoint.model, self.pool, memory, others)
@@ -77,9 +81,12 @@ class Runner:
         """After trees were fed: keeps the nodes of a path through each, and forgets the others."""
         self._packed.keep(paths)
 
-    def truncate(self, key: Hashable, length: int) -> None:
-        """Forget a session's positions from `length` on."""
-        self.pool.truncate(key, length)
+    def truncate(self, key: Hashable, length: int) -> int:
+        """Forgets a session's positions from `length` on, or from before it; returns what is left of it.
+
+        That is less than `length` only where it lies in a page that others have, too (`PagePool.truncate`).
+        """
+        return self.pool.truncate(key, length)
 
     def free(self, key: Hashable) -> None:
         """Forget a session."""

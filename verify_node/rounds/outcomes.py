@@ -144,6 +144,7 @@ class Moved(Struct, frozen=True):
     ) -> Verdict:
         """The message with the decision. What an older release does not know is left out of it."""
         knows_odds = "odds" in self.session.client.capabilities
+        tells_cached = "prefix_cache" in self.session.client.capabilities and self.session.was_told_nothing
         return Verdict(
             session_id=self.session.session_id,
             epoch=self.session.epoch,
@@ -159,4 +160,5 @@ class Moved(Struct, frozen=True):
             least_odds=least_odds if knows_odds else odds.LEAST,
             source=self.entry.source if knows_odds else None,
             offer_length=min(offer_length, self.session.max_length) if self.session.takes_model_offers else 0,
+            num_cached=(self.session.num_cached or 0) if tells_cached else 0,
         )

@@ -8,7 +8,7 @@ same text adopts them, and they outlive the sessions that have them until their 
 shared, and nobody writes in them: a session that is cut back into a shared page gives it up whole.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,16 +180,17 @@ class PagePool:
         """Whether a page can be found by its text."""
         return self._prefixes.is_kept(page)
 
-    def owned(self, keys: Sequence[Hashable], beside: Sequence[int] = ()) -> list[int]:
+    def owned(self, keys: Sequence[Hashable], others: Iterable[Hashable] = (), beside: Sequence[int] = ()) -> list[int]:
         """Numbers of pages of these sessions; of a page that several have, only the first of them is the owner.
 
-        So when they leave from the last to the first, these are the pages that each leaves free. beside: pages that
-        count for none of them.
+        So when they leave from the last to the first, these are the pages that each leaves free. others: sessions that
+        stay, of whose pages none of these is the owner. beside: pages of which none is, either.
         """
         tables = [self.table(key) for key in keys]
         if not self._prefixes.has_shared and not beside:
             return [len(table) for table in tables]
-        parts = [np.array(beside, np.int64), *tables]
+        taken = [np.array(beside, np.int64), *(self.table(key) for key in others)]
+        parts = [np.concatenate(taken), *tables]
         first = np.unique(np.concatenate(parts), return_index=True)[1]
         ends = np.cumsum([len(part) for part in parts])
         counts = np.bincount(np.searchsorted(ends, first, side="right"), minlength=len(parts))

@@ -125,6 +125,7 @@ def test_a_shared_page_counts_for_the_first_of_its_sessions() -> None:
     write(pool, "c", BOB, [1] * 5)
     assert pool.owned(["a", "b", "c"]) == [3, 1, 2]
     assert pool.owned(["c", "b"]) == [2, 3]
+    assert pool.owned(["b", "c"], others=["a"]) == [1, 2]
     assert pool.owned(["a", "b"], beside=[0, 5]) == [2, 1]
     assert PagePool(8, 4).owned([]) == []
 

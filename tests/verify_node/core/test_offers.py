@@ -207,8 +207,9 @@ def test_an_offer_for_a_finished_session_asks_for_its_end_again() -> None:
 
 
 def test_a_verify_node_announces_what_it_selects_by() -> None:
-    assert Desk(selection="odds").hello().capabilities == ("odds", "offers", "model_offers", "trees", "slo", "fleet")
-    assert Desk(selection="none").hello().capabilities == ("slo", "fleet")
+    always = ("slo", "fleet", "prefix_cache")
+    assert Desk(selection="odds").hello().capabilities == ("odds", "offers", "model_offers", "trees", *always)
+    assert Desk(selection="none").hello().capabilities == always
 
 
 @pytest.mark.parametrize(("capabilities", "source"), [(("offers",), None), (("odds", "offers"), "ngram")])
