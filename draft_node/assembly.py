@@ -76,7 +76,7 @@ def read_history(settings: NgramSettings, vocabulary: Vocabulary, report: Report
 
 def _capabilities(config: DraftConfig) -> tuple[Capability, ...]:
     """What the verify node may count on; a draft model that drafts nothing ahead offers nothing, either."""
-    always: tuple[Capability, ...] = ("odds", "offers", "slo", "admission", "fleet")
+    always: tuple[Capability, ...] = ("odds", "offers", "slo", "admission", "fleet", "prefix_cache")
     if not config.has_model:
         return (*always, "no_model")
     return (*always, "model_offers") if config.draft_ahead else always

@@ -21,7 +21,7 @@ OF_PROMPTS = ("prompts", "chat", "temperature", "top_k", "top_p", "seed", "tier"
 """Settings that requests over HTTP bring themselves."""
 
 OF_MODEL = (
-    *("fallback", "device", "dtype", "kv_pages", "memory_fraction", "threads"),
+    *("fallback", "device", "dtype", "kv_pages", "memory_fraction", "prefix_cache", "threads"),
     *("min_odds", "proposal", "lattice_k"),
 )
 """Settings that a node without a model cannot obey."""
@@ -164,6 +164,7 @@ class DraftConfig(Settings):
     kv_pages: int | None = model_options.kv_pages()
     device: str = model_options.device()
     dtype: str = model_options.dtype()
+    prefix_cache: str = model_options.prefix_cache()
     threads: int | None = model_options.threads()
     verify_timeout_s: float = option(
         3.0, minimum=0.1, group="connection", help="silence after which the verify node counts as away"

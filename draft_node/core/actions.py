@@ -36,6 +36,7 @@ class Request(Struct, frozen=True):
     slo: Objectives | None = None  # what it is to keep
     otherwise: Otherwise = "best_effort"  # what becomes of it where that cannot be promised
     asked_at: float = 0.0  # when its user asked for it
+    cache_salt: bytes = b""  # texts of one salt may share what was read of them; empty: with none but itself
 
     def open(
         self,
@@ -65,6 +66,7 @@ class Request(Struct, frozen=True):
             min_tokens=self.min_tokens,
             drafter=self.drafter if "offers" in capabilities else "auto",
             otherwise=self.otherwise if "admission" in capabilities else "best_effort",
+            cache_salt=self.cache_salt if "prefix_cache" in capabilities else b"",
         )
 
     def _slo(self, now: float, first_at: float | None) -> Slo | None:
@@ -168,6 +170,7 @@ class Statistics:
     num_ahead: int = 0  # drafts sent ahead of a verdict
     num_ahead_true: int = 0  # of which what they assumed came true
     num_local: int = 0  # of num_tokens, those that the draft model wrote alone
+    num_cached: int = 0  # tokens of the prompt that the verify node had in memory when it first read it
     drafted: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted by what drafted them
     accepted: Counter[DraftSource] = field(default_factory=Counter)  # num_accepted likewise
 
@@ -176,6 +179,8 @@ class Statistics:
 
         num_ngram: leading tokens of the draft that it answers which an n-gram index drafted.
         """
+        if self.num_rounds == 0:
+            self.num_cached = verdict.num_cached
         self.num_rounds += 1
         self.num_tokens += num_new
         self.num_drafts += verdict.num_verified > 0

@@ -12,6 +12,7 @@ from draft_node.core.actions import Fail, Request, Statistics
 from draft_node.core.session import Session
 from draft_node.daemon import DraftDaemon
 from draft_node.serve.levels import Levels
+from draft_node.serve.salts import Salts
 from draft_node.text.answer import Answer, Piece
 from draft_node.text.text_request import Wanted
 from draft_node.text.token_text import TokenTexts
@@ -32,6 +33,7 @@ class Writer:
         self._daemon = daemon
         self._vocabulary = vocabulary
         self._token_texts = TokenTexts(vocabulary.tokenizer)
+        self._salts = Salts()
 
     def defaults(self, *, chat: bool) -> Defaults:
         """Sampling defaults and stop strings for requests that leave them out."""
@@ -78,6 +80,7 @@ class Writer:
             slo=wanted.slo,
             otherwise=wanted.otherwise,
             asked_at=asked_at,
+            cache_salt=self._salts.of(wanted.user) if wanted.prefix_cache else self._salts.lone(),
         )
 
 

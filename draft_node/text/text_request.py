@@ -30,6 +30,7 @@ class Wanted:
     drafter: Drafter = "auto"  # what may draft for it
     slo: Objectives | None = None  # what it is to keep
     otherwise: Otherwise = "best_effort"  # what becomes of it where that cannot be promised
+    prefix_cache: bool = True  # what was read of it may be shared with other texts of its user
     user: str = ""  # whose text it is, by `goodspeed.node.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing

@@ -62,7 +62,7 @@ def prefix_cache() -> Any:
         "on",
         choices=("on", "off"),
         group=GROUP,
-        help="keep the keys and values of what was read, while nobody needs their room, for texts of the same user that "
+        help="keep the keys and values of what was read, while nobody needs their room, for the same user's texts that "
         "begin alike",
     )
 

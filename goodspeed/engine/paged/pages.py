@@ -22,6 +22,9 @@ Pages = NDArray[np.int64]
 EVICTED_SHARE = 64
 """A 64th of the pool is evicted at a time, so that the room that it leaves lies side by side as far as it can."""
 
+WORTH_WAITING = 2
+"""Pages that have to be left to read for a session to wait for another that reads them: a wait costs a round."""
+
 
 class PagePool:
     """Pages owned by sessions; the first `extend` or `adopt` of a key opens its session."""
@@ -141,6 +144,20 @@ class PagePool:
         pages = self._prefixes.find(digests[: max(0, len(tokens) - 1) // self.page_size])
         return Hit(tuple(pages), len(pages) * self.page_size, self._prefixes.num_unused_of(pages))
 
+    def upcoming(self, key: Hashable, scope: bytes, tokens: Sequence[int]) -> bytes | None:
+        """Names the next pages that a session has to read, so that others may wait for them instead of reading them.
+
+        None where fewer than WORTH_WAITING are left to read before the last token, or prefixes are not kept.
+        """
+        length = self.length(key)
+        if not self.keeps_prefixes or len(tokens) - length <= WORTH_WAITING * self.page_size:
+            return None
+        if key not in self._lengths:
+            length = self.find(key, scope, tokens).num_tokens
+        place = length // self.page_size + WORTH_WAITING - 1
+        digests = self.digests(key, scope, tokens)
+        return digests[place] if place < (len(tokens) - 1) // self.page_size and digests else None
+
     def adopt(self, key: Hashable, hit: Hit) -> None:
         """Opens a session with the pages that were found for it."""
         if key in self._lengths:
@@ -152,9 +169,12 @@ class PagePool:
         if key in self._chains:
             self._chains[key].num_published = len(hit.pages)
 
-    def publish(self, key: Hashable, scope: bytes, tokens: Sequence[int]) -> None:
-        """Keeps a session's full pages as those of its text `tokens`, of which none may change any more."""
-        num_full = min(self.length(key), len(tokens)) // self.page_size
+    def publish(self, key: Hashable, scope: bytes, tokens: Sequence[int], num_final: int | None = None) -> None:
+        """Keeps a session's full pages as those of its text, of which the first `num_final` tokens change no more.
+
+        None: all of them.
+        """
+        num_full = min(self.length(key), len(tokens) if num_final is None else num_final) // self.page_size
         if not self.keeps_prefixes or not scope or not num_full:
             return
         chain = self._chain(key, scope)

@@ -128,6 +128,7 @@ def _wanted(
         drafter=drafter,
         slo=asked_for.slo,
         otherwise=asked_for.otherwise,
+        prefix_cache=request.goodspeed is None or request.goodspeed.prefix_cache is not False,
         user=user,
         verification=config.verification,
         restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",

@@ -39,10 +39,17 @@ class Speculation(BaseModel):
     slo: KeptSlo | None = None
 
 
+class PromptTokensDetails(BaseModel):
+    """Tokens of the prompt that the target had in memory already."""
+
+    cached_tokens: int
+
+
 class Usage(BaseModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptTokensDetails | None = None
     goodspeed: Speculation | None = None
 
 
