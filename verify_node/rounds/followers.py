@@ -4,26 +4,27 @@ The choices of one request come as sessions with the same prompt at nearly the s
 and the others adopt its pages when they are published. Knows nothing about limits.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from goodspeed.engine.paged.pages import PagePool
 from verify_node.session.session import Session
 
 
-def followers(ready: Iterable[Session], pool: PagePool) -> dict[bytes, bytes]:
-    """The sessions without memory that would read what another is about to read, by id, with the id of that one.
+def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
+    """The sessions without memory that would read what another is about to read, by id, with the other one.
 
-    ready: in the order in which they are packed. Only who shares with a session can hold it up, and only in rounds in
-    which the other reads on.
+    ready: in the order in which they are packed. Who has memory goes on reading, before all that have none. Only who
+    shares with a session can hold it up, and only in rounds in which the other reads on.
     """
-    found: dict[bytes, bytes] = {}
-    readers: dict[bytes, bytes] = {}  # by what they read next
-    for session in ready:
-        key = session.session_id
-        upcoming = pool.upcoming(key, session.prefix_scope, session.tokens)
+    if not pool.keeps_prefixes:
+        return {}
+    found: dict[bytes, Session] = {}
+    readers: dict[bytes, Session] = {}  # by what they read next
+    for session in sorted(ready, key=lambda one: one.session_id not in pool):
+        upcoming = pool.upcoming(session.session_id, session.prefix_scope, session.tokens)
         if upcoming is None:
             continue
-        reader = readers.setdefault(upcoming, key)
-        if reader != key and key not in pool:
-            found[key] = reader
+        reader = readers.setdefault(upcoming, session)
+        if reader is not session and session.session_id not in pool:
+            found[session.session_id] = reader
     return found

@@ -165,7 +165,8 @@ class _Packing:
         self.deferred: list[bytes] = []
         self.crowded_out: list[bytes] = []
         self.without_memory: frozenset[Hashable] = frozenset()  # of the ready sessions, once `make_room` has decided
-        self.followed: Mapping[bytes, bytes] = {}  # sessions that wait for what another reads, while it is in the round
+        self.followed: Mapping[bytes, Session] = {}  # by those who wait for what another reads: that one
+        self.seen: set[bytes] = set()  # sessions that were given their part, or deferred
 
     def turn(self, session: Session) -> tuple[float, float, int]:
         """Who goes first: promised sessions by what is due, then who has waited longest."""
@@ -185,10 +186,16 @@ class _Packing:
             self.memory.preempt(victim)
 
     def add(self, session: Session) -> None:
-        """Gives the session its part of the round, or defers it."""
-        if self.followed.get(session.session_id) in self.memory.members:
-            self.deferred.append(session.session_id)
+        """Gives the session its part of the round, or defers it. One that others wait for goes before these."""
+        if session.session_id in self.seen:
             return
+        self.seen.add(session.session_id)
+        reader = self.followed.get(session.session_id)
+        if reader is not None:
+            self.add(reader)
+            if reader.session_id in self.memory.members:
+                self.deferred.append(session.session_id)
+                return
         hit = self.memory.find(session)
         entry = self._entry(session, hit)
         is_out = session.session_id in self.memory.preempted or session.session_id in self.without_memory
