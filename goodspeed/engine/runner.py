@@ -24,6 +24,10 @@ from goodspeed.errors import PromptError, UnsupportedModelError
 
 __all__ = ["Chunk", "Runner", "TreePath", "try_model"]
 
+CPU_KEPT = 0.25
+"""Share of the pages that are kept without a session, on a CPU where nobody said how much memory there is: what was
+never touched is other processes' to use."""
+
 
 class Runner:
     """A model and the key/value memory of its sessions; `pool` keeps each session's pages and the free ones.
@@ -51,12 +55,14 @@ class Runner:
         if others is None:
             prepack(checkpoint.model)
         page_bytes = bytes_per_page(shape, num_layers, page_size, checkpoint.dtype)
+        is_sized = num_pages is not None or memory_bytes is not None or memory_fraction is not None
         if num_pages is None and memory_bytes is not None:
             num_pages = pages_in(memory_bytes, page_bytes)
         elif num_pages is None:
             num_sharing = others.num_ranks if others is not None and checkpoint.device.type == "cpu" else 1
             num_pages = pages_for(page_bytes * num_sharing, checkpoint.device, memory_fraction)
-        self.pool = PagePool(num_pages, page_size, keeps_prefixes=keeps_prefixes)
+        max_unused = num_pages if is_sized or checkpoint.device.type != "cpu" else int(num_pages * CPU_KEPT)
+        self.pool = PagePool(num_pages, page_size, keeps_prefixes=keeps_prefixes, max_unused=max_unused)
         with nullcontext() if others is None else others.told(Memory(num_pages, page_size)):
             memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, checkpoint.device)
         self._packed = Packed(checkpoint.model, self.pool, memory, others)

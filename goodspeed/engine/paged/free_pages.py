@@ -6,6 +6,10 @@ A session whose pages lie side by side attends to one slice of the memory, which
 
 from collections.abc import Iterable
 
+SCATTERED = 4
+"""Of so many times the pages that are asked for some are taken, though they do not lie side by side: touched memory
+must not grow for ever."""
+
 
 class FreePages:
     """Numbers of pages, each of them handed out once until it is given back."""
@@ -28,8 +32,8 @@ class FreePages:
     def take(self, number: int, after: int | None = None, *, in_a_run: bool = False) -> list[int]:
         """Hands out so many pages, at most as many as there are; those that follow page `after` while these are free.
 
-        in_a_run: pages are looked for that lie side by side, among the untouched ones first: what was freed lies
-        scattered between pages that are kept for later.
+        in_a_run: pages are looked for that lie side by side, also among untouched ones, unless many more than these are
+        free: what was freed lies scattered between pages that are kept for later.
         """
         pages: list[int] = []
         while after is not None and len(pages) < number and self._take_one(after + 1):
@@ -43,14 +47,13 @@ class FreePages:
         return [*pages, *self._touch(number - num_again)]
 
     def _take_run(self, number: int) -> range | None:
-        if number <= self._num_pages - self._num_touched:
-            return self._touch(number)
-        first = _run(sorted(self._freed), number) if number > 1 else None  # one is as good as another
-        if first is None:
-            return None
-        for page in range(first, first + number):
-            del self._freed[page]
-        return range(first, first + number)
+        first = _run(sorted(self._freed), number) if 1 < number <= len(self._freed) else None
+        if first is not None:
+            for page in range(first, first + number):
+                del self._freed[page]
+            return range(first, first + number)
+        may_touch = number <= self._num_pages - self._num_touched and len(self._freed) < SCATTERED * number
+        return self._touch(number) if may_touch else None
 
     def _take_one(self, page: int) -> bool:
         """Whether it was there to be taken; of the untouched pages only the next one is."""

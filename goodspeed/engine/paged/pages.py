@@ -29,12 +29,16 @@ WORTH_WAITING = 2
 class PagePool:
     """Pages owned by sessions; the first `extend` or `adopt` of a key opens its session."""
 
-    def __init__(self, num_pages: int, page_size: int = 16, *, keeps_prefixes: bool = False) -> None:
+    def __init__(
+        self, num_pages: int, page_size: int = 16, *, keeps_prefixes: bool = False, max_unused: int | None = None
+    ) -> None:
+        """keeps_prefixes: pages can be published. max_unused: that are kept without a session; None: all."""
         if num_pages < 1 or page_size < 1:
             raise ValueError(f"a pool needs pages and rows: num_pages={num_pages}, page_size={page_size}")
         self.num_pages = num_pages
         self.page_size = page_size
         self.keeps_prefixes = keeps_prefixes
+        self.max_unused = num_pages if max_unused is None else max_unused
         self._free = FreePages(num_pages)
         self._prefixes = Prefixes()
         self._hasher = Hasher(page_size)
@@ -246,11 +250,15 @@ class PagePool:
     def _release(self, pages: list[int]) -> None:
         """The last page of a text is the first to be evicted, since more texts share its beginning."""
         self._free.give([page for page in reversed(pages) if self._prefixes.release(page)])
+        self._evict(self._prefixes.num_unused - self.max_unused)
+
+    def _evict(self, number: int) -> None:
+        if number > 0:
+            self._free.give(sorted(self._prefixes.evict(number), reverse=True))
 
     def _take(self, key: Hashable, number: int) -> list[int]:
         if number > len(self._free):
-            lacking = max(number - len(self._free), self.num_pages // EVICTED_SHARE)
-            self._free.give(sorted(self._prefixes.evict(lacking), reverse=True))
+            self._evict(max(number - len(self._free), self.num_pages // EVICTED_SHARE))
         owned = self.table(key) if key in self._lengths else None
         after = int(owned[-1]) if owned is not None and len(owned) else None
         return self._free.take(number, after, in_a_run=self.keeps_prefixes)

@@ -21,13 +21,21 @@ def test_pages_follow_the_one_before_while_those_are_free() -> None:
     assert free.take(2, after=0) == [1, 6]
 
 
-def test_a_run_is_looked_for_among_untouched_pages_first() -> None:
+def test_a_run_is_looked_for_among_freed_pages_and_then_among_untouched_ones() -> None:
     free = FreePages(8)
     free.take(6)
     free.give([5, 0, 3, 2])
-    assert free.take(2, in_a_run=True) == [6, 7]
     assert free.take(2, in_a_run=True) == [2, 3]
+    assert free.take(2, in_a_run=True) == [6, 7]
     assert sorted(free.take(2, in_a_run=True)) == [0, 5]  # there is none, and they are handed out all the same
+
+
+def test_scattered_pages_are_used_where_there_are_many() -> None:
+    free = FreePages(100)
+    free.take(40)
+    free.give(range(0, 40, 5))
+    assert free.take(3, in_a_run=True) == [40, 41, 42]
+    assert free.take(2, in_a_run=True) == [35, 30]
 
 
 @given(st.data(), st.booleans())

@@ -86,6 +86,14 @@ def test_what_was_left_first_is_evicted_first_and_of_a_text_its_end() -> None:
     assert pool.find("e", ALICE, [2] * 9).num_tokens == 8
 
 
+def test_no_more_unused_pages_are_kept_than_may_be() -> None:
+    pool = PagePool(8, 4, keeps_prefixes=True, max_unused=2)
+    write(pool, "a", ALICE, [1] * 13)
+    pool.free("a")
+    assert (pool.num_free, pool.num_unused) == (8, 2)
+    assert pool.find("b", ALICE, [1] * 13).num_tokens == 8
+
+
 def test_a_page_that_others_have_is_given_up_whole() -> None:
     pool = make_pool()
     write(pool, "a", ALICE, [1, 2, 3, 4, 5, 6, 7, 8, 9])
