@@ -137,6 +137,7 @@ class Settings:
     guarantee: Guarantee = DEFAULTS.guarantee  # whether promises count on drafts
     order: str = DEFAULTS.order  # whose texts keep their memory
     prefix_cache: bool = False  # it keeps pages of read text for texts that begin alike
+    max_unused: int | None = None  # that it keeps without a session; None: all
     capabilities: tuple[Capability, ...] | None = None  # what it announces; None: as the daemon has it
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself

@@ -155,7 +155,8 @@ def _with_prefixes(settings: Settings, seed: int) -> Settings:
     repeats, prompt_len = rng.choice([0.0, 0.5, 1.0]), rng.choice([12, 24])
     if settings.capabilities is not None and rng.random() < 0.7:
         settings = replace(settings, capabilities=(*settings.capabilities, "prefix_cache"))
-    return replace(settings, prefix_cache=rng.random() < 0.8, repeats=repeats, prompt_len=prompt_len)
+    prefix_cache, max_unused = rng.random() < 0.8, rng.choice([None, None, 5])
+    return replace(settings, prefix_cache=prefix_cache, max_unused=max_unused, repeats=repeats, prompt_len=prompt_len)
 
 
 def _some_policy(rng: random.Random, seed: int) -> str | Callable[[], Policy]:

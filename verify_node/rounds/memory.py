@@ -57,13 +57,13 @@ class RoundMemory:
         victims = self._victims(session, needed - (self.pool.num_free - self.reserved), hit)
         if victims is None:
             return False
-        for victim in victims:
-            self.preempt(victim)
         if hit is not None:
             self.admitted.append(key)
         if hit is not None and hit.pages:
-            self.pool.adopt(key, hit)
+            self.pool.adopt(key, hit)  # before others leave, whose pages may push these out
             needed = self.needed(session, None)
+        for victim in victims:
+            self.preempt(victim)
         self.reserved += needed
         self.members.add(key)
         return True

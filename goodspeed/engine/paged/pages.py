@@ -141,8 +141,7 @@ class PagePool:
     def find(self, key: Hashable, scope: bytes, tokens: Sequence[int]) -> Hit:
         """The pages that a session without memory may begin with: whole ones, and not the last token of its text.
 
-        scope: who may share; nobody finds what was published in another one. The answer holds until a session takes
-        pages, by `extend`.
+        scope: who may share; nobody finds what was published in another one. The answer holds until the pool changes.
         """
         digests = self.digests(key, scope, tokens)
         pages = self._prefixes.find(digests[: max(0, len(tokens) - 1) // self.page_size])
@@ -163,9 +162,11 @@ class PagePool:
         return digests[place] if place < (len(tokens) - 1) // self.page_size and digests else None
 
     def adopt(self, key: Hashable, hit: Hit) -> None:
-        """Opens a session with the pages that were found for it."""
+        """Opens a session with the pages that were found for it. ValueError if it has memory, or one was evicted."""
         if key in self._lengths:
             raise ValueError(f"session {key!r} has memory already; only one without can begin with kept pages")
+        if not all(map(self._prefixes.is_kept, hit.pages)):
+            raise ValueError("a page that was found is not kept any more; find again after the pool has changed")
         for page in hit.pages:
             self._prefixes.hold(page)
         self._tables[key] = np.array(hit.pages, np.int64)

@@ -145,10 +145,21 @@ def test_a_session_with_memory_adopts_none() -> None:
         pool.adopt("a", Hit())
 
 
+def test_pages_that_are_gone_are_not_adopted() -> None:
+    pool = make_pool(3)
+    write(pool, "a", ALICE, [1] * 8)
+    pool.free("a")
+    hit = pool.find("b", ALICE, [1] * 9)
+    pool.extend("c", 12)
+    with pytest.raises(ValueError, match="find again"):
+        pool.adopt("b", hit)
+    assert "b" not in pool
+
+
 KEYS = st.sampled_from(["a", "b", "c", "d"])
 SCOPES = st.sampled_from([ALICE, BOB])
 TOKENS = st.integers(0, 1)
-PAGES, SIZE = 10, 3
+PAGES, SIZE, MOST_UNUSED = 10, 3, 6
 
 
 class SharingLaws(RuleBasedStateMachine):
@@ -156,7 +167,7 @@ class SharingLaws(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = PagePool(PAGES, SIZE, keeps_prefixes=True)
+        self.pool = PagePool(PAGES, SIZE, keeps_prefixes=True, max_unused=MOST_UNUSED)
         self.texts: dict[str, tuple[bytes, list[int]]] = {}  # what each session with memory has read, and its scope
         self.rows: dict[int, tuple[bytes, tuple[int, ...]]] = {}
 
@@ -214,6 +225,7 @@ class SharingLaws(RuleBasedStateMachine):
         assert all(self.pool.references(page) == number for page, number in held.items())
         assert all(self.pool.is_kept(page) for page, number in held.items() if number > 1)
         assert len(held) + self.pool.num_free == PAGES
+        assert self.pool.num_unused <= MOST_UNUSED
         owned = self.pool.owned([*self.texts])
         assert sum(owned) == len(held)
 
