@@ -190,12 +190,9 @@ class _Packing:
         if session.session_id in self.seen:
             return
         self.seen.add(session.session_id)
-        reader = self.followed.get(session.session_id)
-        if reader is not None:
-            self.add(reader)
-            if reader.session_id in self.memory.members:
-                self.deferred.append(session.session_id)
-                return
+        if self._waits_for_reader(session):
+            self.deferred.append(session.session_id)
+            return
         hit = self.memory.find(session)
         entry = self._entry(session, hit)
         is_out = session.session_id in self.memory.preempted or session.session_id in self.without_memory
@@ -209,6 +206,17 @@ class _Packing:
         self.tokens -= len(entry.tokens)
         if session.session_id not in self.promised:
             self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
+
+    def _waits_for_reader(self, session: Session) -> bool:
+        """Whether another reads what it would read: in this round, or later since that one waits for memory.
+
+        `seat` was not asked about it, so it must not take what it has left for others.
+        """
+        reader = self.followed.get(session.session_id)
+        if reader is None:
+            return False
+        self.add(reader)
+        return reader.session_id in self.memory.members or reader.session_id in self.without_memory
 
     def _entry(self, session: Session, hit: Hit | None) -> Entry | None:
         """What the session would feed: all of it, or else a chunk of what comes before its newest token."""
