@@ -83,6 +83,7 @@ def _capabilities(config: DraftConfig) -> tuple[Capability, ...]:
         "admission",
         "fleet",
         "logit_rules",
+        "prefix_cache",
     )
     if not config.has_model:
         return (*always, "no_model")

@@ -25,7 +25,7 @@ OF_CHATS = ("tool_parser", "reasoning_parser", "chat_template_kwargs")
 """Settings that count for chats over HTTP only."""
 
 OF_MODEL = (
-    *("fallback", "device", "dtype", "kv_pages", "memory_fraction", "threads"),
+    *("fallback", "device", "dtype", "kv_pages", "memory_fraction", "prefix_cache", "threads"),
     *("min_odds", "proposal", "lattice_k"),
 )
 """Settings that a node without a model cannot obey."""
@@ -168,6 +168,7 @@ class DraftConfig(Settings):
     kv_pages: int | None = model_options.kv_pages()
     device: str = model_options.device()
     dtype: str = model_options.dtype()
+    prefix_cache: str = model_options.prefix_cache()
     threads: int | None = model_options.threads()
     verify_timeout_s: float = option(
         3.0, minimum=0.1, group="connection", help="silence after which the verify node counts as away"

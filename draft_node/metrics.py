@@ -49,6 +49,7 @@ class DraftCollector(Collector):
         yield gauge("num_requests_waiting", "Texts that wait for their turn.", self._daemon.num_waiting)
         if self._daemon.drafter is not None:
             yield metrics.kv_cache_usage(self._daemon.drafter.runner.pool)
+            yield from metrics.prefix_cache(self._daemon.drafter.num_looked_up, self._daemon.drafter.num_found)
         yield counters("request_success", "Texts complete, or left by their users.", "finished_reason", ended)
         yield counters("request_failures", "Texts not let in, or not completed.", "code", failures)
 

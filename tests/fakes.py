@@ -81,6 +81,7 @@ def make_core(
     admission: str | None = None,
     order: str = core_settings.DEFAULTS.order,
     cost: CostModel | None = None,
+    prefix_cache: bool = True,
     validates: bool = True,
 ) -> VerifyCore:
     """Creates a verify node's state machine around the fake target; by default every event validates it."""
@@ -103,6 +104,7 @@ def make_core(
         tiers=tiers,
         admission=admission,
         order=order,
+        prefix_cache=prefix_cache,
     )
     welcome = core_settings.make_welcome(
         settings,
@@ -114,7 +116,7 @@ def make_core(
     )
     own = None if isinstance(policy, str) else policy
     known = None if cost is None else Refined(cost)
-    pool = pool or PagePool(num_pages, page_size)
+    pool = pool or PagePool(num_pages, page_size, keeps_prefixes=prefix_cache)
     return core_settings.make_core(settings, welcome, pool, policy=own, cost=known, kind=kind)
 
 

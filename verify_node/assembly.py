@@ -96,7 +96,13 @@ def load_runner(config: VerifyConfig, ranks: Ranks | None) -> Runner:
 
 def make_runner(config: VerifyConfig, checkpoint: Checkpoint, ranks: Ranks | None = None) -> Runner:
     """The model with its key/value memory."""
-    return Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction, others=ranks)
+    return Runner(
+        checkpoint,
+        num_pages=config.kv_pages,
+        memory_fraction=config.memory_fraction,
+        keeps_prefixes=config.prefix_cache == "on",
+        others=ranks,
+    )
 
 
 def build(

@@ -147,6 +147,7 @@ class VerifyConfig(Settings):
     )
     device: str = model_options.device()
     dtype: str = model_options.dtype()
+    prefix_cache: str = model_options.prefix_cache()
     threads: int | None = model_options.threads()
     tp: int = option(
         1,
@@ -255,6 +256,7 @@ class VerifyConfig(Settings):
             "admission": self.admission,
             "guarantee": self.guarantee,
             "order": self.order,
+            "prefix_cache": self.prefix_cache == "on",
         }
 
     @property

@@ -50,6 +50,7 @@ class Request(Struct, frozen=True):
     constraint: Constraint | None = None  # that its output keeps
     prediction: tuple[int, ...] = ()  # what its user expects it to be
     priority: int = 0  # among its user's texts that wait for a place; lower goes first
+    cache_salt: bytes = b""  # texts of one salt may share what was read of them; empty: with none but itself
 
     def open(
         self,
@@ -82,6 +83,7 @@ class Request(Struct, frozen=True):
             otherwise=self.otherwise if "admission" in capabilities else "best_effort",
             logit_rules=self.logit_rules,
             constraint=self.constraint,
+            cache_salt=self.cache_salt if "prefix_cache" in capabilities else b"",
         )
 
     def _slo(self, now: float, first_at: float | None) -> Slo | None:
@@ -186,6 +188,7 @@ class Statistics:
     num_ahead: int = 0  # drafts sent ahead of a verdict
     num_ahead_true: int = 0  # of which what they assumed came true
     num_local: int = 0  # of num_tokens, those that the draft model wrote alone
+    num_cached: int = 0  # tokens of the prompt that the verify node had in memory when it first read it
     drafted: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted by what drafted them
     accepted: Counter[DraftSource] = field(default_factory=Counter)  # num_accepted likewise
     drafts: Counter[tuple[int, int]] = field(default_factory=Counter)  # num_drafts by (tokens verified, accepted)
@@ -195,6 +198,8 @@ class Statistics:
 
         num_ngram: leading tokens of the draft that it answers which an n-gram index drafted.
         """
+        if self.num_rounds == 0:
+            self.num_cached = verdict.num_cached
         self.num_rounds += 1
         self.num_tokens += num_new
         self.num_drafts += verdict.num_verified > 0

@@ -6,6 +6,7 @@ Knows nothing about drawing tokens or about the model's forward pass.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from draft_node.core.actions import Request
 from draft_node.model.job import Job
 from goodspeed.engine.runner import Runner
 
@@ -20,6 +21,7 @@ class _Cache:
     tokens: list[int] = field(default_factory=list)  # fed, in order
     num_final: int = 0  # leading tokens that no verdict can change any more
     used: int = 0  # step of its last use
+    is_known: bool = False  # it was looked up whether its text begins like one that was read
 
 
 class Caches:
@@ -31,6 +33,9 @@ class Caches:
         self._caches: dict[bytes, _Cache] = {}
         self._num_steps = 0
         self._reserved = 0  # pages that the jobs of this step will take
+        self._being_read: set[bytes] = set()  # what the jobs of this step read next
+        self.num_looked_up = 0  # tokens of sessions' texts when their cache was begun
+        self.num_found = 0  # of these, those that were in memory already
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._caches)
@@ -44,8 +49,8 @@ class Caches:
         while keep < limit and cache.tokens[keep] == base[keep]:
             keep += 1
         keep = min(keep, limit)
+        keep = self._runner.truncate(job.session_id, keep)
         del cache.tokens[keep:]
-        self._runner.truncate(job.session_id, keep)
         if not job.propose.ahead:
             cache.num_final = min(keep, len(job.propose.tokens) - job.propose.num_unverified)
 
@@ -58,6 +63,13 @@ class Caches:
         """From now on room is reserved for the next forward pass."""
         self._num_steps += 1
         self._reserved = 0
+        self._being_read.clear()
+
+    def is_read_by_another(self, job: Job) -> bool:
+        """Whether a job of this step, with room, reads what this one would have to: then it finds that afterwards."""
+        if job.session_id in self._runner.pool:
+            return False
+        return self._upcoming(job) in self._being_read
 
     def reserve(self, job: Job, jobs: Mapping[bytes, Job]) -> bool:
         """Whether this step's tokens fit the context and the memory; idle sessions' memory is taken first.
@@ -70,6 +82,8 @@ class Caches:
         cache = self._caches[job.session_id]
         if len(job.tokens) > self._context_len:
             return False
+        if job.session_id not in self._runner.pool:
+            self._begin(job, cache)
         pool = self._runner.pool
         needed = pool.pages_needed(job.session_id, len(self.lacking(job)))
         while pool.num_free - self._reserved < needed:
@@ -79,7 +93,26 @@ class Caches:
             self._evict(min(idle, key=lambda key: self._caches[key].used))
         self._reserved += needed
         cache.used = self._num_steps
+        if (upcoming := self._upcoming(job)) is not None:
+            self._being_read.add(upcoming)
         return True
+
+    def _begin(self, job: Job, cache: _Cache) -> None:
+        """The session has no memory: it begins with what is kept of its text, as far as this step leaves it that."""
+        pool = self._runner.pool
+        hit = pool.find(job.session_id, _scope(job.propose.request), job.tokens)
+        if pool.num_free - self._reserved < hit.num_unused:
+            return
+        if not cache.is_known:
+            cache.is_known = True
+            self.num_looked_up += len(job.tokens)
+            self.num_found += hit.num_tokens
+        if hit.pages:
+            pool.adopt(job.session_id, hit)
+            cache.tokens = job.tokens[: hit.num_tokens]
+
+    def _upcoming(self, job: Job) -> bytes | None:
+        return self._runner.pool.upcoming(job.session_id, _scope(job.propose.request), job.tokens)
 
     def _gives_way(self, session_id: bytes, to: Job, jobs: Mapping[bytes, Job]) -> bool:
         job = jobs.get(session_id)
@@ -90,7 +123,7 @@ class Caches:
 
     def _evict(self, session_id: bytes) -> None:
         self._runner.free(session_id)
-        self._caches[session_id] = _Cache()
+        self._caches[session_id] = _Cache(is_known=self._caches[session_id].is_known)
 
     def num_cached(self, job: Job) -> int:
         """Tokens of the job's text that its cache holds."""
@@ -102,5 +135,13 @@ class Caches:
         return job.tokens[cached : cached + PREFILL_CHUNK]
 
     def note_fed(self, job: Job, tokens: Sequence[int]) -> None:
-        """The forward pass took these tokens of the job's text in."""
-        self._caches[job.session_id].tokens += tokens
+        """The forward pass took these tokens of the job's text in. What no verdict can change is kept for others."""
+        cache, propose = self._caches[job.session_id], job.propose
+        cache.tokens += tokens
+        num_final = cache.num_final if propose.ahead else len(propose.tokens) - propose.num_unverified
+        self._runner.pool.publish(job.session_id, _scope(propose.request), job.tokens, num_final)
+
+
+def _scope(request: Request) -> bytes:
+    """Who shares with a session: those of its salt, or without one nobody."""
+    return b"salt\0" + request.cache_salt if request.cache_salt else b"session\0" + request.session_id

@@ -70,6 +70,16 @@ class Drafter:
         return min(self.checkpoint.context_len, pool.num_pages * pool.page_size)
 
     @property
+    def num_looked_up(self) -> int:
+        """Tokens of texts of which it was looked up whether they begin like one that was read."""
+        return self._caches.num_looked_up
+
+    @property
+    def num_found(self) -> int:
+        """Of these, those that were in memory already."""
+        return self._caches.num_found
+
+    @property
     def busy(self) -> bool:
         return bool(self._jobs)
 
@@ -100,6 +110,7 @@ class Drafter:
         """Gives up, after the model failed: what the cache holds is not known any more."""
         given_up = self.give_up()
         for session_id in list(self._caches):
+            self.runner.pool.withdraw(session_id)
             self.forget(session_id)
         return given_up
 
@@ -114,6 +125,8 @@ class Drafter:
         done: list[Job] = []
         waiting = [self._jobs[key] for key in self._caches if key in self._jobs]  # the oldest sessions first
         for job in [job for job in waiting if job.propose.is_awaited] or waiting:
+            if self._caches.is_read_by_another(job):
+                continue
             (jobs if self._caches.reserve(job, self._jobs) else done).append(job)
         chunks = [self._chunk(job) for job in jobs]
         sampling = [job for job, chunk in zip(jobs, chunks, strict=True) if chunk.num_logits]

@@ -24,7 +24,12 @@ def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
     """Allots the model its memory, and a thread; TypeError for a vocabulary without a model."""
     if not isinstance(checkpoint, Checkpoint):
         raise TypeError(f"{checkpoint.name} was loaded without its model, which cannot draft")
-    runner = Runner(checkpoint, num_pages=config.kv_pages, memory_fraction=config.memory_fraction)
+    runner = Runner(
+        checkpoint,
+        num_pages=config.kv_pages,
+        memory_fraction=config.memory_fraction,
+        keeps_prefixes=config.prefix_cache == "on",
+    )
     drafter = Drafter(
         checkpoint,
         runner,

@@ -13,6 +13,7 @@ from draft_node.core.session import Session
 from draft_node.daemon import DraftDaemon
 from draft_node.serve.chat_forms import opened
 from draft_node.serve.levels import Levels
+from draft_node.serve.salts import Salts
 from draft_node.text.answer import Answer, Piece
 from draft_node.text.text_request import Wanted
 from draft_node.text.token_text import TokenTexts
@@ -34,6 +35,7 @@ class Writer:
         self._daemon = daemon
         self._vocabulary = vocabulary
         self._token_texts = TokenTexts(vocabulary.tokenizer)
+        self._salts = Salts()
 
     def defaults(self, *, chat: bool) -> Defaults:
         """Sampling defaults and stop strings for requests that leave them out."""
@@ -102,6 +104,7 @@ class Writer:
             priority=wanted.priority,
             logit_rules=wanted.logit_rules,
             constraint=wanted.constraint,
+            cache_salt=self._salts.of(wanted.user) if wanted.prefix_cache else self._salts.lone(),
         )
 
 

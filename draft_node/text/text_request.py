@@ -38,6 +38,7 @@ class Wanted:
     constraint: Constraint | None = None  # that the output keeps
     prediction: tuple[int, ...] = ()  # what its user expects it to be: drafts come from it
     priority: int = 0  # among its user's texts that wait for a place; lower goes first
+    prefix_cache: bool = True  # what was read of it may be shared with other texts of its user
     user: str = ""  # whose text it is, by `goodspeed.node.web.user_of`; empty on the console
     verification: Verification = "match"
     restarts: bool = False  # begin anew when the verify node comes back with another target, instead of failing

@@ -140,7 +140,7 @@ class DraftNode:
         self._begin_connections()
         boot_id = f"{self.index}-{self.num_boots}".rjust(8).encode()[-8:]
         of_model: tuple[Capability, ...] = ("model_offers",) if settings.draft_ahead else ()
-        understood = ("odds", "offers", "slo", "admission", *self._understands())
+        understood = ("odds", "offers", "slo", "admission", "prefix_cache", *self._understands())
         capabilities = (*understood, *(of_model if self._has_model else ("no_model",)))
         model = "simulated" if self._has_model else ""
         hello = Hello(VERSION, f"client-{self.index}", boot_id, "simulated", model, capabilities=capabilities)

@@ -40,6 +40,7 @@ class Report:
     num_silent: int = 0
     num_unearned: int = 0
     num_broken: int = 0
+    num_cached: int = 0  # tokens that were in memory already, when their texts were let into a round
     longest_silence: float = 0.0
     failing_seeds: list[int] = field(default_factory=list)
 
@@ -47,6 +48,7 @@ class Report:
         self.num_worlds += 1
         self.num_rounds += world.verify.num_rounds
         self.num_faults += world.num_faults_in_all
+        self.num_cached += world.verify.num_cached
         for counted in fields(Findings):
             if counted.type is int or counted.type == "int":
                 setattr(self, counted.name, getattr(self, counted.name) + getattr(found, counted.name))

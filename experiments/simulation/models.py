@@ -1,7 +1,7 @@
 """The two models of the simulated world: a target that runs rounds, a draft model that proposes. No tensors, no time.
 
-The target computes from what the rounds really fed, position by position, so a wrong cache gives a wrong text. It also
-refuses what no round may do.
+The target computes from what the memory really holds, row by row, so a wrong page gives a wrong text. It also refuses
+what no round may do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,11 @@ from collections.abc import Mapping, Sequence
 from draft_node.core.actions import Propose
 from draft_node.core.drafts.tree import SECOND
 from experiments.simulation.acceptance import Acceptance
-from experiments.simulation.text import VOCAB, draw, feed, feed_all, start
+from experiments.simulation.text import VOCAB, draw, feed, feed_all, seeded, start
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from verify_node.rounds.outcomes import Outcome
 from verify_node.rounds.packing import Entry, Round, RoundLimits
-
-FEW = 64
 
 
 class BrokenRule(AssertionError):
@@ -32,8 +30,7 @@ class Target:
         self.limits = limits
         self.context_len = context_len
         self.num_rounds = self.num_drafted = self.num_deferred = self.num_preempted = self.num_chunks = 0
-        self._states: dict[bytes, list[int]] = {}  # of each session: the state after every cached position
-        self._num_kept = 0
+        self._rows: dict[int, int] = {}  # of the memory: the state after the token there, and all before it, from 0
 
     def run(self, planned: Round) -> list[Outcome]:
         self._check(planned)
@@ -49,8 +46,7 @@ class Target:
                 outcome = _verify(entry, states)
                 outcomes.append(outcome)
                 if outcome.path is not None:
-                    self._keep(entry, states, outcome.path)
-        self._forget()
+                    self._keep(entry, outcome.path)
         return outcomes
 
     def _check(self, planned: Round) -> None:
@@ -60,32 +56,38 @@ class Target:
         _require(len({entry.session_id for entry in planned.entries}) == len(planned.entries), "a session twice")
 
     def _feed(self, entry: Entry) -> list[int]:
-        """States after every position that is cached now."""
+        """Returns the states after the base and after each drafted token."""
         _require(bool(entry.tokens), "an entry feeds nothing")
         _require(self.pool.length(entry.session_id) == entry.start, "an entry begins where its cache does not end")
         _require(entry.start + len(entry.tokens) <= self.context_len, "the context is exceeded")
         self.pool.extend(entry.session_id, len(entry.tokens))  # PoolExhausted would be the planner's fault
-        states = self._states.setdefault(entry.session_id, [])
-        del states[entry.start :]
-        state = states[-1] if states else start(entry.sampling.seed, self.number)
         num_chain = len(entry.tokens) - (0 if entry.parents is None else entry.num_drafted)
+        rows = self._slots(entry.session_id, range(entry.start, entry.start + len(entry.tokens)))
+        state = self._rows[self._slots(entry.session_id, [entry.start - 1])[0]] if entry.start else 0
+        read: list[int] = []  # states from 0
         for token in entry.tokens[:num_chain]:
             state = feed(state, token)
-            states.append(state)
+            read.append(state)
+        lengths = [entry.start + number + 1 for number in range(num_chain)]
+        num_fed = len(entry.tokens) - entry.num_drafted  # at least the base
         for parent, token in zip(entry.parents or (), entry.tokens[num_chain:], strict=True):
-            states.append(feed(states[entry.base_len + parent], token))
-        return states
+            read.append(feed(read[num_fed + parent], token))
+            lengths.append(lengths[num_fed + parent] + 1)
+        self._rows.update(zip(rows, read, strict=True))
+        first = start(entry.sampling.seed, self.number)
+        return [seeded(read[place], first, lengths[place]) for place in range(num_fed - 1, len(read))]
 
-    def _keep(self, entry: Entry, states: list[int], path: Sequence[int]) -> None:
+    def _keep(self, entry: Entry, path: Sequence[int]) -> None:
         """The cache keeps the accepted path of a tree, and forgets its other nodes."""
-        states[entry.base_len :] = [states[entry.base_len + node] for node in path]
-        self.pool.truncate(entry.session_id, len(states))
+        nodes = [entry.base_len + node for node in path]
+        states = [self._rows[row] for row in self._slots(entry.session_id, nodes)]
+        end = entry.base_len + len(path)
+        self._rows.update(zip(self._slots(entry.session_id, range(entry.base_len, end)), states, strict=True))
+        self.pool.truncate(entry.session_id, end)
 
-    def _forget(self) -> None:
-        """Sessions without memory begin anew."""
-        if len(self._states) > 2 * self._num_kept + FEW:
-            self._states = {key: states for key, states in self._states.items() if key in self.pool}
-            self._num_kept = len(self._states)
+    def _slots(self, session_id: bytes, positions: Sequence[int]) -> list[int]:
+        rows: list[int] = self.pool.slots(session_id, positions).tolist()
+        return rows
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -94,9 +96,9 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def _verify(entry: Entry, states: list[int]) -> Outcome:
-    """The match rule."""
+    """The match rule. states: after the base and after each drafted token."""
     drafted = entry.tokens[len(entry.tokens) - entry.num_drafted :]
-    drawn = [draw(state)[0] for state in states[entry.base_len - 1 :]]
+    drawn = [draw(state)[0] for state in states]
     if entry.parents is not None:
         path = trees.accepted(drawn, drafted, entry.parents)
         agreement = sum(drawn[entry.parents[node] + 1] == drafted[node] for node in entry.first_choices)

@@ -105,6 +105,7 @@ class Settings:
     max_tokens: int = 40
     stops: float = 0.5  # share of the sessions that have a stop token
     prompt_len: int = 12  # at most
+    repeats: float = 0.0  # share of the prompts that begin like the one before, of whichever user that was
     sizes: Callable[[int, int], tuple[int, int]] | None = None
     """(number of the client, of its session) -> tokens of its prompt, tokens wanted: instead of chance."""
     joins: tuple[int, ...] = ()
@@ -135,6 +136,8 @@ class Settings:
     admission: str | None = DEFAULTS.admission  # whom it promises what a text is to keep
     guarantee: Guarantee = DEFAULTS.guarantee  # whether promises count on drafts
     order: str = DEFAULTS.order  # whose texts keep their memory
+    prefix_cache: bool = False  # it keeps pages of read text for texts that begin alike
+    max_unused: int | None = None  # that it keeps without a session; None: all
     capabilities: tuple[Capability, ...] | None = None  # what it announces; None: as the daemon has it
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
@@ -200,6 +203,7 @@ class Settings:
             admission=self.admission,
             guarantee=self.guarantee,
             order=self.order,
+            prefix_cache=self.prefix_cache,
         )
 
 

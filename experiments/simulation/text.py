@@ -14,15 +14,26 @@ _MASK = (1 << 61) - 1
 _WORD = (1 << 64) - 1
 
 
+STEP = 1_000_003
+
+
 def feed(state: int, token: int) -> int:
     """The state after one more token."""
-    return (state * 1_000_003 + token + 7) & _MASK
+    return (state * STEP + token + 7) & _MASK
 
 
 def feed_all(state: int, tokens: Iterable[int]) -> int:
     for token in tokens:
-        state = (state * 1_000_003 + token + 7) & _MASK
+        state = (state * STEP + token + 7) & _MASK
     return state
+
+
+def seeded(state: int, first: int, num_tokens: int) -> int:
+    """The state after so many tokens from `first` on, by the state that the same tokens lead to from 0.
+
+    So what a memory keeps of a text need not depend on the seed, as with a real target.
+    """
+    return (state + first * pow(STEP, num_tokens, _MASK + 1)) & _MASK
 
 
 def start(seed: int, target: int = 0) -> int:

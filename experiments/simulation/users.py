@@ -55,6 +55,7 @@ class Users:
         self._index = index
         self._random = random
         self._num_started = 0
+        self._last_prompt: tuple[int, ...] = ()
 
     @property
     def want_more(self) -> bool:
@@ -83,17 +84,29 @@ class Users:
         else:
             sizes = settings.sizes(self._index, self._num_started) if settings.sizes is not None else None
         self._num_started += 1
+        user = f"user-{self._num_started % settings.num_users}"
         return Request(
             session_id=random.randbytes(16),
-            prompt=tuple(random.choices(range(VOCAB), k=sizes[0] if sizes else random.randint(1, settings.prompt_len))),
+            prompt=self._prompt(sizes[0] if sizes else random.randint(1, settings.prompt_len)),
             sampling=Sampling(seed=random.getrandbits(40)),
             max_tokens=sizes[1] if sizes else random.randint(settings.min_tokens, settings.max_tokens),
             stop_ids=(STOP,) if random.random() < settings.stops else (),
             max_draft=settings.max_draft,
-            user=f"user-{self._num_started % settings.num_users}",
+            user=user,
             slo=arrival.slo if arrival is not None else settings.slos[self._num_started % len(settings.slos)],
             asked_at=self._world.clock.now,
+            cache_salt=user.encode() if settings.prefix_cache else b"",
         )
+
+    def _prompt(self, length: int) -> tuple[int, ...]:
+        """Any tokens, or first some of the last prompt's, and then any."""
+        repeats, random = self._world.settings.repeats, self._random
+        tokens = tuple(random.choices(range(VOCAB), k=length))
+        if repeats and random.random() < repeats:
+            num_same = random.randint(0, len(self._last_prompt))
+            tokens = self._last_prompt[:num_same] + tokens[num_same:]
+        self._last_prompt = tokens
+        return tokens
 
     def acceptance(self) -> Acceptance:
         """How likely drafts of the newest request are accepted."""

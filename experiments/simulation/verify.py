@@ -42,7 +42,8 @@ def make_core(
     )
     if settings.capabilities is not None:
         welcome = replace(welcome, capabilities=settings.capabilities)
-    pool = PagePool(settings.num_pages, settings.page_size)
+    kept, max_unused = settings.prefix_cache, settings.max_unused
+    pool = PagePool(settings.num_pages, settings.page_size, keeps_prefixes=kept, max_unused=max_unused)
     policy = None if isinstance(settings.policy, str) else settings.policy()
     cost = Refined(settings.round_cost if settings.known_cost else None)
     kind = CheckedCore if settings.validate else settings.core_kind
@@ -59,7 +60,8 @@ class VerifyNode:
         self.num_boots = 0
         self.num_targets = 1
         self.last_round: float = float("inf")  # the world stops when it begins
-        self.num_rounds = 0  # of all its lives
+        self.num_rounds = 0  # of all its lives, as that below
+        self.num_cached = 0  # tokens that were in memory already, when their texts were let into a round
         self.booted_at = self.went_at = self.back_at = 0.0
         self.core: VerifyCore | None = None
         self.failures = Failures(world.settings.faults, random)
@@ -67,6 +69,7 @@ class VerifyNode:
         self._watch = world.watch()
         self._wake_at = float("inf")
         self._idle_since = 0.0
+        self._num_found = 0  # by the process that there is
         self._in_flight = False  # a round is
         self._down_s = 0.0  # for how long it goes when that is over
         self._opened: set[bytes] = set()
@@ -83,6 +86,7 @@ class VerifyNode:
         own = RecordedSelfDrafts(self.world.acceptance) if settings.replays_own else None
         self.core = make_core(settings, (self.number << 32 | self.num_boots).to_bytes(8, "big"), number, own)
         self.target = Target(self.core.pool, self.core.limits, self.core.context_len, number)
+        self._num_found = 0
         self._wake_at = float("inf")
         self._in_flight = False
         self._idle_since = self.world.clock.now
@@ -154,6 +158,8 @@ class VerifyNode:
         planned = core.plan(now)
         if planned is not None:
             self.num_rounds += 1
+            self.num_cached += core.counts.num_found - self._num_found
+            self._num_found = core.counts.num_found
             self._in_flight = True
             outcomes = self.failures.on(planned, self.target.run(planned))
             duration_s = self._duration_s(planned)

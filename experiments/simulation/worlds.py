@@ -145,7 +145,18 @@ def _with_slos(settings: Settings, seed: int) -> Settings:
     may_promise = settings.core.selects and settings.rounds == "continuous" and policy == "slo"
     admission = rng.choice(["none", "dp", "dp", "edf"]) if may_promise else "none"
     guarantee: Guarantee = "speculative" if admission != "none" and rng.random() < 0.5 else "plain"
-    return replace(settings, admission=admission, guarantee=guarantee)
+    settings = replace(settings, admission=admission, guarantee=guarantee)
+    return _with_prefixes(settings, seed)
+
+
+def _with_prefixes(settings: Settings, seed: int) -> Settings:
+    """Verify nodes that keep pages of read text, most of them, and users who send the same more than once."""
+    rng = random.Random(f"prefixes {seed}")
+    repeats, prompt_len = rng.choice([0.0, 0.5, 1.0]), rng.choice([12, 24])
+    if settings.capabilities is not None and rng.random() < 0.7:
+        settings = replace(settings, capabilities=(*settings.capabilities, "prefix_cache"))
+    prefix_cache, max_unused = rng.random() < 0.8, rng.choice([None, None, 5])
+    return replace(settings, prefix_cache=prefix_cache, max_unused=max_unused, repeats=repeats, prompt_len=prompt_len)
 
 
 def _some_policy(rng: random.Random, seed: int) -> str | Callable[[], Policy]:

@@ -24,6 +24,10 @@ from goodspeed.errors import PromptError, UnsupportedModelError
 
 __all__ = ["Chunk", "Runner", "TreePath", "try_model"]
 
+CPU_KEPT = 0.25
+"""Share of the pages that are kept without a session, on a CPU where nobody said how much memory there is: what was
+never touched is other processes' to use."""
+
 
 class Runner:
     """A model and the key/value memory of its sessions; `pool` keeps each session's pages and the free ones.
@@ -39,20 +43,26 @@ class Runner:
         memory_bytes: int | None = None,
         memory_fraction: float | None = None,
         page_size: int = 16,
+        keeps_prefixes: bool = False,
         others: Others | None = None,
     ) -> None:
-        """others: the ranks that hold the other parts of the model, where it is split; the memory is each rank's."""
+        """keeps_prefixes: pages can be published, and outlive their sessions (`pages.py`).
+
+        others: the ranks that hold the other parts of the model, where it is split; the memory is each rank's.
+        """
         self.checkpoint = checkpoint
         shape, num_layers = try_model(checkpoint)
         if others is None:
             prepack(checkpoint.model)
         page_bytes = bytes_per_page(shape, num_layers, page_size, checkpoint.dtype)
+        is_sized = num_pages is not None or memory_bytes is not None or memory_fraction is not None
         if num_pages is None and memory_bytes is not None:
             num_pages = pages_in(memory_bytes, page_bytes)
         elif num_pages is None:
             num_sharing = others.num_ranks if others is not None and checkpoint.device.type == "cpu" else 1
             num_pages = pages_for(page_bytes * num_sharing, checkpoint.device, memory_fraction)
-        self.pool = PagePool(num_pages, page_size)
+        max_unused = num_pages if is_sized or checkpoint.device.type != "cpu" else int(num_pages * CPU_KEPT)
+        self.pool = PagePool(num_pages, page_size, keeps_prefixes=keeps_prefixes, max_unused=max_unused)
         with nullcontext() if others is None else others.told(Memory(num_pages, page_size)):
             memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, checkpoint.device)
         self._packed = Packed(checkpoint.model, self.pool, memory, others)
@@ -77,9 +87,12 @@ class Runner:
         """After trees were fed: keeps the nodes of a path through each, and forgets the others."""
         self._packed.keep(paths)
 
-    def truncate(self, key: Hashable, length: int) -> None:
-        """Forget a session's positions from `length` on."""
-        self.pool.truncate(key, length)
+    def truncate(self, key: Hashable, length: int) -> int:
+        """Forgets a session's positions from `length` on, or from before it; returns what is left of it.
+
+        That is less than `length` only where it lies in a page that others have, too (`PagePool.truncate`).
+        """
+        return self.pool.truncate(key, length)
 
     def free(self, key: Hashable) -> None:
         """Forget a session."""

@@ -87,6 +87,12 @@ def kv_cache_usage(pool: "PagePool") -> GaugeMetricFamily:
     return gauge("kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", 1 - pool.num_free / pool.num_pages)
 
 
+def prefix_cache(num_queries: int, num_hits: int) -> Iterator[CounterMetricFamily]:
+    """Both in tokens."""
+    yield counter("prefix_cache_queries", "Tokens of texts that were looked up when they were let in.", num_queries)
+    yield counter("prefix_cache_hits", "Of these, tokens that were in memory already.", num_hits)
+
+
 def speculation(num_drafts: int, num_drafted: int, num_accepted: int) -> Iterator[CounterMetricFamily]:
     """num_drafts: those with a token or more; num_drafted and num_accepted: their tokens."""
     yield counter("spec_decode_num_drafts", "Drafts verified.", num_drafts)

@@ -92,9 +92,9 @@ class Node:
     """A verify node with a real target, and a draft node that says what a test has it say."""
 
     def __init__(self):
-        self.target = Target(TARGET, make_runner(TARGET, num_pages=64))
+        self.target = Target(TARGET, make_runner(TARGET, num_pages=64, keeps_prefixes=True))
         self.core = make_core(pool=self.target.runner.pool, vocab_size=VOCAB, context_len=128, max_round_tokens=32)
-        self.core.receive(b"a", make_hello("a"), 0.0)
+        self.core.receive(b"a", make_hello("a", capabilities=("prefix_cache",)), 0.0)
 
     def say(self, message):
         return [send.message for send in self.core.receive(b"a", message, 0.0)]
@@ -110,6 +110,14 @@ class Node:
         self.core.validate()
         return sent
 
+    def told_of(self, session_id):
+        """The next verdict of this session; those of others are acknowledged."""
+        while True:
+            for verdict in self.round():
+                if verdict.session_id == session_id:
+                    return verdict
+                self.say(Ack(verdict.session_id, verdict.epoch, verdict.base_len + len(verdict.tokens)))
+
     def rounds(self):
         while not (sent := self.round()):
             pass
@@ -119,7 +127,7 @@ class Node:
 def opening(number=1, length=40, **changes):
     prompt = make_request(number, prompt_len=length).prompt
     options: dict[str, Any] = {"num_prompt_logprobs": 1, "sampling": Sampling(temperature=0.0), "max_draft": 0}
-    return make_open(number, prompt=prompt, **(options | changes))
+    return make_open(number, **({"prompt": prompt} | options | changes))
 
 
 def test_what_is_told_is_told_again_until_it_is_acknowledged():
@@ -157,6 +165,21 @@ def test_memory_of_a_prompt_that_was_read_for_nothing_is_read_again():
     node.say(replace(opened, epoch=opened.epoch + 1, num_prompt_logprobs=0))
     [told] = node.rounds()
     check_prompt(opened.prompt, told.prompt_logprobs, 0)
+
+
+def test_a_prompt_that_is_kept_is_read_anew():
+    """Another session of the same salt finds what the first has read; one that wants its logprobs reads it all."""
+    node, salt = Node(), b"salt" * 4
+    node.say(opening(1, num_prompt_logprobs=None, cache_salt=salt))
+    node.rounds()
+    prompt = opening(1).prompt
+    node.say(opening(2, num_prompt_logprobs=None, cache_salt=salt, prompt=prompt))
+    [_, found] = node.rounds()
+    assert found.num_cached > 0
+    node.say(opening(3, cache_salt=salt, prompt=prompt))
+    told = next(one for one in iter(lambda: node.told_of(session_id(3)), None) if one.prompt_logprobs is not None)
+    assert told.num_cached == 0
+    check_prompt(prompt, told.prompt_logprobs, 1)
 
 
 def test_more_than_can_be_told_is_refused_by_name():

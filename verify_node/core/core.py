@@ -48,7 +48,7 @@ from verify_node.rounds.packing import Round, RoundLimits, plan
 from verify_node.rounds.planner import Planner
 from verify_node.rounds.probes import WAITING_ROUNDS
 from verify_node.rounds.scheduler import Scheduler
-from verify_node.rounds.settlement import active, allocate, commit, observe, settle
+from verify_node.rounds.settlement import active, allocate, commit, observe, publish, settle
 from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Rejection, target_failed
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session
@@ -271,6 +271,8 @@ class VerifyCore:
             if not self.register.has(session):
                 continue  # closed meanwhile, or opened again
             session.advance(now)
+            if not entry.samples:
+                publish(session, self.pool)
             if not entry.samples and entry.prompt_rows is None:
                 continue
             outcome = by_session[entry.session_id]
@@ -346,6 +348,8 @@ class VerifyCore:
         return self.fleet_replies.leave(now) + [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
 
     def _give_up(self, session: Session, why: str, now: float) -> list[Send]:
+        """Nobody else is given its pages: what they hold may be what the target failed on."""
+        self.pool.withdraw(session.session_id)
         self.register.drop(session)
         return self.replies.refuse(session.peer_id, target_failed(why), now, about=session.opened)
 
@@ -395,8 +399,11 @@ class VerifyCore:
         self.newest_arm = self.switching.arm
         self._taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
         prefilled = set(planned.prefilled)
-        for session_id, session in self._taking_part.items():
-            session.enter(now, reads_prompt=session_id in prefilled)
+        for entry in planned.entries:
+            session = self._taking_part[entry.session_id]
+            if session.num_cached is None:
+                self.counts.looked_up(len(session.tokens), entry.start)
+            session.enter(now, reads_prompt=entry.session_id in prefilled, num_cached=entry.start)
         for session_id in planned.crowded_out:
             self.sessions[session_id].lack_memory(now)
         return planned

@@ -45,6 +45,8 @@ class Counts:
     accepted: Counter[int] = field(default_factory=Counter)  # drafts by how many of their tokens were accepted
     num_alternatives: int = 0  # of num_drafted: tokens of trees beside their first choices
     num_alternatives_accepted: int = 0
+    num_looked_up: int = 0  # tokens of texts when they were first let into a round
+    num_found: int = 0  # of these, those that were cached already
     num_preempted: int = 0
     num_repeated: int = 0  # verdicts sent again, because a draft, an Ack or an OpenSession came again
     num_failed: int = 0  # rounds that the target model failed on
@@ -85,6 +87,11 @@ class Counts:
             self.drafted_by[source] += num
             self.accepted_by[source] += num_right
             client.count_source(source, num, num_right)
+
+    def looked_up(self, num_tokens: int, num_found: int) -> None:
+        """A text of so many tokens is let into a round for the first time since it was opened."""
+        self.num_looked_up += num_tokens
+        self.num_found += num_found
 
     def decided(self, ledger: Ledger, outcome: PromiseOutcome) -> None:
         """It was decided whether a session's objectives are promised."""

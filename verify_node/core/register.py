@@ -31,6 +31,7 @@ from verify_node.session.checks import (
     num_prompt_logprobs,
 )
 from verify_node.session.client import Client, Peer
+from verify_node.session.scopes import prefix_scope
 from verify_node.session.session import Session
 from verify_node.slo.terms import Tiers, open_ledger
 
@@ -297,6 +298,7 @@ class Register:
                 now,
                 old=known.ledger if known is not None else None,
             ),
+            prefix_scope=prefix_scope(peer, message),
         )
 
     def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
@@ -306,7 +308,9 @@ class Register:
             self._released.add(old.session_id)
             return
         cached = self._pool.length(old.session_id)
-        self._pool.truncate(new.session_id, min(cached, _common_prefix(old.tokens, new.tokens), new.num_readable))
+        right = min(cached, _common_prefix(old.tokens, new.tokens), new.num_readable)
+        if self._pool.truncate(new.session_id, right) == 0:
+            self._pool.free(new.session_id)  # so that it may begin with kept pages
 
     def _drop_sessions_of(self, peer: Peer) -> None:
         for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:

@@ -107,6 +107,7 @@ class CoreSettings:
     admission: str | None = None  # who is promised its objectives; None: see `admits`
     guarantee: Guarantee = "plain"  # whether promises can be kept without any draft, or count on drafts
     order: str = "fcfs"  # whose texts keep their memory, of `goodspeed.order.names()`
+    prefix_cache: bool = True  # pages of read text are kept for texts that begin alike; the pool has to do so, too
 
     def __post_init__(self) -> None:
         check_round_tokens(self.max_round_tokens, self.budget)
@@ -249,7 +250,8 @@ def make_welcome(
 
 def _capabilities(settings: CoreSettings) -> tuple[Capability, ...]:
     found = (*SELECTS, *ALWAYS) if settings.selects else ALWAYS
-    return (*found, "admission") if settings.admits != "none" else found
+    found = (*found, "admission") if settings.admits != "none" else found
+    return (*found, "prefix_cache") if settings.prefix_cache else found
 
 
 def longest_draft(budget: int) -> int:

@@ -122,16 +122,31 @@ def _entry(entry: Entry, session: Session) -> Iterable[Claim]:
 
 
 def check_pool(pool: PagePool, sessions: Mapping[bytes, Session], released: Container[bytes]) -> None:
-    """Memory is of open sessions, or is to be freed; only while no round is in flight, since the target writes it."""
-    pages: list[int] = []
+    """Memory is of open sessions, or is to be freed; only while no round is in flight, since the target writes it.
+
+    Pages that several sessions have are full in each of them, and counted by how many have them.
+    """
+    owners: Counter[int] = Counter()
+    written: set[int] = set()  # pages that are not full yet
     for key in pool:
-        pages += pool.table(key).tolist()
+        pages, length = pool.table(key).tolist(), pool.length(key)
+        owners.update(pages)
+        written.update(pages[length // pool.page_size :])
         session = sessions.get(key) if isinstance(key, bytes) else None
         if key not in released:
-            require(f"session {_name(key)}", _memory(pool.length(key), session))
-    require("pool", [(len(set(pages)) == len(pages), "a page has two owners")])
+            require(f"session {_name(key)}", _memory(length, session))
+    for page, number in owners.items():
+        if number > 1 or pool.references(page) > 1:
+            require(f"page {page}", _shared(page, number, pool, is_written=page in written))
     num_owned = pool.num_pages - pool.num_free
-    require("pool", [(len(pages) == num_owned, f"{num_owned} pages are in use and {len(pages)} have an owner")])
+    require("pool", [(len(owners) == num_owned, f"{num_owned} pages are in use and {len(owners)} have an owner")])
+
+
+def _shared(page: int, num_owners: int, pool: PagePool, *, is_written: bool) -> Iterable[Claim]:
+    counted = pool.references(page)
+    yield pool.keeps_prefixes, "has two owners, and nothing is shared here"
+    yield counted == num_owners, f"has {num_owners} owners, and {counted} are counted"
+    yield not is_written, "has two owners, and one of them is to write in it"
 
 
 def check_promises(book: Book, sessions: Mapping[bytes, Session], pool: PagePool) -> None:

@@ -38,18 +38,22 @@ class Places:
         """Who gives up memory before the round, and who waits for it.
 
         resident: sessions with memory. needs: pages that each ready session needs beyond what it has. kept: promised
-        sessions. others: that are ready, and which this round leaves out; they are ranked, since they wait, too.
+        sessions. others: that are ready, and which this round leaves out; they are ranked, since they wait, too. A page
+        that several have counts for the oldest of them, and for none where a promised session has it.
         """
+        resident = list(resident)
         holders = [session for session in resident if session.session_id not in kept]
         waiting = {session.session_id: session for session in (*ready, *others)}.values()
         waiters = [one for one in waiting if one.session_id not in self._pool and one.session_id not in kept]
         contending = sorted([*holders, *waiters], key=lambda session: session.admitted)
+        keys = [session.session_id for session in contending if session.session_id in self._pool]
+        promised = [session.session_id for session in resident if session.session_id in kept]
         return seat(
             self._order,
             [self._job(session) for session in contending],
             now,
             num_free=self._pool.num_free,
-            owned={session.session_id: len(self._pool.table(session.session_id)) for session in holders},
+            owned=dict(zip(keys, self._pool.owned(keys, others=promised), strict=True)),
             needs={key: pages for key, pages in needs.items() if key not in kept},
             claims={session.session_id: self.accounts.of(session).claim for session in holders},
             num_promised=sum(pages for key, pages in needs.items() if key in kept),

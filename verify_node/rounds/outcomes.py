@@ -148,6 +148,7 @@ class Moved(Struct, frozen=True):
     ) -> Verdict:
         """The message with the decision. What an older release does not know is left out of it."""
         knows_odds = "odds" in self.session.client.capabilities
+        tells_cached = "prefix_cache" in self.session.client.capabilities and self.session.was_told_nothing
         return Verdict(
             session_id=self.session.session_id,
             epoch=self.session.epoch,
@@ -164,4 +165,5 @@ class Moved(Struct, frozen=True):
             source=self.entry.source if knows_odds else None,
             prompt_logprobs=self.session.told_of_prompt if self.session.last_verdict is None else None,
             offer_length=min(offer_length, self.session.max_length) if self.session.takes_model_offers else 0,
+            num_cached=(self.session.num_cached or 0) if tells_cached else 0,
         )

@@ -14,12 +14,15 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.engine.paged.prefixes import Hit
 from goodspeed.exact import trees
 from goodspeed.wire.fields import DraftSource, Verification
 from goodspeed.wire.messages import Constraint, LogitRules, Sampling
 from verify_node.admission import Allotment
 from verify_node.places.seating import Seating
 from verify_node.rounds.drafted import NOTHING, Drafted, of_draft
+from verify_node.rounds.followers import followers
+from verify_node.rounds.memory import RoundMemory
 from verify_node.rounds.prompt_rows import MAX_PROMPT_ROWS, PromptRows, prompt_rows
 from verify_node.session.session import Session
 
@@ -145,9 +148,11 @@ def plan(
         drafted = {session.session_id: of_draft(session) for session in ready}
     resident = [session for session in sessions if session.session_id in pool]
     packing = _Packing(limits, pool, drafted, resident, allotment)
+    ready.sort(key=packing.turn)
+    packing.followed = followers([session for session in ready if session.session_id not in packing.promised], pool)
     if seat is not None:
-        packing.make_room(ready, seat)
-    for session in sorted(ready, key=packing.turn):
+        packing.make_room([session for session in ready if session.session_id not in packing.followed], seat)
+    for session in ready:
         packing.add(session)
     return packing.round(number)
 
@@ -166,7 +171,8 @@ class _Packing:
         rank = allotment.rank if allotment is not None else ()
         self.promised = {session_id: place for place, session_id in enumerate(rank)}
         self.promised_prefill = allotment.prefill if allotment is not None else {}
-        self.kept = allotment.reserved if allotment is not None else frozenset()  # their memory is not taken
+        kept = allotment.reserved if allotment is not None else frozenset()  # their memory is not taken
+        self.memory = RoundMemory(pool, drafted, resident, self.promised, kept)
         self.budget = limits.budget
         self.tokens = limits.max_round_tokens
         if allotment is not None and allotment.round_tokens is not None:
@@ -175,15 +181,12 @@ class _Packing:
         self.prompt_rows = MAX_PROMPT_ROWS
         self.pool = pool
         self.drafted = drafted
-        self.resident = sorted(resident, key=lambda session: session.admitted)
-        self.reserved = 0  # pages that the entries so far will take
         self.entries: list[Entry] = []
-        self.members: set[bytes] = set()
-        self.admitted: list[bytes] = []
         self.deferred: list[bytes] = []
         self.crowded_out: list[bytes] = []
-        self.preempted: list[bytes] = []
         self.without_memory: frozenset[Hashable] = frozenset()  # of the ready sessions, once `make_room` has decided
+        self.followed: Mapping[bytes, Session] = {}  # by those who wait for what another reads: that one
+        self.seen: set[bytes] = set()  # sessions that were given their part, or deferred
 
     def turn(self, session: Session) -> tuple[float, float, int]:
         """Who goes first: promised sessions by what is due, then who has waited longest."""
@@ -194,34 +197,51 @@ class _Packing:
         most = self.tokens // self.pool.page_size + len(ready)  # pages that a round takes for those with memory
         if self.pool.num_free >= most and all(session.session_id in self.pool for session in ready):
             return
-        needs = {session.session_id: self._num_needed(session) for session in ready}
+        needs = {session.session_id: self.memory.needed(session, self.memory.find(session)) for session in ready}
         if sum(needs.values()) <= self.pool.num_free:
             return
-        seating = seat(self.resident, ready, needs, self.kept)
+        seating = seat(self.memory.resident, ready, needs, self.memory.kept)
         self.without_memory = seating.wait
-        for victim in [session for session in self.resident if session.session_id in seating.leave]:
-            self._preempt(victim)
+        for victim in [session for session in self.memory.resident if session.session_id in seating.leave]:
+            self.memory.preempt(victim)
 
     def add(self, session: Session) -> None:
-        """Gives the session its part of the round, or defers it."""
-        entry = self._entry(session)
-        is_out = session.session_id in self.preempted or session.session_id in self.without_memory
-        if entry is None or is_out or not self._reserve(session, len(entry.tokens)):
+        """Gives the session its part of the round, or defers it. One that others wait for goes before these."""
+        if session.session_id in self.seen:
+            return
+        self.seen.add(session.session_id)
+        if self._waits_for_reader(session):
+            self.deferred.append(session.session_id)
+            return
+        hit = self.memory.find(session)
+        entry = self._entry(session, hit)
+        is_out = session.session_id in self.memory.preempted or session.session_id in self.without_memory
+        if entry is None or is_out or not self.memory.reserve(session, len(entry.tokens), hit):
             self.deferred.append(session.session_id)
             if entry is not None:
                 self.crowded_out.append(session.session_id)
             return
         self.entries.append(entry)
-        self.members.add(session.session_id)
         self.budget -= entry.num_drafted
         self.tokens -= len(entry.tokens)
         self.prompt_rows -= len(entry.prompt_rows.tokens) if entry.prompt_rows is not None else 0
         if session.session_id not in self.promised:
             self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
 
-    def _entry(self, session: Session) -> Entry | None:
+    def _waits_for_reader(self, session: Session) -> bool:
+        """Whether another reads what it would read: in this round, or later since that one waits for memory.
+
+        `seat` was not asked about it, so it must not take what it has left for others.
+        """
+        reader = self.followed.get(session.session_id)
+        if reader is None:
+            return False
+        self.add(reader)
+        return reader.session_id in self.memory.members or reader.session_id in self.without_memory
+
+    def _entry(self, session: Session, hit: Hit | None) -> Entry | None:
         """What the session would feed: all of it, or else a chunk of what comes before its newest token."""
-        cached = self.pool.length(session.session_id)
+        cached = self.pool.length(session.session_id) if hit is None else hit.num_tokens
         prefill = len(session.tokens) - cached - 1  # at least 0: the newest token was never fed
         drafted = self.drafted.get(session.session_id, NOTHING)
         num_drafted = len(drafted.tokens)
@@ -249,51 +269,6 @@ class _Packing:
         """Tokens before its newest one that it may be fed: all but where each of them has a row of logits."""
         return self.prompt_rows if session.lacks_prompt_logprobs else len(session.tokens)
 
-    def _reserve(self, session: Session, num_tokens: int) -> bool:
-        """Sets pages aside; an older session may take them from the youngest ones that are not in this round.
-
-        A session without memory is let in only when all that it has to be fed finds room: half a prompt would be
-        thrown away again at the next shortage.
-        """
-        admission = session.session_id not in self.pool
-        needed = self._num_needed(session) if admission else self.pool.pages_needed(session.session_id, num_tokens)
-        victims = self._victims(session, needed - (self.pool.num_free - self.reserved))
-        if victims is None:
-            return False
-        for victim in victims:
-            self._preempt(victim)
-        self.reserved += needed
-        if admission:
-            self.admitted.append(session.session_id)
-        return True
-
-    def _num_needed(self, session: Session) -> int:
-        """Pages for all that it has to be fed."""
-        num_tokens = len(session.tokens) + len(self.drafted.get(session.session_id, NOTHING).tokens)
-        return self.pool.pages_needed(session.session_id, num_tokens - self.pool.length(session.session_id))
-
-    def _victims(self, session: Session, num_pages: int) -> list[Session] | None:
-        """The youngest sessions that have to give way for so many pages; None when all that may do not suffice.
-
-        Promised sessions never give way, and all others do to them.
-        """
-        victims: list[Session] = []
-        if num_pages <= 0:
-            return victims
-        is_promised = session.session_id in self.promised
-        for other in reversed(self.resident):
-            if num_pages <= 0 or (other.admitted <= session.admitted and not is_promised):
-                break
-            if other.session_id not in self.members and other.session_id not in self.kept:
-                victims.append(other)
-                num_pages -= len(self.pool.table(other.session_id))
-        return victims if num_pages <= 0 else None
-
-    def _preempt(self, victim: Session) -> None:
-        self.pool.free(victim.session_id)
-        self.resident.remove(victim)
-        self.preempted.append(victim.session_id)
-
     def round(self, number: int) -> Round:
         ids = {entry.session_id: entry for entry in self.entries}
         return Round(
@@ -301,10 +276,10 @@ class _Packing:
             entries=tuple(self.entries),
             prefilled=tuple(key for key, entry in ids.items() if not entry.samples or entry.base_len - entry.start > 1),
             verified=tuple(key for key, entry in ids.items() if entry.samples),
-            admitted=tuple(self.admitted),
+            admitted=tuple(self.memory.admitted),
             deferred=tuple(self.deferred),
             crowded_out=tuple(self.crowded_out),
-            preempted=tuple(self.preempted),
+            preempted=tuple(self.memory.preempted),
         )
 
 

@@ -16,15 +16,23 @@ from verify_node.session.session import Session
 
 
 def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> Moved:
-    """Adds the decided tokens to the session's text, and frees the memory of rejected ones, or of all at its end."""
+    """Adds the decided tokens to the session's text, and frees the memory of rejected ones, or of all at its end.
+
+    Full pages of the text are published: nothing that was only drafted is among them.
+    """
     base_len, answered = len(session.tokens), session.draft
     taken = session.commit(outcome.tokens, outcome.logprobs)
     session.must_follow(outcome.forced)
+    pool.truncate(session.session_id, min(entry.base_len + outcome.num_accepted, len(session.tokens)))
+    publish(session, pool)
     if session.finished:
         pool.free(session.session_id)
-    else:
-        pool.truncate(session.session_id, entry.base_len + outcome.num_accepted)
     return Moved(session, entry, outcome, base_len, taken, answered)
+
+
+def publish(session: Session, pool: PagePool) -> None:
+    """Those who share with the session find what it has read so far; its text must not be ahead of its memory."""
+    pool.publish(session.session_id, session.prefix_scope, session.tokens)
 
 
 def observe(

@@ -147,9 +147,11 @@ class Session(SessionState):
         self.assigned, self.cannot_draft, self.ready_since = 0, True, now
         self._wait_for("queue", now)
 
-    def enter(self, now: float, *, reads_prompt: bool) -> None:
-        """A round begins in which it takes part."""
+    def enter(self, now: float, *, reads_prompt: bool, num_cached: int) -> None:
+        """A round begins in which it takes part. num_cached: tokens of its text that need not be read."""
         self._wait_for("prefill" if reads_prompt else "round", now)
+        if self.num_cached is None:
+            self.num_cached = min(num_cached, len(self.opened.prompt))
 
     def lack_memory(self, now: float) -> None:
         """A round begins without it, since it has no memory."""

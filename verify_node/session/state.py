@@ -71,6 +71,8 @@ class SessionState:
     )
     ledger: Ledger | None = None  # of what it is to keep; None: nothing in particular
     promised: bool | None = None  # what it is to keep; None: nothing was decided of it
+    prefix_scope: bytes = b""  # who shares pages of read text with it; empty: nobody, and none are kept
+    num_cached: int | None = None  # of the prompt: tokens that were cached before its first round; None before that
     _digest: TextDigest = field(default_factory=TextDigest)
 
     @property
@@ -105,6 +107,11 @@ class SessionState:
     @property
     def num_unacknowledged(self) -> int:
         return len(self.tokens) - self.acked
+
+    @property
+    def was_told_nothing(self) -> bool:
+        """Whether its draft node has acknowledged no verdict since it was opened."""
+        return self.acked == len(self.opened.prompt) + len(self.opened.committed)
 
     @property
     def is_held_up(self) -> bool:

@@ -81,6 +81,7 @@ class VerifyCollector(Collector):
         by_position = {str(number): drafts for number, drafts in enumerate(counts.accepted_by_position())}
         yield counter("prompt_tokens", "Prompt tokens of sessions that got a first token.", counts.num_prompt_tokens)
         yield counter("generation_tokens", "Tokens delivered.", counts.num_tokens)
+        yield from metrics.prefix_cache(counts.num_looked_up, counts.num_found)
         yield from metrics.speculation(counts.num_drafts, counts.num_drafted, counts.num_accepted)
         what = "Drafts whose token at this position was accepted."
         yield counters("spec_decode_num_accepted_tokens_per_pos", what, "position", by_position)

@@ -1,9 +1,11 @@
 """What is checked before Ray and any node is started: starting takes many seconds, and a wrong word should not."""
 
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from goodspeed.app.fleet.cluster import head
 from goodspeed.app.fleet.keeping.plan import ROOT, Plan, environment, verify_command
 from goodspeed.app.fleet.options import UpConfig
 from goodspeed.command.reporter import Reporter
@@ -13,12 +15,35 @@ from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.keys import read_verify_pair
 
 CHECK_S = 60.0
+CLUSTER_S = 20.0
+"""How long a Ray may take to say that it is well; one on this machine took 2 s."""
 
 
 def require_ray() -> None:
     """Raises ConfigError where Ray is not installed."""
     if find_spec("ray") is None:
         raise ConfigError("`goodspeed-fleet` needs Ray, which is not installed; try: pip install 'goodspeed[ray]'")
+
+
+def check_cluster(address: str) -> None:
+    """Raises ConfigError where no Ray is at HOST:PORT; Ray's own client would go on trying for many minutes."""
+    if not head.answers(address):
+        raise ConfigError(
+            f"--address {address}: nobody listens there. Is Ray running? `ray start --head` tells its address; without "
+            "--address a Ray of the fleet's own is started on this machine"
+        )
+    if ":" not in address:  # auto: Ray looks for itself, and says at once if it finds nothing
+        return
+    asked = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    try:
+        is_well = subprocess.run(asked, capture_output=True, timeout=CLUSTER_S).returncode == 0
+    except subprocess.TimeoutExpired:
+        is_well = False
+    if not is_well:
+        raise ConfigError(
+            f"--address {address}: what listens there does not answer as a Ray that this user may use; give the "
+            "address that `ray start --head` told, and the same RAY_AUTH_MODE and token as there"
+        )
 
 
 def make_plan(config: UpConfig, further: tuple[str, ...]) -> Plan:

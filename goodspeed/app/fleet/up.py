@@ -43,6 +43,9 @@ def run(namespace: argparse.Namespace, reporter: Reporter) -> int:
     if config.address is None:
         held = {one.port for found in folder.replicas().values() if found.running() and (one := found.started())}
         checks.check_machine(plan, held, reporter)
+    else:
+        reporter.say("looking for Ray at %s ...", config.address)
+        checks.check_cluster(config.address)
     if plan.trusted_network:
         warn_trusted_network(plan.bind(plan.port))
     folder.make()

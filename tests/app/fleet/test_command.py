@@ -92,6 +92,17 @@ def test_a_port_in_use_is_told_before_anything_starts(run: Run) -> None:
     assert "another program listens there" in err
 
 
+def test_an_address_without_a_ray_is_told_at_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        assert f"--address {address}: nobody listens there. Is Ray running?" in run(*UP, "--address", address)[2]
+        other.listen()
+        monkeypatch.setattr(checks, "CLUSTER_S", 0.1)
+        assert f"--address {address}: what listens there does not answer as a Ray" in run(*UP, "--address", address)[2]
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_ray_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "find_spec", lambda _: None)
     for words in (UP, ("status",)):

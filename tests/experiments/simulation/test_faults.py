@@ -34,6 +34,7 @@ def run(capsys, *arguments):
 def test_nothing_is_found_in_any_of_many_worlds(capsys):
     code, report, _ = run(capsys, "--seeds", "80")
     assert code == 0, report
+    assert report["num_cached"] > 1_000
     for name in ("num_wrong", "num_lost", "num_duplicated", "pages_left", "num_silent", "num_unearned", "num_broken"):
         assert report[name] == 0
     assert report["failing_seeds"] == []

@@ -29,6 +29,9 @@ for as long as more texts come together than ever before (by huge pages of 2 MB:
 measured). So few are all used within a minute; what grows after that is something else. Twelve texts want up to a
 hundred: some wait."""
 
+DRAFT_PAGES = 256
+"""The draft models': as few as are soon all used, with kept prefixes, too."""
+
 STDIN_TOKENS = 48
 STDIN_TEMPERATURE = 1.0
 GRACE_S = 45.0
@@ -209,6 +212,7 @@ class Site:
     def _start_draft(self, role: Role, endpoint: str) -> None:
         proxy = self.proxies[role.name] = Proxy(endpoint, seed=len(self.proxies))
         words = ["--model", role.model, "--verify", proxy.endpoint, "--verification", role.rule]
+        words += ["--kv-pages", str(DRAFT_PAGES)]
         words += ["--key", str(self._folder / f"{role.name}.key"), "--verify-key", str(self._folder / "verify.pub")]
         if role.takes == "http":
             words += ["--http", ANYWHERE]

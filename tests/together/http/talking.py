@@ -10,7 +10,6 @@ from tests import chats
 from tests.nodes import VerifyNode
 from tests.together.http.conftest import draft_node
 
-
 NUM_ROWS = 320
 """More than the tokenizer has ids."""
 

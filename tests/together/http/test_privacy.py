@@ -1,5 +1,5 @@
-"""Where there are API keys, one user's text never drafts for another: what another user can count, and so time, is the
-same as at a node that nobody has asked before."""
+"""Where there are API keys, one user's text never drafts for another, and what was read of it is found by nobody else:
+what another user can count, and so time, is the same as at a node that nobody has asked before."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,3 +56,22 @@ def test_what_ana_was_told_drafts_for_ana_and_for_nobody_else(url: str) -> None:
     assert num_accepted >= NUM_TOKENS
     for user in OTHERS:
         assert ask(url, user) == fresh
+
+
+def test_what_ana_has_sent_is_read_again_for_everybody_but_ana(url: str) -> None:
+    text = "\n".join(prompt(number) for number in range(1, 6))
+
+    def num_cached(user: str, **extension: Any) -> int:
+        with openai.OpenAI(base_url=url, api_key=f"the-key-of-{user}", max_retries=0) as client:
+            answer = client.completions.create(
+                model=MODEL, prompt=text, max_tokens=8, temperature=0, extra_body={"goodspeed": extension}
+            )
+        assert answer.choices[0].text == generated(text, 8, temperature=0.0)
+        number: int = answer.usage.model_dump()["prompt_tokens_details"]["cached_tokens"]
+        assert 0 <= number < answer.usage.prompt_tokens
+        return number
+
+    assert num_cached("ana") == 0
+    assert num_cached("ana") > 64
+    assert num_cached("ana", prefix_cache=False) == 0
+    assert [num_cached(user) for user in OTHERS] == [0] * len(OTHERS)

@@ -45,10 +45,11 @@ def test_every_setting_of_the_core_can_be_given_on_the_command_line():
         "order": "laps",
     }
     renamed: dict[str, Any] = {"linger_ms": 5.0, "slo_tier": ("chat:tpot=50ms",), "bind": "tcp://192.0.2.1:5555"}
+    renamed["prefix_cache"] = "off"
     own = VerifyConfig(model="m", policy="random", cost="none", fairness=2.0, seed=3, **renamed, **same).core
     policy = PolicySettings(name="random", weigh_time=False, fairness=2.0, seed=3)
     tiers = (Objectives(tpot_s=0.05, tier="chat"),)
-    assert own == CoreSettings(policy=policy, linger_s=0.005, tiers=tiers, is_shared=False, **same)
+    assert own == CoreSettings(policy=policy, linger_s=0.005, tiers=tiers, is_shared=False, prefix_cache=False, **same)
     for ours, default in ((own, DEFAULTS), (policy, DEFAULTS.policy)):
         names = {one.name for one in fields(default)} - {"guarantee"}  # nothing is promised here
         assert all(getattr(ours, name) != getattr(default, name) for name in names)

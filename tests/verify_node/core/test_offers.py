@@ -207,7 +207,7 @@ def test_an_offer_for_a_finished_session_asks_for_its_end_again() -> None:
 
 
 def test_a_verify_node_announces_what_it_selects_by() -> None:
-    always = ("slo", "fleet", "logit_rules", "prompt_logprobs")
+    always = ("slo", "fleet", "logit_rules", "prompt_logprobs", "prefix_cache")
     assert Desk(selection="odds").hello().capabilities == ("odds", "offers", "model_offers", "trees", *always)
     assert Desk(selection="none").hello().capabilities == always
 

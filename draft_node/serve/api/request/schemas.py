@@ -110,6 +110,10 @@ class Extension(Strict):
         description="when the verify node comes back with another target model: fail (the default) ends the text with "
         "`target_changed`, restart begins it anew; not with stream",
     )
+    prefix_cache: bool | None = Field(
+        default=None,
+        description="false: nothing that was read of earlier texts is used for this one, nor the other way round",
+    )
     slo: Annotated[Slo, BeforeValidator(_tier_or_object), WithJsonSchema(SLO_SCHEMA)] | None = Field(
         default=None,
         description="what the text is to keep: the name of a tier, or an object with ttft_ms, tpot_ms or both",

@@ -184,6 +184,7 @@ def _wanted(
         slo=asked_for.slo,
         otherwise=asked_for.otherwise,
         constraint=form,
+        prefix_cache=request.goodspeed is None or request.goodspeed.prefix_cache is not False,
         user=user,
         priority=checked_priority(request, service),
         verification=config.verification,

@@ -29,6 +29,7 @@ from draft_node.serve.api.response.responses import (
     CompletionChoice,
     CompletionDetails,
     KeptSlo,
+    PromptTokensDetails,
     Speculation,
     Usage,
     json_with,
@@ -227,6 +228,7 @@ def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
         prompt_tokens=wish.num_prompt_tokens,
         completion_tokens=num_tokens,
         total_tokens=wish.num_prompt_tokens + num_tokens,
+        prompt_tokens_details=PromptTokensDetails(cached_tokens=_num_cached(wish, choices)),
         goodspeed=told,
     )
     details = _details(wish, choices, all_of.accepted["ngram"])
@@ -244,6 +246,18 @@ def _details(wish: Wish, choices: Sequence[Choice], num_ngram: int) -> Completio
         details.accepted_prediction_tokens = min(num_ngram, num_predicted)
         details.rejected_prediction_tokens = num_predicted - details.accepted_prediction_tokens
     return details
+
+
+def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:
+    """Tokens of the prompts that were not read: of each prompt by the choice for which the fewest were in memory.
+
+    The other choices find what that one has read.
+    """
+    fewest: dict[tuple[int, ...], int] = {}
+    for wanted, choice in zip(wish.texts, choices, strict=True):
+        num_cached = choice.ended.statistics.num_cached if choice.ended else 0
+        fewest[wanted.prompt] = min(fewest.get(wanted.prompt, num_cached), num_cached)
+    return sum(fewest.values())
 
 
 def _slo(kept: Sequence[Kept]) -> KeptSlo:

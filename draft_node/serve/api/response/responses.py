@@ -49,10 +49,17 @@ class CompletionDetails(BaseModel):
     rejected_prediction_tokens: int | None = None
 
 
+class PromptTokensDetails(BaseModel):
+    """Tokens of the prompt that the target had in memory already."""
+
+    cached_tokens: int
+
+
 class Usage(BaseModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptTokensDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
     goodspeed: Speculation | None = None
 

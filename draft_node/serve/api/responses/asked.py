@@ -42,10 +42,13 @@ def _text(request: ResponsesRequest) -> dict[str, Any]:
 def usage_in_response(usage: Usage) -> ResponseUsage:
     """The usage of a chat in the words of a response."""
     details = usage.completion_tokens_details
+    cached = usage.prompt_tokens_details
     num_reasoning = details.reasoning_tokens if details is not None else None
     return ResponseUsage(
         input_tokens=usage.prompt_tokens,
-        input_tokens_details=InputDetails(cached_tokens=0, cache_write_tokens=0),
+        input_tokens_details=InputDetails(
+            cached_tokens=0 if cached is None else cached.cached_tokens, cache_write_tokens=0
+        ),
         output_tokens=usage.completion_tokens,
         output_tokens_details=OutputDetails(reasoning_tokens=num_reasoning or 0),
         total_tokens=usage.total_tokens,

@@ -72,6 +72,7 @@ class FakeService(Service):
         self.fails_after = 0  # tokens
         self.local_from: int | None = None  # from this token on the draft model writes alone
         self.known_levels = levels({}, SloTerms())
+        self.cached: list[int] = []  # tokens of the prompt that each next text finds in memory
         self.slow_choices = 0  # texts whose objectives are missed
         self.retargets_after: int | None = None  # after this token another target begins anew, or the text fails
 
@@ -103,6 +104,7 @@ class FakeService(Service):
             yield Piece(letter, (token,), (Span(letter, index % 2 == 0 and not local, local),))
         num_local = 0 if self.local_from is None else wanted.max_tokens - self.local_from
         statistics = Statistics(num_rounds=2, num_drafted=3, num_accepted=1)
+        statistics.num_cached = self.cached.pop(0) if self.cached else 0
         statistics.drafted.update(ngram=2, model=1)
         statistics.accepted.update(ngram=1)
         statistics.drafts.update({(2, 1): 1, (1, 0): 1})

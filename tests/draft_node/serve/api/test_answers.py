@@ -64,7 +64,13 @@ def test_a_completion(api: Api) -> None:
         "model": "goodspeed",
         "system_fingerprint": "fp_b1",
         "choices": [{"index": 0, "text": "abc", "logprobs": None, "finish_reason": "length"}],
-        "usage": {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8, "goodspeed": SPECULATION},
+        "usage": {
+            "prompt_tokens": 5,
+            "completion_tokens": 3,
+            "total_tokens": 8,
+            "prompt_tokens_details": {"cached_tokens": 0},
+            "goodspeed": SPECULATION,
+        },
         "metrics": {"speculative_decoding": METRICS},
     }
 

@@ -1,0 +1,62 @@
+"""Random worlds with kept pages: hits happen, texts stay exact, and what is broken on purpose is found."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from experiments.simulation.faults import play
+from experiments.simulation.settings import Settings, with_faults
+from experiments.simulation.worlds import some_settings
+from goodspeed.engine.paged.prefixes import Prefixes
+
+REPEATING = Settings(num_clients=3, num_sessions=12, prompt_len=40, repeats=1.0, prefix_cache=True)
+TINY = with_faults(
+    replace(REPEATING, num_pages=24, context_len=64, latency_s=(0.02,)), cancel=0.3, cut_every_s=2.0, pause_s=0.5
+)
+
+
+def test_prompts_that_repeat_are_found_and_texts_are_exact() -> None:
+    world, found = play(1, REPEATING)
+    assert found.what == []
+    assert world.verify.num_cached > 100
+    again, _ = play(1, replace(REPEATING, prefix_cache=False))
+    assert again.verify.num_cached == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_where_memory_is_short_and_nodes_are_struck_texts_are_exact(seed: int) -> None:
+    world, found = play(seed, TINY)
+    assert found.what == []
+    assert world.verify.num_cached > 0
+
+
+def test_most_random_worlds_keep_pages_and_some_do_not() -> None:
+    settings = [some_settings(seed) for seed in range(100)]
+    assert 10 < sum(not one.prefix_cache for one in settings) < 40
+    assert sum(one.prefix_cache and one.repeats > 0 for one in settings) > 40
+
+
+def _finds_any(prefixes: Prefixes, digests: Any) -> list[int]:
+    return list(prefixes._pages.values())[: len(digests)]
+
+
+SABOTAGE = {
+    "pages of other texts are found": (Prefixes, "find", _finds_any, "was delivered and not"),
+    "those who share a page are not counted": (Prefixes, "hold", lambda prefixes, page: None, "counted"),
+    "pages that are needed stay findable": (
+        Prefixes,
+        "withdraw",
+        lambda prefixes, page: None,
+        "one of them is to write",
+    ),
+}
+
+
+@pytest.mark.parametrize(("owner", "name", "broken", "what"), SABOTAGE.values(), ids=SABOTAGE)
+def test_what_is_broken_on_purpose_is_found(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, broken: Any, what: str
+) -> None:
+    monkeypatch.setattr(owner, name, broken)
+    said = [line for seed in range(4) for line in play(seed, TINY)[1].what]
+    assert any(what in line for line in said)

@@ -1,0 +1,221 @@
+"""Pages of read text that sessions share: who finds what, who waits for whom, and that texts are the target's own."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.messages import Ack, Close, OpenSession, Slo, Verdict
+from tests.fakes import Desk, alone, make_open, request_of, session_id
+from verify_node.rounds.outcomes import Outcome
+
+PROMPT = tuple(range(1, 31))
+"""Seven full pages of four tokens, and two tokens."""
+
+KNOWS = ("prefix_cache", "no_model")
+"""What a draft node says that drafts nothing, so that its sessions go on by themselves."""
+
+
+def desk_of(**options: Any) -> Desk:
+    desk = Desk(selection="odds", self_draft=False, **options)
+    desk.hello(capabilities=KNOWS)
+    return desk
+
+
+def open_one(desk: Desk, number: int, *, peer: str = "a", salt: bytes = b"alice", **changes: Any) -> None:
+    desk.open(peer, number, cache_salt=salt, **({"prompt": PROMPT} | changes))
+
+
+def run(desk: Desk, number: int, peer: str = "a") -> list[Verdict]:
+    """The verdicts of a session until its text is at its end, each of them acknowledged."""
+    verdicts: list[Verdict] = []
+    for _ in range(200):
+        told = [one for one in desk.round() if isinstance(one, Verdict)]
+        for verdict in told:
+            position = verdict.base_len + len(verdict.tokens)
+            desk.up(peer, Ack(verdict.session_id, verdict.epoch, position))
+        verdicts += [one for one in told if one.session_id == session_id(number)]
+        if verdicts and verdicts[-1].finish_reason:
+            return verdicts
+    raise AssertionError(f"session {number} is not at its end")
+
+
+def found(desk: Desk) -> tuple[int, int]:
+    return desk.core.counts.num_looked_up, desk.core.counts.num_found
+
+
+def text_of(verdicts: list[Verdict]) -> tuple[int, ...]:
+    return tuple(token for verdict in verdicts for token in verdict.tokens)
+
+
+def test_the_same_prompt_is_read_once_and_the_text_is_the_targets_own() -> None:
+    desk = desk_of()
+    for number in (1, 2):
+        open_one(desk, number)
+        opened = desk.session(number).opened
+        verdicts = run(desk, number)
+        assert text_of(verdicts) == alone(request_of(opened))
+        assert {verdict.num_cached for verdict in verdicts[1:]} == {0}
+        assert verdicts[0].num_cached == (0 if number == 1 else 28)
+    assert found(desk) == (60, 28)
+
+
+def test_the_second_turn_of_a_chat_reads_what_is_new() -> None:
+    """The first turn's answer is there, too, up to the last full page before its newest token."""
+    desk = desk_of(num_pages=100)
+    open_one(desk, 1, max_tokens=15)
+    turn = (*PROMPT, *text_of(run(desk, 1)))
+    assert len(turn) == 45
+    open_one(desk, 2, prompt=(*turn, 5, 6, 7))
+    assert run(desk, 2)[0].num_cached == 44
+    open_one(desk, 3, prompt=(*PROMPT[:9], 0, *PROMPT[10:]))
+    assert run(desk, 3)[0].num_cached == 8
+
+
+@pytest.mark.parametrize("salt", [b"bob", b""])
+def test_another_user_of_the_same_client_finds_nothing(salt: bytes) -> None:
+    desk = desk_of()
+    open_one(desk, 1)
+    run(desk, 1)
+    open_one(desk, 2, salt=salt)
+    assert run(desk, 2)[0].num_cached == 0
+    assert found(desk) == (60, 0)
+
+
+def test_another_client_with_the_same_salt_finds_nothing() -> None:
+    desk = desk_of()
+    desk.hello("b", capabilities=KNOWS)
+    open_one(desk, 1)
+    run(desk, 1)
+    open_one(desk, 2, peer="b")
+    assert run(desk, 2, "b")[0].num_cached == 0
+    assert found(desk) == (60, 0)
+
+
+def test_sessions_without_a_salt_share_with_none_and_find_their_own_text_when_they_reopen() -> None:
+    desk = desk_of()
+    for number in (1, 2):
+        open_one(desk, number, salt=b"")
+        desk.round()
+    assert found(desk) == (60, 0)
+    desk.up("a", Close(session_id(1), 1))
+    desk.round()
+    open_one(desk, 1, salt=b"", epoch=2)
+    desk.round()
+    assert found(desk) == (90, 28)
+
+
+def test_nothing_is_kept_where_it_is_off() -> None:
+    desk = desk_of(prefix_cache=False)
+    assert "prefix_cache" not in desk.core.welcome.capabilities
+    for number in (1, 2):
+        open_one(desk, number)
+        run(desk, number)
+    assert found(desk) == (60, 0)
+    assert desk.core.pool.num_unused == 0
+
+
+def test_only_peers_that_know_it_are_told() -> None:
+    desk = Desk(selection="odds", self_draft=False)
+    desk.hello(capabilities=("no_model",))
+    for number in (1, 2):
+        open_one(desk, number)
+        assert run(desk, number)[0].num_cached == 0
+    assert found(desk) == (60, 28)
+
+
+def test_it_is_told_again_until_a_verdict_is_acknowledged() -> None:
+    desk = desk_of()
+    open_one(desk, 1)
+    run(desk, 1)
+    open_one(desk, 2)
+    told = [desk.round()[0].num_cached, desk.round()[0].num_cached]
+    [again] = desk.up("a", Ack(session_id(2), 1, len(PROMPT)))
+    desk.up("a", Ack(session_id(2), 1, len(PROMPT) + 1))
+    assert [*told, again.num_cached, desk.round()[0].num_cached] == [28, 28, 28, 0]
+
+
+def test_choices_of_one_prompt_read_it_once_chunk_by_chunk() -> None:
+    """A round reads 16 tokens of prompts here; the others wait without memory, and then read two tokens each."""
+    desk = desk_of(max_round_tokens=32)
+    for number in range(1, 9):
+        open_one(desk, number)
+    fed = []
+    while found(desk)[0] < 8 * 30:
+        planned = desk.core.plan(desk.now)
+        assert planned is not None
+        fed.append([len(entry.tokens) for entry in planned.entries])
+        desk.finish(planned)
+    assert fed[:2] == [[16], [14]]
+    assert sum(map(sum, fed)) < 30 + 7 * 2 + 8 * len(fed)
+    assert found(desk) == (240, 7 * 28)
+    for number in range(1, 9):
+        assert desk.text(number) == alone(request_of(desk.session(number).opened))[: len(desk.text(number))]
+
+
+def test_nobody_waits_for_another_scope_nor_for_little() -> None:
+    desk = desk_of(max_round_tokens=200)
+    open_one(desk, 1)
+    open_one(desk, 2, salt=b"bob")
+    for number in (3, 4):
+        open_one(desk, number, prompt=(9, 9, 9, 9, 9, 9, 9, 9))
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    assert len(planned.entries) == 4
+
+
+def test_who_waits_goes_on_when_the_reader_leaves() -> None:
+    desk = desk_of(max_round_tokens=32)
+    for number in (1, 2):
+        open_one(desk, number)
+    desk.round()
+    desk.up("a", Close(session_id(1), 1))
+    assert text_of(run(desk, 2)) == alone(request_of(desk.session(2).opened))
+    assert found(desk) == (60, 16)
+
+
+def test_a_session_that_lost_its_memory_reads_little_again() -> None:
+    """The older one takes the room of the younger, whose pages stay until they are needed."""
+    desk = desk_of(num_pages=16)
+    open_one(desk, 1, prompt=(1, 2, 3, 4, 5), max_tokens=20)
+    open_one(desk, 2, max_tokens=20)
+    open_one(desk, 3, prompt=(7,) * 18, salt=b"bob")
+    num_fed = 0
+    for _ in range(100):
+        planned = desk.core.plan(desk.now)
+        if planned is None:
+            break
+        num_fed += planned.num_tokens
+        for verdict in desk.finish(planned):
+            assert isinstance(verdict, Verdict)
+            desk.up("a", Ack(verdict.session_id, verdict.epoch, verdict.base_len + len(verdict.tokens)))
+    assert desk.core.counts.num_preempted > 0
+    for number in (1, 2, 3):
+        assert desk.text(number) == alone(request_of(desk.session(number).opened))
+
+
+def test_what_the_target_failed_on_is_not_found_again() -> None:
+    desk = desk_of()
+    open_one(desk, 1)
+    run(desk, 1)
+    open_one(desk, 2)
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    [entry] = planned.entries
+    desk.target.run(planned)
+    desk.core.finish([Outcome(entry.session_id, (), 0, 0.0, failed="its logits are not numbers")], 0.01, desk.now)
+    open_one(desk, 3)
+    assert run(desk, 3)[0].num_cached == 0
+
+
+def test_promised_texts_wait_for_nobody_and_share_all_the_same() -> None:
+    tier = Objectives(ttft_s=5.0, tpot_s=1.0, tier="chat")
+    desk = desk_of(policy="slo", tiers=(tier,), admission="dp", num_pages=200)
+    desk.hello(capabilities=(*KNOWS, "slo", "admission"))
+    for number in (1, 2, 3):
+        opened = replace(make_open(number, prompt=PROMPT, cache_salt=b"alice"), slo=Slo(tier))
+        desk.up("a", opened)
+        assert isinstance(opened, OpenSession)
+        run(desk, number)
+    assert found(desk) == (90, 56)
