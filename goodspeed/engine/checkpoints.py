@@ -17,7 +17,10 @@ from transformers.utils import logging as hf_logging
 
 from goodspeed.engine import identity
 from goodspeed.engine.folders import find_folder, read_config, refuse_weights
-from goodspeed.engine.splitting import Split, load_options
+from goodspeed.engine.quantized import loading as quantized
+from goodspeed.engine.quantized.compressed import ACTIVATIONS, dequantising
+from goodspeed.engine.quantized.config import CompressedTensors, Scheme, read_scheme
+from goodspeed.engine.splitting import Split, load_options, refuse_quantised
 from goodspeed.engine.support import naming, refuse_architecture, refuse_config
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
@@ -68,7 +71,12 @@ def load(
     """
     torch_device, torch_dtype = _device(device), _dtype(dtype)
     folder = find_folder(name)
-    refuse_architecture(name, read_config(name, folder)["model_type"])
+    raw = read_config(name, folder)
+    refuse_architecture(name, raw["model_type"])
+    if split is not None:
+        refuse_quantised(name, raw, split.num_ranks)
+    with naming(name):
+        scheme = read_scheme(raw)
     settings = _settings(name, folder) if generation_config == "auto" else GenerationSettings()
     with _wrapped(name), naming(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -77,7 +85,7 @@ def load(
     with _wrapped(name):
         tokenizer_fingerprint = fingerprint(tokenizer)
     refuse_weights(name, folder)
-    model = _load_model(name, folder, config, torch_device, torch_dtype, split)
+    model = _load_model(name, folder, config, scheme, torch_device, torch_dtype, split)
     if split is not None:
         split.meet()
     known = num_tokens(tokenizer)
@@ -131,25 +139,46 @@ def load_tokenizer(name: str) -> Any:
 
 
 def _load_model(
-    name: str, folder: Path, config: Any, device: torch.device, dtype: torch.dtype, split: Split | None
+    name: str,
+    folder: Path,
+    config: Any,
+    scheme: Scheme | None,
+    device: torch.device,
+    dtype: torch.dtype,
+    split: Split | None,
 ) -> Any:
-    with _wrapped(name), _without_progress():
-        model, report = AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            dtype=dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            output_loading_info=True,
-            **load_options(split),
-        )
+    with _wrapped(name), naming(name), _without_progress():
+        if scheme is None or isinstance(scheme, CompressedTensors):
+            model, report = _by_transformers(folder, config, scheme, dtype, split)
+        else:
+            del config.quantization_config  # its own quantisers want packages that cannot be had
+            model, report = quantized.load_model(folder, config, scheme, device, dtype)
     for problem in ("missing_keys", "mismatched_keys", "error_msgs"):
         if report.get(problem):
             some = ", ".join(str(key) for key in sorted(report[problem], key=str)[:4])
             what = f"{name}: {problem.replace('_', ' ')} among the weights ({some}), which would be random"
             raise CheckpointError(f"{what}; get the checkpoint again")
     return model.eval().requires_grad_(False).to(device)
+
+
+def _by_transformers(
+    folder: Path, config: Any, scheme: CompressedTensors | None, dtype: torch.dtype, split: Split | None
+) -> tuple[Any, dict[str, Any]]:
+    if scheme is not None:
+        config.quantization_config = dequantising(scheme)
+    model, report = AutoModelForCausalLM.from_pretrained(
+        folder,
+        config=config,
+        dtype=dtype,
+        use_safetensors=True,
+        trust_remote_code=False,
+        local_files_only=True,
+        output_loading_info=True,
+        **load_options(split),
+    )
+    if scheme is not None:
+        quantized.refuse_unplaced(key for key in report["unexpected_keys"] if not key.endswith(ACTIVATIONS))
+    return model, report
 
 
 def _eos_ids(name: str, model: Any, tokenizer: Any) -> tuple[int, ...]:

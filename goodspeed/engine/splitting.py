@@ -35,9 +35,20 @@ def refuse_heads(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
             raise ConfigError(f"--tp {num_ranks}: {what}, which cannot be shared evenly; use at most --tp {most}")
 
 
+def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
+    """Raises ConfigError for a checkpoint that says that its weights are quantised."""
+    if config.get("quantization_config") is not None:
+        raise ConfigError(
+            f"--tp {num_ranks}: {name} has quantised weights (quantization_config in config.json), which are not "
+            "split; leave --tp away, or use the plain checkpoint"
+        )
+
+
 def refuse_folder(name: str, num_ranks: int) -> None:
     """Raises ConfigError for what can be seen without torch: by config.json, and by what is installed."""
-    refuse_heads(name, read_config(name, find_folder(name)), num_ranks)
+    config = read_config(name, find_folder(name))
+    refuse_heads(name, config, num_ranks)
+    refuse_quantised(name, config, num_ranks)
     if find_spec("accelerate") is None:
         raise ConfigError(
             f"--tp {num_ranks}: transformers loads split models with the package accelerate, which is not installed; "

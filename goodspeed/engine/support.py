@@ -20,11 +20,11 @@ LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Puts the model's name before the message of an UnsupportedModelError."""
+    """Puts the model's name before the message of an UnsupportedModelError or CheckpointError."""
     try:
         yield
-    except UnsupportedModelError as error:
-        raise UnsupportedModelError(f"{name}: {error}") from error
+    except (UnsupportedModelError, CheckpointError) as error:
+        raise type(error)(f"{name}: {error}") from error
 
 
 def refuse_architecture(name: str, model_type: str) -> None:
@@ -46,8 +46,6 @@ def refuse_config(config: Any) -> None:
     text = config.get_text_config(decoder=True)
     if config.is_encoder_decoder:
         raise UnsupportedModelError("encoder-decoder: there is no cross-attention here; use a decoder-only model")
-    if getattr(config, "quantization_config", None) is not None:
-        raise UnsupportedModelError("quantization_config: quantized weights are not loaded; use the plain checkpoint")
     for name in ("attn_logit_softcapping", "attention_chunk_size"):
         if getattr(text, name, None):
             raise UnsupportedModelError(

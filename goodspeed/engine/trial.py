@@ -51,9 +51,13 @@ def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
     """Returns the layers' shape of keys and values, and their number. Refuses a model that cannot be cached."""
     recorder = ShapeRecorder()
     tokens = torch.zeros((1, 2), dtype=torch.int64, device=device)
-    model(
-        input_ids=tokens, position_ids=torch.arange(2, device=device)[None], use_cache=False, goodspeed_batch=recorder
-    )
+    positions = torch.arange(2, device=device)[None]
+    try:
+        model(input_ids=tokens, position_ids=positions, use_cache=False, goodspeed_batch=recorder)
+    except attention.NothingHandedOn as error:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} does not hand on to its attention what it is called with; use another model"
+        ) from error
     config = model.config.get_text_config(decoder=True)
     windows = expected_windows(config)
     missing = sorted(set(range(len(windows))) ^ set(recorder.shapes))

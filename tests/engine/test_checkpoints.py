@@ -114,7 +114,7 @@ def test_pickles_are_never_opened(save_checkpoint: Callable[..., Path]) -> None:
     ("settings", "what"),
     [
         ({"auto_map": {"AutoModelForCausalLM": "evil.Model"}}, "auto_map"),
-        ({"quantization_config": {"quant_method": "awq"}}, "quantization_config"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config"),
         ({"is_encoder_decoder": True}, "encoder-decoder"),
     ],
 )

@@ -10,7 +10,7 @@ import transformers
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import CheckpointError
-from tests.engine.test_support import COMMON
+from tests.engine.test_families import SIZES
 
 Damage = Callable[[Path], object]
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
@@ -108,7 +108,7 @@ def test_what_the_engine_does_not_compute(
     save_checkpoint: Callable[..., Path], name: str, changes: dict[str, object], what: str
 ) -> None:
     """Also where only the trial at the start tells."""
-    folder = save_checkpoint(getattr(transformers, f"{name}Config")(**(COMMON | changes)))
+    folder = save_checkpoint(getattr(transformers, f"{name}Config")(**(SIZES | changes)))
     check(refusal(folder), folder, what, "use a model")
 
 

@@ -8,6 +8,7 @@ import torch
 
 from goodspeed.exact.proposals import KINDS
 from tests.gpu import engine_checks as engine
+from tests.gpu import quantised_checks as quantised
 from tests.gpu import sampling_checks as sampling
 
 Check: TypeAlias = Callable[[torch.device], str | None]
@@ -27,6 +28,7 @@ CHECKS: dict[str, Check] = {
         for name, dtype in SIXTEEN_BITS.items()
         for model in engine.CONFIGS
     },
+    "layers in 4 bits": quantised.int4_layers_multiply_like_dequantised_ones,
     "memory by fraction": engine.memory_is_a_part_of_what_is_free,
     **{
         f"{check.__name__.split('_')[0]}, vocabulary {vocab}": partial(check, vocab)

@@ -32,6 +32,10 @@ class Attends(Protocol):
     ) -> Tensor: ...
 
 
+class NothingHandedOn(RuntimeError):
+    """A layer's attention was called without an `Attends` object."""
+
+
 def paged_attention(
     module: Any,
     query: Tensor,  # [1, num_heads, num_tokens, key_dim]
@@ -47,7 +51,7 @@ def paged_attention(
 ) -> tuple[Tensor, None]:
     """Attention as transformers calls it; returns [1, num_tokens, num_heads, value_dim]."""
     if goodspeed_batch is None:
-        raise RuntimeError("this model's attention is paged: call it through goodspeed.engine.runner.Runner")
+        raise NothingHandedOn("this model's attention is paged: call it through goodspeed.engine.runner.Runner")
     refuse_unknown(kwargs, attention_mask=attention_mask, dropout=dropout, is_causal=is_causal)
     rows = query[0].transpose(0, 1)  # [num_tokens, num_heads, key_dim]
     output = goodspeed_batch.attend(module.layer_idx, rows, key[0], value[0], scaling, sliding_window)

@@ -1,0 +1,201 @@
+"""Memory and speed of weights in 4 bits beside the same numbers in float32 and bfloat16.
+
+*stack* is linear layers alone, one after another; *model* is the engine's forward pass of a small random Llama, one
+token for each of so many sessions of context 128, with its head in the wider precision. float32 is laid out for oneDNN
+as the engine does it (`goodspeed/engine/linear.py`), int4 is `goodspeed/engine/quantized/int4_linear.py` with
+bfloat16 activations. The ways take turns in every repetition, so that a busy machine slows all of them. With one thread
+on a CPU the time is the process's own, without waiting for a core; otherwise it is the clock's. `difference` is the
+largest difference from float32, relative to float32's largest number: rounding in bfloat16.
+
+It takes about a minute and a half on two cores; about 15 s with --quick. With --device cuda it was not run yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.linear import prepack
+from goodspeed.engine.quantized.codes import Codes, LayerShape
+from goodspeed.engine.quantized.int4_linear import Int4Linear
+from goodspeed.engine.runner import Chunk, Runner
+
+WAYS = ("float32", "bfloat16", "int4")
+ROWS = (1, 8, 33)
+GROUP_SIZE, CONTEXT, VOCAB = 128, 128, 4096
+Way = Callable[[], Tensor]
+
+
+def made_codes(shape: LayerShape, seed: int) -> Codes:
+    """Returns random numbers whose weight has about the spread of a trained layer's."""
+    generator = torch.Generator().manual_seed(seed)
+    size = (shape.num_groups, shape.num_outputs)
+    numbers = torch.randint(16, (shape.num_inputs, shape.num_outputs), generator=generator, dtype=torch.uint8)
+    scales = (torch.rand(size, generator=generator) + 0.5) * 0.005
+    return Codes(numbers, torch.randint(6, 10, size, generator=generator, dtype=torch.uint8), scales.half())
+
+
+def in_three_ways(model: nn.Module, device: str) -> dict[str, nn.Module]:
+    """Returns a model with all linear layers but its head quantised: the same numbers stored in three ways."""
+    place = torch.device(device)
+    int4 = copy.deepcopy(model).to(torch.bfloat16).to(place)
+    layers = [(name, layer) for name, layer in model.named_modules() if type(layer) is nn.Linear and name != "lm_head"]
+    for seed, (name, layer) in enumerate(layers):
+        shape = LayerShape(layer.out_features, layer.in_features, GROUP_SIZE)
+        codes = made_codes(shape, seed)
+        layer.weight.data = codes.dequantised()
+        packed = Int4Linear(shape)
+        packed.fill(codes, place)
+        int4.set_submodule(name, packed)
+    bfloat16 = copy.deepcopy(model).to(torch.bfloat16).to(place)
+    float32 = model.to(place)
+    return {"float32": float32, "bfloat16": bfloat16, "int4": int4}
+
+
+def num_bytes(model: nn.Module) -> int:
+    """Returns the size of the weights of the quantised layers, each as it is stored."""
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    return sum(
+        tensor.numel() * tensor.element_size()
+        for name, tensor in tensors
+        if "lm_head" not in name and "embed" not in name
+    )
+
+
+def stack(size: int, num_layers: int, device: str) -> tuple[dict[str, nn.Module], Callable[[str, int], Way]]:
+    layers = nn.Sequential(*(nn.Linear(size, size, bias=False) for _ in range(num_layers)))
+    models = in_three_ways(layers.eval().requires_grad_(False), device)
+    rows = torch.randn(max(ROWS), size, generator=torch.Generator().manual_seed(0)).to(device)
+
+    def way(name: str, num_rows: int) -> Way:
+        given = rows[:num_rows].to(torch.float32 if name == "float32" else torch.bfloat16)
+        model = models[name]
+        return lambda: model(given)
+
+    return models, way
+
+
+def llama(size: int, num_layers: int, device: str) -> tuple[dict[str, nn.Module], Callable[[str, int], Way]]:
+    config = LlamaConfig(
+        hidden_size=size,
+        num_hidden_layers=num_layers,
+        num_attention_heads=size // 64,
+        num_key_value_heads=size // 128,
+        intermediate_size=size * 2,
+        vocab_size=VOCAB,
+        max_position_embeddings=1024,
+    )
+    torch.manual_seed(0)
+    models = in_three_ways(AutoModelForCausalLM.from_config(config).eval().requires_grad_(False), device)
+    runners = {name: make_runner(model, device) for name, model in models.items()}
+
+    def way(name: str, num_rows: int) -> Way:
+        runner, chunks = runners[name], [Chunk(i, [7 * i + 5], 1) for i in range(num_rows)]
+
+        def call() -> Tensor:
+            logits = runner.forward(chunks)
+            for i in range(num_rows):
+                runner.truncate(i, CONTEXT)
+            return logits
+
+        return call
+
+    return models, way
+
+
+def make_runner(model: Any, device: str) -> Runner:
+    checkpoint = Checkpoint(
+        name="made",
+        model=model,
+        tokenizer=None,
+        tokenizer_fingerprint="",
+        eos_ids=(),
+        vocab_size=VOCAB,
+        num_tokens=VOCAB,
+        context_len=1024,
+        device=torch.device(device),
+        dtype=model.dtype,
+    )
+    runner = Runner(checkpoint, num_pages=max(ROWS) * (CONTEXT // 16 + 1))
+    for i in range(max(ROWS)):
+        runner.forward([Chunk(i, [(i + 1) * j % VOCAB for j in range(CONTEXT)], 0)])
+    return runner
+
+
+@torch.inference_mode()
+def measure(ways: dict[str, Way], repetitions: int, device: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Returns the seconds of a call of each way, and how far its results are from those of float32."""
+    results = {name: way().float() for name, way in ways.items()}
+    largest = float(results["float32"].abs().max())
+    differences = {name: float((found - results["float32"]).abs().max()) / largest for name, found in results.items()}
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for repetition in range(-2, repetitions):
+        for name, way in ways.items():
+            elapsed = timed(way, device)
+            if repetition >= 0:  # the first two warm up
+                times[name].append(elapsed)
+    return {name: statistics.median(seconds) for name, seconds in times.items()}, differences
+
+
+def timed(way: Way, device: str) -> float:
+    clock = time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
+    before = clock()
+    way()
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return clock() - before
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.quantized", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller layers and fewer repetitions")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1, help="torch threads; a node has one (default 1)")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    cases = {"stack": (stack, 256, 2), "model": (llama, 256, 2)}
+    if not options.quick:
+        cases = {"stack": (stack, 2048, 8), "model": (llama, 1024, 8)}
+    output = sys.stderr if options.json else sys.stdout
+    results = []
+    for case, (make, size, num_layers) in cases.items():
+        models, way = make(size, num_layers, options.device)
+        sizes = {name: num_bytes(model) for name, model in models.items()}
+        prepack(models["float32"])
+        for num_rows in ROWS:
+            ways = {name: way(name, num_rows) for name in WAYS}
+            times, differences = measure(ways, 3 if options.quick else 30, options.device)
+            for name in WAYS:
+                result = {"case": case, "size": size, "num_layers": num_layers, "rows": num_rows, "way": name}
+                result |= {"weights_bytes": sizes[name], "call_s": times[name], "tokens_per_s": num_rows / times[name]}
+                results.append(result | {"difference": differences[name]})
+                print(show(results[-1]), file=output, flush=True)
+    if options.json:
+        print(
+            json.dumps(
+                {"benchmark": "quantized", "group_size": GROUP_SIZE, "threads": options.threads, "cases": results}
+            )
+        )
+    return 0
+
+
+def show(result: dict[str, Any]) -> str:
+    head = f"{result['case']:>6} {result['way']:>9} {result['rows']:>3} rows {result['weights_bytes'] / 1e6:>8.1f} MB"
+    times = f"{result['call_s'] * 1e3:>9.2f} ms {result['tokens_per_s']:>9.1f} tokens/s"
+    return f"{head} {times}  difference {result['difference']:.4f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""A quantised checkpoint becomes a transformers model: weights are read, and dequantised or packed, one by one.
+
+transformers never sees how they are stored: it is handed tensors that are made when it asks for each, so names that it
+changes and experts that it stacks are its own affair, as with a plain checkpoint. Knows nothing about sessions.
+"""
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, GenerationConfig
+
+from goodspeed.engine.quantized.awq import AwqLayers
+from goodspeed.engine.quantized.codes import CodedLayers
+from goodspeed.engine.quantized.config import Awq, Fp8, Gptq
+from goodspeed.engine.quantized.fp8 import Fp8Layers
+from goodspeed.engine.quantized.gptq import GptqLayers
+from goodspeed.engine.quantized.int4_linear import Int4Linear, is_right
+from goodspeed.engine.quantized.stored import Deferred, StoredTensors
+from goodspeed.errors import CheckpointError, UnsupportedModelError
+
+logger = logging.getLogger("goodspeed.engine")
+
+Layers = CodedLayers | Fp8Layers
+
+
+def load_model(
+    folder: Path, config: Any, scheme: Awq | Gptq | Fp8, device: torch.device, dtype: torch.dtype
+) -> tuple[Any, dict[str, Any]]:
+    """Returns the model on a CPU (layers of 4 bits: on the device) and what transformers reports of its loading.
+
+    Raises CheckpointError for tensors that do not fit together, or that the model has no place for.
+    """
+    stored = StoredTensors(folder)
+    layers = _open(scheme, stored)
+    model_class = _model_class(config)
+    with torch.device("meta"):
+        outline = model_class(config)
+    _refuse_shapes(layers, outline)
+    kept: dict[str, Int4Linear] = {}
+    if isinstance(layers, CodedLayers) and dtype == torch.bfloat16:
+        kept = _int4_layers(layers, outline, device)
+    model, report = _with_int4(model_class, kept).from_pretrained(
+        None,
+        config=config,
+        state_dict=_tensors(stored, layers, kept),
+        dtype=dtype,
+        local_files_only=True,
+        output_loading_info=True,
+    )
+    model.__class__ = model_class
+    refuse_unplaced(name for name in report["unexpected_keys"] if not _is_zero_bias(name, stored))
+    if isinstance(layers, CodedLayers):
+        for name, layer in kept.items():
+            layer.fill(layers.codes(name), device)
+    if (folder / "generation_config.json").exists():
+        model.generation_config = GenerationConfig.from_pretrained(folder)
+    return model, report
+
+
+def _open(scheme: Awq | Gptq | Fp8, stored: StoredTensors) -> Layers:
+    if isinstance(scheme, Awq):
+        return AwqLayers(stored, scheme)
+    return GptqLayers(stored, scheme) if isinstance(scheme, Gptq) else Fp8Layers(stored, scheme)
+
+
+def _model_class(config: Any) -> Any:
+    if config.get_text_config(decoder=True) is not config:
+        raise UnsupportedModelError("a quantised checkpoint of more than a language model is not read; use a plain one")
+    return MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+
+
+def _refuse_shapes(layers: Layers, outline: Any) -> None:
+    """Refuses layers of another size than the model's; where it has no such layer, transformers tells by name."""
+    if not layers.names:
+        raise CheckpointError("quantization_config says that weights are quantised, and none is; correct config.json")
+    weights = {name: list(tensor.shape) for name, tensor in outline.state_dict().items()}
+    for name in layers.names:
+        shape = layers.shape(name)
+        found, wanted = [shape.num_outputs, shape.num_inputs], weights.get(f"{name}.weight")
+        if wanted not in (None, found):
+            what = f"{name}.weight would have shape {found}, and the model wants {wanted}"
+            raise CheckpointError(f"{what}; get the checkpoint again")
+
+
+def _tensors(stored: StoredTensors, layers: Layers, kept: Iterable[str]) -> dict[str, Deferred]:
+    """Returns a plain checkpoint's tensors, each made when it is asked for, but for the weights that stay in 4 bits."""
+    parts = {part for name in layers.names for part in layers.parts(name)}
+    plain = {name: Deferred(partial(stored.read, name)) for name in stored.names if name not in parts}
+    made = {f"{name}.weight": Deferred(partial(layers.weight, name)) for name in layers.names if name not in kept}
+    return plain | made
+
+
+def _int4_layers(layers: CodedLayers, outline: Any, device: torch.device) -> dict[str, Int4Linear]:
+    """Returns the layers that stay in 4 bits, empty yet; a warning tells how many do not, though they are stored so."""
+    linear = {name for name, module in outline.named_modules() if type(module) is nn.Linear}
+    linear -= {name for name, module in outline.named_modules() if module is outline.get_output_embeddings()}
+    shapes = {name: layers.shape(name) for name in layers.names if name in linear and not layers.is_scattered(name)}
+    right = {shape: is_right(shape, device) for shape in set(shapes.values())}
+    kept = {name: Int4Linear(shape) for name, shape in shapes.items() if right[shape]}
+    if others := [name for name in layers.names if name not in kept]:
+        extra = {"layers": len(others), "of": len(layers.names), "first": others[0]}
+        logger.warning("some layers are not multiplied in 4 bits and are dequantised, which takes memory", extra=extra)
+    return kept
+
+
+def _with_int4(model_class: Any, kept: dict[str, Int4Linear]) -> Any:
+    """Returns the model's class with layers that are replaced before transformers asks for their weights."""
+    if not kept:
+        return model_class
+
+    class WithInt4(model_class):  # type: ignore[misc]
+        def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
+            super().__init__(config, *args, **kwargs)
+            for name, layer in kept.items():
+                layer.bias = self.get_submodule(name).bias
+                self.set_submodule(name, layer)
+
+    WithInt4.__name__ = WithInt4.__qualname__ = model_class.__name__
+    return WithInt4
+
+
+def refuse_unplaced(names: Iterable[str]) -> None:
+    """Raises CheckpointError for tensors of a checkpoint that the model has no place for."""
+    if wrong := sorted(names):
+        some = ", ".join(ascii(name)[1:-1][:80] for name in wrong[:4])
+        raise CheckpointError(
+            f"{len(wrong)} of the tensors have no place in the model ({some}), so it would compute something else; use "
+            "a release of transformers that knows them, or the plain checkpoint"
+        )
+
+
+def _is_zero_bias(name: str, stored: StoredTensors) -> bool:
+    """Whether a tensor is a bias that adds nothing, as AutoGPTQ writes for layers without any."""
+    return name.endswith(".bias") and name in stored and not bool(stored.read(name).any())

@@ -1,0 +1,77 @@
+"""The tensors of a checkpoint folder by their names, read one at a time when they are asked for.
+
+Knows nothing about quantisation or models.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from goodspeed.engine.folders import INDEX, SINGLE
+from goodspeed.errors import CheckpointError
+
+
+class StoredTensors:
+    """Reads tensors of a folder's safetensors files, which `folders.refuse_weights` let pass. Threads may share it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files: dict[str, Any] = {}
+        for path in _files(folder):
+            file: Any = safe_open(path, framework="pt")
+            self._files |= dict.fromkeys(file.keys(), file)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._files)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Returns a tensor's shape without reading it; CheckpointError where there is none of that name."""
+        return tuple(self._slice(name).get_shape())
+
+    def dtype(self, name: str) -> str:
+        """Returns a tensor's type as safetensors writes it, without reading it."""
+        return str(self._slice(name).get_dtype())
+
+    def read(self, name: str) -> Tensor:
+        tensor: Tensor = self._files[name].get_tensor(name)
+        return tensor
+
+    def expect(self, name: str, shape: tuple[int, ...], dtypes: tuple[str, ...]) -> None:
+        """Raises CheckpointError unless a tensor has this shape and one of these types."""
+        found, dtype = self.shape(name), self.dtype(name)
+        if found != shape or dtype not in dtypes:
+            wanted = f"{list(shape)} of {' or '.join(dtypes)}"
+            raise CheckpointError(
+                f"{name} has shape {list(found)} of {dtype}, and must be {wanted}; get the checkpoint again"
+            )
+
+    def _slice(self, name: str) -> Any:
+        if name not in self._files:
+            raise CheckpointError(f"{name} is missing among the quantised weights; get the checkpoint again")
+        return self._files[name].get_slice(name)
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """Stands for a tensor that is made when transformers takes all of it, as it does with a slice of safetensors."""
+
+    make: Callable[[], Tensor]
+
+    def __getitem__(self, index: object) -> Tensor:
+        return self.make()
+
+
+def _files(folder: Path) -> list[Path]:
+    single = folder / SINGLE
+    if single.exists():
+        return [single]
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    return [folder / shard for shard in sorted(set(index["weight_map"].values()))]

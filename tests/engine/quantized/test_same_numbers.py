@@ -1,0 +1,77 @@
+"""A quantised checkpoint in float32 is the plain checkpoint of the same numbers, bit for bit."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from goodspeed.engine import checkpoints
+from goodspeed.engine.runner import Chunk, Runner
+from tests.engine.quantized.making import awq_pair, gptq_pair
+from tests.engine.test_families import SIZES
+
+Save = Callable[..., Path]
+TOKENS = [(i * i) % 250 for i in range(40)]
+IN_TURNS: Callable[[int], list[int]] = lambda num_inputs: [i % (num_inputs // 16) for i in range(num_inputs)]  # noqa: E731
+
+
+def logits(folder: Path) -> torch.Tensor:
+    """Logits of a prompt, then token by token.
+
+    A product's rounding depends on where a weight begins in memory, by mapped files anywhere: here all begin alike.
+    """
+    checkpoint = checkpoints.load(str(folder))
+    for weight in checkpoint.model.parameters():
+        weight.data = weight.data.clone()
+    runner = Runner(checkpoint, num_pages=16)
+    first = runner.forward([Chunk("a", TOKENS[:30], 30)])
+    return torch.cat([first, *(runner.forward([Chunk("a", [token], 1)]) for token in TOKENS[30:])])
+
+
+def compare(quantised: Path, plain: Path) -> None:
+    found = checkpoints.load(str(quantised)).model.state_dict()
+    expected = checkpoints.load(str(plain)).model.state_dict()
+    assert list(found) == list(expected)
+    assert [name for name in found if not torch.equal(found[name], expected[name])] == []
+    assert torch.equal(logits(quantised), logits(plain))
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "phi3"])
+def test_awq(save_checkpoint: Save, architecture: str) -> None:
+    compare(*awq_pair(save_checkpoint(architecture)))
+
+
+def test_awq_with_one_group_for_all_inputs(save_checkpoint: Save) -> None:
+    pair = awq_pair(save_checkpoint("llama", intermediate_size=32), 32)
+    set_group_size(pair[0])
+    compare(*pair)
+
+
+def set_group_size(folder: Path) -> None:
+    path = folder / "config.json"
+    path.write_text(path.read_text().replace('"group_size": 32', '"group_size": -1'))
+
+
+@pytest.mark.parametrize(
+    ("settings", "groups"),
+    [
+        ({"checkpoint_format": "gptq_v2"}, None),
+        ({"checkpoint_format": "gptq"}, None),
+        ({"desc_act": True}, IN_TURNS),
+    ],
+    ids=["v2", "v1", "act-order"],
+)
+def test_gptq(save_checkpoint: Save, settings: dict[str, Any], groups: Callable[[int], list[int]] | None) -> None:
+    compare(*gptq_pair(save_checkpoint("qwen3"), groups=groups, **settings))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("Qwen2", {}), ("Qwen2", {"tie_word_embeddings": True}), ("Mixtral", {"num_local_experts": 4})],
+)
+def test_biases_shared_heads_and_experts(save_checkpoint: Save, name: str, changes: Any) -> None:
+    config = getattr(transformers, f"{name}Config")(**(SIZES | {"num_key_value_heads": 2} | changes))
+    compare(*awq_pair(save_checkpoint(config)))

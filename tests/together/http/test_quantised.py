@@ -1,0 +1,40 @@
+"""Both nodes serve folders of quantised weights: the text is that of a plain target of the same numbers."""
+
+import shutil
+from pathlib import Path
+
+import openai
+import pytest
+
+from goodspeed.app.subcommands.generate import GenerateConfig, generate, ignore
+from goodspeed.embedded.models import path
+from goodspeed.engine import checkpoints
+from tests.engine.quantized.making import awq_pair, gptq_pair
+from tests.nodes import DraftNode, VerifyNode
+
+pytestmark = pytest.mark.alone
+
+PROMPT = "def read_lines(path):"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> tuple[Path, Path]:
+    """The target in 4 bits, and a plain one of the same numbers."""
+    return awq_pair(Path(shutil.copytree(path("tiny-target"), tmp_path / "target")), 128)
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> Path:
+    return gptq_pair(Path(shutil.copytree(path("tiny-draft-s"), tmp_path / "draft")), 64)[0]
+
+
+def test_the_text_of_quantised_nodes(target: tuple[Path, Path], draft: Path) -> None:
+    config = GenerateConfig(model=str(target[1]), prompt=PROMPT, max_tokens=32, temperature=0.8, seed=5)
+    expected = generate(config, checkpoints.load(config.model), ignore)["text"]
+    words = ("--model", str(draft), "--dtype", "bfloat16")
+    with VerifyNode("--model", str(target[0])) as verify, DraftNode(verify.endpoint, *words) as node:
+        node.wait_until_ready()
+        client = openai.OpenAI(base_url=f"{node.url}/v1", api_key="none", max_retries=0)
+        answer = client.completions.create(model="goodspeed", prompt=PROMPT, max_tokens=32, temperature=0.8, seed=5)
+        assert answer.choices[0].text == expected
+        assert verify.metrics()["spec_decode_num_accepted_tokens_total"] > 0
