@@ -12,6 +12,7 @@ AUTO, NONE = "auto", "none"
 OF_TOOLS = (
     ("mistral", r"\[TOOL_CALLS\]"),
     ("qwen3_coder", r"<function="),
+    (NONE, r"<arg_key>"),  # GLM's own, in Hermes' markers
     ("hermes", r"<tool_call>"),
     ("llama3_json", r'<\|python_tag\|>|"parameters": dictionary of argument name'),
 )

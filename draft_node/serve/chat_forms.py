@@ -27,6 +27,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 class ChatForms:
     """The forms of one node's chats; without a template there are none."""
 
+    tokenizer: Any = field(default=None, repr=False)
     plain: str | None = None  # the template for conversations without tools
     tooled: str | None = None  # for those with tools; most often the same
     formats: Formats = NO_FORMATS
@@ -47,6 +48,7 @@ class ChatForms:
         )
         added = tokenizer.added_tokens_decoder
         forms = cls(
+            tokenizer=tokenizer,
             plain=plain,
             tooled=tooled,
             formats=formats,
@@ -73,6 +75,10 @@ class ChatForms:
         if not formats.markers:
             return None
         return Speech(formats, self._hidden(formats.markers), schemas or {}, one_call)
+
+    def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
+        """Returns as `opened` below."""
+        return opened(self.tokenizer, prompt, speech)
 
     def _hidden(self, markers: Collection[str]) -> frozenset[int] | None:
         hidden = frozenset(i for text, i in self.special.items() if text not in markers)

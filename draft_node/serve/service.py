@@ -17,14 +17,12 @@ from typing import Any
 from draft_node.core.actions import Fail
 from draft_node.core.counts import Text, Texts
 from draft_node.daemon import DraftDaemon
-from draft_node.parsing.grammars import Opened
-from draft_node.serve.chat_forms import ChatForms, opened
+from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.levels import Levels
 from draft_node.serve.writing import Writer, begins_anew
 from draft_node.text.answer import Piece
 from draft_node.text.encoding import Encoder
 from draft_node.text.forms import Forms
-from draft_node.text.spoken import Speech
 from draft_node.text.text_request import Begun, Ended, Target, Wanted
 from draft_node.text.tokens import Alternative, Token
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
@@ -170,10 +168,6 @@ class Service:
     def chats(self) -> ChatForms:
         """What the chat template knows, and how answers are taken apart."""
         return self._chats
-
-    def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
-        """Whether a chat's answer begins with what the model thinks, since the prompt opened it, or may do so."""
-        return opened(self._vocabulary.tokenizer, prompt, speech)
 
     @property
     def levels(self) -> Levels:

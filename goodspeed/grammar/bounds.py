@@ -38,18 +38,18 @@ _TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"i?|/(?:\\.|[^/\\\n])+/[imslux]*|//[^\n]*
 
 def check_schema(schema: object) -> None:
     """Raises GrammarError for a schema that is too wide or too deep, or has too many patterns at one place."""
-    check_schemas([schema])
+    check_schemas([schema], MAX_ALL_PROPERTIES)
 
 
-def check_schemas(schemas: Iterable[object]) -> None:
+def check_schemas(schemas: Iterable[object], max_properties: int) -> None:
     """Raises GrammarError as `check_schema`, for schemas that are served together."""
     num_properties = 0
     for schema in schemas:
         sizes = _Sizes(schema)
         sizes.at_once(schema, 0, ())
         num_properties += sizes.num_properties
-    if num_properties > MAX_ALL_PROPERTIES:
-        raise GrammarError(f"the schema has {num_properties} properties; {MAX_ALL_PROPERTIES} are the most")
+    if num_properties > max_properties:
+        raise GrammarError(f"the schema has {num_properties} properties; {max_properties} are the most")
 
 
 class _Sizes:

@@ -14,7 +14,8 @@ import msgspec
 from goodspeed.errors import GrammarError
 from goodspeed.grammar.bounds import check_schemas
 
-MAX_SCHEMAS = 512
+MAX_SCHEMAS, MAX_PROPERTIES = 256, 1_000
+"""Schemas of one grammar, and the properties of all of them: alternatives cost more than one schema does."""
 
 _RULE = re.compile(r"^([a-z_][a-z0-9_]*: %json )(\{.*\})$")
 
@@ -38,7 +39,7 @@ def resolved(source: str, options: Mapping[str, Any]) -> tuple[str, str]:
         rest.append(found[1].replace("%json ", '""'))
     if len(schemas) > MAX_SCHEMAS:
         raise GrammarError(f"the grammar has {len(schemas)} schemas; {MAX_SCHEMAS} are the most")
-    check_schemas(schemas)
+    check_schemas(schemas, MAX_PROPERTIES)
     return "\n".join(written), "\n".join(rest)
 
 

@@ -71,13 +71,13 @@ REFUSED = [
     ("choice", '"a"', "no list of texts"),
     ("grammar", "start: thing", "unknown name"),
     ("grammar", "", "Empty grammar"),
-    ("grammar", 'start: %json {"type": "string"}', "%json is not taken"),
+    ("grammar", 'start: "a" %json {"type": "string"}', "%json is not taken"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "source", "why"), REFUSED)
 def test_what_is_wrong_is_refused_with_the_reason(kind, source, why):
-    with pytest.raises(GrammarError, match=".") as error:
+    with pytest.raises(GrammarError) as error:
         compiling.compile_constraint(Constraint(kind, source), TABLE)
     assert why in str(error.value)
     assert "\n" not in str(error.value)

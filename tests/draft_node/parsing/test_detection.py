@@ -21,6 +21,7 @@ CODER = "{{- '<tool_call>\\n<function=' + call.name + '>\\n' }}{{ '<parameter=' 
         ("{{- '<|python_tag|>' }}", None, "llama3_json"),
         ("[THINK]...[/THINK][TOOL_CALLS]", "mistral", "mistral"),
         ("{%- set content = message.content.split('</think>')[-1] %}", "think", None),
+        ("<think></think><tool_call>f\n<arg_key>a</arg_key>", "think", None),
         (PLAIN, None, None),
         (None, None, None),
     ],

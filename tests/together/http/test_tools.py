@@ -29,7 +29,7 @@ class Weather(BaseModel):
 
 TOOL: Any = openai.pydantic_function_tool(Weather)
 LOOSE: Any = chats.function("time", at={"type": "boolean"})
-SEEDS = range(3)
+SEEDS = range(2)
 
 
 @pytest.fixture(scope="module")

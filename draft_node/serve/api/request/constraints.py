@@ -33,7 +33,7 @@ async def form_with_tools(
 
     ApiError 400 with the library's reason for one that cannot be served, 429 where too many of this user's wait.
     """
-    opened = service.opened(prompt, talk.speech)
+    opened = service.chats.opened(prompt, talk.speech)
     kept = of_tools(form, talk, service.chats, opened)
     if kept is None:
         return form if form is None else _after_thinking(form, talk, service.chats, opened)

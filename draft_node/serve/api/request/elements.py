@@ -19,13 +19,20 @@ MAX_BARE_BYTES = 2 << 20
 """Bytes besides strings and spaces: eight for each value. Numbers of 19 digits and more take longer than others."""
 
 
-def check(body: bytes) -> None:
-    """ApiError 413 for more than these; whether the body is valid JSON is for others to say."""
-    bare = _without_escapes(body)
-    pieces = bare.split(b'"', 2 * MAX_STRINGS + 1)  # outside of strings, inside, outside...
-    if len(pieces) > 2 * MAX_STRINGS + 1:
-        raise _too_many(MAX_STRINGS, "strings")
-    outside = b"".join(pieces[::2])
+def check(*texts: bytes) -> None:
+    """ApiError 413 for more than these in all texts; whether each is valid JSON is for others to say.
+
+    A body is one text; what is JSON inside of its strings are others.
+    """
+    num_strings = 0
+    outsides = list[bytes]()
+    for text in texts:
+        pieces = _without_escapes(text).split(b'"', 2 * MAX_STRINGS + 1)  # outside of strings, inside, outside...
+        num_strings += len(pieces) // 2
+        if num_strings > MAX_STRINGS:
+            raise _too_many(MAX_STRINGS, "strings")
+        outsides.append(b"".join(pieces[::2]))
+    outside = b" ".join(outsides)
     if outside.count(b"[") + outside.count(b"{") > MAX_CONTAINERS:
         raise _too_many(MAX_CONTAINERS, "lists and objects")
     if outside.count(b",") >= MAX_VALUES:

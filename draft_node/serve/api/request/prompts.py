@@ -6,6 +6,7 @@ What does not fit is refused before a tokenizer has the work. Knows nothing abou
 from collections.abc import Sequence
 from typing import Any
 
+from draft_node.serve.api.request import elements
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.schemas import (
     ChatRequest,
@@ -30,6 +31,8 @@ async def encode_prompt(prompt: str, service: Service, user: str) -> tuple[int, 
 async def encode_chat(
     messages: Sequence[Message], service: Service, user: str, inputs: Inputs = NOTHING
 ) -> tuple[int, ...]:
+    calls = [call.function.arguments.encode() for message in messages for call in message.tool_calls or ()]
+    elements.check(*calls)  # JSON inside of the body's strings, where it was not counted
     turns = [_turn(message, f"messages.{i}", service) for i, message in enumerate(messages)]
     _check_chars(num_chat_chars(turns, inputs), "messages", service)
     try:

@@ -8,14 +8,12 @@ from starlette.testclient import TestClient
 
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Statistics
-from draft_node.parsing.grammars import Opened
 from draft_node.serve.api import create_app
 from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.levels import Levels
 from draft_node.serve.service import Begun, Ended, Service, Wanted
 from draft_node.text.answer import Piece
 from draft_node.text.spans import Span
-from draft_node.text.spoken import Speech
 from draft_node.text.text_request import Target
 from draft_node.text.token_text import TokenText, TokenTexts
 from draft_node.text.tokens import Alternative, PromptTokens, Token
@@ -146,9 +144,6 @@ class FakeService(Service):
 
     async def check_form(self, constraint: Constraint, user: str) -> None:
         """Takes every form."""
-
-    def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
-        return "closed"
 
     def defaults(self, *, chat: bool) -> Defaults:
         return self.chat_defaults if chat else self.completion_defaults

@@ -4,11 +4,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from draft_node.core.actions import Deliver, Finish, Statistics
-from draft_node.parsing.grammars import Opened
-from draft_node.serve.chat_forms import ChatForms, opened
+from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.service import Begun, Ended, Wanted
 from draft_node.text.answer import Answer, Piece
-from draft_node.text.spoken import Speech
 from draft_node.text.token_text import TokenTexts
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.engine.tokenizing.text import encode_chat
@@ -44,9 +42,6 @@ class SpeakingService(FakeService):
     async def check_form(self, constraint: Constraint, user: str) -> None:
         self.grammars.get(constraint)
 
-    def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
-        return opened(self.tokenizer, prompt, speech)
-
     async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
         self.wanted.append(wanted)
         yield Begun("b1")
@@ -56,7 +51,7 @@ class SpeakingService(FakeService):
             wanted.stop,
             wanted.min_tokens,
             speech=wanted.speech,
-            is_thinking=self.opened(wanted.prompt, wanted.speech) == "open",
+            is_thinking=self.chats.opened(wanted.prompt, wanted.speech) == "open",
         )
         written = ids_of(self.says)
         ids, reason = written[: wanted.max_tokens], "stop" if len(written) <= wanted.max_tokens else "length"

@@ -17,7 +17,12 @@ STOP = "stop must be a string, or a list of at most 4; each has 1 to 256 charact
 UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
     "functions": ([1], "are not supported; leave them out"),
     "function_call": ({"name": "x"}, 'must be "none" or "auto"; tools have tool_choice'),
-    "response_format": ({"type": "json_object"}, 'is not supported; leave it out, or send {"type": "text"}'),
+    **{
+        f"guided_{kind}": ("x", f'is not supported; leave it out; send structured_outputs: {{"{kind}": ...}}')
+        for kind in ("json", "regex", "choice", "grammar")
+    },
+    "guided_decoding_backend": ("x", "is not supported; leave it out"),
+    "guided_whitespace_pattern": ("x", "is not supported; leave it out"),
     "modalities": (["audio"], 'must be ["text"]: nothing but text is written'),
     "audio": ({}, "is not supported; leave it out"),
     "moderation": ({}, "is not supported; leave it out"),

@@ -1,0 +1,102 @@
+"""Which form answers have to keep: strict tools, calls that have to be, and formats beside them and after thinking."""
+
+from typing import Any
+
+import pytest
+
+from goodspeed.grammar.matcher import Matcher
+from tests.chats import R1, function, ids_of
+from tests.draft_node.serve.api.fake import Api, error_of
+from tests.draft_node.serve.api.speaking import SpeakingService
+from tests.draft_node.serve.api.test_tools import CALL, OTHER, TOOLS, api
+
+STRICT = [function(strict=True), function("time")]
+AUTO: dict[str, Any] = {"tools": STRICT}
+FORMAT: dict[str, Any] = {
+    "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "integer"}}}
+}
+
+
+def matcher_of(here: Api) -> Matcher:
+    """What the newest text has to keep."""
+    service = here.service
+    assert isinstance(service, SpeakingService)
+    constraint = service.wanted[-1].constraint
+    assert constraint is not None
+    return Matcher(service.grammars.get(constraint), constraint.after, (ids_of("<|im_end|>")[0],))
+
+
+SAFE = CALL.replace(' </tool_call>"', '"')  # the form has no markers in strings, where they are tokens
+SAID = [
+    (AUTO, "hi", True),
+    (AUTO, SAFE, True),
+    (AUTO, "<think>hm</think>" + SAFE + OTHER, True),
+    (AUTO, SAFE.replace("city", "town"), False),
+    ({**AUTO, "tool_choice": "required"}, "hi", False),
+    ({**AUTO, "tool_choice": "required"}, "<think>hm</think>\n\n" + SAFE + "\n" + SAFE, True),
+    ({**AUTO, "tool_choice": "required", "parallel_tool_calls": False}, SAFE + OTHER, False),
+    ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "weather"}}}, SAFE, True),
+    ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "time"}}}, SAFE, False),
+    ({"tools": TOOLS, **FORMAT}, "7", True),
+    ({"tools": TOOLS, **FORMAT}, SAFE, True),
+    ({"tools": TOOLS, **FORMAT}, "seven", False),
+    (FORMAT, "7", True),
+    (FORMAT, "<think>hm</think>\n\n7", True),
+    (FORMAT, "<think>hm</think>\n\nseven", False),
+    ({**FORMAT, "reasoning_effort": "none"}, "7", True),
+    ({**FORMAT, "reasoning_effort": "none"}, "<think>hm</think>\n\n7", False),
+    ({"structured_outputs": {"regex": "[ab]+"}}, "ab", True),
+    ({"structured_outputs": {"regex": "[ab]+"}, "tools": TOOLS, "tool_choice": "required"}, SAFE, True),
+]
+
+
+@pytest.mark.parametrize(("body", "says", "is_allowed"), SAID)
+def test_answers_keep_the_form_of_strict_tools_and_of_calls_that_have_to_be(
+    body: dict[str, Any], says: str, is_allowed: bool
+) -> None:
+    here = api(says)
+    assert here.chat(**body).status_code == 200
+    assert matcher_of(here).may_end(ids_of(says)) is is_allowed
+
+
+def test_a_form_counts_from_the_end_of_what_the_prompt_opened() -> None:
+    here = api("x", R1)
+    assert here.chat(**FORMAT).status_code == 200
+    constraint = here.service.wanted[-1].constraint
+    assert constraint is not None
+    assert constraint.after == tuple(ids_of("</think>"))
+    assert matcher_of(here).may_end(ids_of("so 8 and</think>\n\n7"))
+    assert not matcher_of(here).may_end(ids_of("7"))
+    here.chat(structured_outputs={"regex": "[ab]+"})
+    assert matcher_of(here).may_end(ids_of("so</think>ab"))
+
+
+def test_without_strict_tools_texts_are_free() -> None:
+    for body in ({"tools": TOOLS}, {"tools": [function(strict=False)]}, {"tools": STRICT, "tool_choice": "none"}):
+        here = api("x")
+        assert here.chat(**body).status_code == 200
+        assert here.service.wanted[0].constraint is None
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "what"),
+    [
+        (
+            {"tools": [function(strict=True, a={"type": "array", "uniqueItems": True})]},
+            "tools",
+            "uniqueItems",
+        ),
+        ({"tools": [function(strict=True, a={"enum": ["x" * 70_000]})]}, "tools", "too long"),
+        ({"tools": STRICT, "ignore_eos": True}, "ignore_eos", "in a form"),
+        ({"tools": TOOLS, "structured_outputs": {"regex": "a"}}, "structured_outputs", "go together as JSON only"),
+    ],
+)
+def test_forms_that_cannot_be_kept_are_refused(body: dict[str, Any], param: str, what: str) -> None:
+    error = error_of(api("x").chat(**body))
+    assert error["param"] == param
+    assert what in error["message"]
+
+
+def test_a_schema_that_is_not_strict_may_say_what_nobody_knows() -> None:
+    tools = [function(a={"type": "array", "uniqueItems": True})]
+    assert api("x").chat(tools=tools, tool_choice="required").status_code == 200

@@ -1,0 +1,231 @@
+"""Texts in a form by the embedded models: drafted or not they are what the target writes alone in its masks."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from draft_node.core.actions import Propose, Request
+from draft_node.model.drafter import Drafter
+from goodspeed.app import generation
+from goodspeed.engine import checkpoints
+from goodspeed.engine.runner import Runner
+from goodspeed.grammar.compiling import Grammars
+from goodspeed.grammar.matcher import Matcher
+from goodspeed.wire.generation import Constraint
+from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
+from tests.fakes import Desk, make_hello, make_open, session_id
+from verify_node.core import settings as core_settings
+from verify_node.core.checked import CheckedCore
+from verify_node.core.settings import CoreSettings, PolicySettings
+from verify_node.rounds.packing import Entry, Round
+from verify_node.target.target import Target
+
+TARGET, DRAFT = checkpoints.load("tiny-target"), checkpoints.load("tiny-draft-m")
+GRAMMARS = Grammars(TARGET)
+(END,) = TARGET.eos_ids
+PROMPT = tuple(TARGET.tokenizer("def read_lines(path):")["input_ids"])
+PERSON = Constraint(
+    "json_schema",
+    '{"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", '
+    '"minimum": 0, "maximum": 120}}, "required": ["name", "age"], "additionalProperties": false}',
+)
+FORMS = [PERSON, Constraint("regex", "(yes|no), [a-z ]{3,20}\\."), Constraint("choice", '["red", "green"]')]
+SAMPLINGS = [Sampling(temperature=0.0), Sampling(temperature=1.0, top_k=50, seed=5)]
+
+
+def decode(tokens: Sequence[int]) -> str:
+    return str(TARGET.tokenizer.decode(list(tokens)))
+
+
+def alone(constraint: Constraint, sampling: Sampling, most: int = 60) -> list[int]:
+    matcher = Matcher(GRAMMARS.get(constraint), constraint.after)
+    return list(
+        generation.generate(TARGET, Runner(TARGET, num_pages=16), PROMPT, sampling, most, (END,), matcher=matcher)
+    )
+
+
+class Pair:
+    """Drafter and target, without nodes."""
+
+    def __init__(self, constraint, sampling, verification="match", *, drafts_in_form=True):
+        self.request = Request(
+            session_id(1), PROMPT, sampling, 60, (END,), verification, constraint=constraint if drafts_in_form else None
+        )
+        self.constraint = constraint
+        self.drafter = Drafter(DRAFT, Runner(DRAFT, num_pages=64), k=16, grammars=GRAMMARS)
+        self.target = Target(TARGET, Runner(TARGET, num_pages=64), grammars=GRAMMARS)
+        self.num_drafted = self.num_accepted = 0
+
+    def write(self):
+        output = []
+        for number in range(60):
+            self.drafter.add(Propose(self.request, 1, number, (*PROMPT, *output), 4))
+            [proposed] = [one for _ in range(6) if self.drafter.busy for one in self.drafter.step()]
+            text = (*PROMPT, *output)
+            start = self.target.runner.pool.length(session_id(1))
+            entry = Entry(
+                session_id(1),
+                start,
+                (*text[start:], *proposed.tokens),
+                len(proposed.tokens),
+                True,
+                self.request.sampling,
+                self.request.verification,
+                epoch=1,
+                draft_round=number,
+                proposal=proposed.proposal,
+                stop_ids=(END,),
+                constraint=self.constraint,
+                prompt_len=len(PROMPT),
+                text=text,
+            )
+            [outcome] = self.target.run(Round(number, (entry,))).outcomes
+            assert (outcome.invalid, outcome.failed) == ("", "")
+            self.num_drafted += len(proposed.tokens)
+            self.num_accepted += outcome.num_accepted
+            self.target.runner.truncate(session_id(1), len(text) + outcome.num_accepted)
+            for token in outcome.tokens:
+                if token == END:
+                    return output
+                output.append(token)
+        return output
+
+
+@pytest.mark.parametrize("constraint", FORMS, ids=lambda one: one.kind)
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=["greedy", "warm"])
+def test_a_drafted_text_is_the_targets_own(constraint, sampling):
+    right = alone(constraint, sampling)
+    pair = Pair(constraint, sampling)
+    assert pair.write() == right
+    blind = Pair(constraint, sampling, drafts_in_form=False)  # as an older draft node, or a hostile one, would draft
+    assert blind.write() == right
+    assert pair.num_accepted >= blind.num_accepted
+    if constraint is PERSON:
+        assert set(json.loads(decode(right))) == {"name", "age"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_ratio_rule_writes_within_the_form(seed):
+    pair = Pair(PERSON, Sampling(temperature=1.0, seed=seed), "ratio")
+    assert set(json.loads(decode(pair.write()))) == {"name", "age"}
+    assert pair.num_accepted > 0
+
+
+def test_a_text_that_the_draft_model_writes_alone_keeps_the_form():
+    drafter = Drafter(DRAFT, Runner(DRAFT, num_pages=64), grammars=GRAMMARS)
+    request = Request(session_id(2), PROMPT, SAMPLINGS[1], 60, (END,), constraint=PERSON)
+    tokens: tuple[int, ...] = ()
+    while END not in tokens:
+        drafter.add(Propose(request, 1, 0, (*PROMPT, *tokens), 1, local=True))
+        [proposed] = [one for _ in range(3) if drafter.busy for one in drafter.step()]
+        tokens += proposed.tokens
+    assert set(json.loads(decode(tokens[:-1]))) == {"name", "age"}
+    drafter.forget(session_id(2))
+    assert len(drafter._forms) == 0
+
+
+# -- a verify node -----------------------------------------------------------------------------------------------------
+
+
+class FormDesk(Desk):
+    """A verify node with the embedded target, which drafts by itself."""
+
+    def __init__(self, **options):
+        self.real = Target(TARGET, Runner(TARGET, num_pages=64), grammars=GRAMMARS)
+        settings = CoreSettings(
+            policy=PolicySettings(weigh_time=False), explore=0.0, **({"selection": "odds"} | options)
+        )
+        welcome = core_settings.make_welcome(
+            settings,
+            boot_id=b"verify-0",
+            tokenizer="fake",
+            vocab_size=TARGET.num_tokens,
+            context_len=200,
+            max_message_bytes=1 << 20,
+        )
+        pool = self.real.runner.pool
+        super().__init__(core_settings.make_core(settings, welcome, pool, kind=CheckedCore, grammars=GRAMMARS))
+        self.target.run = lambda planned: self.real.run(planned).outcomes
+        self.num_drafted: dict[str | None, int] = {}
+
+    def write(self, opened: OpenSession, capabilities=("offers", "no_model", "odds")):
+        self.up("a", make_hello("a", capabilities=capabilities))
+        assert self.up("a", opened) == []
+        for _ in range(100):
+            for verdict in self.round():
+                assert isinstance(verdict, Verdict), verdict
+                self.num_drafted[verdict.source] = self.num_drafted.get(verdict.source, 0) + verdict.num_accepted
+            session = self.core.sessions[opened.session_id]
+            if session.finished:
+                break
+            self.up("a", Ack(opened.session_id, opened.epoch, len(session.tokens)))
+        text = session.tokens[len(opened.prompt) :]
+        self.up("a", Close(opened.session_id, opened.epoch))
+        return text
+
+
+def opening(constraint=PERSON, number=1, **changes):
+    values = {
+        "prompt": PROMPT,
+        "sampling": SAMPLINGS[1],
+        "max_tokens": 60,
+        "stop_ids": (END,),
+        "constraint": constraint,
+    }
+    return make_open(number, **(values | changes))
+
+
+def test_the_capability_is_announced_and_texts_keep_their_forms():
+    desk = FormDesk()
+    assert "constraint" in desk.hello("b").capabilities
+    assert desk.write(opening()) == alone(PERSON, SAMPLINGS[1])
+
+
+def test_what_the_form_forces_is_drafted_here_without_any_draft_model():
+    desk = FormDesk()
+    desk.write(opening())
+    assert desk.num_drafted["self"] > 6
+    assert desk.write(opening(number=2, drafter="none")) == alone(PERSON, SAMPLINGS[1])
+    none = FormDesk()
+    none.write(opening(drafter="none"))
+    assert none.num_drafted == {None: 0}
+    paper = FormDesk(selection="none")
+    paper.write(opening(max_draft=0))
+    assert paper.num_drafted == {None: 0}
+
+
+def test_a_session_that_is_opened_again_goes_on_in_its_form():
+    right = alone(PERSON, SAMPLINGS[1])
+    text = FormDesk().write(opening(committed=tuple(right[:5]), epoch=3))
+    assert text == right
+
+
+def test_what_cannot_be_served_is_refused_by_name():
+    desk = FormDesk()
+    desk.hello("a")
+    for wrong, why in [
+        (opening(Constraint("regex", "a(")), "unclosed group"),
+        (opening(Constraint("json_schema", '{"not": {}}')), '"not"'),
+        (opening(stop_ids=()), "none of stop_ids ends a text"),
+    ]:
+        [refusal] = desk.up("a", wrong)
+        assert isinstance(refusal, Refusal)
+        assert (refusal.code, why in refusal.what) == ("unsupported", True)
+    plain = Desk()
+    plain.hello("a")
+    [refusal] = plain.up("a", make_open(constraint=PERSON))
+    assert isinstance(refusal, Refusal)
+    assert "constraint is not served" in refusal.what
+
+
+def test_committed_tokens_that_break_the_form_end_the_session_and_no_other():
+    desk = FormDesk()
+    desk.hello("a")
+    desk.up("a", opening(number=1))
+    desk.up("a", opening(number=2, committed=(5, 6)))
+    messages = [message for _ in range(3) for message in desk.round()]
+    refused = [message for message in messages if isinstance(message, Refusal)]
+    assert [message.session_id for message in refused] == [session_id(2)]
+    assert "does not keep the form" in refused[0].what
+    assert list(desk.core.sessions) == [session_id(1)]
