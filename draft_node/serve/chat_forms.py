@@ -77,7 +77,7 @@ class ChatForms:
         return Speech(formats, self._hidden(formats.markers), schemas or {}, one_call)
 
     def opened(self, prompt: tuple[int, ...], speech: Speech | None) -> Opened:
-        """Returns as `opened` below."""
+        """Returns whether a prompt opened what the model thinks, or the model may do so itself."""
         return opened(self.tokenizer, prompt, speech)
 
     def _hidden(self, markers: Collection[str]) -> frozenset[int] | None:

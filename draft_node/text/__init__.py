@@ -1,4 +1,4 @@
-"""A user's text: prompts encoded, tokens made into pieces up to a stop string, and where each piece came from.
+"""A user's text: prompts encoded, tokens made into pieces up to a stop string, chats taken apart, origins of pieces.
 
 Also the texts that n-gram drafts come from: folders of documents, and the file of texts that are over.
 

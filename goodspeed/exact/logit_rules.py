@@ -14,7 +14,7 @@ Nothing here waits for the device. Knows nothing about seeds, noise, sessions or
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 from typing import Protocol
 
 import numpy as np
@@ -129,8 +129,8 @@ def _cells(text: TextRows, rules: Rules, first_row: int, width: int) -> list[_Ce
     The text is counted once; drafted tokens are counted for each row.
     """
     repeats, counts = rules.repetition_penalty != 1, rules.presence_penalty != 0 or rules.frequency_penalty != 0
-    prompt = _ids(text.prompt if repeats else ())
-    output = _ids(text.output if repeats or counts else ())
+    prompt, _ = _counted(text.prompt if repeats else (), width)
+    output, num_in_output = _counted(text.output if repeats or counts else (), width)
     paths: Sequence[Sequence[int]] = text.paths if repeats or counts else [()] * len(text.paths)
     drafted = _ids([token for path in paths for token in path])
     biased = _ids([each.token for each in rules.logit_bias])
@@ -140,10 +140,11 @@ def _cells(text: TextRows, rules: Rules, first_row: int, width: int) -> list[_Ce
     if not num_tokens:
         return []
     rows = np.repeat(np.arange(num_rows), [len(path) for path in paths])
-    places = rows * (num_tokens + 1) + np.searchsorted(tokens, drafted)
-    by_row = np.bincount(places, minlength=num_rows * (num_tokens + 1)).reshape(num_rows, -1)[:, :num_tokens]
-    num_times = by_row + _counts(output, tokens)  # [num_rows, num_tokens], in the output
-    is_seen = num_times + _counts(prompt, tokens) > 0
+    places = rows * (num_tokens + 1) + np.searchsorted(tokens, drafted)  # ids beyond the vocabulary have the last place
+    num_times = np.bincount(places, minlength=num_rows * (num_tokens + 1)).reshape(num_rows, -1)[:, :num_tokens]
+    num_times[:, np.searchsorted(tokens, output)] += num_in_output  # [num_rows, num_tokens], in the output
+    is_seen = num_times > 0
+    is_seen[:, np.searchsorted(tokens, prompt)] = True
     bias = np.zeros(num_tokens + 1)
     np.add.at(bias, np.searchsorted(tokens, biased), [each.bias for each in rules.logit_bias])
     numbers = [
@@ -159,10 +160,10 @@ def _ids(tokens: Sequence[int]) -> NDArray[np.int64]:
     return np.array(tokens, np.int64)
 
 
-def _counts(text: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How often each of the tokens (rising) is in a text, of which every other token lies beyond the last."""
-    counts: NDArray[np.int64] = np.bincount(np.searchsorted(tokens, text), minlength=len(tokens) + 1)[: len(tokens)]
-    return counts
+def _counted(text: Sequence[int], width: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different tokens of a text that are below width, rising, and how often each is there."""
+    tokens, counts = np.unique(_ids(text), return_counts=True)
+    return tokens[tokens < width], counts[tokens < width]
 
 
 # -- min_p -------------------------------------------------------------------------------------------------------------
@@ -170,19 +171,15 @@ def _counts(text: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.in
 
 def _cut(logits: Tensor, texts: Sequence[TextRows]) -> None:
     """Hides what min_p cuts: p < min_p * largest p after temperature T is logit < largest logit + T * ln(min_p)."""
-    rows: list[int] = []
-    depths: list[float] = []
-    first_row = 0
-    for text in texts:
-        num_rows = len(text.paths)
-        if text.rules is not None and text.rules.min_p > 0 and text.temperature > 0:
-            rows += range(first_row, first_row + num_rows)
-            depths += [text.temperature * log(text.rules.min_p)] * num_rows
-        first_row += num_rows
-    if not rows:
-        return
-    index = torch.tensor(rows).to(logits.device, non_blocking=True)
-    depth = torch.tensor(depths, dtype=logits.dtype).to(logits.device, non_blocking=True).unsqueeze(-1)
-    chosen = logits[index]
-    least = chosen.amax(-1, keepdim=True) + depth
-    logits.index_copy_(0, index, chosen.masked_fill_(chosen < least, -torch.inf))
+    depths = [depth for text in texts for depth in [_depth(text)] * len(text.paths)]
+    for rows in masks.runs([depth > -inf for depth in depths]):
+        depth = torch.tensor(depths[rows], dtype=logits.dtype).to(logits.device, non_blocking=True)
+        some = logits[rows]
+        some.masked_fill_(some < some.amax(-1, keepdim=True) + depth.unsqueeze(-1), -torch.inf)
+
+
+def _depth(text: TextRows) -> float:
+    """How far below the largest one a logit may lie; -inf where nothing is cut. Temperature 0 takes the largest."""
+    if text.rules is None or not text.rules.min_p or not text.temperature:
+        return -inf
+    return text.temperature * log(text.rules.min_p)

@@ -30,9 +30,17 @@ def hide(logits: Tensor, banned: Sequence[Sequence[int]], allowed: Tensor | None
     ]
     if cells:
         logits.view(-1).index_fill_(0, torch.tensor(cells).to(logits.device, non_blocking=True), -torch.inf)
-    if words is not None and limited.any():
-        rows = np.flatnonzero(limited).tolist()
-        _hide_others(logits, rows, np.stack([_left(words[row], banned[row]) for row in rows]))
+    if words is not None:
+        for rows in runs(limited.tolist()):
+            _hide_others(
+                logits[rows], np.stack([_left(words[row], banned[row]) for row in range(rows.start, rows.stop)])
+            )
+
+
+def runs(chosen: Sequence[bool]) -> list[slice]:
+    """Returns the rows that are chosen as runs of neighbours, so that each is a view of the logits."""
+    edges = np.flatnonzero(np.diff(np.array([False, *chosen, False]).astype(np.int8))).tolist()
+    return [slice(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _is_full(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
@@ -51,10 +59,10 @@ def _left(words: NDArray[np.uint32], banned: Sequence[int]) -> NDArray[np.uint32
     return left if left.any() else words
 
 
-def _hide_others(logits: Tensor, rows: Sequence[int], words: NDArray[np.uint32]) -> None:
-    """Hides in these rows all tokens whose bit in words [num_rows, num_words] is 0, or that have none."""
+def _hide_others(logits: Tensor, words: NDArray[np.uint32]) -> None:
+    """Hides in place all tokens whose bit in words [num_rows, num_words] is 0, or that have none."""
     vocab = logits.shape[-1]
-    bits = np.unpackbits(words.astype("<u4").view(np.uint8), axis=1, count=vocab, bitorder="little")
-    hidden = torch.from_numpy(bits == 0).to(logits.device, non_blocking=True)
-    index = torch.tensor(rows).to(logits.device, non_blocking=True)
-    logits.index_copy_(0, index, logits[index].masked_fill_(hidden, -torch.inf))
+    bits = np.unpackbits((~words).astype("<u4").view(np.uint8), axis=1, count=vocab, bitorder="little")
+    bits[:, 32 * words.shape[1] :] = 1
+    hidden = torch.from_numpy(bits).to(logits.device, non_blocking=True).view(torch.bool)
+    logits.masked_fill_(hidden, -torch.inf)

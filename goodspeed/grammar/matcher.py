@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum, auto
 
 import numpy as np
+from llguidance import LLMatcher
 from numpy.typing import NDArray
 
 from goodspeed.grammar.compiling import Grammar, reason
@@ -77,6 +78,16 @@ class Matcher:
         """Whether the output keeps the form as it is."""
         self._follow(output)
         return self._states[-1] is State.WITHIN and bool(self._matcher.is_accepting())
+
+    def stands_within(self, output: Sequence[int]) -> bool:
+        """Whether the grammar alone decides what follows the output, at the end of which `inner` stands then."""
+        self._follow(output)
+        return self._states[-1] is State.WITHIN and not self._closed
+
+    @property
+    def inner(self) -> LLMatcher:
+        """The library's matcher, for calls that leave it as it is."""
+        return self._matcher
 
     # -- the text ------------------------------------------------------------------------------------------------------
 

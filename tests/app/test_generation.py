@@ -15,6 +15,7 @@ from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.errors import ConfigError, PoolExhausted, PromptError
 from goodspeed.exact.sampling import SamplingBatch, choose
+from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.messages import Sampling
 
 torch.set_num_threads(1)
@@ -110,3 +111,38 @@ def test_what_cannot_be_is_refused_before_it_begins(checkpoint: Checkpoint, runn
         generation.generate(checkpoint, runner, [1] * checkpoint.context_len, GREEDY, 4)
     with pytest.raises(ConfigError, match="max_tokens"):
         generation.generate(checkpoint, runner, [1], GREEDY, 0)
+
+
+# -- rules for logits --------------------------------------------------------------------------------------------------
+
+
+def test_a_repetition_penalty_is_that_of_transformers(
+    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int], plain_model: Any
+) -> None:
+    rules = LogitRules(repetition_penalty=1.3)
+    ours = list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 30, checkpoint.eos_ids, rules=rules))
+    plain = list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 30, checkpoint.eos_ids))
+    with torch.inference_mode():
+        out = plain_model.generate(
+            torch.tensor([prompt_ids]), do_sample=False, max_new_tokens=30, repetition_penalty=1.3
+        )[0].tolist()
+    theirs = [token for token in out[len(prompt_ids) :] if token not in checkpoint.eos_ids]
+    assert ours == theirs
+    assert ours != plain
+
+
+def test_a_token_that_is_banned_by_its_bias_is_not_drawn_and_one_that_is_raised_is(
+    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int]
+) -> None:
+    first = next(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 1))
+    down, up = (LogitRules(logit_bias=(TokenBias(token, bias),)) for token, bias in ((first, -100.0), (77, 100.0)))
+    assert next(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 1, rules=down)) != first
+    assert list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 3, rules=up)) == [77] * 3
+
+
+def test_where_nothing_is_left_to_draw_that_is_an_error(
+    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int]
+) -> None:
+    everything = range(checkpoint.num_tokens)
+    with pytest.raises(ConfigError, match="leave no token to draw"):
+        next(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 2, everything, min_tokens=1))

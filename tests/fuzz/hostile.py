@@ -18,6 +18,7 @@ from goodspeed.errors import ProtocolError
 from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.fields import Capability
+from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Slo, UpMessage, Verdict, digest
 from tests.fuzz.damage import HEADERS, OPENINGS, damaged, wrong_fields
@@ -237,6 +238,7 @@ class Hostile:
             {"max_tokens": 2, "min_tokens": 3},
             {"stop_ids": tuple(range(64)), "prompt": ()},
             {"num_logprobs": 20, "prompt": ()},
+            {"logit_rules": LogitRules(logit_bias=(TokenBias((1 << 31) - 1, 1.0),))},
             {"session_id": self._session_id(), "epoch": self.random.choice((0, 1, 2, 1 << 61))},
         ]
         return [encode(self._new_open(**self.random.choice(wrong)))]
@@ -253,6 +255,7 @@ class Hostile:
             "verification": self.random.choice(("match", "ratio")),
             "slo": self._slo(),
             "otherwise": self.random.choice(("best_effort", "refuse")),
+            "logit_rules": self.random.choice((None, LogitRules(2.0, -2.0, 0.01, 1.0, (TokenBias(1, 100.0),)))),
         }
         return OpenSession(**{**values, **fields})  # type: ignore[arg-type]
 

@@ -166,7 +166,7 @@ def test_hostile_ones_are_refused_soon(constraint):
 def test_costly_ones_cost_within_bounds_while_they_write(constraint):
     started = time.monotonic()
     try:
-        babbler, output = Babbler(1, constraint), []
+        babbler, output = Babbler(1, constraint), list[int]()
         for _ in range(20):
             outcome = babbler.round(output)
             output += outcome.tokens
@@ -178,9 +178,14 @@ def test_costly_ones_cost_within_bounds_while_they_write(constraint):
 
 
 def test_each_is_compiled_once_also_a_wrong_one(monkeypatch):
-    compiled = []
+    compiled: list[Constraint] = []
     real = compiling.compile_constraint
-    monkeypatch.setattr(compiling, "compile_constraint", lambda one, table: compiled.append(one) or real(one, table))
+
+    def compile_once_more(one, table):
+        compiled.append(one)
+        return real(one, table)
+
+    monkeypatch.setattr(compiling, "compile_constraint", compile_once_more)
     grammars = Grammars(VOCABULARY)
     good, wrong = Constraint("regex", "ab"), Constraint("regex", "a(")
     assert not grammars.known(good)
@@ -205,7 +210,7 @@ def test_the_newest_are_kept_by_number_and_by_size(monkeypatch):
 
 
 def test_several_threads_may_ask():
-    grammars, found = Grammars(VOCABULARY), []
+    grammars, found = Grammars(VOCABULARY), list[str | None]()
     sources = [f"[ab]{{1,{each}}}" for each in range(1, 9)]
 
     def ask() -> None:

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from goodspeed.grammar.batch import Asked, Batch
 from goodspeed.grammar.matcher import Matcher
 from goodspeed.wire.generation import Constraint
 from tests.grammar.babbler import END, GRAMMARS, NUM_TOKENS, Babbler, Draft, decode, encode
@@ -135,3 +136,32 @@ def test_what_must_follow_is_accepted_with_certainty():
             if END in outcome.tokens:
                 break
         assert decode(output).startswith('{"name": "x"}')
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_chains_at_once_are_as_each_alone(seed):
+    rng, batch = random.Random(seed), Batch()
+    constraints = [ABC, Constraint("regex", "[ab]*"), Constraint("choice", '["abc", "b"]'), Constraint("json_object")]
+    kept = [matcher(constraint) for constraint in constraints]
+    kept += [matcher(ABC, after=[D]), matcher(ABC, stop_ids=[77])]
+    for _ in range(6):
+        asked = []
+        for each in kept:
+            output = rng.choice([[], [A], [A, B], [B], [D], [D, A]])
+            drafted = [rng.choice([A, B, C, D, END]) for _ in range(rng.randint(0, 4))]
+            parents = [rng.randint(-1, node - 1) for node in range(len(drafted))] if rng.random() < 0.3 else None
+            asked.append(Asked(each, output, drafted, parents))
+        for one, rows in zip(asked, batch.allowed(asked, 128), strict=True):
+            own = one.matcher.allowed(one.output, one.drafted, one.parents)
+            is_reached = reached(own, one.drafted, one.parents)
+            assert (rows[is_reached] == own[is_reached]).all()
+
+
+def reached(rows, drafted, parents):
+    """The rows that can be drawn from: those after tokens that may be drawn, and do not end the text."""
+    found = [True]
+    for node, token in enumerate(drafted):
+        before = node if parents is None else parents[node] + 1
+        is_allowed = bool(rows[before][token // 32] >> token % 32 & 1)
+        found.append(found[before] and is_allowed and token != END)
+    return found

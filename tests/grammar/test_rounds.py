@@ -6,12 +6,20 @@ import pytest
 
 from goodspeed.errors import GrammarError
 from goodspeed.exact.positions import certain
+from goodspeed.grammar.matchers import Matchers
 from goodspeed.wire.generation import Constraint
 from tests.grammar.babbler import END, SESSION, Babbler, Draft, decode, encode
 
 FIXED = Constraint("choice", '["abc"]')
 LIST = Constraint("json_schema", '{"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}}')
 A, B = (encode(letter)[0] for letter in "ab")
+
+
+def kept(babbler: Babbler) -> Matchers:
+    """The matchers of its target."""
+    matchers = babbler.target._forms._matchers
+    assert matchers is not None
+    return matchers
 
 
 def test_where_the_form_is_complete_the_end_is_forced():
@@ -56,7 +64,7 @@ def test_the_ratio_rule_draws_within_the_form(right):
     for seed in range(8):
         babbler, output = Babbler(seed, LIST), list[int]()
         while not output or output[-1] != END:
-            drafted = list(babbler.target._forms._matchers.of(SESSION, LIST, (END,)).forced(output)) if right else [B]
+            drafted = list(kept(babbler).of(SESSION, LIST, (END,)).forced(output)) if right else [B]
             babbler.more = {"proposal": certain(drafted), "draft_round": 1}
             outcome = babbler.round(output, Draft(drafted), "ratio")
             assert outcome.failed == ""
@@ -69,7 +77,7 @@ def test_the_ratio_rule_draws_within_the_form(right):
 def test_sessions_without_key_value_memory_are_forgotten():
     babbler = Babbler(6, FIXED)
     babbler.round([])
-    matchers = babbler.target._forms._matchers
+    matchers = kept(babbler)
     assert len(matchers) == 1
     babbler.target._forms.keep({SESSION})
     assert len(matchers) == 1

@@ -58,7 +58,7 @@ class Pair:
         self.num_drafted = self.num_accepted = 0
 
     def write(self):
-        output = []
+        output: list[int] = []
         for number in range(60):
             self.drafter.add(Propose(self.request, 1, number, (*PROMPT, *output), 4))
             [proposed] = [one for _ in range(6) if self.drafter.busy for one in self.drafter.step()]
@@ -122,6 +122,7 @@ def test_a_text_that_the_draft_model_writes_alone_keeps_the_form():
         tokens += proposed.tokens
     assert set(json.loads(decode(tokens[:-1]))) == {"name", "age"}
     drafter.forget(session_id(2))
+    assert drafter._forms is not None
     assert len(drafter._forms) == 0
 
 
@@ -146,7 +147,7 @@ class FormDesk(Desk):
         )
         pool = self.real.runner.pool
         super().__init__(core_settings.make_core(settings, welcome, pool, kind=CheckedCore, grammars=GRAMMARS))
-        self.target.run = lambda planned: self.real.run(planned).outcomes
+        self.target.run = lambda planned: self.real.run(planned).outcomes  # type: ignore[method-assign]
         self.num_drafted: dict[str | None, int] = {}
 
     def write(self, opened: OpenSession, capabilities=("offers", "no_model", "odds")):

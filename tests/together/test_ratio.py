@@ -9,12 +9,15 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.drafter import Drafter
 from goodspeed.exact import proposals
+from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, to_probs
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.messages import LogitRules, Sampling
 from tests.exact import chi_square
 from tests.fakes import session_id
 from tests.micro import make_checkpoint, make_runner
@@ -29,11 +32,13 @@ TARGET = make_checkpoint(1, num_tokens=NUM_TOKENS)
 DRAFT = make_checkpoint(1, shift=0.1, num_tokens=NUM_TOKENS)
 
 
-def joint(sampling):
+def joint(sampling, rules=None):
     """Probability of every pair of first tokens [NUM_TOKENS * NUM_TOKENS] under the target alone."""
     rows = [PROMPT, *((*PROMPT, token) for token in range(NUM_TOKENS))]
     with torch.inference_mode():
         logits = torch.cat([make_checkpoint(1).model(torch.tensor([row])).logits[0, -1:] for row in rows])
+    texts = [TextRows([row[len(PROMPT) :]], rules, sampling.temperature, PROMPT) for row in rows]
+    logits = process(logits, texts, num_tokens=NUM_TOKENS)
     probs = to_probs(logits, SamplingBatch.of([sampling] * len(rows)), num_tokens=NUM_TOKENS).double()
     return (probs[0, :, None] * probs[1:]).flatten()
 
@@ -41,11 +46,11 @@ def joint(sampling):
 class Pairs:
     """Many sessions that want two tokens each, a draft of two at first and of one where the first was rejected."""
 
-    def __init__(self, sampling, kind, spoil=None, rule=lambda before, draft: "ratio"):
+    def __init__(self, sampling, kind, spoil=None, rule=lambda before, draft: "ratio", logit_rules=None):
         """rule: by which a draft is verified; before: the tokens of the draft before it, if there was one."""
         self.target = Target(TARGET, make_runner(TARGET, num_pages=4096))
         self.drafter = Drafter(DRAFT, make_runner(DRAFT, num_pages=4096), kind=kind, k=5)
-        self.sampling, self.spoil, self.rule = sampling, spoil, rule
+        self.sampling, self.spoil, self.rule, self.logit_rules = sampling, spoil, rule, logit_rules
         self.before = {}
         self.num_accepted = 0
         self.num_rounds_by: Counter[str] = Counter()
@@ -84,6 +89,9 @@ class Pairs:
                     epoch=1,
                     draft_round=number,
                     proposal=self.spoil(proposed) if self.spoil else proposed.proposal,
+                    rules=self.logit_rules,
+                    prompt_len=len(PROMPT),
+                    text=(*PROMPT, *text),
                 )
             )
         for outcome in self.target.run(Round(number, tuple(entries))).outcomes:
@@ -94,7 +102,9 @@ class Pairs:
     def draft(self, number, wanting):
         for seed, text in wanting.items():
             sampling = replace_seed(self.sampling, seed)
-            request = Request(session_id(seed), PROMPT, sampling, 100, verification="ratio")
+            request = Request(
+                session_id(seed), PROMPT, sampling, 100, verification="ratio", logit_rules=self.logit_rules
+            )
             self.drafter.add(Propose(request, 1, number, (*PROMPT, *text), 2 - len(text)))
         drafts: dict[bytes, Proposed] = {}
         while self.drafter.busy:
@@ -106,8 +116,8 @@ def replace_seed(sampling, seed):
     return Sampling(sampling.temperature, sampling.top_k, sampling.top_p, seed)
 
 
-def p_value(pairs, sampling):
-    return chi_square.fits(pairs[:, 0] * NUM_TOKENS + pairs[:, 1], joint(sampling))
+def p_value(pairs, sampling, rules=None):
+    return chi_square.fits(pairs[:, 0] * NUM_TOKENS + pairs[:, 1], joint(sampling, rules))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +129,17 @@ def test_the_first_two_tokens_have_the_targets_law(kind, temperature):
     pairs = world.run()
     assert 0.3 * NUM_SESSIONS < world.num_accepted < 1.8 * NUM_SESSIONS  # else little was tested
     assert p_value(pairs, sampling) > chi_square.REJECT
+
+
+def test_rules_for_logits_change_the_law_of_both_and_it_is_still_the_targets():
+    """The second token's depends on the first one, drafted or not; without that the law would be another."""
+    sampling = Sampling(temperature=0.8)
+    rules = LogitRules(presence_penalty=1.0, repetition_penalty=1.3, min_p=0.02, logit_bias=(TokenBias(5, 1.0),))
+    world = Pairs(sampling, "lattice", logit_rules=rules)
+    pairs = world.run()
+    assert 0.3 * NUM_SESSIONS < world.num_accepted < 1.8 * NUM_SESSIONS
+    assert p_value(pairs, sampling, rules) > chi_square.REJECT
+    assert p_value(pairs, sampling, replace(rules, presence_penalty=0.0)) < chi_square.REJECT
 
 
 def test_going_on_under_match_keeps_the_targets_law():

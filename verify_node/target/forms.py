@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goodspeed.errors import GrammarError
+from goodspeed.grammar.batch import Asked, Batch
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.grammar.matcher import ANY, Matcher
 from goodspeed.grammar.matchers import Matchers
@@ -27,15 +28,17 @@ class Forms:
     def __init__(self, grammars: Grammars | None) -> None:
         """grammars: of the target's tokenizer; None: no session has a form."""
         self._matchers = None if grammars is None else Matchers(grammars)
+        self._batch = Batch()
         self._num_words = 0 if grammars is None else grammars.table.num_words
 
     def masks(self, planned: Round) -> Masks:
         """Returns what may be drawn after the base and after each drafted token of each entry that has a form."""
-        found: dict[bytes, NDArray[np.int32]] = {}
-        for entry in planned.entries:
-            if entry.constraint is not None and entry.samples:
-                found[entry.session_id] = self._mask(entry)
-        return found
+        entries = [entry for entry in planned.entries if entry.constraint is not None and entry.samples]
+        if not entries:
+            return {}
+        asked = [Asked(self._matcher(entry), _output(entry), _drafted(entry), entry.parents) for entry in entries]
+        rows = self._batch.allowed(asked, self._num_words)
+        return {entry.session_id: each for entry, each in zip(entries, rows, strict=True)}
 
     def rows(self, entries: Sequence[tuple[Entry, int]], masks: Masks) -> Tensor | None:
         """Returns the bits of all rows that are drawn from [num_rows, num_words], or None where all may draw any token.
@@ -68,14 +71,14 @@ class Forms:
         if self._matchers is not None:
             self._matchers.keep(sessions)
 
-    def _mask(self, entry: Entry) -> NDArray[np.int32]:
-        drafted = entry.tokens[len(entry.tokens) - entry.num_drafted :]
-        return self._matcher(entry).allowed(_output(entry), drafted, entry.parents)
-
     def _matcher(self, entry: Entry) -> Matcher:
         if self._matchers is None or entry.constraint is None:
             raise GrammarError("no forms are served here; the core refuses sessions with a constraint")
         return self._matchers.of(entry.session_id, entry.constraint, entry.stop_ids)
+
+
+def _drafted(entry: Entry) -> tuple[int, ...]:
+    return entry.tokens[len(entry.tokens) - entry.num_drafted :]
 
 
 def _output(entry: Entry) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ about clients or budgets.
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -103,14 +104,15 @@ class Target:
         self.runner = runner
         self.records = records
         self._forms = Forms(grammars)
+        self._beside = ThreadPoolExecutor(1, "masks")  # they are made while the forward pass runs, without its lock
 
     def run(self, planned: Round) -> RoundResult:
         """Runs one forward pass over all entries, then verifies by rule; each rule makes one transfer from the
         device."""
         started = time.perf_counter()
-        logits = self._launch(planned)
-        masks = self._forms.masks(planned)  # while a GPU computes
-        self._wait(logits)
+        making = self._beside.submit(self.masks, planned) if any(one.constraint for one in planned.entries) else None
+        logits = self.forward(planned)
+        masks = making.result() if making is not None else {}
         forwarded = time.perf_counter()
         outcomes = self.verify(planned, logits, masks)
         self._forms.keep(self.runner.pool)
@@ -125,20 +127,15 @@ class Target:
     def forward(self, planned: Round) -> Tensor:
         """Returns logits [num_rows, vocab], in the order of entries: of each entry rows of its prompt where their
         logprobs are wanted, and a row for each position that it draws at."""
-        logits = self._launch(planned)
-        self._wait(logits)
+        chunks = [Chunk(entry.session_id, entry.tokens, entry.num_rows, entry.parents) for entry in planned.entries]
+        logits = self.runner.forward(chunks)
+        if logits.device.type == "cuda":
+            torch.cuda.synchronize(logits.device)  # else the forward pass would be timed as verification
         return logits
 
-    @torch.inference_mode()
-    def _launch(self, planned: Round) -> Tensor:
-        """Begins `forward`; a GPU goes on with it by itself."""
-        chunks = [Chunk(entry.session_id, entry.tokens, entry.num_rows, entry.parents) for entry in planned.entries]
-        return self.runner.forward(chunks)
-
-    def _wait(self, logits: Tensor) -> None:
-        """Else the forward pass would be timed as verification."""
-        if logits.device.type == "cuda":
-            torch.cuda.synchronize(logits.device)
+    def masks(self, planned: Round) -> Masks:
+        """Returns what the rows of those entries may draw that have a form to keep."""
+        return self._forms.masks(planned)
 
     @torch.inference_mode()
     def verify(self, planned: Round, logits: Tensor, masks: Masks | None = None) -> list[Outcome]:
@@ -150,7 +147,7 @@ class Target:
         verified = self._verified(planned)
         by_match = [one for one in verified if one.entry.verification == "match"]
         by_ratio = [one for one in verified if one.entry.verification == "ratio"]
-        masks = masks if masks is not None else self._forms.masks(planned)
+        masks = masks if masks is not None else self.masks(planned)
         outcomes: list[Outcome] = []
         if by_match:
             outcomes += self._match(by_match, logits, masks)
@@ -242,7 +239,7 @@ class Target:
             entry = entries[outcome.session_id]
             if outcome.failed:
                 outcome = replace(outcome, failed=self._forms.problem(entry) or outcome.failed)
-            elif entry.verification == "match":
+            elif entry.verification == "match" and entry.draft_round is None:  # else the draft node drafts on
                 outcome = replace(outcome, forced=self._forms.forced(entry, outcome.tokens))
             found.append(outcome)
         return found

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from goodspeed.app import token_options
 from goodspeed.command import form_options, model_options, sampling_options
 from goodspeed.command.config import Settings, add_options, from_namespace, option
 from goodspeed.command.events import print_json
@@ -119,7 +120,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         Reporter("goodspeed").say_all([sentence])
     runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     asked = _sampling_request(config, checkpoint.num_tokens)
-    stop_ids = sampling_options.read_stop_ids(config.stop_token_id, checkpoint.num_tokens)
+    stop_ids = token_options.read_stop_ids(config.stop_token_id, checkpoint.num_tokens)
     sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
     growing = GrowingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
     pieces, token_ids = list[str](), list[int]()
@@ -192,7 +193,7 @@ def _sampling_request(config: GenerateConfig, vocab_size: int) -> defaults.Sampl
         frequency_penalty=config.frequency_penalty,
         repetition_penalty=config.repetition_penalty,
         min_p=config.min_p,
-        logit_bias=sampling_options.read_biases(config.logit_bias, vocab_size),
+        logit_bias=token_options.read_biases(config.logit_bias, vocab_size),
     )
 
 

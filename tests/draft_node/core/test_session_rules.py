@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from draft_node.core.actions import Fail, Request, Send
 from draft_node.core.session import Session
-from goodspeed.wire.messages import Constraint, LogitRules, OpenSession, Sampling, Verdict
+from goodspeed.wire.messages import Constraint, LogitRules, OpenSession, Redirect, Sampling, Verdict
 
 ID = b"0123456789abcdef"
 RULES = LogitRules(presence_penalty=0.5)
@@ -42,6 +42,15 @@ def test_a_text_under_way_does_not_go_on_at_a_replica_that_would_write_it_otherw
     [fail] = session.connect(3.0, "t", 100, ())
     assert isinstance(fail, Fail)
     assert "penalties" in fail.what
+
+
+def test_nor_where_it_is_sent():
+    session = Session(replace(REQUEST, logit_rules=RULES))
+    opened(session, ("logit_rules", "fleet"))
+    assert session.redirected(Redirect(ID, 1, "tcp://10.0.0.2:5555", "", 1, "load"))
+    [fail] = session.connect(3.0, "t", 100, ("fleet",))
+    assert isinstance(fail, Fail)
+    assert fail.code == "unsupported"
 
 
 def test_what_asks_for_nothing_is_opened_everywhere():

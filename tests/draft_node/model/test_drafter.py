@@ -13,12 +13,16 @@ from goodspeed.engine.runner import Chunk
 from goodspeed.exact import proposals
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.messages import LogitRules, Sampling
 from tests.fakes import session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 
 CHECKPOINT = make_checkpoint(1)
 SAMPLINGS = [Sampling(temperature=0.0), Sampling(seed=3), Sampling(temperature=0.8, top_k=9, top_p=0.9, seed=4)]
+
+
+RULES = [None, LogitRules(1.5, 0.5, 1.5, 0.01, (TokenBias(9, 2.0),))]
 
 
 def make_drafter(num_pages=256, **options):
@@ -65,19 +69,22 @@ def test_greedy_by_hand():
     assert fresh(wanted(make_request(sampling=Sampling(temperature=0.0)), base, 4)) == tuple(drafted)
 
 
+@pytest.mark.parametrize("rules", RULES, ids=["plain", "ruled"])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_it_drafts_what_the_model_alone_would_write(sampling):
-    """Same noise, same model: then every token would be accepted."""
-    request = make_request(sampling=sampling)
-    alone = list(generation.generate(CHECKPOINT, make_runner(CHECKPOINT), request.prompt, sampling, 12))
+def test_it_drafts_what_the_model_alone_would_write(sampling, rules):
+    """Same noise, same model, same rules: then every token would be accepted."""
+    request = make_request(sampling=sampling, logit_rules=rules)
+    runner = make_runner(CHECKPOINT)
+    alone = list(generation.generate(CHECKPOINT, runner, request.prompt, sampling, 12, rules=rules))
     assert fresh(wanted(request, request.prompt, 12)) == tuple(alone)
 
 
 @pytest.mark.parametrize("verification", ["match", "ratio"])
+@pytest.mark.parametrize("rules", RULES, ids=["plain", "ruled"])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_after_any_verdicts_it_proposes_what_a_fresh_one_would(verification, sampling):
+def test_after_any_verdicts_it_proposes_what_a_fresh_one_would(verification, sampling, rules):
     rng = random.Random(7)
-    request = make_request(verification=verification, sampling=sampling)
+    request = make_request(verification=verification, sampling=sampling, logit_rules=rules)
     drafter, base = make_drafter(), list(request.prompt)
     for number in range(12):
         propose = wanted(request, base, rng.choice([0, 1, 3, 6]), number)
@@ -99,6 +106,7 @@ def test_sessions_in_one_step_propose_what_each_would_alone(num_pages):
             prompt=tuple(rng.randrange(VOCAB) for _ in range(rng.randint(1, 20))),
             verification=rng.choice(["match", "ratio"]),
             sampling=rng.choice(SAMPLINGS),
+            logit_rules=rng.choice(RULES),
         )
         for number in range(6)
     ]
@@ -338,3 +346,23 @@ def test_no_alternative_is_drawn_that_is_hardly_worth_verifying():
     assert set(proposed.alternatives) == {None}
     [plain] = run(make_drafter(), replace(propose, wants_alternatives=False))
     assert set(plain.alternatives) <= {None}
+
+
+def test_where_rules_leave_one_token_there_is_no_alternative():
+    request = make_request(sampling=Sampling(seed=3), logit_rules=LogitRules(min_p=1.0))
+    propose = replace(wanted(request, request.prompt, 5), wants_chances=True, unasked=True, wants_alternatives=True)
+    [proposed] = run(make_drafter(), propose)
+    assert proposed.alternatives == (None,) * 5
+
+
+# -- rules that leave nothing ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+def test_a_draft_ends_where_nothing_may_be_drawn_and_others_go_on(verification):
+    """Every token may end the text, and none of them yet."""
+    stuck = make_request(1, stop_ids=tuple(range(VOCAB)), min_tokens=2, verification=verification)
+    other = make_request(2, verification=verification)
+    nothing, drafted = run(make_drafter(), wanted(stuck, stuck.prompt, 3), wanted(other, other.prompt, 3))
+    assert (nothing.tokens, nothing.proposal) == ((), None)
+    assert drafted.tokens == fresh(wanted(other, other.prompt, 3))

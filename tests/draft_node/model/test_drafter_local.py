@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire.messages import LogitRules, Sampling
 from tests.fakes import session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 
@@ -42,15 +42,16 @@ def step(drafter, texts):
     return moved
 
 
+@pytest.mark.parametrize("rules", [None, LogitRules(1.5, 0.5, 1.5, 0.01)], ids=["plain", "ruled"])
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_it_writes_what_the_draft_model_writes_with_that_seed(verification, sampling):
+def test_it_writes_what_the_draft_model_writes_with_that_seed(verification, sampling, rules):
     """Under the ratio rule, too, and whatever makes a draft end early."""
-    request = make_request(verification=verification, sampling=sampling)
+    request = make_request(verification=verification, sampling=sampling, logit_rules=rules)
     drafter, tokens = make_drafter(min_odds=0.99), list(PROMPT)
     while len(tokens) < len(PROMPT) + 20:
         assert step(drafter, [(request, tokens)])
-    assert tokens[len(PROMPT) :] == alone(request, 20)
+    assert tokens[len(PROMPT) :] == alone(request, 20, rules=rules)
 
 
 def test_the_end_does_not_come_before_min_tokens():

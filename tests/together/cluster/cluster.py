@@ -24,7 +24,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.fair.latency import Refined
-from goodspeed.wire.messages import Sampling, TokenLogprobs
+from goodspeed.wire.messages import LogitRules, Sampling, TokenLogprobs
 from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
@@ -56,11 +56,13 @@ def make_request(prompt: Sequence[int], max_tokens: int = 32, **options: Any) ->
 
 
 @cache
-def alone(prompt: tuple[int, ...], sampling: Sampling, max_tokens: int) -> tuple[int, ...]:
+def alone(
+    prompt: tuple[int, ...], sampling: Sampling, max_tokens: int, rules: LogitRules | None = None
+) -> tuple[int, ...]:
     """What the target writes by itself with that seed."""
     target = load("tiny-target")
     runner = Runner(target, num_pages=64)
-    return tuple(generate(target, runner, list(prompt), sampling, max_tokens, target.eos_ids))
+    return tuple(generate(target, runner, list(prompt), sampling, max_tokens, target.eos_ids, rules=rules))
 
 
 @dataclass

@@ -11,8 +11,10 @@ from transformers import AutoModelForCausalLM
 from draft_node.core.actions import Fail, Finish, Request
 from goodspeed.embedded.models import path
 from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.noise import Role, exponential, key
 from goodspeed.exact.sampling import SamplingBatch, to_probs
+from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.messages import Draft, UpMessage
 from tests.together.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
 from verify_node.rounds.outcomes import Send
@@ -31,11 +33,23 @@ SAMPLINGS: list[dict[str, Any]] = [
 ]
 
 
+RULES = [
+    None,
+    LogitRules(presence_penalty=0.8, frequency_penalty=0.4),
+    LogitRules(repetition_penalty=1.4, min_p=0.02),
+    LogitRules(min_p=0.1, logit_bias=tuple(TokenBias(token, 1.5) for token in range(0, 4096, 7))),
+]
+
+
 def is_near_tie(request: Request, tokens: tuple[int, ...]) -> bool:
     """Whether the target's two best choices after these tokens are too near for float32 to tell apart."""
     target = load("tiny-target")
     text = [*request.prompt, *tokens]
     logits = Runner(target, num_pages=256).forward([Chunk("", text, 1)]).double()
+    rows = TextRows(
+        rules=request.logit_rules, temperature=request.sampling.temperature, prompt=request.prompt, output=tokens
+    )
+    logits = process(logits, [rows], num_tokens=target.num_tokens)
     probs = to_probs(logits, SamplingBatch.of([request.sampling]), num_tokens=target.num_tokens)
     noise = exponential(
         key(Role.MATCH, torch.tensor([request.sampling.seed]), torch.tensor([len(text)])), probs.shape[1]
@@ -47,7 +61,7 @@ def is_near_tie(request: Request, tokens: tuple[int, ...]) -> bool:
 
 def check_same(request: Request, served: Served) -> int:
     """Asserts that this is the target's own text; returns 1 for a text that parted at a near-tie, which is counted."""
-    expected = alone(request.prompt, request.sampling, request.max_tokens)
+    expected = alone(request.prompt, request.sampling, request.max_tokens, request.logit_rules)
     assert isinstance(served.end, Finish), served.end
     if served.tokens == expected:
         assert served.end.reason == ("length" if len(expected) == request.max_tokens else "stop")
@@ -69,8 +83,16 @@ def check_all(requests: dict[str, list[Request]], served: dict[str, list[Served]
 
 
 def every_sampling(first_seed: int, max_tokens: int = 32, **options: Any) -> list[Request]:
+    """Texts of every sampling; three of four have rules for their logits, which are others for other first seeds."""
     return [
-        make_request(prompt_ids(first_seed + i), max_tokens, seed=first_seed + i, **sampling, **options)
+        make_request(
+            prompt_ids(first_seed + i),
+            max_tokens,
+            seed=first_seed + i,
+            logit_rules=RULES[(first_seed + i) % len(RULES)],
+            **sampling,
+            **options,
+        )
         for i, sampling in enumerate(SAMPLINGS)
     ]
 

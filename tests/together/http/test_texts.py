@@ -74,10 +74,17 @@ def test_greedy_text_is_that_of_plain_transformers(client: openai.OpenAI) -> Non
 @pytest.mark.essential
 @pytest.mark.parametrize(
     "sampling",
-    [{}, {"temperature": 0.7, "top_p": 0.9}, {"temperature": 0.9, "top_k": 20}, {"goodspeed": {"speculate": False}}],
+    [
+        {},
+        {"temperature": 0.7, "top_p": 0.9},
+        {"temperature": 0.9, "top_k": 20},
+        {"goodspeed": {"speculate": False}},
+        {"presence_penalty": 0.6, "frequency_penalty": 0.3, "repetition_penalty": 1.2, "min_p": 0.05},
+    ],
 )
 def test_seeded_text_is_that_of_goodspeed_generate(client: openai.OpenAI, sampling: dict[str, Any]) -> None:
-    extra = {key: sampling[key] for key in ("top_k", "goodspeed") if key in sampling}
+    others = ("top_k", "goodspeed", "repetition_penalty", "min_p")  # than OpenAI's own
+    extra = {key: sampling[key] for key in others if key in sampling}
     known = {key: value for key, value in sampling.items() if key not in extra}
     alone = {key: value for key, value in sampling.items() if key != "goodspeed"}
     options = {"model": MODEL, "max_tokens": 24, "seed": 7, "extra_body": extra, **known}
@@ -86,6 +93,19 @@ def test_seeded_text_is_that_of_goodspeed_generate(client: openai.OpenAI, sampli
     expected = generated(prompt(2), 24, seed=7, chat=True, **alone)
     assert client.chat.completions.create(messages=user(prompt(2)), **options).choices[0].message.content == expected
     assert joined(client.chat.completions.create(messages=user(prompt(2)), stream=True, **options)) == expected
+
+
+def test_biases_and_tokens_that_end_a_text_count_by_their_ids(client: openai.OpenAI) -> None:
+    tokenizer = load("tiny-target").tokenizer
+    options: dict[str, Any] = {"model": MODEL, "prompt": prompt(1), "max_tokens": 16, "temperature": 0}
+    config = GenerateConfig(prompt=prompt(1), max_tokens=16, temperature=0.0)
+    free = generate(config, load("tiny-target"), ignore)["token_ids"]
+    last = next(token for at, token in enumerate(free) if at and token not in free[:at])
+    ended = client.completions.create(**options, extra_body={"stop_token_ids": [last], "ignore_eos": True}).choices[0]
+    assert (ended.text, ended.finish_reason) == (decode(tokenizer, free[: free.index(last)]), "stop")
+    biased = client.completions.create(**options, logit_bias={str(free[0]): -100}).choices[0]
+    assert biased.text == generated(prompt(1), 16, temperature=0.0, logit_bias=(f"{free[0]}=-100",))
+    assert biased.text != generated(prompt(1), 16, temperature=0.0)
 
 
 def test_an_answer_ends_before_the_users_next_turn_and_begins_without_a_blank(client: openai.OpenAI) -> None:

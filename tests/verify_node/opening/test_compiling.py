@@ -5,7 +5,7 @@ import threading
 
 from goodspeed.errors import GrammarError
 from goodspeed.wire.generation import Constraint
-from goodspeed.wire.messages import Ack
+from goodspeed.wire.messages import Ack, OpenSession
 from goodspeed.wire.zmq.transport import Received
 from tests.fakes import make_open, session_id
 from verify_node.opening import compiling
@@ -75,4 +75,5 @@ def test_one_that_comes_while_nothing_waits_is_given_out():
         return await task
 
     received = asyncio.run(later())
-    assert received.message.session_id == session_id(5)  # type: ignore[union-attr]
+    assert isinstance(received.message, OpenSession)
+    assert received.message.session_id == session_id(5)

@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
 from goodspeed.exact import proposals
-from goodspeed.wire.messages import Ack, Draft, Sampling, digest
+from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling, digest
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from verify_node.rounds.packing import Entry, Round
+from verify_node.target.match_sampling import decide_match
 from verify_node.target.target import Target
 
 CHECKPOINT = make_checkpoint(1)
@@ -22,6 +25,14 @@ SAMPLINGS = [
     Sampling(temperature=0.0),
     Sampling(temperature=0.7, seed=3),
     Sampling(temperature=1.0, top_k=9, top_p=0.9, seed=4),
+]
+
+
+RULES = [
+    None,
+    LogitRules(presence_penalty=1.5, frequency_penalty=0.5),
+    LogitRules(repetition_penalty=2.0, min_p=0.02),
+    LogitRules(min_p=0.2, logit_bias=tuple(TokenBias(token, -4.0) for token in range(0, VOCAB, 3))),
 ]
 
 
@@ -33,7 +44,14 @@ def alone(opened):
     """What the model writes by itself, one token at a time."""
     return tuple(
         generation.generate(
-            CHECKPOINT, make_runner(CHECKPOINT), opened.prompt, opened.sampling, opened.max_tokens, opened.stop_ids
+            CHECKPOINT,
+            make_runner(CHECKPOINT),
+            opened.prompt,
+            opened.sampling,
+            opened.max_tokens,
+            opened.stop_ids,
+            min_tokens=opened.min_tokens,
+            rules=opened.logit_rules,
         )
     )
 
@@ -81,6 +99,7 @@ def test_every_text_is_the_targets_own_in_any_mix(seed, options):
             max_tokens=rng.randint(1, 30),
             stop_ids=rng.choice([(), (7,)]),
             max_draft=rng.choice([0, 3, 1024]),
+            logit_rules=RULES[number % len(RULES)],
         )
         for number in range(8)
     }
@@ -90,6 +109,8 @@ def test_every_text_is_the_targets_own_in_any_mix(seed, options):
     for _ in range(600):
         if waiting and rng.random() < 0.3:
             desk.up("a", waiting.pop())
+        if rng.random() < 0.05:
+            reopen(desk, rng)
         planned = desk.core.plan(desk.now)
         preempted += len(planned.preempted) if planned else 0
         if planned:
@@ -98,12 +119,22 @@ def test_every_text_is_the_targets_own_in_any_mix(seed, options):
             if session.awaits_draft and rng.random() < 0.8:
                 assert desk.up("a", some_draft(rng, session, texts[session.session_id])) == []
             elif session.assigned == 0:
-                desk.up("a", Ack(session.session_id, 1, len(session.tokens)))
+                desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
         if not waiting and all(session.finished for session in desk.core.sessions.values()):
             break
     written = {key: tuple(session.tokens[len(session.opened.prompt) :]) for key, session in desk.core.sessions.items()}
     assert written == texts
     assert preempted or "num_pages" not in options
+
+
+def reopen(desk, rng):
+    """One of the sessions is lost, and opened again with what its draft node has of it."""
+    sessions = [session for session in desk.core.sessions.values() if not session.finished]
+    if sessions:
+        session = rng.choice(sessions)
+        prompt = session.opened.prompt
+        committed = tuple(session.tokens[len(prompt) :][: rng.randint(0, len(session.tokens) - len(prompt))])
+        assert desk.up("a", replace(session.opened, epoch=session.epoch + 1, committed=committed)) == []
 
 
 def replace_seed(sampling, seed):
@@ -284,3 +315,47 @@ def test_a_recording_target_tells_ratios_and_decisions_and_decides_the_same():
         assert outcome.num_accepted == (agreed.index(False) if False in agreed else 4)
         assert all(0 <= ratio <= 1 and (passed or ratio < 1) for passed, ratio in zip(agreed, ratios, strict=True))
     assert recorded[20].decisions.agreed == ()
+
+
+# -- rules for logits --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rules", RULES[1:])
+def test_each_row_of_a_draft_sees_what_is_drafted_before_it(rules):
+    opened = make_open(1, prompt=(1, 2, 3, 3), max_tokens=9, logit_rules=rules)
+    right = alone(opened)
+    assert right != alone(make_open(1, prompt=(1, 2, 3, 3), max_tokens=9)), "the rules change this text"
+    ruled = entry(1, (*opened.prompt, *right[:8]), 8, rules=rules, prompt_len=4, text=opened.prompt)
+    [outcome] = make_target().run(Round(1, (ruled,))).outcomes
+    assert (outcome.tokens, outcome.num_accepted) == (right, 8)
+
+
+def test_a_session_with_rules_changes_no_other_in_its_round():
+    plain = make_open(1, prompt=(1, 2, 3), max_tokens=4)
+    right = alone(plain)
+    ruled = entry(2, (1, 2, 3, 5, 5), 2, rules=RULES[1], prompt_len=3, text=(1, 2, 3))
+    outcomes = make_target().run(Round(1, (ruled, entry(1, (1, 2, 3, *right[:3]), 3)))).outcomes
+    assert outcomes[1].tokens == right
+
+
+def test_logprobs_are_of_the_models_own_logits():
+    ruled = entry(1, (1, 2, 3), rules=RULES[3], prompt_len=3, text=(1, 2, 3), num_logprobs=5)
+    [told], [plain] = (
+        make_target().run(Round(1, (one,))).outcomes for one in (ruled, entry(1, (1, 2, 3), num_logprobs=5))
+    )
+    assert told.logprobs[0].top_logprobs == plain.logprobs[0].top_logprobs
+
+
+def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
+    """What follows a rejected token decides nothing."""
+    target = make_target()
+    right = alone(make_open(1, prompt=(1, 2, 3), max_tokens=2))
+    wrong = (right[0] + 1) % VOCAB
+    for drafted, failed in ((wrong, ""), (right[0], "its rules leave no token to draw")):
+        planned = Round(1, (entry(1, (1, 2, 3, drafted), 1),))
+        logits = target.forward(planned)
+        target.runner.free(session_id(1))
+        words = torch.tensor([[-1, -1], [0, 0]], dtype=torch.int32)
+        with torch.inference_mode():
+            [decision] = decide_match(target._verified(planned), logits, VOCAB, words)
+        assert decision.failure == failed

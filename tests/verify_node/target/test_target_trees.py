@@ -10,7 +10,15 @@ from goodspeed.wire import odds
 from goodspeed.wire.messages import Offer, Sampling
 from tests.fakes import make_open, session_id
 from tests.micro import VOCAB
-from tests.verify_node.target.test_target import CHECKPOINT, SAMPLINGS, RealDesk, alone, make_target, replace_seed
+from tests.verify_node.target.test_target import (
+    CHECKPOINT,
+    RULES,
+    SAMPLINGS,
+    RealDesk,
+    alone,
+    make_target,
+    replace_seed,
+)
 from verify_node.rounds.packing import Entry, Round
 
 PROMPT = (1, 2, 3)
@@ -38,19 +46,21 @@ def grown(text, rng, num_wrong):
     return tuple(tokens), tuple(parents)
 
 
+@pytest.mark.parametrize("rules", RULES, ids=["plain", "penalties", "repetition", "bias"])
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=["greedy", "drawn", "truncated"])
-def test_the_accepted_path_is_the_targets_text_and_so_is_what_follows_it(sampling):
+def test_the_accepted_path_is_the_targets_text_and_so_is_what_follows_it(sampling, rules):
     rng = random.Random(5)
     target = make_target()
     sampling = replace_seed(sampling, 1)
-    right = alone(make_open(1, prompt=PROMPT, sampling=sampling, max_tokens=12))
+    right = alone(make_open(1, prompt=PROMPT, sampling=sampling, max_tokens=12, logit_rules=rules))
     tokens, parents = grown(right[:4], rng, 2)
-    first = entry(1, 0, (*PROMPT, *tokens), parents, sampling=sampling)
+    ruled: dict[str, Any] = {"sampling": sampling, "rules": rules, "prompt_len": len(PROMPT)}
+    first = entry(1, 0, (*PROMPT, *tokens), parents, text=PROMPT, **ruled)
     [outcome] = target.run(Round(1, (first,))).outcomes
     assert (outcome.tokens, outcome.num_accepted) == (right[:5], 4)
     assert target.runner.pool.length(session_id(1)) == len(PROMPT) + 4, "only the path is kept"
     tokens, parents = grown(right[5:8], rng, 3)
-    second = entry(1, len(PROMPT) + 4, (right[4], *tokens), parents, sampling=sampling)
+    second = entry(1, len(PROMPT) + 4, (right[4], *tokens), parents, text=(*PROMPT, *right[:5]), **ruled)
     [outcome] = target.run(Round(2, (second,))).outcomes
     assert outcome.tokens == right[5:9]
 
@@ -123,6 +133,7 @@ def test_every_text_is_the_targets_own_whatever_trees_are_offered(options):
             sampling=replace_seed(rng.choice(SAMPLINGS), number),
             max_tokens=rng.randint(10, 50),
             stop_ids=rng.choice([(), (7,)]),
+            logit_rules=RULES[number % len(RULES)],
         )
         for number in range(6)
     }

@@ -32,7 +32,9 @@ def _by_token(given: object) -> object:
 
 Penalty: TypeAlias = Annotated[float, Field(ge=-2, le=2)]
 LogitBias: TypeAlias = Annotated[
-    dict[str, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]], BeforeValidator(_by_token)
+    dict[str, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]],
+    Field(max_length=MAX_BIASES),
+    BeforeValidator(_by_token),
 ]
 
 

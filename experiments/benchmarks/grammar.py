@@ -1,0 +1,255 @@
+"""What forms cost: compiling them, their masks, and a round of eight sessions with masks against one without.
+
+Compiled are the 200 schemas of `tests/grammar/schemas`, and hostile constraints; each is compiled anew, by the clock of
+this thread. Masks are those of chains of four drafted tokens after every token of answers in the practice schemas.
+
+The rounds are those of the embedded target: eight sessions that have written a part of such an answer verify the four
+tokens that follow. Every round runs without forms, with them (a thread makes the masks beside the forward pass), and
+with masks that are made after it; `share` is the median of what forms add to a round, as a share of the plain one. 3 %
+at most are wanted. Masks need a core of their own: the target's threads are one less than there are.
+
+It takes about a minute on two cores; about 15 s with --quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+
+from goodspeed.app import generation
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.runner import Runner
+from goodspeed.errors import GrammarError
+from goodspeed.grammar.compiling import Grammars, compile_constraint
+from goodspeed.grammar.matcher import Matcher
+from goodspeed.grammar.tokens import TokenTable
+from goodspeed.wire.generation import Constraint
+from goodspeed.wire.messages import Sampling
+from verify_node.rounds.packing import Entry, Round
+from verify_node.target.target import Target
+
+SCHEMAS = Path(__file__).parents[2] / "tests/grammar/schemas"
+NUM_SESSIONS, NUM_DRAFTED = 8, 4
+WANTED_SHARE, WANTED_COMPILE_S = 0.03, 0.1
+PROMPT = "Answer in JSON: "
+
+HOSTILE = {
+    "6,000 words": Constraint("json_schema", json.dumps({"enum": [f"v{each:05}" for each in range(6000)]})),
+    "3,000 choices": Constraint("choice", json.dumps([f"c{each}" for each in range(3000)])),
+    "256 properties": Constraint("json_schema", json.dumps({"properties": {f"p{each}": {} for each in range(256)}})),
+    "2,500 properties": Constraint("json_schema", json.dumps({"properties": {f"p{each}": {} for each in range(2500)}})),
+    "30 patterns at once": Constraint(
+        "json_schema", json.dumps({"allOf": [{"type": "string", "pattern": f".*a.{{{each}}}"} for each in range(30)]})
+    ),
+    "5 patterns at once": Constraint(
+        "json_schema", json.dumps({"allOf": [{"type": "string", "pattern": f".*a.{{{each}}}"} for each in range(5)]})
+    ),
+    "a large multiple": Constraint("json_schema", '{"type": "integer", "multipleOf": 987654321}'),
+    "counted thrice": Constraint("regex", "((a{1,100}){1,100}){1,100}"),
+    "catastrophic": Constraint("regex", "(a*)*(a|aa)+(a*)*b{1,999}(.*a.{40}.*){20}"),
+    "nested 3,000 deep": Constraint("json_schema", '{"items": ' * 3000 + "{}" + "}" * 3000),
+    "1,000 words in rules": Constraint("grammar", "start: " + " | ".join(f'"k{each}"' for each in range(1000))),
+    "700 rules": Constraint(
+        "grammar", "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(700)) + '\nr700: "a"'
+    ),
+}
+
+
+def schemas(kind: str = "*") -> list[Constraint]:
+    lines = [line for path in sorted(SCHEMAS.glob(f"{kind}.jsonl")) for line in path.read_text("utf-8").splitlines()]
+    return [Constraint("json_schema", line) for line in lines]
+
+
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    started = clock()
+    work()
+    return clock() - started
+
+
+# -- compiling and masks -----------------------------------------------------------------------------------------------
+
+
+def compiling(table: TokenTable) -> dict[str, Any]:
+    def attempt(constraint: Constraint) -> None:
+        with contextlib.suppress(GrammarError):
+            compile_constraint(constraint, table)
+
+    times = [seconds(lambda one=one: attempt(one), time.thread_time) for one in schemas()]  # type: ignore[misc]
+    hostile = {name: seconds(lambda one=one: attempt(one), time.thread_time) for name, one in HOSTILE.items()}  # type: ignore[misc]
+    worst = max(hostile.values())
+    return {
+        "num_schemas": len(times),
+        "median_ms": 1e3 * statistics.median(times),
+        "max_ms": 1e3 * max(times),
+        "hostile_ms": {name: 1e3 * each for name, each in hostile.items()},
+        "hostile_within": worst <= WANTED_COMPILE_S,
+    }
+
+
+def masks(grammars: Grammars, answers: Sequence[tuple[Constraint, list[int]]]) -> dict[str, Any]:
+    times: list[float] = []
+    for constraint, answer in answers:
+        matcher = Matcher(grammars.get(constraint))
+        for length in range(len(answer)):
+            drafted = answer[length : length + NUM_DRAFTED]
+            output = answer[:length]
+            times.append(seconds(lambda: matcher.allowed(output, drafted)) / (len(drafted) + 1))  # noqa: B023
+    return {"num_chains": len(times), "median_us": 1e6 * statistics.median(times), "max_us": 1e6 * max(times)}
+
+
+def written(checkpoint: Checkpoint, grammars: Grammars) -> list[tuple[Constraint, list[int]]]:
+    """Answers of the target to the practice schemas, at least as long as a draft."""
+    prompt = checkpoint.tokenizer(PROMPT)["input_ids"]
+    found: list[tuple[Constraint, list[int]]] = []
+    for number, constraint in enumerate(schemas("practice")):
+        matcher = Matcher(grammars.get(constraint))
+        tokens = generation.generate(
+            checkpoint,
+            Runner(checkpoint, num_pages=32),
+            prompt,
+            Sampling(seed=number),
+            120,
+            checkpoint.eos_ids,
+            matcher=matcher,
+        )
+        answer = list(tokens)
+        if len(answer) > 4 * NUM_DRAFTED:
+            found.append((constraint, answer))
+    return found
+
+
+# -- rounds ------------------------------------------------------------------------------------------------------------
+
+
+class Stage:
+    """Eight sessions in the middle of their answers, and the same round as often as wanted."""
+
+    def __init__(self, checkpoint: Checkpoint, grammars: Grammars, answers: Sequence[tuple[Constraint, list[int]]]):
+        self.target = Target(checkpoint, Runner(checkpoint, num_pages=256), grammars=grammars)
+        self.answers = [answers[number % len(answers)] for number in range(NUM_SESSIONS)]
+        self.prompt = tuple(checkpoint.tokenizer(PROMPT)["input_ids"])
+        self.eos_ids = checkpoint.eos_ids
+
+    def entry(self, number: int, at: int) -> Entry:
+        """One session's part of the round after the first tokens of its answer."""
+        constraint, answer = self.answers[number]
+        length = at % (len(answer) - NUM_DRAFTED)
+        text = (*self.prompt, *answer[:length])
+        session_id = number.to_bytes(16, "big")
+        start = self.target.runner.pool.length(session_id)
+        return Entry(
+            session_id=session_id,
+            start=start,
+            tokens=(*text[start:], *answer[length : length + NUM_DRAFTED]),
+            num_drafted=NUM_DRAFTED,
+            samples=True,
+            sampling=Sampling(seed=number),
+            stop_ids=self.eos_ids,
+            constraint=constraint,
+            prompt_len=len(self.prompt),
+            text=text,
+        )
+
+    def rounds(self, at: int) -> dict[str, float]:
+        """Seconds of the round by way; the sessions' texts are fed before, so that each verifies drafts only."""
+        ways = {"plain": self.plain, "masks": self.masked, "masks after": self.after}
+        times: dict[str, float] = {}
+        self.prepare(at)
+        for name, way in ways.items():
+            entries = tuple(self.entry(number, at) for number in range(NUM_SESSIONS))
+            lengths = {one.session_id: one.start for one in entries}
+            times[name] = seconds(lambda way=way, entries=entries: way(entries))  # type: ignore[misc]
+            for session_id, length in lengths.items():
+                self.target.runner.truncate(session_id, length)
+        return times
+
+    def prepare(self, at: int) -> None:
+        entries = [self.entry(number, at) for number in range(NUM_SESSIONS)]
+        for one in entries:
+            self.target.runner.truncate(one.session_id, min(one.start, len(one.text) - 1))
+        whole = [replace(self.entry(number, at), num_drafted=0) for number in range(NUM_SESSIONS)]
+        fed = [
+            replace(one, tokens=one.text[one.start : -1], samples=False)
+            for one in whole
+            if one.start < len(one.text) - 1
+        ]
+        if fed:
+            self.target.forward(Round(0, tuple(fed)))
+        self.target.run(Round(0, tuple(self.entry(number, at) for number in range(NUM_SESSIONS))))  # matchers follow
+        for one in entries:
+            self.target.runner.truncate(one.session_id, len(one.text) - 1)
+
+    def plain(self, entries: tuple[Entry, ...]) -> None:
+        self.target.run(Round(1, tuple(replace(one, constraint=None, text=(), stop_ids=()) for one in entries)))
+
+    def masked(self, entries: tuple[Entry, ...]) -> None:
+        self.target.run(Round(1, entries))
+
+    def after(self, entries: tuple[Entry, ...]) -> None:
+        planned = Round(1, entries)
+        self.target.verify(planned, self.target.forward(planned))
+
+
+def rounds(stage: Stage, num_rounds: int) -> dict[str, Any]:
+    times = [stage.rounds(at) for at in range(2, 2 + num_rounds)]
+    median = {name: statistics.median(one[name] for one in times) for name in times[0]}
+    shares = {name: statistics.median((one[name] - one["plain"]) / one["plain"] for one in times) for name in median}
+    return {
+        "num_sessions": NUM_SESSIONS,
+        "num_drafted": NUM_DRAFTED,
+        "num_rounds": num_rounds,
+        "round_ms": {name: 1e3 * each for name, each in median.items()},
+        "share": shares["masks"],
+        "share_of_masks_after": shares["masks after"],
+        "share_within": shares["masks"] <= WANTED_SHARE,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks.grammar", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args()
+    torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+    checkpoint = checkpoints.load("tiny-target")
+    grammars = Grammars(checkpoint)
+    answers = written(checkpoint, grammars)
+    result = {
+        "benchmark": "grammar",
+        "compiling": compiling(grammars.table),
+        "masks": masks(grammars, answers),
+        "rounds": rounds(Stage(checkpoint, grammars, answers), 10 if options.quick else 200),
+    }
+    print(table(result), file=sys.stderr if options.json else sys.stdout)
+    if options.json:
+        print(json.dumps(result))
+    return 0
+
+
+def table(result: dict[str, Any]) -> str:
+    compiled, made, played = result["compiling"], result["masks"], result["rounds"]
+    lines = [
+        f"{compiled['num_schemas']} schemas: {compiled['median_ms']:.2f} ms, at most {compiled['max_ms']:.1f} ms",
+        *(f"  {name:22} {each:8.1f} ms" for name, each in compiled["hostile_ms"].items()),
+        f"a row's mask: {made['median_us']:.0f} us, at most {made['max_us']:.0f} us",
+        f"a round of {played['num_sessions']}: "
+        + ", ".join(f"{name} {each:.2f} ms" for name, each in played["round_ms"].items()),
+        f"forms add {played['share']:.1%}, made after the forward pass {played['share_of_masks_after']:.1%}",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""Rules for logits at a verify node: announced, checked before any work, and never more than a draft node reads."""
+
+from msgspec.structs import replace
+
+from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.handshake import Defaults, Welcome
+from goodspeed.wire.messages import LogitRules, Refusal
+from tests.fakes import VOCAB, Desk, session_id
+
+RULES = LogitRules(presence_penalty=0.5, min_p=0.1, logit_bias=(TokenBias(VOCAB - 1, -1.0),))
+
+
+def test_every_verify_node_announces_them():
+    for desk in (Desk(), Desk(selection="none", policy="fixed")):
+        welcome = desk.hello()
+        assert isinstance(welcome, Welcome)
+        assert "logit_rules" in welcome.capabilities
+
+
+def test_a_session_with_rules_is_opened():
+    desk = Desk()
+    desk.hello()
+    assert desk.open(logit_rules=RULES) == []
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    [entry] = planned.entries
+    assert (entry.rules, entry.prompt_len, entry.text) == (RULES, 3, (1, 2, 3))
+
+
+def test_a_bias_of_what_is_no_token_is_refused_and_opens_nothing():
+    desk = Desk()
+    desk.hello()
+    [refusal] = desk.open(logit_rules=LogitRules(logit_bias=(TokenBias(3, 1.0), TokenBias(VOCAB, 1.0))))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.session_id) == ("vocabulary", session_id(1))
+    assert refusal.what.startswith("logit_bias: ")
+    assert not desk.core.sessions
+
+
+def test_a_draft_node_is_told_those_defaults_that_it_knows():
+    desk = Desk()
+    register = desk.core.register
+    says = Defaults(0.5, repetition_penalty=1.1, min_p=0.05)
+    register.welcome = replace(register.welcome, defaults=says)
+    new, old = desk.hello("a", capabilities=("logit_rules",)), desk.hello("b")
+    assert isinstance(new, Welcome)
+    assert isinstance(old, Welcome)
+    assert (new.defaults, old.defaults) == (says, Defaults(0.5))
