@@ -8,8 +8,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.app import token_options
-from goodspeed.command import form_options, model_options, sampling_options
+from goodspeed.app import form_options, token_options
+from goodspeed.command import model_options, sampling_options
 from goodspeed.command.config import Settings, add_options, from_namespace, option
 from goodspeed.command.events import print_json
 from goodspeed.command.reporter import Reporter
@@ -180,7 +180,7 @@ def _matcher(config: GenerateConfig, checkpoint: "Checkpoint") -> Matcher | None
     try:
         return Matcher(Grammars(checkpoint).get(constraint))
     except GrammarError as error:
-        raise ConfigError(f"--{constraint.kind.replace('_', '-')}: {error}") from error
+        raise ConfigError(f"{form_options.NAMES[constraint.kind]}: {error}") from error
 
 
 def _sampling_request(config: GenerateConfig, vocab_size: int) -> defaults.SamplingRequest:

@@ -19,7 +19,7 @@ GUIDED = ("json", "regex", "choice", "grammar")
 UNSUPPORTED = {
     "best_of": "must be 1, or left out; n asks for several choices",
     "suffix": ONE,
-    **{f"guided_{kind}": f'{ONE}; send structured_outputs: {{"{kind}": ...}}' for kind in GUIDED},
+    **{f"guided_{kind}": f'is not supported; send structured_outputs: {{"{kind}": ...}}' for kind in GUIDED},
     **dict.fromkeys(("guided_decoding_backend", "guided_whitespace_pattern"), ONE),
     "functions": SEVERAL,
     "function_call": 'must be "none" or "auto"; tools have tool_choice',

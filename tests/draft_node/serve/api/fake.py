@@ -17,8 +17,10 @@ from draft_node.text.spans import Span
 from draft_node.text.text_request import Target
 from draft_node.text.token_text import TokenText, TokenTexts
 from draft_node.text.tokens import Alternative, PromptTokens, Token
+from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.node.web import Keys
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
@@ -28,6 +30,7 @@ from goodspeed.wire.messages import TokenLogprobs
 from tests.draft_node.serve.test_levels import levels
 
 CONTEXT_LEN = 1000
+FORMS = Grammars(tokenizer_folder.load("tiny-target"))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -123,6 +126,9 @@ class FakeService(Service):
         others = [Alternative(i, LETTERS[i], LETTERS[i].encode(), -0.5 - i) for i in range(num_logprobs)]
         return Token(ord(letter), letter, letter.encode(), -0.25, tuple(others))
 
+    async def check_form(self, constraint: Constraint, user: str) -> None:
+        FORMS.get(constraint)
+
     async def encode(self, text: str, user: str) -> tuple[int, ...]:
         if not text:
             raise PromptError("the prompt is empty; give at least one character")
@@ -141,9 +147,6 @@ class FakeService(Service):
 
     async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
         return tuple(text.encode())
-
-    async def check_form(self, constraint: Constraint, user: str) -> None:
-        """Takes every form."""
 
     def defaults(self, *, chat: bool) -> Defaults:
         return self.chat_defaults if chat else self.completion_defaults

@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.generation import Constraint
 from tests.draft_node.serve.api.fake import Api
-from tests.grammar.babbler import VOCABULARY
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 CHAT = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3}
@@ -15,16 +13,7 @@ TEXT = {"prompt": "hi", "max_tokens": 3}
 
 
 class FormApi(Api):
-    """The application around a service that compiles forms."""
-
-    def __init__(self):
-        super().__init__()
-        grammars = Grammars(VOCABULARY)
-
-        async def check_form(constraint: Constraint, user: str) -> None:
-            grammars.get(constraint)
-
-        self.service.check_form = check_form  # type: ignore[method-assign]
+    """Asks for completions or chats in a form."""
 
     def ask(self, **form):
         """Returns the status, and what was asked of the nodes or the error."""

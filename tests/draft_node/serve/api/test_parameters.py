@@ -106,8 +106,6 @@ REFUSED_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
     ({"tools": [{"type": "function"}]}, "tools.0.function"),
     ({"tool_choice": "required"}, "tool_choice"),
-    ({"response_format": {"type": "xml"}}, "response_format.type"),
-    ({"guided_json": {}}, "guided_json"),
     ({"audio": {"voice": "x"}}, "audio"),
     ({"modalities": ["text", "audio"]}, "modalities"),
     ({"store": True}, "store"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from draft_node.serve.api.request.schemas import NEUTRAL
-from draft_node.serve.api.request.wording import UNSUPPORTED
+from draft_node.serve.api.request.wording import GUIDED, UNSUPPORTED
 from tests.draft_node.serve.api.fake import CONTEXT_LEN, Api, error_of
 from tests.draft_node.serve.api.test_parameters import REFUSED, REFUSED_CHAT, REFUSED_COMPLETION
 
@@ -17,10 +17,7 @@ STOP = "stop must be a string, or a list of at most 4; each has 1 to 256 charact
 UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
     "functions": ([1], "are not supported; leave them out"),
     "function_call": ({"name": "x"}, 'must be "none" or "auto"; tools have tool_choice'),
-    **{
-        f"guided_{kind}": ("x", f'is not supported; leave it out; send structured_outputs: {{"{kind}": ...}}')
-        for kind in ("json", "regex", "choice", "grammar")
-    },
+    **{f"guided_{kind}": ("a", f'is not supported; send structured_outputs: {{"{kind}": ...}}') for kind in GUIDED},
     "guided_decoding_backend": ("x", "is not supported; leave it out"),
     "guided_whitespace_pattern": ("x", "is not supported; leave it out"),
     "modalities": (["audio"], 'must be ["text"]: nothing but text is written'),

@@ -10,6 +10,14 @@ from goodspeed.errors import ConfigError, reason
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, ConstraintKind
 from goodspeed.wire.generation import Constraint
 
+NAMES: Mapping[ConstraintKind, str] = {
+    "json_schema": "--json-schema",
+    "json_object": "--json-object",
+    "regex": "--regex",
+    "choice": "--choice",
+    "grammar": "--grammar",
+}
+
 
 def json_schema(*, group: str) -> Any:
     return option(
@@ -50,7 +58,7 @@ def read_constraint(
     }
     forms = [Constraint(kind, source) for kind, source in given.items() if source is not None]
     if len(forms) > 1:
-        names = " and ".join(f"--{form.kind.replace('_', '-')}" for form in forms)
+        names = " and ".join(NAMES[form.kind] for form in forms)
         raise ConfigError(f"{names} each say which form the text keeps; give one of them")
     return forms[0] if forms else None
 
