@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 EVERYWHERE := not gpu and not slow_faults
 
-.PHONY: demo test test-all check format bench bench-quick experiments experiments-quick notebooks screenshots simulate-faults faults fuzz fuzz-decoders soak audit gpu clean
+.PHONY: demo test test-all check format bench bench-quick experiments experiments-quick notebooks screenshots simulate-faults faults fuzz fuzz-decoders soak clients audit gpu clean
 .DEFAULT_GOAL := test
 
 # On a terminal pip shows what it does; elsewhere (in CI, say) it only tells what goes wrong.
@@ -90,6 +90,18 @@ fuzz-decoders: $(READY)
 soak: $(READY)
 	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) $(ARGS)
 
+# Other people's clients of the OpenAI API. They bring thirty packages, and litellm wants another huggingface_hub than
+# transformers has, so they get an environment of their own on top of the other one.
+CLIENTS := .venv-clients
+LITELLM_NEEDS := aiohttp python-dotenv jinja2 tiktoken fastuuid pydantic-settings h2 importlib-metadata
+
+clients: $(READY)
+	@[ -e $(CLIENTS)/.ready ] || { $(PYTHON) -m venv $(CLIENTS) \
+	  && $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$($(CLIENTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/goodspeed.pth" \
+	  && $(CLIENTS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt openai-agents langchain-openai $(LITELLM_NEEDS) \
+	  && $(CLIENTS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps litellm && touch $(CLIENTS)/.ready; }
+	$(CLIENTS)/bin/python -m pytest -p no:langsmith_plugin tests/together/http/test_other_clients.py tests/draft_node/serve/api/test_agents.py $(ARGS)
+
 # Known vulnerabilities of all that is installed, from the package index, or with ARGS="--vulnerability-service osv". Needs
 # the network, so CI does not run it. --strict: a package of which the service says nothing is an error, not a pass.
 AUDIT := .venv-audit
@@ -107,4 +119,4 @@ gpu:
 	$(GPU_PYTHON) -m experiments.benchmarks.gpu --device cuda $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(AUDIT) build ./*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(AUDIT) $(CLIENTS) build ./*.egg-info .pytest_cache .mypy_cache .ruff_cache

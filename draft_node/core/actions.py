@@ -38,6 +38,7 @@ class Request(Struct, frozen=True):
     verification: Verification = "match"
     max_draft: int = MAX_DRAFT
     num_logprobs: int | None = None  # alternatives told of each position; None: no logprobs at all
+    num_prompt_logprobs: int | None = None  # likewise of each token of the prompt but the first
     min_tokens: int = 0  # none of stop_ids is drawn before so many
     target: str | None = None  # fingerprint of the target that stop_ids and sampling are for; None: for any
     user: str = ""  # whose text it is, and whose history may draft for it; empty where nobody is told apart
@@ -47,6 +48,8 @@ class Request(Struct, frozen=True):
     asked_at: float = 0.0  # when its user asked for it
     logit_rules: LogitRules | None = None
     constraint: Constraint | None = None  # that its output keeps
+    prediction: tuple[int, ...] = ()  # what its user expects it to be
+    priority: int = 0  # among its user's texts that wait for a place; lower goes first
     cache_salt: bytes = b""  # texts of one salt may share what was read of them; empty: with none but itself
 
     def open(
@@ -155,6 +158,7 @@ class Deliver(Struct, frozen=True):
     logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, or none
     accepted: tuple[bool, ...] = ()  # which of tokens are accepted drafts; empty: none of them
     local: bool = False
+    prompt_logprobs: tuple[TokenLogprobs, ...] | None = None  # once, with the first tokens or the end, if wanted
 
 
 class Finish(Struct, frozen=True):
@@ -187,6 +191,7 @@ class Statistics:
     num_cached: int = 0  # tokens of the prompt that the verify node had in memory when it first read it
     drafted: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted by what drafted them
     accepted: Counter[DraftSource] = field(default_factory=Counter)  # num_accepted likewise
+    drafts: Counter[tuple[int, int]] = field(default_factory=Counter)  # num_drafts by (tokens verified, accepted)
 
     def count(self, verdict: Verdict, num_new: int, num_ngram: int = 0) -> None:
         """A verdict was applied, and so many of its tokens were new.
@@ -200,6 +205,8 @@ class Statistics:
         self.num_drafts += verdict.num_verified > 0
         self.num_drafted += verdict.num_verified
         self.num_accepted += verdict.num_accepted
+        if verdict.num_verified:
+            self.drafts[verdict.num_verified, verdict.num_accepted] += 1
         self.drafted += _by_source(verdict.source, verdict.num_verified, num_ngram)
         self.accepted += _by_source(verdict.source, verdict.num_accepted, num_ngram)
 
@@ -209,7 +216,7 @@ class Statistics:
 
     def by_name(self) -> dict[str, object]:
         """All counts by name, for JSON. `dataclasses.asdict` would count a Counter's items instead of copying them."""
-        numbers = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        numbers = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "drafts"}
         return numbers | {"drafted": by_source(self.drafted), "accepted": by_source(self.accepted)}
 
 

@@ -41,6 +41,7 @@ from draft_node.core.link import Command, VerifyLink
 from draft_node.core.local import Terms
 from draft_node.core.session import Session, State
 from goodspeed.errors import PeerRefused
+from goodspeed.ngram.history import History
 from goodspeed.wire.handshake import Heartbeat, Leave, Replicas
 from goodspeed.wire.messages import Admitted, DownMessage, Redirect, Refusal, Verdict
 
@@ -105,7 +106,10 @@ class DraftCore:
         The session is kept until `forget`, even when its user is told the last word at once.
         """
         rate = AheadRate(least=self.least_ahead_rate)
-        ngrams = self.ngrams.begin(request) if self.ngrams is not None else None
+        known = self.ngrams
+        if known is None and request.prediction:
+            known = Ngrams(History(1, per_user=True), keeps=False)
+        ngrams = known.begin(request) if known is not None else None
         session = Session(request, self.draft_ahead, rate, ngrams, self.has_model, self.resting)
         self.sessions[request.session_id] = session
         if self._last_word is not None:

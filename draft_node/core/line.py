@@ -5,6 +5,9 @@ nobody tells; it refuses whoever is too many. So a text that is refused goes bac
 believed in as others have. One more is tried after LATER_S, by the first in line alone, and the next at once when that
 one was let in. Whoever ends makes room for the next without any wait.
 
+Among one user's waiting texts those of the lowest `priority` go first, whatever the order, in the places that the
+order gives to that user. Orders that take places away know no priorities.
+
 Service is slot time. Knows nothing about messages; `core.py` opens and closes sessions as `turn` says.
 """
 
@@ -44,6 +47,12 @@ class Entry:
     @property
     def has_place(self) -> bool:
         return self.waits_since is None
+
+    def change_turns(self, other: "Entry") -> None:
+        """Each counts as waiting since the other came."""
+        self.arrived_at, other.arrived_at = other.arrived_at, self.arrived_at
+        self.waits_since, other.waits_since = other.waits_since, self.waits_since
+        self.waited_since, other.waited_since = other.waited_since, self.waited_since
 
     def turn_s(self, now: float) -> float:
         return now - self.seated_at if self.has_place else 0.0
@@ -145,12 +154,34 @@ class Line:
         num_free = len(given.enter) - len(given.leave)
         enter = [entries[job.job_id] for job in (given.enter if displaces else given.enter[:num_free])]
         leave = [entries[job.job_id] for job in given.leave] if displaces else []
+        enter = self._by_priority(enter)
         for entry in leave:
             entry.attained_s += entry.turn_s(now)
             entry.waits_since = entry.waited_since = now
         for entry in enter:
             entry.waits_since, entry.seated_at, entry.is_let_in = None, now, False
         return _sessions(enter), _sessions(leave)
+
+    def _by_priority(self, enter: Sequence[Entry]) -> list[Entry]:
+        """The places that a user's texts are given go to the most urgent of those that wait.
+
+        These change turns with whom they go before, so that nobody else's turn comes earlier or later.
+        """
+        if self.order.displaces or not any(entry.session.request.priority for entry in self._entries.values()):
+            return list(enter)
+        rank = {id(entry): place for place, entry in enumerate(enter)}
+        chosen: list[Entry] = []
+        for entry in enter:
+            user = entry.session.request.user
+            waiting = [one for one in self._waiting_of(user) if one not in chosen]
+            first = min(waiting, key=lambda one: (one.session.request.priority, rank.get(id(one), inf), one.arrived_at))
+            first.change_turns(entry)
+            chosen.append(first)
+        return chosen
+
+    def _waiting_of(self, user: str) -> list[Entry]:
+        entries = self._entries.values()
+        return [one for one in entries if one.session.request.user == user and not (one.has_place or one.session.done)]
 
     def _contends(self, entry: Entry) -> bool:
         """Whether it wants a place, or has one that might be another's.

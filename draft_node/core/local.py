@@ -39,7 +39,7 @@ class Local:
         context_len = terms.context_len if terms.target_context_len is None else terms.target_context_len
         if num_tokens >= min(len(self.request.prompt) + self.request.max_tokens, context_len):
             return Finish("length")
-        if self.request.num_logprobs is not None:
+        if self.request.num_logprobs is not None or self.request.num_prompt_logprobs is not None:
             return self._fail("log-probabilities are the target's own")
         if num_tokens >= terms.context_len:
             return self._fail(f"{num_tokens} tokens leave no room in the draft model's context of {terms.context_len}")

@@ -84,10 +84,12 @@ class Session:
     _spare: Proposed | None = None  # goes up if the draft model fails
     _least_odds: float = 0.0  # a drafted token is not verified where the odds up to it are lower
     _capabilities: frozenset[str] = frozenset()  # of the verify node
+    _lacks_prompt_logprobs: bool = False  # they are wanted, and have not come
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
         self.target = self.request.target
+        self._lacks_prompt_logprobs = self.request.num_prompt_logprobs is not None
         self._drafters = Drafters(self.request, self.has_model, self.ngrams)
         drafts_ahead = self.draft_ahead and self._drafters.uses_model
         self._in_flight = InFlight(Ahead(self.request, self.statistics, self.ahead_rate, drafts_ahead))
@@ -163,6 +165,8 @@ class Session:
         )
         if "fleet" in self._capabilities:
             opened = replace(opened, hops=self.num_hops)
+        if self._lacks_prompt_logprobs:
+            opened = replace(opened, num_prompt_logprobs=self.request.num_prompt_logprobs)
         return [Send(opened), *warm]
 
     def _begin_offers(self) -> Offers | None:
@@ -275,7 +279,10 @@ class Session:
         if self._offers is not None:
             self._offers.observe(len(new), verdict.num_accepted if verdict.source == "model" else 0)
         accepted = self._in_flight.accepted(verdict, len(self.tokens) - len(new), len(self.tokens))
-        actions: list[Action] = [Deliver(new, logprobs, accepted)] if new else []
+        of_prompt = verdict.prompt_logprobs if self._lacks_prompt_logprobs else None
+        self._lacks_prompt_logprobs = self._lacks_prompt_logprobs and of_prompt is None
+        is_told = bool(new) or of_prompt is not None
+        actions: list[Action] = [Deliver(new, logprobs, accepted, prompt_logprobs=of_prompt)] if is_told else []
         return actions + self._go_on(verdict, now)
 
     def _ask_for_what_is_missing(self) -> list[Action]:

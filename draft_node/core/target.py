@@ -33,7 +33,11 @@ def text_end(
 
 def unserved(request: Request, capabilities: Container[str]) -> Fail | None:
     """Why a verify node with these capabilities cannot write the text as it is asked for; None: it can."""
-    asked = {"logit_rules": request.logit_rules, "constraint": request.constraint}
+    asked = {
+        "logit_rules": request.logit_rules,
+        "constraint": request.constraint,
+        "prompt_logprobs": request.num_prompt_logprobs,
+    }
     lacking = [name for name, value in asked.items() if value is not None and name not in capabilities]
     if not lacking:
         return None
@@ -44,4 +48,5 @@ def unserved(request: Request, capabilities: Container[str]) -> Fail | None:
 _WORDS = {
     "logit_rules": "penalties, min_p and logit_bias",
     "constraint": "structured output",
+    "prompt_logprobs": "log-probabilities of prompts",
 }

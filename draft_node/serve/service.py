@@ -20,11 +20,13 @@ from draft_node.daemon import DraftDaemon
 from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.levels import Levels
 from draft_node.serve.writing import Writer, begins_anew
-from draft_node.text.answer import Alternative, Piece, Token
+from draft_node.text.answer import Piece
 from draft_node.text.encoding import Encoder
 from draft_node.text.forms import Forms
 from draft_node.text.text_request import Begun, Ended, Target, Wanted
+from draft_node.text.tokens import Alternative, Token
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
+from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.grammar.compiling import Grammars
@@ -222,7 +224,7 @@ class Service:
                     kept = text.finished(answer.reason, time.monotonic(), writing.promised)
                     break
                 yield piece
-        if piece.text or piece.tokens or piece.parts:
+        if piece.text or piece.tokens or piece.parts or piece.prompt is not None:
             yield piece
         yield Ended(
             answer.reason,
@@ -238,7 +240,7 @@ class Service:
         """Raises the ServiceError that tells the user why the text is not admitted."""
         if self.draining:
             raise Draining("draining", "this draft node is shutting down; ask another one")
-        if self.is_local and wanted.num_logprobs is not None:
+        if self.is_local and (wanted.num_logprobs is not None or wanted.num_prompt_logprobs is not None):
             what = "the verify node is away, and log-probabilities are the target's own; ask without them, or later"
             raise VerifyAway("verify_away", what)
         if not self.is_within_reach and not self.is_local:
@@ -289,6 +291,16 @@ class Service:
     ) -> tuple[int, ...]:
         """Token ids of a conversation, by the chat template; PromptError where there is none, or it refuses; Busy."""
         return await self._encoder.chat(messages, user, inputs)
+
+    async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
+        """Token ids of an answer to this conversation, as the model would begin it; Busy."""
+        blank = " " if leaves_blank(self._vocabulary.tokenizer, prompt, chat=True) else ""
+        return await self._encoder.part(blank + text, user)
+
+    @property
+    def knows_priorities(self) -> bool:
+        """Whether a user's texts may wait by priority: places are not taken away from anybody."""
+        return not self._daemon.core.line.order.displaces
 
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
         """Text of token ids, without special tokens; Busy when too much of this user's waits."""

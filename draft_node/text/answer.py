@@ -13,31 +13,9 @@ from draft_node.parsing.parts import Call, Content, Part, Thinking, joined
 from draft_node.text.spans import Origins, Span
 from draft_node.text.spoken import Speech, Spoken, SpokenText
 from draft_node.text.token_text import TokenTexts
+from draft_node.text.tokens import PromptTokens, Token, token_of
 from goodspeed.text.growing import GrowingText, Growth
 from goodspeed.wire.fields import FinishReason
-from goodspeed.wire.messages import TokenLogprobs
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """A token that could have stood at a position, with the target's own log-probability of it."""
-
-    id: int
-    text: str
-    raw: bytes
-    logprob: float
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token of the answer; its own text and bytes may be a part of a character (`token_text.py`)."""
-
-    id: int
-    text: str
-    raw: bytes
-    logprob: float | None = None
-    top: tuple[Alternative, ...] = ()
-    local: bool = False  # the draft model wrote it alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +32,7 @@ class Piece:
     thinking: str = ""
     call: Call | None = None
     parts: "tuple[Piece, ...]" = ()  # each with a text, a thought or a call, and with no tokens
+    prompt: PromptTokens | None = None  # in the first piece, where the prompt's log-probabilities are wanted
 
     def each(self) -> "Iterator[Piece]":
         """Yields the piece in pieces that have only one of text, thinking and call; the first has all tokens."""
@@ -76,6 +55,7 @@ class Answer:
         min_tokens: int,
         *,
         is_trimmed: bool = False,
+        prompt: tuple[int, ...] = (),
         speech: Speech | None = None,
         is_thinking: bool = False,
     ) -> None:
@@ -91,6 +71,7 @@ class Answer:
         )
         self._texts = texts
         self._origins = Origins()
+        self._prompt = prompt
         self._min_tokens = min_tokens
         self._is_local = False  # the newest token
         self.num_tokens = 0
@@ -120,22 +101,17 @@ class Answer:
         for token_id, told, accepted in zip_longest(delivered.tokens, delivered.logprobs, delivered.accepted):
             self.num_tokens += 1
             self.num_local += delivered.local
-            tokens.append(self._token(token_id, told))
+            tokens.append(token_of(self._texts, token_id, told, local=delivered.local))
             was_thinking = self._is_thinking
             growths.append(self._growing.push(token_id, counts=self._stops_count))
             self.num_thinking += was_thinking or self._is_thinking
             self._origins.push(growths[-1].num_decoded, bool(accepted), self._is_local)
             if self._is_over:
                 break
-        return self._piece(growths, tokens)
-
-    def _token(self, token_id: int, told: TokenLogprobs | None) -> Token:
-        text, raw = self._texts[token_id]
-        if told is None:
-            return Token(token_id, text, raw, local=self._is_local)
-        ranked = zip(told.top_ids, told.top_logprobs, strict=True)
-        top = tuple(Alternative(other, *self._texts[other], logprob) for other, logprob in ranked)
-        return Token(token_id, text, raw, told.logprob, top)
+        piece = self._piece(growths, tokens)
+        if delivered.prompt_logprobs is None:
+            return piece
+        return replace(piece, prompt=PromptTokens(self._prompt, delivered.prompt_logprobs, self._texts))
 
     def _end(self) -> Piece:
         """What was held back, after the last token; it may still complete a stop string."""

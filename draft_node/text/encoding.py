@@ -10,7 +10,7 @@ from typing import Any
 
 from draft_node.text.fair_queue import FairQueue
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
-from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_prompt
+from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_part, encode_prompt
 
 LONG = 1 << 14
 """A text of at least this many characters, or token ids, is long; encoding that many takes about 10 ms."""
@@ -60,6 +60,11 @@ class Encoder:
         num_chars = num_chat_chars(messages, inputs)
         tokenizer, turns = self._for(num_chars)
         return tuple(await turns.run(user, num_chars, lambda: encode_chat(tokenizer, messages, inputs)))
+
+    async def part(self, text: str, user: str) -> tuple[int, ...]:
+        """Token ids of a part of a text, without the special tokens of a beginning; none for none. Busy as above."""
+        tokenizer, turns = self._for(len(text))
+        return tuple(await turns.run(user, len(text), lambda: encode_part(tokenizer, text)))
 
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
         """Text of token ids, without special tokens; Busy as above."""

@@ -29,12 +29,15 @@ class Wanted:
     stop_token_ids: tuple[int, ...] = ()  # tokens that end it beside the target's own, also where it ignores those
     is_chat: bool = False  # the text begins without the blank that a template leaves to the model
     num_logprobs: int | None = None  # alternatives besides the token itself; None: no log-probabilities
+    num_prompt_logprobs: int | None = None  # likewise of each token of the prompt but the first
     max_draft: int = MAX_DRAFT  # 0: no speculation
     drafter: Drafter = "auto"  # what may draft for it
     slo: Objectives | None = None  # what it is to keep
     otherwise: Otherwise = "best_effort"  # what becomes of it where that cannot be promised
     logit_rules: LogitRules | None = None
     constraint: Constraint | None = None  # that the output keeps
+    prediction: tuple[int, ...] = ()  # what its user expects it to be: drafts come from it
+    priority: int = 0  # among its user's texts that wait for a place; lower goes first
     prefix_cache: bool = True  # what was read of it may be shared with other texts of its user
     user: str = ""  # whose text it is, by `goodspeed.node.web.user_of`; empty on the console
     verification: Verification = "match"

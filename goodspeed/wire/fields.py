@@ -17,6 +17,10 @@ MAX_OFFER = 64
 MAX_LOGPROBS = 20
 """Most alternatives in the logprobs of a position."""
 
+MAX_PROMPT_LOGPROBS = 1 << 18
+"""Most logprobs that a session is told of its prompt: its tokens, and the alternatives to each. So a message with them
+has at most 8 MiB, and any configuration's limit has room for it."""
+
 MAX_STOP_IDS = 64
 """Most tokens that end a text."""
 

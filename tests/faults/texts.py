@@ -20,8 +20,8 @@ import openai
 import torch
 
 from draft_node.serve.api.response.logprobs import name
-from draft_node.text.answer import Token
 from draft_node.text.token_text import TokenTexts
+from draft_node.text.tokens import Token
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints

@@ -59,15 +59,17 @@ class User:
         self.session = Session(request, draft_ahead, AheadRate(least=0.0))
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprobs] = []
+        self.prompts: list[tuple[TokenLogprobs, ...]] = []  # what it was told of its prompt, each time
         self.reason = None
 
 
 class Line:
     """One draft node and one verify node, and a line between them on which every fault is drawn from a seed."""
 
-    def __init__(self, seed, requests, *, num_pages=256, draft_ahead=True, faults=0.15):
+    def __init__(self, seed, requests, *, num_pages=256, draft_ahead=True, faults=0.15, capabilities=()):
         self.random = random.Random(seed)
         self.faults = faults
+        self.capabilities = capabilities
         self.target = Target(TARGET, make_runner(TARGET, num_pages=num_pages))
         self.drafter = Drafter(DRAFT, make_runner(DRAFT), kind="lattice", k=16)
         self.core = make_core(
@@ -82,7 +84,7 @@ class Line:
     def run(self):
         self.core.receive(b"a", make_hello("a"), self.now)
         for user in self.users.values():
-            self._act(user, user.session.connect(self.now))
+            self._act(user, user.session.connect(self.now, capabilities=self.capabilities))
         for _ in range(20_000):
             if all(user.session.done for user in self.users.values()):
                 return self
@@ -109,7 +111,7 @@ class Line:
             self._act(user, user.session.tick(self.now))
             if self.random.random() < self.faults / 20 and not user.session.done:
                 user.session.disconnect()
-                self._act(user, user.session.connect(self.now))
+                self._act(user, user.session.connect(self.now, capabilities=self.capabilities))
                 self.num_reopened += bool(user.tokens)
 
     def _decide(self, planned):
@@ -138,6 +140,7 @@ class Line:
                 case Deliver():
                     user.tokens += action.tokens
                     user.logprobs += action.logprobs
+                    user.prompts += [action.prompt_logprobs] if action.prompt_logprobs is not None else []
                 case Finish():
                     user.reason = action.reason
 

@@ -273,11 +273,13 @@ class VerifyCore:
             session.advance(now)
             if not entry.samples:
                 publish(session, self.pool)
+            if not entry.samples and entry.prompt_rows is None:
                 continue
             outcome = by_session[entry.session_id]
+            session.read_prompt(outcome.prompt_logprobs)
             if outcome.failed:
                 sends += self._give_up(session, outcome.failed, now)
-            else:
+            elif entry.samples:
                 moved.append(commit(session, entry, outcome, self.pool))
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out

@@ -25,8 +25,10 @@ from verify_node.session.checks import (
     check_hello,
     check_open,
     check_principal,
+    check_prompt_logprobs,
     check_session,
     check_text,
+    num_prompt_logprobs,
 )
 from verify_node.session.client import Client, Peer
 from verify_node.session.scopes import prefix_scope
@@ -202,8 +204,10 @@ class Register:
         if peer.client.max_sessions is not None:
             num_allowed = min(num_allowed, peer.client.max_sessions)
         num_free = min(self.max_sessions - len(self.sessions), num_allowed - num_own)
-        refused = check_open(message, peer.client, known, num_free) or check_text(
-            message, self.welcome, self.context_len
+        refused = (
+            check_open(message, peer.client, known, num_free)
+            or check_text(message, self.welcome, self.context_len)
+            or check_prompt_logprobs(message, self._num_prompt_logprobs(peer.client, known))
         )
         if refused := refused or check_constraint(message, self._grammars):
             return refused
@@ -257,6 +261,14 @@ class Register:
             self._pool.free(session_id)
         self._released.clear()
 
+    def _num_prompt_logprobs(self, client: Client, known: Session | None) -> int:
+        """What is kept for a client's sessions other than `known` until it has it."""
+        return sum(
+            num_prompt_logprobs(session.opened)
+            for session in self.sessions.values()
+            if session.client is client and session is not known and session.prompt_logprobs is not None
+        )
+
     def _new_session(self, peer: Peer, message: OpenSession, now: float, known: Session | None) -> Session:
         """known: what has been open by its id until now."""
         tokens = [*message.prompt, *message.committed]
@@ -277,6 +289,7 @@ class Register:
             ready_since=now,
             heard_at=now,
             moved_at=now,
+            prompt_logprobs=[] if message.num_prompt_logprobs is not None else None,
             ledger=open_ledger(
                 message.slo,
                 self.tiers.terms(_record(self.enrolled or {}, peer)),
@@ -295,7 +308,7 @@ class Register:
             self._released.add(old.session_id)
             return
         cached = self._pool.length(old.session_id)
-        right = min(cached, _common_prefix(old.tokens, new.tokens), len(new.tokens) - 1)
+        right = min(cached, _common_prefix(old.tokens, new.tokens), new.num_readable)
         if self._pool.truncate(new.session_id, right) == 0:
             self._pool.free(new.session_id)  # so that it may begin with kept pages
 

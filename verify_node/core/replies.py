@@ -101,7 +101,8 @@ class Replies:
     def _repeat(self, peer_id: bytes, verdict: Verdict) -> list[Send]:
         """A verdict that is sent again costs whoever asked for it."""
         self._counts.num_repeated += 1
-        self.rate_limiter.charge(_sender(peer_id, self._principal(peer_id)), len(verdict.tokens) / REPEATED_TOKENS)
+        num_told = len(verdict.tokens) + len(verdict.prompt_logprobs or ())
+        self.rate_limiter.charge(_sender(peer_id, self._principal(peer_id)), num_told / REPEATED_TOKENS)
         return [Send(peer_id, verdict)]
 
     def disprove(self, moved: Iterable[Moved], now: float) -> list[Send]:

@@ -40,6 +40,7 @@ ALWAYS: tuple[Capability, ...] = (
     "slo",
     "fleet",
     "logit_rules",
+    "prompt_logprobs",
 )
 """What every verify node understands."""
 

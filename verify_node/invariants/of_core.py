@@ -165,6 +165,10 @@ def _memory(length: int, session: Session | None) -> Iterable[Claim]:
     if session is not None:
         yield not session.finished, "is finished, and has memory"
         yield length < len(session.tokens), f"has {length} tokens cached of {len(session.tokens)}, and one is to be fed"
+        yield (
+            length <= session.num_readable,
+            f"has {length} tokens cached, and logprobs of {session.num_readable} of them",
+        )
 
 
 def _session(session: Session) -> str:

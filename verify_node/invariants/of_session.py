@@ -88,4 +88,8 @@ def _acknowledged(session: Session) -> Iterator[Claim]:
     yield not lengths or session.acked <= lengths[0], "a verdict that is acknowledged is still awaited"
     yield not lengths or lengths[-1] <= num_tokens, "a verdict told more tokens than there are"
     wanted = session.num_unacknowledged if session.opened.num_logprobs is not None else 0
+    known, given = session.prompt_logprobs, len(session.opened.prompt) + len(session.opened.committed)
+    yield known is None or len(known) < len(session.opened.prompt), "more is told of its prompt than that has"
+    yield known is None or session.acked == given, "what was told of its prompt is kept after its first verdict"
+    yield not session.lacks_prompt_logprobs or session.phase is Phase.OPENED, "its prompt is not told and it went on"
     yield len(session.logprobs) == wanted, f"{len(session.logprobs)} logprobs are kept for {wanted} tokens"

@@ -31,7 +31,7 @@ class Decisions(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What the target decided for one entry that samples: the accepted tokens and one more."""
+    """What came of one entry: if it samples, the accepted tokens and one more; logprobs of its prompt, if wanted."""
 
     session_id: bytes
     tokens: tuple[int, ...]
@@ -42,6 +42,7 @@ class Outcome(Struct, frozen=True):
     decisions: Decisions | None = None  # only for a recording
     logprobs: tuple[TokenLogprobs, ...] = ()  # one for each of tokens, where the entry wants them
     evidence: tuple[float, ...] = ()  # of the drafted tokens against what was sent with them, under the ratio rule
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # of the entry's `prompt_rows`
     forced: tuple[int, ...] = ()  # what must follow the tokens, by the form that the output is to keep
     path: tuple[int, ...] | None = None  # places of the accepted tokens in a tree; None: the first of a chain
 
@@ -162,6 +163,7 @@ class Moved(Struct, frozen=True):
             dropped=dropped,
             least_odds=least_odds if knows_odds else odds.LEAST,
             source=self.entry.source if knows_odds else None,
+            prompt_logprobs=self.session.told_of_prompt if self.session.last_verdict is None else None,
             offer_length=min(offer_length, self.session.max_length) if self.session.takes_model_offers else 0,
             num_cached=(self.session.num_cached or 0) if tells_cached else 0,
         )

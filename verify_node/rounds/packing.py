@@ -23,6 +23,7 @@ from verify_node.places.seating import Seating
 from verify_node.rounds.drafted import NOTHING, Drafted, of_draft
 from verify_node.rounds.followers import followers
 from verify_node.rounds.memory import RoundMemory
+from verify_node.rounds.prompt_rows import MAX_PROMPT_ROWS, PromptRows, prompt_rows
 from verify_node.session.session import Session
 
 
@@ -71,6 +72,19 @@ class Entry(Struct, frozen=True):
     constraint: Constraint | None = None  # that its output keeps
     prompt_len: int = 0  # of its text, which is there only where it has rules or a constraint
     text: tuple[int, ...] = ()  # the prompt and all that is committed
+    prompt_rows: PromptRows | None = None  # of the prompt's tokens among those fed, where their logprobs are wanted
+
+    @property
+    def num_drawn(self) -> int:
+        """Positions that the target draws at."""
+        return self.num_drafted + 1 if self.samples else 0
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of logits, after the last tokens: those drawn from come last, those of a prompt first."""
+        if self.prompt_rows is None:
+            return self.num_drawn
+        return self.start + len(self.tokens) - self.prompt_rows.first
 
     @property
     def base_len(self) -> int:
@@ -164,6 +178,7 @@ class _Packing:
         if allotment is not None and allotment.round_tokens is not None:
             self.tokens = min(self.tokens, max(1, allotment.round_tokens))
         self.prefill = limits.max_round_tokens // 2  # the rest is for those who only need a token or a draft verified
+        self.prompt_rows = MAX_PROMPT_ROWS
         self.pool = pool
         self.drafted = drafted
         self.entries: list[Entry] = []
@@ -209,6 +224,7 @@ class _Packing:
         self.entries.append(entry)
         self.budget -= entry.num_drafted
         self.tokens -= len(entry.tokens)
+        self.prompt_rows -= len(entry.prompt_rows.tokens) if entry.prompt_rows is not None else 0
         if session.session_id not in self.promised:
             self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
 
@@ -231,9 +247,10 @@ class _Packing:
         num_drafted = len(drafted.tokens)
         if session.session_id in self.promised:
             return self._promised_entry(session, cached, prefill, drafted)
-        if prefill <= self.prefill and num_drafted <= self.budget and prefill + 1 + num_drafted <= self.tokens:
+        most = min(self.prefill, self._most_read(session))
+        if prefill <= most and num_drafted <= self.budget and prefill + 1 + num_drafted <= self.tokens:
             return _whole(session, cached, drafted)
-        num_tokens = min(prefill, self.prefill, self.tokens)
+        num_tokens = min(prefill, most, self.tokens)
         return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
 
     def _promised_entry(self, session: Session, cached: int, prefill: int, drafted: Drafted) -> Entry | None:
@@ -241,11 +258,16 @@ class _Packing:
 
         A draft that does not fit is left out: nobody who is promised something waits for the next round for it.
         """
-        num_tokens = min(self.promised_prefill.get(session.session_id, prefill + 1), self.tokens)
+        allotted = self.promised_prefill.get(session.session_id, prefill + 1)
+        num_tokens = min(allotted, self.tokens, self._most_read(session) + 1)
         if num_tokens <= prefill:
             return _chunk(session, cached, num_tokens) if num_tokens > 0 else None
         room = min(self.budget, self.tokens - num_tokens)
         return _whole(session, cached, drafted if len(drafted.tokens) <= room else NOTHING)
+
+    def _most_read(self, session: Session) -> int:
+        """Tokens before its newest one that it may be fed: all but where each of them has a row of logits."""
+        return self.prompt_rows if session.lacks_prompt_logprobs else len(session.tokens)
 
     def round(self, number: int) -> Round:
         ids = {entry.session_id: entry for entry in self.entries}
@@ -288,6 +310,7 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
         constraint=session.opened.constraint,
         prompt_len=len(session.opened.prompt),
         text=tuple(session.tokens) if session.has_rules else (),
+        prompt_rows=prompt_rows(session, cached, len(session.tokens) - cached),
     )
 
 
@@ -307,4 +330,5 @@ def _chunk(session: Session, cached: int, num_tokens: int) -> Entry:
         sampling=session.opened.sampling,
         verification=session.verification,
         epoch=session.epoch,
+        prompt_rows=prompt_rows(session, cached, num_tokens),
     )

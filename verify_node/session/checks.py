@@ -9,12 +9,17 @@ from typing import TypeAlias
 
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.enrolled import Enrolled
+from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, Offer, OpenSession, Refusal, RefusalCode, UpMessage
 from verify_node.session.client import Client
 from verify_node.session.session import Session
 
 AboutSession: TypeAlias = OpenSession | Draft | Offer | Ack | Close
+
+
+MAX_KEPT = 4 * MAX_PROMPT_LOGPROBS
+"""Most logprobs of prompts that are kept for one client until it has them; each takes about 80 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +124,23 @@ def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejec
         return Rejection("vocabulary", what, "encode with the target's tokenizer")
     if opened.verification not in welcome.verifications:
         return Rejection("unsupported", f"verification {opened.verification!r} is off here", "use another rule")
-    return (
-        _check_unserved(opened)
-        or _check_logit_bias(opened, welcome.vocab_size)
-        or _check_min_tokens(opened, welcome.vocab_size)
-    )
+    return _check_logit_bias(opened, welcome.vocab_size) or _check_min_tokens(opened, welcome.vocab_size)
 
 
-def _check_unserved(opened: OpenSession) -> Rejection | None:
-    """Whether it asks for what this verify node has not announced, and would have to ignore."""
-    for name in ("num_prompt_logprobs",):
-        if getattr(opened, name) is not None:
-            return Rejection("unsupported", f"{name} is not served here", "ask only for what Welcome announces")
+def check_prompt_logprobs(opened: OpenSession, num_kept: int) -> Rejection | None:
+    """Whether there is room for what it asks to be told of its prompt; num_kept: what its client waits for already."""
+    wanted = num_prompt_logprobs(opened)
+    if wanted > MAX_PROMPT_LOGPROBS:
+        what = f"{wanted} logprobs of a prompt are more than the {MAX_PROMPT_LOGPROBS} that are told"
+        return Rejection("unsupported", what, "shorten the prompt, or ask for fewer alternatives")
+    if num_kept and num_kept + wanted > MAX_KEPT:
+        return Rejection("too_many_sessions", "this client waits for too many logprobs of prompts", "try again later")
     return None
+
+
+def num_prompt_logprobs(opened: OpenSession) -> int:
+    """Returns how many logprobs it asks to be told of its prompt."""
+    return 0 if opened.num_prompt_logprobs is None else len(opened.prompt) * (1 + opened.num_prompt_logprobs)
 
 
 def check_constraint(opened: OpenSession, grammars: Grammars | None) -> Rejection | None:

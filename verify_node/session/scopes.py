@@ -11,7 +11,11 @@ from verify_node.session.client import Peer
 def prefix_scope(peer: Peer, opened: OpenSession) -> bytes:
     """The scope in which the session's pages are found. Without a salt it is the session's own, for when it reopens.
 
+    One whose prompt's logprobs are wanted has none: all of the prompt has to be read for them.
+
     Neither a key nor a name has a zero byte, so that no two of them can make one scope.
     """
+    if opened.num_prompt_logprobs is not None:
+        return b""
     client = f"{peer.principal or ''}\0{peer.client.name}\0".encode()
     return client + (b"salt\0" + opened.cache_salt if opened.cache_salt else b"session\0" + opened.session_id)

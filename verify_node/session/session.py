@@ -39,6 +39,9 @@ class Session(SessionState):
         self.admitted = old.admitted
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
         self.share, self.round_trip_s, self.ahead_share = old.share, old.round_trip_s, old.ahead_share
+        asked = self.opened.prompt, self.opened.num_prompt_logprobs
+        if self.prompt_logprobs is not None and asked == (old.opened.prompt, old.opened.num_prompt_logprobs):
+            self.prompt_logprobs = list(old.prompt_logprobs or ())
 
     def heard(self, peer_id: bytes, now: float) -> None:
         """Its draft node mentioned it, on this connection."""
@@ -101,6 +104,8 @@ class Session(SessionState):
         if base_len > self.acked:
             self.num_repeats, self.moved_at = 0, max(self.moved_at, at)
         self.acked = base_len
+        if base_len > len(self.opened.prompt) + len(self.opened.committed):
+            self.prompt_logprobs = None  # its draft node has the first verdict
         del self.logprobs[: max(0, len(self.logprobs) - self.num_unacknowledged)]
         sent_at = None
         while self.sent and self.sent[0][0] <= base_len:
@@ -125,7 +130,13 @@ class Session(SessionState):
         self.sent.clear()  # which of the two verdicts an answer is to cannot be told
         first = max(base_len, self.acked)  # a later message that came sooner acknowledged more
         tokens = tuple(self.tokens[first:])
-        return replace(self.last_verdict, base_len=first, tokens=tokens, logprobs=self.logprobs_from(first))
+        return replace(
+            self.last_verdict,
+            base_len=first,
+            tokens=tokens,
+            logprobs=self.logprobs_from(first),
+            prompt_logprobs=self.told_of_prompt,
+        )
 
     # -- a round moves it ------------------------------------------------------------------------------------------
 
@@ -150,6 +161,11 @@ class Session(SessionState):
         """A round in which it took part is done."""
         self.ready_since = self.moved_at = now
         self._wait_for("queue", now)
+
+    def read_prompt(self, logprobs: tuple[TokenLogprobs, ...]) -> None:
+        """A round read more of its prompt: the logprobs of the tokens that follow those known."""
+        if self.prompt_logprobs is not None:
+            self.prompt_logprobs += logprobs
 
     def commit(self, tokens: tuple[int, ...], logprobs: tuple[TokenLogprobs, ...] = ()) -> tuple[int, ...]:
         """Appends the decided tokens up to the text's end, and returns those appended.

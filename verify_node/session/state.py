@@ -66,6 +66,9 @@ class SessionState:
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     forced: tuple[int, tuple[int, ...]] | None = None  # what must follow a text of so many tokens, by its form
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, where they are wanted
+    prompt_logprobs: list[TokenLogprobs] | None = (
+        None  # of the prompt, as far as it is read; None: nobody waits for any
+    )
     ledger: Ledger | None = None  # of what it is to keep; None: nothing in particular
     promised: bool | None = None  # what it is to keep; None: nothing was decided of it
     prefix_scope: bytes = b""  # who shares pages of read text with it; empty: nobody, and none are kept
@@ -219,6 +222,21 @@ class SessionState:
     def base_digest(self) -> bytes:
         """Hash of prompt and committed tokens."""
         return self._digest.of(self.tokens)
+
+    @property
+    def lacks_prompt_logprobs(self) -> bool:
+        """Whether some of its prompt has to be read, or read again, for logprobs that are wanted."""
+        return self.prompt_logprobs is not None and len(self.prompt_logprobs) < len(self.opened.prompt) - 1
+
+    @property
+    def num_readable(self) -> int:
+        """Tokens of its text that may count as read before it was opened: beyond them logprobs are wanted."""
+        return len(self.prompt_logprobs or ()) if self.lacks_prompt_logprobs else len(self.tokens) - 1
+
+    @property
+    def told_of_prompt(self) -> tuple[TokenLogprobs, ...] | None:
+        """What its draft node waits for; None where it has that, or wants nothing."""
+        return None if self.prompt_logprobs is None else tuple(self.prompt_logprobs)
 
     def logprobs_from(self, base_len: int) -> tuple[TokenLogprobs, ...] | None:
         """Returns the logprobs of the tokens from base_len on, which is not acknowledged; None where they are not

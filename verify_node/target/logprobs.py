@@ -1,9 +1,10 @@
-"""The target's raw logprobs of a round's tokens, for the sessions that want them.
+"""The target's raw logprobs of a round's tokens and of its prompts', for the sessions that want them.
 
 Knows nothing about rules, noise or masks.
 """
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor
 from goodspeed.wire.fields import MIN_LOGPROB
 from goodspeed.wire.messages import TokenLogprobs
 from verify_node.rounds.outcomes import Outcome
+from verify_node.rounds.prompt_rows import PromptRows
+from verify_node.target.match_sampling import NOT_NUMBERS
 
 MAX_ROWS = 256
 """Rows that are processed at once: with a vocabulary of 152,000 their copies take 300 MB."""
@@ -49,9 +52,29 @@ def with_logprobs(outcomes: Sequence[Outcome], places: Mapping[bytes, Place], lo
     return [replace(outcome, logprobs=found.get(outcome.session_id, ())) for outcome in outcomes]
 
 
+def with_prompts(
+    outcomes: Sequence[Outcome], prompts: Sequence[tuple[bytes, int, PromptRows]], logits: Tensor
+) -> list[Outcome]:
+    """Returns the outcomes, with logprobs of what was read of prompts; a session that only read has one of its own.
+
+    prompts: each with its session and its first row in logits [num_rows, vocab]. One transfer from the device for each.
+    """
+    by_session = {outcome.session_id: outcome for outcome in outcomes}
+    for session_id, first_row, wanted in prompts:
+        num_top = min(wanted.num_top, logits.shape[-1])
+        table = _look_up(logits, range(first_row, first_row + len(wanted.tokens)), wanted.tokens, num_top)
+        before = by_session.get(session_id, Outcome(session_id, (), 0, 0.0))
+        if any(isnan(row[0]) for row in table):
+            by_session[session_id] = replace(before, tokens=(), logprobs=(), num_accepted=0, failed=NOT_NUMBERS)
+        else:
+            told = tuple(_told(row, num_top, num_top) for row in table)
+            by_session[session_id] = replace(before, prompt_logprobs=told)
+    return list(by_session.values())
+
+
 def _look_up(logits: Tensor, rows: Sequence[int], tokens: Sequence[int], num_top: int) -> list[list[float]]:
     """Returns for each row: its token's logprob, the likeliest tokens' logprobs, then their ids (exact in fp64)."""
-    cells = torch.tensor([rows, tokens]).to(logits.device, non_blocking=True)  # [2, num_wanted]
+    cells = torch.tensor([list(rows), list(tokens)]).to(logits.device, non_blocking=True)  # [2, num_wanted]
     parts: list[Tensor] = []
     for some_rows, some_tokens in zip(*(torch.split(each, MAX_ROWS) for each in cells), strict=True):
         logprobs = logits[some_rows].log_softmax(-1, dtype=torch.float32).clamp(min=MIN_LOGPROB)

@@ -18,6 +18,9 @@ from goodspeed.exact.logit_rules import Rules, TextRows, process
 from goodspeed.exact.rejection import match, match_tree
 from goodspeed.exact.sampling import Sampling, SamplingBatch, choose
 
+NOT_NUMBERS = "its logits are not numbers"
+"""Why a session is given up whose logits are none."""
+
 
 class VerifiedEntry(Protocol):
     """One session's part of a round: the target draws at its base and after each of its drafted tokens."""
@@ -172,7 +175,7 @@ def failure(tops: Sequence[float], reached: Sequence[int]) -> str:
     if all(map(isfinite, tops)):
         return ""
     if any(isnan(top) or top == inf for top in tops):
-        return "its logits are not numbers"
+        return NOT_NUMBERS
     return "its rules leave no token to draw" if any(tops[row] == -inf for row in reached) else ""
 
 

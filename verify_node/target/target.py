@@ -24,9 +24,10 @@ from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.messages import LogitRules, Sampling
 from verify_node.rounds.outcomes import Decisions, Outcome
 from verify_node.rounds.packing import Entry, Round
+from verify_node.rounds.prompt_rows import PromptRows
 from verify_node.target.evidence import log_gains, log_tilts
 from verify_node.target.forms import Forms, Masks
-from verify_node.target.logprobs import Place, with_logprobs
+from verify_node.target.logprobs import Place, with_logprobs, with_prompts
 from verify_node.target.match_sampling import (
     decide_match,
     failure,
@@ -124,11 +125,9 @@ class Target:
 
     @torch.inference_mode()
     def forward(self, planned: Round) -> Tensor:
-        """Returns logits [num_rows, vocab]: a row for each position that an entry draws at, in the order of entries."""
-        chunks = [
-            Chunk(entry.session_id, entry.tokens, entry.num_drafted + 1 if entry.samples else 0, entry.parents)
-            for entry in planned.entries
-        ]
+        """Returns logits [num_rows, vocab], in the order of entries: of each entry rows of its prompt where their
+        logprobs are wanted, and a row for each position that it draws at."""
+        chunks = [Chunk(entry.session_id, entry.tokens, entry.num_rows, entry.parents) for entry in planned.entries]
         logits = self.runner.forward(chunks)
         if logits.device.type == "cuda":
             torch.cuda.synchronize(logits.device)  # else the forward pass would be timed as verification
@@ -140,7 +139,7 @@ class Target:
 
     @torch.inference_mode()
     def verify(self, planned: Round, logits: Tensor, masks: Masks | None = None) -> list[Outcome]:
-        """Returns the outcome of every entry that samples, from the logits of `forward`.
+        """Returns the outcome of every entry that has rows in the logits of `forward`: it samples, or a prompt is told.
 
         masks: of those that have a form to keep; None: they are made now. Of a tree the key/value memory has no more
         than the accepted path then.
@@ -161,15 +160,17 @@ class Target:
             for one in verified
             if one.entry.num_logprobs is not None
         }
-        return with_logprobs(outcomes, places, logits[:, : self.checkpoint.num_tokens]) if places else outcomes
+        known = logits[:, : self.checkpoint.num_tokens]
+        outcomes = with_logprobs(outcomes, places, known) if places else outcomes
+        return with_prompts(outcomes, _prompt_rows(planned), known)
 
     def _verified(self, planned: Round) -> list[_VerifiedEntry]:
         verified: list[_VerifiedEntry] = []
         first_row = 0
         for entry in planned.entries:
+            first_row += entry.num_rows
             if entry.samples:
-                verified.append(self._read_proposal(entry, first_row))
-                first_row += entry.num_drafted + 1
+                verified.append(self._read_proposal(entry, first_row - entry.num_drawn))
         return verified
 
     def _read_proposal(self, entry: Entry, first_row: int) -> _VerifiedEntry:
@@ -231,6 +232,17 @@ class Target:
             decided = decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise)
             outcomes = _with_decisions(outcomes, verified, decided, odds)
         return outcomes
+
+
+def _prompt_rows(planned: Round) -> list[tuple[bytes, int, PromptRows]]:
+    """Returns what of prompts is to be told: the session, the first row of logits, and the tokens that follow."""
+    found: list[tuple[bytes, int, PromptRows]] = []
+    first_row = 0
+    for entry in planned.entries:
+        if entry.prompt_rows is not None:
+            found.append((entry.session_id, first_row, entry.prompt_rows))
+        first_row += entry.num_rows
+    return found
 
 
 def _columns(repeats: Sequence[int]) -> list[list[int]]:

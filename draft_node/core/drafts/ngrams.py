@@ -19,6 +19,9 @@ round brings 2.24 tokens for 1.6 drafted ones at temperature 0, with histories."
 FLOOR = 0.03
 """No draft goes on below these odds, however little a token costs the verify node: it would be mostly noise."""
 
+LEAD = 32
+"""Tokens of the prompt before a prediction: as many as a match may be long."""
+
 LIKELIEST = Sampling(temperature=0.0)
 
 
@@ -34,12 +37,26 @@ class Ngrams:
         """What drafts for this request; None where its user wants no n-gram drafts."""
         if request.drafter not in ("auto", "ngram") or not request.max_draft:
             return None
-        return NgramDrafter(request, self.history, self.least_odds)
+        return NgramDrafter(request, self.history, self.least_odds, predicted(request))
 
     def keep(self, request: Request, tokens: Sequence[int]) -> None:
         """Adds a text that is over, prompt included, to its user's history; one without a single token is left out."""
         if self.keeps and len(tokens) > len(request.prompt):
             self.history.add(request.user, tokens)
+
+
+def predicted(request: Request) -> NgramIndex | None:
+    """What the request's user expects its text to be, as a text that drafts for it alone; None under the ratio rule.
+
+    The user may have it from an answer to the same request, which is not independent of the noise that decides here.
+    It follows the end of the prompt, so that its beginning is drafted at once.
+    """
+    if not request.prediction or request.verification != "match":
+        return None
+    expected = (*request.prompt[-LEAD:], *request.prediction)
+    index = NgramIndex(len(expected))
+    index.add(expected)
+    return index
 
 
 @dataclass(slots=True)
@@ -49,6 +66,7 @@ class NgramDrafter:
     request: Request
     history: History
     least_odds: float = LEAST_ODDS
+    prediction: NgramIndex | None = None  # of what is expected of this text
     _text: GrowingText = field(default_factory=GrowingText)
 
     def draft(self, tokens: Sequence[int], length: int, least_odds: float = 0.0) -> Continuation:
@@ -79,7 +97,8 @@ class NgramDrafter:
         the first text would then not be independent of the noise that decides on the second one.
         """
         if self.request.verification == "match":
-            return self.history.indexes(self.request.user)
+            expected = [self.prediction] if self.prediction is not None else []
+            return expected + self.history.indexes(self.request.user)
         return self.history.shared
 
 

@@ -9,6 +9,7 @@ from draft_node.serve.api import chat, completions, document, node, tokens
 from draft_node.serve.api.large import LargeWork
 from draft_node.serve.api.request import errors
 from draft_node.serve.api.request.body import BodyLimit
+from draft_node.serve.api.responses import route as responses
 from draft_node.serve.service import Service
 from goodspeed.node.web import KeyCheck, Keys
 
@@ -47,6 +48,7 @@ def create_api(
     errors.install(app)
     app.include_router(completions.router(service, config, work))
     app.include_router(chat.router(service, config, work))
+    app.include_router(responses.router(service, config, work))
     app.include_router(tokens.router(service, config, work))
     app.include_router(node.router(service, config, exposition))
     document.complete(app, keyed=keyed)

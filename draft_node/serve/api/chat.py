@@ -15,7 +15,7 @@ from draft_node.serve.api.request.schemas import ChatRequest
 from draft_node.serve.api.request.wanted import Wish, of_chat
 from draft_node.serve.api.response.answering import Choice, answer, now
 from draft_node.serve.api.response.calls import made
-from draft_node.serve.api.response.logprobs import for_chat
+from draft_node.serve.api.response.logprobs import for_chat, for_prompt
 from draft_node.serve.api.response.responses import (
     AssistantMessage,
     ChatChoice,
@@ -41,28 +41,28 @@ class Shape:
         self._id = f"chatcmpl-{secrets.token_hex(16)}"
         self._created = now()
         self._model = model
+        self._wish = wish
         self._num_calls = [0] * len(wish.texts)
         self._tools = wish.speech.formats.tools if wish.speech is not None else None
         self._logprobs = logprobs
 
     def whole(self, choices: Sequence[Choice], usage: Usage) -> ChatCompletion:
-        return ChatCompletion(
+        answer = ChatCompletion(
             id=self._id,
             object="chat.completion",
             created=self._created,
             model=self._model,
             choices=[
-                ChatChoice(
-                    index=index,
-                    message=self._message(choice),
-                    logprobs=self._of(choice.tokens),
-                    finish_reason=_reason(choice.ended.reason, len(choice.calls)),
-                )
-                for index, choice in enumerate(choices)
-                if choice.ended
+                self._choice(index, choice, choice.ended.reason) for index, choice in enumerate(choices) if choice.ended
             ],
             usage=usage,
         )
+        prompt, num_top = choices[0].prompt, self._wish.num_prompt_logprobs
+        if prompt is not None and num_top is not None:
+            answer.prompt_logprobs = for_prompt(prompt, num_top)
+        if self._wish.returns_token_ids:
+            answer.prompt_token_ids = list(self._wish.texts[0].prompt)
+        return answer
 
     def _message(self, choice: Choice) -> AssistantMessage:
         """Says nothing of thinking and calls where there are none."""
@@ -76,10 +76,14 @@ class Shape:
         return message
 
     def beginnings(self) -> Iterable[ChatChunk]:
-        return [self._chunk(index, Delta(role="assistant", content="")) for index in range(len(self._num_calls))]
+        begun = [self._chunk(i, Delta(role="assistant", content="")) for i in range(len(self._wish.texts))]
+        if self._wish.returns_token_ids:
+            begun[0].prompt_token_ids = list(self._wish.texts[0].prompt)
+        return begun
 
     def piece(self, index: int, piece: Piece) -> ChatChunk | None:
         """None where there is nothing to tell."""
+        tells_tokens = self._logprobs or self._wish.returns_token_ids
         if piece.call is not None:
             delta = Delta(
                 tool_calls=[MadeCallDelta(index=self._num_calls[index], **dict(made(piece.call, self._tools)))]
@@ -87,17 +91,31 @@ class Shape:
             self._num_calls[index] += 1
         elif piece.thinking:
             delta = Delta(reasoning_content=piece.thinking, reasoning=piece.thinking)
-        elif piece.text or (self._logprobs and piece.tokens):
+        elif piece.text or (tells_tokens and piece.tokens):
             delta = Delta(content=piece.text)
         else:
             return None
-        return self._chunk(index, delta, logprobs=self._of(piece.tokens))
+        chunk = self._chunk(index, delta, logprobs=self._of(piece.tokens))
+        if self._wish.returns_token_ids:
+            chunk.choices[0].token_ids = [token.id for token in piece.tokens]
+        return chunk
 
     def ending(self, index: int, ended: Ended) -> ChatChunk:
         return self._chunk(index, Delta(), reason=_reason(ended.reason, self._num_calls[index]))
 
     def last(self) -> ChatChunk:
         return self._of_choices([])
+
+    def _choice(self, index: int, choice: Choice, reason: FinishReason) -> ChatChoice:
+        told = ChatChoice(
+            index=index,
+            message=self._message(choice),
+            logprobs=self._of(choice.tokens),
+            finish_reason=_reason(reason, len(choice.calls)),
+        )
+        if self._wish.returns_token_ids:
+            told.token_ids = [token.id for token in choice.tokens]
+        return told
 
     def _of(self, tokens: Sequence[Token]) -> ChatLogprobs | None:
         return for_chat(tokens) if self._logprobs else None

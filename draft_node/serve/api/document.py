@@ -8,6 +8,8 @@ from pydantic.json_schema import models_json_schema
 
 from draft_node.serve.api.request import schemas
 from draft_node.serve.api.request.errors import declared
+from draft_node.serve.api.responses.items import Item, Part
+from draft_node.serve.api.responses.schemas import ResponsesRequest
 from goodspeed.node.web import OPEN_PATHS
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
@@ -18,7 +20,15 @@ STREAMED: Responses = {200: {"description": "Whole, or with `stream` as events."
 WORK = {**STREAMED, **TAKE, **declared(429, 503)}
 
 REF = "#/components/schemas/{model}"
-BODIES = (schemas.CompletionRequest, schemas.ChatRequest, schemas.TokenizeRequest, schemas.DetokenizeRequest)
+BODIES = (
+    schemas.CompletionRequest,
+    schemas.ChatRequest,
+    ResponsesRequest,
+    Item,
+    Part,
+    schemas.TokenizeRequest,
+    schemas.DetokenizeRequest,
+)
 
 
 def takes(schema: type[BaseModel]) -> dict[str, Any]:

@@ -56,6 +56,15 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
     return list(token_ids)
 
 
+def encode_part(tokenizer: Any, text: str) -> list[int]:
+    """Returns the token ids of a part of a text, which begins or ends nowhere in particular."""
+    try:
+        token_ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    except (UnicodeEncodeError, TypeError) as error:
+        raise PromptError(f"the text is not valid Unicode ({error}); remove lone surrogates") from error
+    return list(token_ids)
+
+
 def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]], inputs: Inputs = NOTHING) -> list[int]:
     """Returns a conversation's token ids up to the assistant's turn, by the tokenizer's chat template."""
     if not messages:

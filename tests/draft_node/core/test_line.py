@@ -49,9 +49,11 @@ class Node:
         refused = Refusal("too_many_sessions", "what", "later", message.session_id, message.epoch, None)
         self.carry_out(self.core.receive(refused, self.now))
 
-    def begin(self, *numbers, max_tokens=100):
+    def begin(self, *numbers, max_tokens=100, user="", priority=0):
         for number in numbers:
-            request = Request(session_id(number), (1, 2, 3), Sampling(), max_tokens=max_tokens)
+            request = Request(
+                session_id(number), (1, 2, 3), Sampling(), max_tokens=max_tokens, user=user, priority=priority
+            )
             self.carry_out(self.core.begin(request, self.now))
 
     def end(self, number):
@@ -321,3 +323,43 @@ def test_places_are_neither_leaked_nor_given_twice(order, num_slots, steps):
     for left in present:
         node.end(left)
     assert (node.core.line.num_seated, node.core.line.num_waiting, node.rooms) == (0, 0, [])
+
+
+# -- priorities --------------------------------------------------------------------------------------------------------
+
+
+def test_a_users_most_urgent_text_has_the_users_next_place():
+    node = Node(num_slots=1)
+    node.begin(1, user="a")
+    node.begin(2, user="a", priority=5)
+    node.begin(3, user="a")
+    node.begin(4, user="a", priority=-1)
+    for number in (1, 4, 3, 2):
+        assert node.rooms == [number]
+        node.end(number)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(-2, 2)), min_size=2, max_size=8), st.integers(1, 3))
+def test_priorities_change_nobody_elses_turn(texts, num_slots):
+    """Whose text gets the next place is as without any priorities, however texts end."""
+    plain, urgent = Node(num_slots), Node(num_slots)
+    for number, (user, priority) in enumerate(texts):
+        plain.now = urgent.now = 0.1 * number
+        plain.begin(number, user=user)
+        urgent.begin(number, user=user, priority=priority)
+    for _ in texts:
+        turns = [[texts[number][0] for number in node.asked] for node in (plain, urgent)]
+        assert turns[0] == turns[1]
+        first = plain.rooms[0]
+        user = texts[first][0]
+        plain.end(first)
+        urgent.end(next(number for number in urgent.rooms if texts[number][0] == user))
+
+
+def test_an_order_that_takes_places_away_knows_no_priorities():
+    node = Node(num_slots=1, order="las")
+    node.begin(1)
+    node.begin(2)
+    node.begin(3, priority=-9)
+    node.end(1)
+    assert node.rooms == [2]

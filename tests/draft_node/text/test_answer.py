@@ -8,9 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from draft_node.core.actions import Deliver, Finish
-from draft_node.text.answer import Alternative, Answer, Piece
+from draft_node.text.answer import Answer, Piece
 from draft_node.text.spans import Span
 from draft_node.text.token_text import TokenTexts
+from draft_node.text.tokens import Alternative
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.tokenizing.text import decode
 from goodspeed.text.streaming import TextStream

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from draft_node.serve.api.request.fields import OF_ROLE, PART, UNKNOWN
+from draft_node.serve.api.request.fields import OF_ROLE, PART, UNKNOWN, UNSERVED
 from draft_node.serve.api.request.wording import ONLY_TEXT, is_unsupported, sentence
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
 from goodspeed.node.web import error_body
@@ -92,7 +92,11 @@ def of_validation(error: ValidationError) -> ApiError:
         return ApiError(400, message, param=param, code="unsupported_parameter")
     if kind == PART:
         param = param.rpartition(".")[0]
-    codes = {"missing": "missing_parameter", "none_required": "unsupported_parameter"}
+    codes = {
+        "missing": "missing_parameter",
+        "none_required": "unsupported_parameter",
+        UNSERVED: "unsupported_parameter",
+    }
     return ApiError(400, message, param=param, code=codes.get(kind))
 
 

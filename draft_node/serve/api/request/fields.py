@@ -19,7 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 UNKNOWN, EMPTY, ROLE, PART, SERVICE_TIER = "unknown_parameter", "null", "role", "part", "service_tier"
-OF_ROLE = "of_role"
+PREDICTION, OF_ROLE, UNSERVED = "prediction", "of_role", "unserved"
 """Errors of our own, by name."""
 
 

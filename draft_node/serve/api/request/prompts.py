@@ -8,7 +8,14 @@ from typing import Any
 
 from draft_node.serve.api.request import elements
 from draft_node.serve.api.request.errors import ApiError
-from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Generation, Message
+from draft_node.serve.api.request.schemas import (
+    ChatRequest,
+    CompletionRequest,
+    Generation,
+    Message,
+    Prediction,
+    TextPart,
+)
 from draft_node.serve.api.request.tools import turn_calls
 from draft_node.serve.service import Service, VerifyAway
 from draft_node.text.encoding import num_chat_chars
@@ -56,9 +63,13 @@ def _turn(message: Message, where: str, service: Service) -> dict[str, Any]:
 
 def _content(message: Message) -> str:
     """Returns the text of a message; one that only calls tools may have none."""
-    if message.content is None or isinstance(message.content, str):
-        return message.content or ""
-    return "".join(part.text for part in message.content)
+    return _text(message.content)
+
+
+def _text(content: str | list[TextPart] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part.text for part in content)
 
 
 def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
@@ -75,6 +86,15 @@ async def encoded(prompt: str | list[int], service: Service, user: str) -> tuple
         what = f"prompt: {max(prompt)} is no token id; they go from 0 to {service.vocab_size - 1}"
         raise ApiError(400, what, param="prompt", code="vocabulary")
     return tuple(prompt)
+
+
+async def encode_prediction(
+    prediction: Prediction, prompt: tuple[int, ...], service: Service, user: str
+) -> tuple[int, ...]:
+    """Token ids of what the answer to a conversation is expected to be."""
+    text = _text(prediction.content)
+    _check_chars(len(text), "prediction", service)
+    return await service.encode_answer(prompt, text, user) if text else ()
 
 
 async def decoded(prompt: str | list[int], service: Service, user: str) -> str:
@@ -102,7 +122,9 @@ def max_tokens_of(request: Generation, default: int, ids: Sequence[tuple[int, ..
     least = min(left)
     if least < (asked or 1):
         raise _too_long(request, service.context_len, service.context_len - least, asked)
-    return [asked or min(default, room) for room in left]
+    if asked == 0 and not (isinstance(request, CompletionRequest) and request.echo):
+        raise ApiError(400, "max_tokens must be at least 1; 0 is for echo: true alone", param="max_tokens")
+    return [min(default, room) if asked is None else max(asked, 1) for room in left]
 
 
 def _too_long(request: Generation, context_len: int, num_tokens: int, asked: int | None) -> ApiError:

@@ -15,6 +15,7 @@ from draft_node.serve.api.request.fields import (
     NOT_NULL,
     OF_ROLE,
     PART,
+    PREDICTION,
     ROLE,
     SERVICE_TIER,
     Mark,
@@ -141,6 +142,13 @@ class Generation(RuleParameters, FormParameters, NeutralForms):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: Mark = Field(default=None, description="taken, and kept nowhere")
+    prompt_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = Field(
+        default=None, description="alternatives told of each token of the prompt; not with stream"
+    )
+    return_token_ids: bool | None = Field(default=None, description="adds the ids of the tokens of prompt and answer")
+    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = Field(
+        default=None, description="among one user's texts that wait for their turn, the lowest goes first; default 0"
+    )
     goodspeed: Extension | None = None
 
 
@@ -159,7 +167,8 @@ class CompletionRequest(Generation, NeutralCompletion):
         | Annotated[list[TokenIds], Field(fail_fast=True, min_length=1)],
         NOT_NULL,
     ]
-    echo: bool | None = Field(default=None, description="not together with logprobs")
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(default=None, description="0 only with echo")
+    echo: bool | None = Field(default=None, description="the prompt before the text, with its logprobs where asked for")
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
 
@@ -228,7 +237,6 @@ class NeutralChat(Strict):
     function_call: Literal["none", "auto"] | None = None
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
     audio: None = None
-    prediction: None = None
     verbosity: Literal["medium"] | None = None
     web_search_options: None = None
     store: No = None
@@ -236,6 +244,15 @@ class NeutralChat(Strict):
     prompt_cache_options: None = None
     prompt_cache_retention: None = None
     add_generation_prompt: Yes = None
+
+
+class Prediction(Strict):
+    """A text that the answer is expected to be much like."""
+
+    type: Annotated[str, *one_of(PREDICTION, "content"), NOT_NULL]
+    content: Annotated[
+        str | Annotated[list[TextPart], Field(fail_fast=True, min_length=1, max_length=MAX_PARTS)], NOT_NULL
+    ]
 
 
 class ChatRequest(Generation, NeutralChat):
@@ -253,6 +270,7 @@ class ChatRequest(Generation, NeutralChat):
     service_tier: Annotated[str, *one_of(SERVICE_TIER, *SERVICE_TIERS)] | None = Field(
         default=None, description="auto and default ask for nothing; another one for the tier of that name"
     )
+    prediction: Prediction | None = Field(default=None, description="drafts come from it, too")
     metadata: Metadata = Field(default=None, description="taken, and kept nowhere")
     safety_identifier: Mark = Field(default=None, description="taken, and kept nowhere")
     prompt_cache_key: Mark = Field(default=None, description="taken, and kept nowhere")

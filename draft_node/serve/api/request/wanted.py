@@ -17,11 +17,13 @@ from draft_node.serve.api.request.prompts import (
     check_within_reach,
     decoded,
     encode_chat,
+    encode_prediction,
     encoded,
     max_tokens_of,
     name_of_max_tokens,
     prompts_of,
 )
+from draft_node.serve.api.request.refinements import checked_priority, of_prompts, predicted
 from draft_node.serve.api.request.rules import biases, stop_token_ids
 from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.serve.api.request.slo import asked as asked_slo
@@ -47,6 +49,10 @@ class Wish:
     num_prompt_tokens: int
     echoes: list[str]  # what comes before each text
     draft_fingerprint: str = ""  # under the ratio rule the texts depend on the draft model, too
+    num_prompt_logprobs: int | None = None  # alternatives told of each token of a prompt, beside an echo's
+    returns_token_ids: bool = False
+    is_echo: bool = False
+    is_only_echo: bool = False  # nothing is told of what follows the prompts
 
     @property
     def speech(self) -> Speech | None:
@@ -64,8 +70,6 @@ async def of_completion(
 ) -> Wish:
     check_model(request.model, config)
     _check_n(request, config)
-    if request.echo and request.logprobs is not None:
-        raise ApiError(400, "echo and logprobs are not served together; ask for one of them", param="echo")
     prompts = prompts_of(request)
     if len(prompts) > config.http_max_prompts:
         what = f"prompt holds {len(prompts)} prompts; send at most {config.http_max_prompts} in one request"
@@ -75,11 +79,19 @@ async def of_completion(
     ids = [await encoded(prompt, service, user) for prompt in prompts]
     max_tokens = max_tokens_of(request, DEFAULT_MAX_TOKENS, ids, service)
     texts = _wanted(request, ids, max_tokens, request.logprobs, service, config, user, headers, form)
+    texts = of_prompts(texts, request, echoed=request.logprobs if request.echo else None)
     echoes = [""] * len(prompts)
     if request.echo:
         echoes = [await decoded(prompt, service, user) for prompt in prompts]
     return Wish(
-        texts, sum(map(len, ids)), [echo for echo in echoes for _ in range(request.n or 1)], service.draft_fingerprint
+        texts,
+        sum(map(len, ids)),
+        [echo for echo in echoes for _ in range(request.n or 1)],
+        service.draft_fingerprint,
+        request.prompt_logprobs,
+        bool(request.return_token_ids),
+        is_echo=bool(request.echo),
+        is_only_echo=request.max_tokens == 0,
     )
 
 
@@ -108,7 +120,18 @@ async def of_chat(
     kept = await form_with_tools(form, talk, service, ids[0], user, ignore_eos=request.ignore_eos)
     texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, kept, is_chat=True)
     texts = [replace(text, speech=talk.speech) for text in texts]
-    return Wish(texts, len(ids[0]), [""] * len(texts), service.draft_fingerprint)
+    texts[:1] = of_prompts(texts[:1], request)
+    if request.prediction is not None:
+        expected = await encode_prediction(request.prediction, ids[0], service, user)
+        texts = predicted(texts, expected, request)
+    return Wish(
+        texts,
+        len(ids[0]),
+        [""] * len(texts),
+        service.draft_fingerprint,
+        request.prompt_logprobs,
+        bool(request.return_token_ids),
+    )
 
 
 def check_model(name: str | None, config: DraftConfig) -> None:
@@ -163,6 +186,7 @@ def _wanted(
         constraint=form,
         prefix_cache=request.goodspeed is None or request.goodspeed.prefix_cache is not False,
         user=user,
+        priority=checked_priority(request, service),
         verification=config.verification,
         restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
         target=service.target_fingerprint,

@@ -6,7 +6,7 @@ Knows nothing about statuses, codes or routes. What a value may be is checked in
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from draft_node.serve.api.request.fields import EMPTY, PART, ROLE, SERVICE_TIER
+from draft_node.serve.api.request.fields import EMPTY, PART, PREDICTION, ROLE, SERVICE_TIER, UNSERVED
 
 ROLES = "system, developer, user, assistant or tool"
 
@@ -24,7 +24,7 @@ UNSUPPORTED = {
     "functions": SEVERAL,
     "function_call": 'must be "none" or "auto"; tools have tool_choice',
     "modalities": 'must be ["text"]: nothing but text is written',
-    **dict.fromkeys(("audio", "prediction", "moderation", "prompt_cache_retention"), ONE),
+    **dict.fromkeys(("audio", "moderation", "prompt_cache_retention"), ONE),
     **dict.fromkeys(("web_search_options", "prompt_cache_options"), SEVERAL),
     "verbosity": f'{ONE}, or send "medium"',
     "store": "must be false, or left out: no answer is kept",
@@ -41,6 +41,7 @@ CHOICES = {
     "prompt": "a string, a list of strings, a list of token ids, or a list of such lists; none of them may be empty",
     "stop": "a string, or a list of at most 4; each has 1 to 256 characters",
     "messages": "a list of messages, each with a role and a content",
+    "input": "a text, or a list of messages, function calls, their outputs and reasoning",
     "message": "an object with a role and a content",
     "role": ROLES,
     "content": "a string or a list of text parts",
@@ -94,6 +95,13 @@ SPECIAL = {
     EMPTY: " must not be null; send {allowed}",
     ROLE: ": {given} is not a role that is served; use " + ROLES,
     PART: ": {given} parts are not served; only text parts are served",
+    UNSERVED: " {what}",
+    "item": ": {given} items are not served; send message, function_call, function_call_output or reasoning",
+    "text_part": ": {given} parts are not served; only text is: input_text or output_text",
+    "tool": ": {given} tools are not served; only functions are",
+    "include": ": {given} is not told; leave include out, or ask for reasoning.encrypted_content alone",
+    "choice": ": {given} is no choice; send none, auto, required, or a function with its name",
+    PREDICTION: ': {given} is not a kind of prediction that is served; send "content"',
     SERVICE_TIER: ": {given} is unknown; send auto, default, flex, priority or scale, or another tier as goodspeed.slo",
     "too_short content": " must not be an empty list; send a string, or at least one text part",
     "too_short messages": " must not be an empty list; send at least one message",

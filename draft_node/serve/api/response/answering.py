@@ -6,7 +6,7 @@ What an answer looks like is its `Shape`'s affair (`completions.py`, `chat.py`).
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from fastapi import Request
@@ -20,6 +20,7 @@ from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.schemas import Generation, StreamOptions
 from draft_node.serve.api.request.wanted import Wish
 from draft_node.serve.api.response import marks, texts
+from draft_node.serve.api.response.metrics import metrics_of
 from draft_node.serve.api.response.responses import (
     ChatChoice,
     ChatChunk,
@@ -34,8 +35,9 @@ from draft_node.serve.api.response.responses import (
     json_with,
 )
 from draft_node.serve.api.response.stream import EventStream, begun
-from draft_node.serve.service import Begun, Ended, Piece, Service, Token
+from draft_node.serve.service import Begun, Ended, Piece, Service, Token, Wanted
 from draft_node.text.fair_queue import FairQueue
+from draft_node.text.tokens import PromptTokens
 from goodspeed.node.web import user_of
 from goodspeed.slo.kept import Kept
 
@@ -56,11 +58,13 @@ class Choice:
     ended: Ended | None = None
     target_fingerprint: str | None = None
     num_local: int = 0  # tokens so far that the draft model wrote alone
+    prompt: PromptTokens | None = None  # with log-probabilities, once they are there
 
     def take(self, item: Begun | Piece | Ended) -> None:
         match item:
             case Begun():
                 self.text, self.thinking, self.calls, self.tokens, self.num_local = "", "", [], [], 0
+                self.prompt = None
                 self.target_fingerprint = item.target_fingerprint
             case Piece():
                 self.text += item.text
@@ -68,6 +72,7 @@ class Choice:
                 self.calls += [piece.call for piece in item.parts if piece.call is not None]
                 self.tokens += item.tokens
                 self.num_local += sum(token.local for token in item.tokens)
+                self.prompt = item.prompt or self.prompt
             case Ended():
                 self.ended, self.num_local = item, item.num_local
 
@@ -115,21 +120,24 @@ async def answer(
 
 async def to_json(wish: Wish, shape: Shape, choices: Sequence[Choice], answers: FairQueue, user: str) -> str:
     """The whole answer as JSON."""
-    size = sum(len(choice.tokens) for choice in choices) * _num_told(wish)
+    size = sum(map(_size, choices, wish.texts))
     if size < LARGE:
         return _whole(wish, shape, choices)
     return await answers.run(user, size, lambda: _whole(wish, shape, choices))
 
 
-def _num_told(wish: Wish) -> int:
-    """How many entries an answer has for each token: itself, and the alternatives."""
-    return 1 + max((text.num_logprobs or 0 for text in wish.texts), default=0)
+def _size(choice: Choice, wanted: Wanted) -> int:
+    """How many entries an answer has for a text's tokens, and for those of its prompt: themselves and alternatives."""
+    size = len(choice.tokens) * (1 + (wanted.num_logprobs or 0))
+    return size if choice.prompt is None else size + len(wanted.prompt) * (1 + (wanted.num_prompt_logprobs or 0))
 
 
 def _whole(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
     """Choice by choice: between them others have the interpreter."""
-    whole = shape.whole(choices, _usage(wish, choices))
-    whole.system_fingerprint = _system_fingerprint(wish, choices)
+    whole = shape.whole(choices, usage_of(wish, choices))
+    whole.system_fingerprint = system_fingerprint_of(wish, choices)
+    if (metrics := metrics_of(choices)) is not None:
+        whole.metrics = metrics
     told: Sequence[ChatChoice | CompletionChoice] = whole.choices
     for each, choice in zip(told, choices, strict=True):
         marks.on_whole(each, choice.ended)
@@ -141,7 +149,7 @@ async def _collect(service: Service, wish: Wish) -> list[Choice]:
     choices = [Choice() for _ in wish.texts]
     async with aclosing(texts.write(service, wish.texts)) as items:
         async for index, item in items:
-            choices[index].take(item)
+            choices[index].take(_without_text(item) if wish.is_only_echo else item)
     return choices
 
 
@@ -151,7 +159,8 @@ async def _chunks(
     choices = [Choice() for _ in wish.texts]
     is_begun = False
     async with aclosing(texts.write(service, wish.texts)) as items:
-        async for index, item in items:
+        async for index, arrived in items:
+            item = _without_text(arrived) if wish.is_only_echo else arrived
             choices[index].take(item)
             if isinstance(item, Begun):
                 continue
@@ -163,20 +172,32 @@ async def _chunks(
                     marks.on_chunk(chunk.choices[0], part, spans=mark_accepted)
                     new.append(chunk)
             for each in new:
-                each.system_fingerprint = _system_fingerprint(wish, [choices[index]])
+                each.system_fingerprint = system_fingerprint_of(wish, [choices[index]])
                 if options.continuous_usage_stats:
-                    each.usage = _usage(wish, choices)
+                    each.usage = usage_of(wish, choices)
                 elif options.include_usage:
                     each.usage = None
                 yield each
     if options.include_usage:
         last = shape.last()
-        last.usage = _usage(wish, choices)
-        last.system_fingerprint = _system_fingerprint(wish, choices)
+        last.usage = usage_of(wish, choices)
+        last.system_fingerprint = system_fingerprint_of(wish, choices)
+        if (metrics := metrics_of(choices)) is not None:
+            last.metrics = metrics
         yield last
 
 
-def _system_fingerprint(wish: Wish, choices: Sequence[Choice]) -> str | None:
+def _without_text(item: Begun | Piece | Ended) -> Begun | Piece | Ended:
+    """A text of which only the prompt is wanted: the one token that no text is without is not told."""
+    match item:
+        case Piece():
+            return Piece("", (), prompt=item.prompt)
+        case Ended():
+            return replace(item, reason="length", stop=None, num_tokens=0)
+    return item
+
+
+def system_fingerprint_of(wish: Wish, choices: Sequence[Choice]) -> str | None:
     """Which models the text depends on: the target, and under the ratio rule the draft model too.
 
     None where not all of it is from one target: some of it the draft model wrote alone, or choices differ.
@@ -188,7 +209,7 @@ def _system_fingerprint(wish: Wish, choices: Sequence[Choice]) -> str | None:
     return "_".join(["fp", *map(str, parts)])
 
 
-def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
+def usage_of(wish: Wish, choices: Sequence[Choice]) -> Usage:
     """So far; what drafting did is known of texts that are complete."""
     num_tokens = sum(choice.ended.num_tokens if choice.ended else len(choice.tokens) for choice in choices)
     all_of = total(*(choice.ended.statistics for choice in choices if choice.ended))
@@ -210,10 +231,21 @@ def _usage(wish: Wish, choices: Sequence[Choice]) -> Usage:
         prompt_tokens_details=PromptTokensDetails(cached_tokens=_num_cached(wish, choices)),
         goodspeed=told,
     )
-    if wish.thinks:
-        num_thinking = sum(choice.ended.num_thinking for choice in choices if choice.ended)
-        usage.completion_tokens_details = CompletionDetails(reasoning_tokens=num_thinking)
+    details = _details(wish, choices, all_of.accepted["ngram"])
+    if details.model_fields_set:
+        usage.completion_tokens_details = details
     return usage
+
+
+def _details(wish: Wish, choices: Sequence[Choice], num_ngram: int) -> CompletionDetails:
+    """num_ngram: tokens that n-gram drafts brought into the texts."""
+    details = CompletionDetails()
+    if wish.thinks:
+        details.reasoning_tokens = sum(choice.ended.num_thinking for choice in choices if choice.ended)
+    if num_predicted := sum(len(text.prediction) for text in wish.texts):
+        details.accepted_prediction_tokens = min(num_ngram, num_predicted)
+        details.rejected_prediction_tokens = num_predicted - details.accepted_prediction_tokens
+    return details
 
 
 def _num_cached(wish: Wish, choices: Sequence[Choice]) -> int:

@@ -2,9 +2,17 @@
 
 import codecs
 from collections.abc import Sequence
+from dataclasses import replace
 
-from draft_node.serve.api.response.responses import ChatLogprobs, Logprobs, TokenLogprob, TopLogprob
-from draft_node.text.answer import Alternative, Token
+from draft_node.serve.api.response.responses import (
+    ChatLogprobs,
+    Logprobs,
+    PromptLogprob,
+    PromptLogprobs,
+    TokenLogprob,
+    TopLogprob,
+)
+from draft_node.text.tokens import Alternative, PromptTokens, Token
 
 
 class Offsets:
@@ -22,13 +30,36 @@ class Offsets:
         return offsets
 
 
-def for_completion(tokens: Sequence[Token], offsets: Offsets) -> Logprobs:
+def for_completion(tokens: Sequence[Token], offsets: Offsets, echoed: Sequence[Token] = ()) -> Logprobs:
+    """echoed: a prompt that comes before the tokens; nothing is told of what its first one follows."""
+    first, told = echoed[:1], [*echoed[1:], *tokens]
     return Logprobs(
-        tokens=[name(token) for token in tokens],
-        token_logprobs=[_logprob(token) for token in tokens],
-        top_logprobs=[_by_name(token) for token in tokens],
-        text_offset=offsets.of(tokens),
+        tokens=[name(token) for token in (*first, *told)],
+        token_logprobs=[*(None for _ in first), *map(_logprob, told)],
+        top_logprobs=[*(None for _ in first), *map(_by_name, told)],
+        text_offset=offsets.of([*first, *told]),
     )
+
+
+def echoed(prompt: PromptTokens, num_top: int) -> list[Token]:
+    """A prompt's tokens with so many alternatives each."""
+    return [replace(token, top=token.top[:num_top]) for token in prompt.read()]
+
+
+def for_prompt(prompt: PromptTokens, num_top: int) -> PromptLogprobs:
+    """A prompt's log-probabilities in vLLM's shape."""
+    _, *others = prompt.read()
+    return [None, *(_by_id(token, num_top) for token in others)]
+
+
+def _by_id(token: Token, num_top: int) -> dict[str, PromptLogprob]:
+    """The likeliest tokens, and the token itself where it is none of them."""
+    told = {
+        str(other.id): PromptLogprob(logprob=other.logprob, rank=rank, decoded_token=other.text)
+        for rank, other in enumerate(token.top, 1)
+    }
+    own = told.get(str(token.id)) or PromptLogprob(logprob=_logprob(token), rank=None, decoded_token=token.text)
+    return {str(token.id): own} | dict(list(told.items())[:num_top])
 
 
 def for_chat(tokens: Sequence[Token]) -> ChatLogprobs:

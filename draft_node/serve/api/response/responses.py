@@ -41,9 +41,12 @@ class Speculation(BaseModel):
 
 
 class CompletionDetails(BaseModel):
-    """`reasoning_tokens`: those that the model thinks with, markers included."""
+    """`reasoning_tokens`: those that the model thinks with, markers included. Of a prediction: as many of its tokens as
+    n-gram drafts brought into the text, and the others."""
 
-    reasoning_tokens: int
+    reasoning_tokens: int | None = None
+    accepted_prediction_tokens: int | None = None
+    rejected_prediction_tokens: int | None = None
 
 
 class PromptTokensDetails(BaseModel):
@@ -56,8 +59,8 @@ class Usage(BaseModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
-    completion_tokens_details: CompletionDetails | None = None
     prompt_tokens_details: PromptTokensDetails | None = None
+    completion_tokens_details: CompletionDetails | None = None
     goodspeed: Speculation | None = None
 
 
@@ -65,9 +68,37 @@ class Logprobs(BaseModel):
     """Each list has one entry for each token of a completion; a part of a character is written `bytes:\\x..`."""
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
+
+
+class PromptLogprob(BaseModel):
+    """vLLM's shape. The rank is known of the likeliest tokens only."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+"""Of each token of a prompt: it and the likeliest ones at its place, by token id; null for the first."""
+
+
+class SpeculativeDecoding(BaseModel):
+    """vLLM's shape. `acceptance_histogram[n]`: drafts of which n tokens were accepted. Steps with drafts count."""
+
+    mean_acceptance_length: float
+    draft_acceptance_rate: float
+    acceptance_histogram: list[int]
+    num_spec_steps: int
+    num_accepted_draft_tokens: int
+    num_draft_tokens: int
+    num_spec_tokens: int
+
+
+class Metrics(BaseModel):
+    speculative_decoding: SpeculativeDecoding
 
 
 class MarkedSpan(BaseModel):
@@ -93,6 +124,9 @@ class CompletionChoice(BaseModel):
     text: str
     logprobs: Logprobs | None
     finish_reason: FinishReason | None
+    prompt_logprobs: PromptLogprobs | None = None
+    prompt_token_ids: list[int] | None = None
+    token_ids: list[int] | None = None
     goodspeed: Marked | None = None
 
 
@@ -106,6 +140,7 @@ class Completion(BaseModel):
     system_fingerprint: str | None = None
     choices: list[CompletionChoice]
     usage: Usage | None = None
+    metrics: Metrics | None = None
 
 
 class TopLogprob(BaseModel):
@@ -158,6 +193,7 @@ class ChatChoice(BaseModel):
     message: AssistantMessage
     logprobs: ChatLogprobs | None
     finish_reason: ChatFinishReason
+    token_ids: list[int] | None = None
     goodspeed: Marked | None = None
 
 
@@ -169,6 +205,9 @@ class ChatCompletion(BaseModel):
     system_fingerprint: str | None = None
     choices: list[ChatChoice]
     usage: Usage
+    prompt_logprobs: PromptLogprobs | None = None
+    prompt_token_ids: list[int] | None = None
+    metrics: Metrics | None = None
 
 
 class Delta(BaseModel):
@@ -184,6 +223,7 @@ class ChatChunkChoice(BaseModel):
     delta: Delta
     logprobs: ChatLogprobs | None
     finish_reason: ChatFinishReason | None
+    token_ids: list[int] | None = None
     goodspeed: Marked | None = None
 
 
@@ -195,6 +235,8 @@ class ChatChunk(BaseModel):
     system_fingerprint: str | None = None
     choices: list[ChatChunkChoice]
     usage: Usage | None = None
+    prompt_token_ids: list[int] | None = None
+    metrics: Metrics | None = None
 
 
 class Models(BaseModel):

@@ -2,8 +2,9 @@
 
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -13,20 +14,31 @@ from draft_node.serve.api.request.errors import ApiError, ClientGone, of_service
 from draft_node.serve.api.response.texts import unless_gone
 from goodspeed.errors import ServiceError
 
+M = TypeVar("M", bound=BaseModel)
+
 logger = logging.getLogger("goodspeed.http")
 
 DONE = b"data: [DONE]\n\n"
 
 
-class EventStream(Response):
+class EventStream(Response, Generic[M]):
     """Sends chunks as they come, for as long as somebody reads them; closes their source in any case."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, chunks: AsyncGenerator[BaseModel, None]) -> None:
+    def __init__(
+        self,
+        chunks: AsyncGenerator[M, None],
+        *,
+        write: Callable[[M], bytes] | None = None,
+        last: bytes = DONE,
+    ) -> None:
+        """write: makes the bytes of a chunk; last: what is sent at the end of a stream that did not break."""
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._chunks = chunks
+        self._write = write or event
+        self._last = last
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with aclosing(self._chunks):
@@ -40,13 +52,13 @@ class EventStream(Response):
         broken = None
         try:
             async for chunk in self._chunks:
-                await send({"type": "http.response.body", "body": event(chunk), "more_body": True})
+                await send({"type": "http.response.body", "body": self._write(chunk), "more_body": True})
         except ServiceError as error:
             broken = of_service(error)
         except Exception:
             logger.exception("a stream broke")
             broken = ApiError(500, "this stream broke here; the log says why", code="internal")
-        last = DONE if broken is None else b"data: " + json.dumps(broken.body).encode() + b"\n\n" + DONE
+        last = self._last if broken is None else b"data: " + json.dumps(broken.body).encode() + b"\n\n" + DONE
         await send({"type": "http.response.body", "body": last})
 
 
@@ -54,16 +66,16 @@ def event(chunk: BaseModel) -> bytes:
     return b"data: " + chunk.model_dump_json(exclude_unset=True).encode() + b"\n\n"
 
 
-async def begun(receive: Receive, chunks: AsyncGenerator[BaseModel, None]) -> AsyncGenerator[BaseModel, None]:
+async def begun(receive: Receive, chunks: AsyncGenerator[M, None]) -> AsyncGenerator[M, None]:
     """The same chunks, once the first of them is there: what fails before that can still be said by a status."""
 
-    async def first() -> BaseModel:
+    async def first() -> M:
         return await anext(chunks)
 
     return _chain(await unless_gone(receive, first()), chunks)
 
 
-async def _chain(first: BaseModel, chunks: AsyncGenerator[BaseModel, None]) -> AsyncGenerator[BaseModel, None]:
+async def _chain(first: M, chunks: AsyncGenerator[M, None]) -> AsyncGenerator[M, None]:
     async with aclosing(chunks):
         yield first
         async for chunk in chunks:

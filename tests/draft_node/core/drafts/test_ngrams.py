@@ -187,3 +187,43 @@ def test_under_the_ratio_rule_the_likeliest_token_is_drafted_whatever_the_noise(
             request = make_request(verification=rule, sampling=Sampling(1.0, seed=seed))
             tokens |= {NgramDrafter(request, history, 0.01).draft(text, 1).tokens}
     assert drafted == {"match": {(TEXT[3],), (99,)}, "ratio": {(TEXT[3],)}}
+
+
+# -- predictions -------------------------------------------------------------------------------------------------------
+
+EXPECTED = tuple(range(12, 28))
+
+
+def drafter_of(**changes):
+    return Ngrams(History(100, True)).begin(make_request(prediction=EXPECTED, **changes))
+
+
+def test_a_prediction_is_drafted_from_its_beginning():
+    assert drafter_of().draft(PROMPT, 8).tokens == EXPECTED[:8]
+
+
+def test_a_prediction_is_found_again_after_text_that_was_not_expected():
+    text = (*PROMPT, *EXPECTED[:4], 30, 29, *EXPECTED[6:10])
+    assert drafter_of().draft(text, 4).tokens == EXPECTED[10:14]
+
+
+def test_under_the_ratio_rule_a_prediction_drafts_nothing():
+    assert drafter_of(verification="ratio").draft(PROMPT, 8).tokens == ()
+
+
+def test_a_prediction_drafts_for_its_own_request_only():
+    ngrams = Ngrams(History(100, True))
+    assert ngrams.begin(make_request(prediction=EXPECTED)).draft(PROMPT, 8).tokens
+    assert ngrams.begin(make_request(2)).draft(PROMPT, 8).tokens == ()
+
+
+@pytest.mark.parametrize(("changes", "drafts"), [({}, True), ({"drafter": "none"}, False), ({"max_draft": 0}, False)])
+def test_a_node_without_an_index_drafts_from_predictions(changes, drafts):
+    link = VerifyLink.begin(make_hello(), 3.0, now=0.0)
+    core = DraftCore(link, context_len=50, has_model=False)
+    core.receive(WELCOME, 0.0)
+    core.begin(make_request(prediction=EXPECTED, **changes), 0.0)
+    sent = say(core, 1, len(PROMPT), EXPECTED[:1])
+    assert [type(message) for message in sent] == [Offer if drafts else Ack]
+    core.begin(make_request(2), 0.0)
+    assert core.sessions[session_id(2)].ngrams is None

@@ -12,9 +12,11 @@ from draft_node.serve.api import create_app
 from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.levels import Levels
 from draft_node.serve.service import Begun, Ended, Service, Wanted
-from draft_node.text.answer import Alternative, Piece, Token
+from draft_node.text.answer import Piece
 from draft_node.text.spans import Span
 from draft_node.text.text_request import Target
+from draft_node.text.token_text import TokenText, TokenTexts
+from draft_node.text.tokens import Alternative, PromptTokens, Token
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.chat_inputs import NOTHING, Inputs
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
@@ -24,11 +26,22 @@ from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults, SloTerms
+from goodspeed.wire.messages import TokenLogprobs
 from tests.draft_node.serve.test_levels import levels
 
 CONTEXT_LEN = 1000
 FORMS = Grammars(tokenizer_folder.load("tiny-target"))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Bytes(TokenTexts):
+    """A token is a byte."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __getitem__(self, token_id: int) -> TokenText:
+        return TokenText(chr(token_id), bytes([token_id]))
 
 
 class FakeService(Service):
@@ -47,6 +60,7 @@ class FakeService(Service):
     target_fingerprint: str | None = "b1"
     draft_model: str = "small-model"
     draft_fingerprint: str = "d1"
+    knows_priorities: bool = True
     chats: ChatForms = ChatForms()
 
     def __init__(self) -> None:
@@ -75,6 +89,8 @@ class FakeService(Service):
     async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
         self.wanted.append(wanted)
         yield Begun(self.target.fingerprint)
+        if wanted.num_prompt_logprobs is not None:
+            yield Piece("", (), prompt=self.prompt(wanted))
         if self.retargets_after is not None:
             for _ in range(self.retargets_after):
                 yield Piece("?", (self.token("?", wanted.num_logprobs),), (Span("?", False, False),))
@@ -92,8 +108,16 @@ class FakeService(Service):
         statistics.num_cached = self.cached.pop(0) if self.cached else 0
         statistics.drafted.update(ngram=2, model=1)
         statistics.accepted.update(ngram=1)
+        statistics.drafts.update({(2, 1): 1, (1, 0): 1})
         kept = self._kept(wanted.slo) if wanted.slo is not None else None
         yield Ended("length", None, wanted.max_tokens, statistics, num_local, kept)
+
+    @staticmethod
+    def prompt(wanted: Wanted) -> PromptTokens:
+        """Each token after the first has -1.5, and the likeliest is the one before it in the alphabet, with -0.5."""
+        num_top = wanted.num_prompt_logprobs or 0
+        told = [TokenLogprobs(-1.5, (token - 1,)[:num_top], (-0.5,)[:num_top]) for token in wanted.prompt[1:]]
+        return PromptTokens(wanted.prompt, tuple(told), Bytes())
 
     @staticmethod
     def token(letter: str, num_logprobs: int | None) -> Token:
@@ -120,6 +144,9 @@ class FakeService(Service):
         self.num_encoded += 1
         self.users.add(user)
         return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
+
+    async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
+        return tuple(text.encode())
 
     def defaults(self, *, chat: bool) -> Defaults:
         return self.chat_defaults if chat else self.completion_defaults

@@ -18,7 +18,8 @@ from draft_node.serve.api.response.logprobs import Offsets, for_completion
 from draft_node.serve.api.response.responses import CompletionChoice
 from draft_node.serve.api.response.texts import write
 from draft_node.serve.service import Ended, Wanted
-from draft_node.text.answer import Piece, Token
+from draft_node.text.answer import Piece
+from draft_node.text.tokens import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.serve.api.fake import LETTERS, Api, FakeService, error_of, events_of
@@ -31,6 +32,15 @@ SPECULATION = {
     "local": 0,
     "drafted_by": {"model": 1, "ngram": 2, "self": 0},
     "accepted_by": {"model": 0, "ngram": 1, "self": 0},
+}
+METRICS = {
+    "mean_acceptance_length": 1.5,
+    "draft_acceptance_rate": 1 / 3,
+    "acceptance_histogram": [1, 1, 0],
+    "num_spec_steps": 2,
+    "num_accepted_draft_tokens": 1,
+    "num_draft_tokens": 3,
+    "num_spec_tokens": 2,
 }
 
 
@@ -61,6 +71,7 @@ def test_a_completion(api: Api) -> None:
             "prompt_tokens_details": {"cached_tokens": 0},
             "goodspeed": SPECULATION,
         },
+        "metrics": {"speculative_decoding": METRICS},
     }
 
 

@@ -80,11 +80,17 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"stream": True, "stream_options": {"surprise": True}}, "stream_options.surprise"),
     ({"guided_json": {}}, "guided_json"),
     ({"logprobs": -1}, "logprobs"),
+    ({"prompt_logprobs": 21}, "prompt_logprobs"),
+    ({"prompt_logprobs": -1}, "prompt_logprobs"),
+    ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"),
+    ({"return_token_ids": 1}, "return_token_ids"),
+    ({"priority": 0.5}, "priority"),
 ]
 REFUSED_COMPLETION: list[tuple[dict[str, Any], str]] = [
     ({"best_of": 2}, "best_of"),
     ({"suffix": "end"}, "suffix"),
-    ({"echo": True, "logprobs": 1}, "echo"),
+    ({"echo": True, "max_tokens": 0, "min_tokens": 2}, "min_tokens"),
+    ({"max_completion_tokens": 0}, "max_completion_tokens"),
     ({"logprobs": True}, "logprobs"),
     ({"prompt": ""}, "prompt"),
     ({"prompt": []}, "prompt"),
@@ -115,6 +121,11 @@ REFUSED_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages.0.content"),
     ({"messages": [{"role": "user", "content": "no template"}]}, "messages"),
     ({"prompt": "hello"}, "prompt"),
+    ({"prediction": "hello"}, "prediction"),
+    ({"prediction": {"type": "guess", "content": "x"}}, "prediction.type"),
+    ({"prediction": {"type": "content"}}, "prediction.content"),
+    ({"prediction": {"type": "content", "content": "x"}, "goodspeed": {"speculate": False}}, "prediction"),
+    ({"prediction": {"type": "content", "content": "x"}, "goodspeed": {"drafter": "model"}}, "prediction"),
 ]
 
 

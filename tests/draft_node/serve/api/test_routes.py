@@ -29,7 +29,7 @@ def test_nothing_is_served_that_the_document_does_not_name(api: Api) -> None:
     app = create_api(api.service, api.config, lambda: (b"", ""))
     paths = {route.path for route in app.routes if hasattr(route, "path")}
     assert paths <= {path for path, _ in routes(api)} | {"/v1/models/{name:path}"}
-    assert len(routes(api)) == 11
+    assert len(routes(api)) == 12
 
 
 def test_answers_are_counted_by_route_and_status(api: Api) -> None:

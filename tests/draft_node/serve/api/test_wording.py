@@ -22,7 +22,6 @@ UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
     "guided_whitespace_pattern": ("x", "is not supported; leave it out"),
     "modalities": (["audio"], 'must be ["text"]: nothing but text is written'),
     "audio": ({}, "is not supported; leave it out"),
-    "prediction": ({}, "is not supported; leave it out"),
     "moderation": ({}, "is not supported; leave it out"),
     "prompt_cache_retention": ("24h", "is not supported; leave it out"),
     "prompt_cache_options": ({}, "are not supported; leave them out"),
@@ -99,7 +98,7 @@ OTHERS: list[tuple[dict[str, Any], str]] = [
     ({"temperature": 2.5}, "temperature must be at most 2"),
     ({"top_p": 0}, "top_p must be at least 0.000001"),
     ({"max_tokens": 1.5}, "max_tokens must be a whole number"),
-    ({"max_tokens": 0}, "max_tokens must be at least 1"),
+    ({"max_completion_tokens": 0}, "max_completion_tokens must be at least 1"),
     ({"max_tokens": 3, "min_tokens": 4}, "min_tokens must not be more than max_tokens"),
     ({"stream": "yes"}, "stream must be true or false"),
     ({"stream_options": {}}, "stream_options needs stream: true; send both, or neither"),
@@ -130,7 +129,7 @@ PROMPTS: list[tuple[dict[str, Any], str]] = [
         {"prompt": "x" * 1500},
         "prompt must be shorter: the context has 1000 tokens, and the prompt takes 1500 of them",
     ),
-    ({"echo": True, "logprobs": 1}, "echo and logprobs are not served together; ask for one of them"),
+    ({"max_tokens": 0}, "max_tokens must be at least 1; 0 is for echo: true alone"),
 ]
 
 

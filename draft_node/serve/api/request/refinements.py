@@ -1,0 +1,61 @@
+"""What a request may ask for beside its text: log-probabilities of prompts, drafts from a prediction, a priority.
+
+Knows nothing about how prompts are encoded, or what a text is sampled by.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from draft_node.serve.api.request.errors import ApiError
+from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Generation
+from draft_node.serve.service import Service, Wanted
+from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
+
+
+def of_prompts(
+    texts: Sequence[Wanted], request: ChatRequest | CompletionRequest, *, echoed: int | None = None
+) -> list[Wanted]:
+    """The texts, with what is to be told of their prompts. echoed: alternatives told of each token of an echo."""
+    wanted, param = request.prompt_logprobs, "prompt_logprobs" if request.prompt_logprobs is not None else "echo"
+    if wanted is not None and request.stream:
+        raise ApiError(400, "prompt_logprobs is not served with stream: true; leave out one of them", param=param)
+    if wanted is None and echoed is None:
+        return list(texts)
+    num_top = max(wanted or 0, echoed or 0)
+    for text in texts:
+        if len(text.prompt) * (1 + num_top) > MAX_PROMPT_LOGPROBS:
+            longest = MAX_PROMPT_LOGPROBS // (1 + num_top)
+            what = f"{param}: {len(text.prompt)} tokens with {num_top} alternatives each are too many to be told of"
+            raise ApiError(400, f"{what}; ask for at most {longest} tokens, or for fewer alternatives", param=param)
+    return [_of_prompt(text, num_top, is_scored=echoed is not None) for text in texts]
+
+
+def _of_prompt(text: Wanted, num_top: int, *, is_scored: bool) -> Wanted:
+    """is_scored: whoever asks for one token after an echo with log-probabilities leaves the last entry out, and counts
+    on it: the token is not an end of sequence then."""
+    min_tokens = max(text.min_tokens, int(is_scored and text.max_tokens == 1))
+    return replace(text, num_prompt_logprobs=num_top, min_tokens=min_tokens)
+
+
+def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatRequest) -> list[Wanted]:
+    """The texts, with drafts from what is expected of them, too, unless the node drafts nothing."""
+    asked = request.goodspeed.drafter if request.goodspeed is not None else None
+    if asked in ("model", "none") or _asks_for_none(request):
+        what = "prediction: drafts come from it, and goodspeed asks for none like these; leave out one of them"
+        raise ApiError(400, what, param="prediction")
+    return [
+        replace(text, prediction=expected, drafter=text.drafter if text.drafter != "model" else "auto")
+        for text in texts
+    ]
+
+
+def _asks_for_none(request: Generation) -> bool:
+    asked = request.goodspeed
+    return asked is not None and (asked.speculate is False or asked.max_draft == 0)
+
+
+def checked_priority(request: Generation, service: Service) -> int:
+    if request.priority and not service.knows_priorities:
+        what = "priority: this node's --order takes places away by its own rule; leave it out, or send 0"
+        raise ApiError(400, what, param="priority")
+    return request.priority or 0

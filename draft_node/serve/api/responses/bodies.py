@@ -1,0 +1,134 @@
+"""Bodies of responses and of their events, in OpenAI's format. Plain data."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from draft_node.serve.api.response.responses import Marked, Metrics, Speculation
+
+Status = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+class OutputText(BaseModel):
+    type: Literal["output_text"] = "output_text"
+    text: str
+    annotations: list[Any]
+    logprobs: list[Any]
+
+
+class ReasoningText(BaseModel):
+    type: Literal["reasoning_text"] = "reasoning_text"
+    text: str
+
+
+class MessageItem(BaseModel):
+    type: Literal["message"] = "message"
+    id: str
+    status: Status
+    role: Literal["assistant"] = "assistant"
+    content: list[OutputText]
+
+
+class ReasoningItem(BaseModel):
+    type: Literal["reasoning"] = "reasoning"
+    id: str
+    status: Status
+    summary: list[Any]
+    content: list[ReasoningText]
+    encrypted_content: None = None  # it is told in plain text
+
+
+class CallItem(BaseModel):
+    type: Literal["function_call"] = "function_call"
+    id: str
+    status: Status
+    call_id: str
+    name: str
+    arguments: str
+
+
+OutputItem = MessageItem | ReasoningItem | CallItem
+
+
+class InputDetails(BaseModel):
+    cached_tokens: int
+    cache_write_tokens: int
+
+
+class OutputDetails(BaseModel):
+    reasoning_tokens: int
+
+
+class ResponseUsage(BaseModel):
+    input_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens: int
+    output_tokens_details: OutputDetails
+    total_tokens: int
+    goodspeed: Speculation | None
+
+
+class Failure(BaseModel):
+    code: str
+    message: str
+
+
+class Incomplete(BaseModel):
+    reason: Literal["max_output_tokens"]
+
+
+class ResponseBody(BaseModel):
+    """A response: what was asked for, and what came of it so far."""
+
+    id: str
+    object: Literal["response"] = "response"
+    created_at: int
+    completed_at: int | None = None
+    status: Status
+    error: Failure | None = None
+    incomplete_details: Incomplete | None = None
+    model: str
+    output: list[OutputItem]
+    usage: ResponseUsage | None = None
+    system_fingerprint: str | None = None
+    metrics: Metrics | None = None
+    goodspeed: Marked | None = None
+    instructions: str | None
+    max_output_tokens: int | None
+    temperature: float
+    top_p: float
+    tools: list[dict[str, Any]]
+    tool_choice: str | dict[str, Any]
+    parallel_tool_calls: bool
+    text: dict[str, Any]
+    reasoning: dict[str, Any]
+    truncation: Literal["disabled"] = "disabled"
+    store: Literal[False] = False
+    background: Literal[False] = False
+    previous_response_id: None = None
+    service_tier: str | None
+    metadata: dict[str, str]
+    user: str | None
+
+
+class Event(BaseModel):
+    """An event of a stream; each type has some of these."""
+
+    type: str
+    sequence_number: int
+    response: ResponseBody | None = None
+    output_index: int | None = None
+    item_id: str | None = None
+    item: OutputItem | None = None
+    content_index: int | None = None
+    part: OutputText | ReasoningText | None = None
+    delta: str | None = None
+    text: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    logprobs: list[Any] | None = None
+    goodspeed: Marked | None = None
+
+    def written(self) -> bytes:
+        """The event as a stream has it: without what its type does not have, and with all that its objects have."""
+        return f"event: {self.type}\ndata: {self.model_dump_json(include=self.model_fields_set)}\n\n".encode()

@@ -1,0 +1,214 @@
+"""Other people's clients of the OpenAI API, on real nodes: each gets the text that a plain request with its seed gets.
+
+The official client is always at hand. The others are where `make clients` put them, or the extra `clients`; each test
+of one that is not installed is skipped by its name.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import openai
+import pytest
+from openai.lib._pydantic import to_strict_json_schema
+from pydantic import BaseModel, Field
+
+from tests.together.http.talking import talking
+from tests.together.http.test_texts import MODEL, user
+
+pytestmark = [pytest.mark.alone, pytest.mark.filterwarnings("ignore")]
+
+ASKED = "What is the capital of France?"
+EXTRA: dict[str, Any] = {"seed": 7}
+MAX_TOKENS = 24
+
+
+@pytest.fixture(scope="module")
+def expected(url: str) -> str:
+    """The text of a plain request."""
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        answer = client.chat.completions.create(model=MODEL, messages=user(ASKED), max_tokens=MAX_TOKENS, seed=7)
+    assert answer.choices[0].message.content
+    return answer.choices[0].message.content
+
+
+# -- the official client -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.essential
+def test_the_stream_helper_of_chats(client: openai.OpenAI, expected: str) -> None:
+    with client.chat.completions.stream(model=MODEL, messages=user(ASKED), max_tokens=MAX_TOKENS, seed=7) as stream:
+        told = "".join(event.delta for event in stream if event.type == "content.delta")
+        assert stream.get_final_completion().choices[0].message.content == told == expected
+
+
+@pytest.mark.essential
+def test_responses_whole_and_streamed(client: openai.OpenAI, expected: str) -> None:
+    options: dict[str, Any] = {"model": MODEL, "input": ASKED, "extra_body": EXTRA, "max_output_tokens": MAX_TOKENS}
+    assert client.responses.create(**options).output_text == expected
+    events = list(client.responses.create(**options, stream=True))
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == expected
+    assert events[-1].type in ("response.completed", "response.incomplete")
+    assert events[-1].response.output_text == expected
+
+
+def test_the_stream_helper_of_responses(client: openai.OpenAI) -> None:
+    options: dict[str, Any] = {"model": MODEL, "input": ASKED, "extra_body": EXTRA}
+    with client.responses.stream(**options) as stream:
+        told = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        stream.until_done()
+    assert told == client.responses.create(**options).output_text
+
+
+def test_a_conversation_goes_on_from_a_response(client: openai.OpenAI) -> None:
+    """What came back is sent again, as agents do it; the text is that of the same conversation as a chat."""
+    options: dict[str, Any] = {"model": MODEL, "extra_body": EXTRA, "max_output_tokens": MAX_TOKENS}
+    first = client.responses.create(input=ASKED, **options)
+    follow_up = {"role": "user", "content": "And of Spain?"}
+    turns: Any = [{"role": "user", "content": ASKED}, *[item.to_dict() for item in first.output], follow_up]
+    second = client.responses.create(input=turns, **options)
+    messages: Any = [*user(ASKED), {"role": "assistant", "content": first.output_text}, follow_up]
+    chat = client.chat.completions.create(model=MODEL, messages=messages, max_tokens=MAX_TOKENS, seed=7)
+    assert second.output_text == chat.choices[0].message.content
+
+
+class City(BaseModel):
+    """What a nonsense model can be held to; short, so that it is complete in time."""
+
+    name: Literal["Rome", "Oslo"]
+    number: int = Field(ge=0, le=9)
+
+
+@pytest.mark.essential
+def test_parsed_answers(client: openai.OpenAI) -> None:
+    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "response_format": City}
+    parsed = client.chat.completions.parse(**options, seed=7).choices[0].message.parsed
+    assert isinstance(parsed, City)
+    with client.chat.completions.stream(**options, seed=7) as stream:
+        assert stream.get_final_completion().choices[0].message.parsed == parsed
+    response = client.responses.parse(model=MODEL, input=ASKED, text_format=City, extra_body=EXTRA)
+    assert response.output_parsed == parsed
+
+
+# -- tools: a target that writes at random, held to the form of a call -------------------------------------------------
+
+WEATHER: Any = {
+    "type": "function",
+    "name": "weather",
+    "description": "The weather of a city.",
+    "parameters": to_strict_json_schema(City),
+    "strict": True,
+}
+
+
+@pytest.fixture(scope="module")
+def tools_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of nodes whose chat template knows tools."""
+    with talking(tmp_path_factory.mktemp("checkpoint")) as url:
+        yield url
+
+
+@pytest.fixture
+def tools_client(tools_url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=tools_url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "weather"}], ids=["required", "named"])
+def test_a_call_in_a_response_that_has_to_be(tools_client: openai.OpenAI, choice: Any) -> None:
+    options: dict[str, Any] = {"model": MODEL, "input": ASKED, "tools": [WEATHER], "tool_choice": choice}
+    options |= {"extra_body": EXTRA, "reasoning": {"effort": "none"}, "parallel_tool_calls": False}
+    response = tools_client.responses.create(**options)
+    [call] = [item for item in response.output if item.type == "function_call"]
+    City.model_validate_json(call.arguments)
+    with tools_client.responses.stream(**options) as stream:
+        streamed = [item for item in stream.get_final_response().output if item.type == "function_call"]
+    assert [(one.name, one.arguments) for one in streamed] == [(call.name, call.arguments)]
+
+
+@pytest.mark.parametrize("kind", ["OpenAIChatCompletionsModel", "OpenAIResponsesModel"])
+def test_the_agents_sdk_with_a_tool(tools_url: str, kind: str) -> None:
+    """The agent ends with its tool's result; what the target would write after it is nonsense."""
+    agents = pytest.importorskip("agents")
+    agents.set_tracing_disabled(True)
+    called: list[tuple[str, int]] = []
+
+    def weather(name: Literal["Rome", "Oslo"], number: Annotated[int, Field(ge=0, le=9)]) -> str:
+        called.append((name, number))
+        return f"{number} degrees in {name}"
+
+    async def run() -> str:
+        async with openai.AsyncOpenAI(base_url=tools_url, api_key="none", max_retries=0) as client:
+            model = getattr(agents, kind)(model=MODEL, openai_client=client)
+            extra = EXTRA if kind == "OpenAIResponsesModel" else EXTRA | {"reasoning_effort": "none"}
+            settings = agents.ModelSettings(tool_choice="required", parallel_tool_calls=False, extra_body=extra)
+            tools = [agents.function_tool(weather)]
+            stop: Any = "stop_on_first_tool"
+            agent = agents.Agent(name="one", model=model, model_settings=settings, tools=tools, tool_use_behavior=stop)
+            return str((await agents.Runner.run(agent, ASKED, max_turns=2)).final_output)
+
+    told = asyncio.run(run())
+    assert [f"{number} degrees in {name}" for name, number in called] == [told]
+
+
+@pytest.mark.parametrize("by_responses", [False, True])
+def test_langchain_with_tools(tools_url: str, by_responses: bool) -> None:
+    langchain = pytest.importorskip("langchain_openai")
+    options: dict[str, Any] = {"model": MODEL, "base_url": tools_url, "api_key": "none", "max_retries": 0}
+    model = langchain.ChatOpenAI(**options, use_responses_api=by_responses, extra_body=EXTRA)
+    bound = model.bind_tools([City], tool_choice="required", strict=True, parallel_tool_calls=False)
+    [call] = bound.invoke(ASKED).tool_calls
+    assert (call["name"], set(call["args"])) == ("City", {"name", "number"})
+    for method in ("function_calling", "json_schema"):
+        assert isinstance(model.with_structured_output(City, method=method, strict=True).invoke(ASKED), City)
+
+
+# -- the agents SDK ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["OpenAIChatCompletionsModel", "OpenAIResponsesModel"])
+def test_the_agents_sdk(url: str, expected: str, kind: str) -> None:
+    agents = pytest.importorskip("agents")
+    agents.set_tracing_disabled(True)
+
+    async def run() -> tuple[str, str]:
+        async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+            model = getattr(agents, kind)(model=MODEL, openai_client=client)
+            settings = agents.ModelSettings(max_tokens=MAX_TOKENS, extra_body=EXTRA)
+            agent = agents.Agent(name="one", model=model, model_settings=settings)
+            whole = await agents.Runner.run(agent, ASKED)
+            streamed = agents.Runner.run_streamed(agent, ASKED)
+            async for _ in streamed.stream_events():
+                pass
+            return whole.final_output, streamed.final_output
+
+    assert asyncio.run(run()) == (expected, expected)
+
+
+# -- litellm -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def litellm(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it asks for a list of prices
+    return pytest.importorskip("litellm")
+
+
+def test_litellm(url: str, expected: str, litellm: Any) -> None:
+    options: dict[str, Any] = {"model": f"openai/{MODEL}", "api_base": url, "api_key": "none", "messages": user(ASKED)}
+    options |= {"seed": 7, "max_tokens": MAX_TOKENS}
+    assert litellm.completion(**options).choices[0].message.content == expected
+    chunks = list(litellm.completion(**options, stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == expected
+
+
+# -- langchain ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_responses", [False, True])
+def test_langchain(url: str, expected: str, by_responses: bool) -> None:
+    langchain = pytest.importorskip("langchain_openai")
+    options: dict[str, Any] = {"model": MODEL, "base_url": url, "api_key": "none", "max_tokens": MAX_TOKENS}
+    model = langchain.ChatOpenAI(**options, use_responses_api=by_responses, extra_body=EXTRA, max_retries=0)
+    assert model.invoke(ASKED).text == expected
+    assert "".join(chunk.text for chunk in model.stream(ASKED)) == expected

@@ -1,0 +1,234 @@
+"""Logprobs of prompts through both nodes, on a line that loses, repeats and reorders messages.
+
+Real microscopic models, a clock set by hand. What a user is told is held against plain transformers.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from draft_node.core.actions import Fail, Send
+from draft_node.core.session import Session
+from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
+from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
+from tests.fakes import make_core, make_hello, make_open, session_id
+from tests.micro import VOCAB, make_runner
+from tests.together.test_logprobs import PLAIN, TARGET, Line, alone, check_logprobs, make_request
+from verify_node.rounds import packing
+from verify_node.rounds.packing import Entry, Round
+from verify_node.rounds.prompt_rows import PromptRows
+from verify_node.session.checks import MAX_KEPT
+from verify_node.target.target import Target
+
+TELLS = ("prompt_logprobs",)
+
+
+def check_prompt(prompt, told, num_top):
+    check_logprobs(prompt[:1], prompt[1:], told, num_top)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("num_pages", [256, 36], ids=["roomy", "preempted"])
+def test_prompts_are_told_once_and_rightly_whatever_is_lost(seed, num_pages, monkeypatch):
+    monkeypatch.setattr(packing, "MAX_PROMPT_ROWS", 7)  # prompts of 30 and more tokens take many rounds
+    requests = [
+        make_request(number, prompt_len=1 + 9 * (number % 6), num_prompt_logprobs=number % 4) for number in range(11)
+    ]
+    requests.append(make_request(11, prompt_len=50))
+    line = Line(seed, requests, num_pages=num_pages, capabilities=TELLS).run()
+    assert line.num_reopened > 0
+    assert (line.num_preempted > 0) == (num_pages == 36)
+    for user in line.users.values():
+        request = user.session.request
+        assert user.reason is not None
+        assert user.tokens == alone(request)
+        if request.num_prompt_logprobs is None:
+            assert user.prompts == []
+        else:
+            [told] = user.prompts
+            check_prompt(request.prompt, told, request.num_prompt_logprobs)
+        if request.num_logprobs is not None:
+            check_logprobs(request.prompt, user.tokens, user.logprobs, request.num_logprobs)
+
+
+def test_a_text_that_ends_at_once_is_told_its_prompt():
+    ends_at_once = tuple(range(VOCAB))
+    [user] = (
+        Line(0, [make_request(1, stop_ids=ends_at_once, num_prompt_logprobs=2)], capabilities=TELLS)
+        .run()
+        .users.values()
+    )
+    assert (user.tokens, user.reason) == ([], "stop")
+    check_prompt(user.session.request.prompt, user.prompts[0], 2)
+
+
+def test_a_verify_node_that_does_not_know_them_is_not_asked():
+    session = Session(make_request(1, num_prompt_logprobs=0))
+    [failed] = session.connect(0.0, capabilities=("odds",))
+    assert isinstance(failed, Fail)
+    assert failed.code == "unsupported"
+
+
+def test_once_they_are_there_they_are_not_asked_for_again():
+    session = Session(make_request(1, num_prompt_logprobs=0, num_logprobs=None))
+    [opened, *_] = session.connect(0.0, capabilities=TELLS)
+    assert isinstance(opened, Send)
+    assert isinstance(opened.message, OpenSession)
+    assert opened.message.num_prompt_logprobs == 0
+    session.receive(Verdict(session.request.session_id, 1, None, 4, (5,), 0, 0, 0, prompt_logprobs=()), 0.1)
+    session.disconnect()
+    [again, *_] = session.connect(0.2, capabilities=TELLS)
+    assert isinstance(again, Send)
+    assert isinstance(again.message, OpenSession)
+    assert again.message.num_prompt_logprobs is None
+
+
+# -- the verify node ---------------------------------------------------------------------------------------------------
+
+
+class Node:
+    """A verify node with a real target, and a draft node that says what a test has it say."""
+
+    def __init__(self):
+        self.target = Target(TARGET, make_runner(TARGET, num_pages=64, keeps_prefixes=True))
+        self.core = make_core(pool=self.target.runner.pool, vocab_size=VOCAB, context_len=128, max_round_tokens=32)
+        self.core.receive(b"a", make_hello("a", capabilities=("prefix_cache",)), 0.0)
+
+    def say(self, message):
+        return [send.message for send in self.core.receive(b"a", message, 0.0)]
+
+    def round(self, *, meanwhile=None):
+        """Runs one round; meanwhile: a message that comes while it is in flight."""
+        planned = self.core.plan(0.0)
+        assert planned is not None
+        outcomes = self.target.run(planned).outcomes
+        if meanwhile is not None:
+            self.say(meanwhile)
+        sent = [send.message for send in self.core.finish(outcomes, 0.01, 0.0)]
+        self.core.validate()
+        return sent
+
+    def told_of(self, session_id):
+        """The next verdict of this session; those of others are acknowledged."""
+        while True:
+            for verdict in self.round():
+                if verdict.session_id == session_id:
+                    return verdict
+                self.say(Ack(verdict.session_id, verdict.epoch, verdict.base_len + len(verdict.tokens)))
+
+    def rounds(self):
+        while not (sent := self.round()):
+            pass
+        return sent
+
+
+def opening(number=1, length=40, **changes):
+    prompt = make_request(number, prompt_len=length).prompt
+    options: dict[str, Any] = {"num_prompt_logprobs": 1, "sampling": Sampling(temperature=0.0), "max_draft": 0}
+    return make_open(number, **({"prompt": prompt} | options | changes))
+
+
+def test_what_is_told_is_told_again_until_it_is_acknowledged():
+    node, opened = Node(), opening()
+    node.say(opened)
+    [first] = node.rounds()
+    check_prompt(opened.prompt, first.prompt_logprobs, 1)
+    [second] = node.round()
+    assert second.prompt_logprobs is None
+    [repeated] = node.say(Ack(opened.session_id, opened.epoch, len(opened.prompt)))
+    assert repeated.prompt_logprobs == first.prompt_logprobs
+    assert repeated.tokens == first.tokens + second.tokens
+    assert node.say(Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1)) == []
+    [rest] = node.say(Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1))
+    assert rest.prompt_logprobs is None
+
+
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_a_prompt_that_is_opened_again_while_it_is_read_is_told_whole(in_flight):
+    node, opened = Node(), opening()
+    node.say(opened)
+    again = replace(opened, epoch=opened.epoch + 1)
+    node.round(meanwhile=again if in_flight else None)
+    node.say(again)
+    [told] = node.rounds()
+    assert told.epoch == again.epoch
+    check_prompt(opened.prompt, told.prompt_logprobs, 1)
+
+
+def test_memory_of_a_prompt_that_was_read_for_nothing_is_read_again():
+    node, opened = Node(), opening(num_prompt_logprobs=None)
+    node.say(opened)
+    [told] = node.rounds()
+    assert told.prompt_logprobs is None
+    node.say(replace(opened, epoch=opened.epoch + 1, num_prompt_logprobs=0))
+    [told] = node.rounds()
+    check_prompt(opened.prompt, told.prompt_logprobs, 0)
+
+
+def test_a_prompt_that_is_kept_is_read_anew():
+    """Another session of the same salt finds what the first has read; one that wants its logprobs reads it all."""
+    node, salt = Node(), b"salt" * 4
+    node.say(opening(1, num_prompt_logprobs=None, cache_salt=salt))
+    node.rounds()
+    prompt = opening(1).prompt
+    node.say(opening(2, num_prompt_logprobs=None, cache_salt=salt, prompt=prompt))
+    [_, found] = node.rounds()
+    assert found.num_cached > 0
+    node.say(opening(3, cache_salt=salt, prompt=prompt))
+    told = next(one for one in iter(lambda: node.told_of(session_id(3)), None) if one.prompt_logprobs is not None)
+    assert told.num_cached == 0
+    check_prompt(prompt, told.prompt_logprobs, 1)
+
+
+def test_more_than_can_be_told_is_refused_by_name():
+    node = Node()
+    node.core.register.context_len = MAX_PROMPT_LOGPROBS
+    [refusal] = node.say(opening(length=MAX_PROMPT_LOGPROBS // 21 + 1, num_prompt_logprobs=20))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.what.split()[0]) == ("unsupported", str(21 * (MAX_PROMPT_LOGPROBS // 21 + 1)))
+
+
+def test_what_one_client_waits_for_is_bounded(monkeypatch):
+    monkeypatch.setattr("verify_node.session.checks.MAX_KEPT", 200)
+    node = Node()
+    assert node.say(opening(1)) == node.say(opening(2)) == []  # 80 each
+    [refusal] = node.say(opening(3))
+    assert refusal.code == "too_many_sessions"
+    node.say(Close(session_id(1), 1))
+    assert node.say(opening(3)) == []
+    assert MAX_KEPT == 4 * MAX_PROMPT_LOGPROBS
+
+
+# -- one round ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_chunk_is_told_from_rows_of_its_own():
+    """Two chunks, then the whole of another session: each has its own rows among those of the others."""
+    text = tuple(make_request(1, prompt_len=12).prompt)
+    target = Target(TARGET, make_runner(TARGET))
+    greedy = Sampling(temperature=0.0)
+    chunk = Entry(session_id(1), 0, text[:5], 0, False, greedy, prompt_rows=PromptRows(0, text[1:6], 1))
+    rest = Entry(session_id(1), 5, text[5:], 0, True, greedy, prompt_rows=PromptRows(5, text[6:], 1), num_logprobs=1)
+    other = Entry(session_id(2), 0, text, 0, True, greedy)
+    assert [one.num_rows for one in (chunk, rest, other)] == [5, 7, 1]
+    [first] = target.run(Round(1, (chunk,))).outcomes
+    outcomes = {outcome.session_id: outcome for outcome in target.run(Round(2, (other, rest))).outcomes}
+    check_prompt(text, first.prompt_logprobs + outcomes[session_id(1)].prompt_logprobs, 1)
+    drawn = int(PLAIN(torch.tensor([text])).logits[0, -1].argmax())
+    assert outcomes[session_id(1)].tokens == outcomes[session_id(2)].tokens == (drawn,)
+    check_logprobs(text, (drawn,), outcomes[session_id(1)].logprobs, 1)
+
+
+def test_a_prompt_whose_logits_are_not_numbers_ends_its_session_alone(monkeypatch):
+    target = Target(TARGET, make_runner(TARGET))
+    greedy = Sampling(temperature=0.0)
+    bad = Entry(session_id(1), 0, (1, 2, 3), 0, False, greedy, prompt_rows=PromptRows(0, (2, 3, 4), 0))
+    good = Entry(session_id(2), 0, (1, 2, 3), 0, True, greedy)
+    planned = Round(1, (bad, good))
+    logits = target.forward(planned).clone()
+    logits[1] = torch.nan
+    outcomes = {outcome.session_id: outcome for outcome in target.verify(planned, logits)}
+    assert outcomes[session_id(1)].failed
+    assert outcomes[session_id(2)].tokens
