@@ -9,6 +9,7 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Ack, Close, OpenSession, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node.rounds.outcomes import Outcome
+from verify_node.rounds.packing import Round
 
 PROMPT = tuple(range(1, 31))
 """Seven full pages of four tokens, and two tokens."""
@@ -173,6 +174,53 @@ def test_who_waits_goes_on_when_the_reader_leaves() -> None:
     desk.up("a", Close(session_id(1), 1))
     assert text_of(run(desk, 2)) == alone(request_of(desk.session(2).opened))
     assert found(desk) == (60, 16)
+
+
+def desk_with_a_long_text() -> Desk:
+    """Ten pages are free beside another user's text, and a text of 18 that begins with PROMPT waits for them."""
+    desk = desk_of(num_pages=24, max_round_tokens=200)
+    open_one(desk, 9, salt=b"bob", prompt=tuple(7 * i % 29 + 1 for i in range(56)), max_tokens=40)
+    desk.round()
+    open_one(desk, 1, prompt=(*PROMPT, *(5 * i % 29 + 1 for i in range(40))))
+    return desk
+
+
+def parts_of(planned: Round | None) -> dict[int, int]:
+    """Tokens that each session of a round is fed."""
+    assert planned is not None
+    return {int.from_bytes(entry.session_id, "big"): len(entry.tokens) for entry in planned.entries}
+
+
+def test_nobody_waits_for_one_that_finds_no_room() -> None:
+    """The short one shares five pages with the long one, and fits where that does not."""
+    desk = desk_with_a_long_text()
+    open_one(desk, 2, prompt=PROMPT[:20], max_tokens=5)
+    planned = desk.core.plan(desk.now)
+    assert parts_of(planned) == {9: 1, 2: 20}
+    assert planned is not None
+    assert planned.crowded_out == (session_id(1),)
+
+
+def test_of_those_who_find_room_one_reads_for_the_rest() -> None:
+    desk = desk_with_a_long_text()
+    for number in (2, 3):
+        open_one(desk, number, prompt=PROMPT[:17], max_tokens=3)
+    planned = desk.core.plan(desk.now)
+    assert parts_of(planned) == {9: 1, 2: 17}
+    assert planned is not None
+    desk.finish(planned)
+    assert parts_of(desk.core.plan(desk.now))[3] == 1
+
+
+def test_who_need_not_wait_takes_nothing_that_others_were_left() -> None:
+    """Of ten free pages eight are a third user's, who came first: the second short one finds too few."""
+    desk = desk_with_a_long_text()
+    open_one(desk, 4, salt=b"carol", prompt=(3,) * 30)
+    open_one(desk, 2, prompt=PROMPT[:20], max_tokens=5)
+    planned = desk.core.plan(desk.now)
+    assert parts_of(planned) == {9: 1, 4: 30}
+    assert planned is not None
+    assert set(planned.crowded_out) == {session_id(1), session_id(2)}
 
 
 def test_a_session_that_lost_its_memory_reads_little_again() -> None:
