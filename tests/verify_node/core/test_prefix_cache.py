@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Ack, Close, OpenSession, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
+from verify_node.rounds.failures import NOT_NUMBERS
 from verify_node.rounds.outcomes import Outcome
 from verify_node.rounds.packing import Round
 
@@ -243,7 +244,11 @@ def test_a_session_that_lost_its_memory_reads_little_again() -> None:
         assert desk.text(number) == alone(request_of(desk.session(number).opened))
 
 
-def test_what_the_target_failed_on_is_not_found_again() -> None:
+@pytest.mark.parametrize(
+    ("failed", "num_cached"), [(NOT_NUMBERS, 0), ("its rules leave no token to draw", 28), ("no text satisfies it", 28)]
+)
+def test_what_is_no_number_is_not_found_again(failed: str, num_cached: int) -> None:
+    """Rules and forms say nothing of what is in memory: that is the user's, and is found by the next text."""
     desk = desk_of()
     open_one(desk, 1)
     run(desk, 1)
@@ -252,7 +257,18 @@ def test_what_the_target_failed_on_is_not_found_again() -> None:
     assert planned is not None
     [entry] = planned.entries
     desk.target.run(planned)
-    desk.core.finish([Outcome(entry.session_id, (), 0, 0.0, failed="its logits are not numbers")], 0.01, desk.now)
+    desk.core.finish([Outcome(entry.session_id, (), 0, 0.0, failed=failed)], 0.01, desk.now)
+    open_one(desk, 3)
+    assert run(desk, 3)[0].num_cached == num_cached
+
+
+def test_what_the_target_failed_on_as_a_whole_is_not_found_again() -> None:
+    desk = desk_of()
+    open_one(desk, 1)
+    run(desk, 1)
+    open_one(desk, 2)
+    assert desk.core.plan(desk.now) is not None
+    desk.core.abort("out of memory", desk.now)
     open_one(desk, 3)
     assert run(desk, 3)[0].num_cached == 0
 
