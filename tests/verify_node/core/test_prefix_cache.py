@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Ack, Close, OpenSession, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node.rounds.failures import NOT_NUMBERS
@@ -101,11 +102,48 @@ def test_sessions_without_a_salt_share_with_none_and_find_their_own_text_when_th
         open_one(desk, number, salt=b"")
         desk.round()
     assert found(desk) == (60, 0)
-    desk.up("a", Close(session_id(1), 1))
-    desk.round()
+    desk.now += desk.core.welcome.lease_s + 1.0
+    desk.core.tick(desk.now)  # the line was lost
+    assert not desk.core.sessions
+    desk.hello(capabilities=KNOWS)
     open_one(desk, 1, salt=b"", epoch=2)
     desk.round()
     assert found(desk) == (90, 28)
+
+
+def test_one_without_a_salt_that_lost_its_memory_finds_it_again() -> None:
+    desk = desk_of()
+    open_one(desk, 1, salt=b"")
+    desk.round()
+    desk.core.pool.free(session_id(1))
+    desk.up("a", Ack(session_id(1), 1, len(PROMPT) + 1))
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    assert planned.entries[0].start == 28
+
+
+@pytest.mark.parametrize("ends", ["closed", "at its end", "left"])
+@pytest.mark.parametrize(("salt", "num_kept"), [(b"alice", 7), (b"", 0)])
+def test_what_nobody_can_find_any_more_is_not_kept(ends: str, salt: bytes, num_kept: int) -> None:
+    desk = desk_of()
+    open_one(desk, 1, salt=salt, max_tokens=1 if ends == "at its end" else 9)
+    desk.round()
+    if ends != "at its end":
+        desk.up("a", Close(session_id(1), 1) if ends == "closed" else Leave())
+        desk.core.plan(desk.now)
+    assert desk.core.pool.num_unused == num_kept
+    assert desk.core.pool.num_free == desk.core.pool.num_pages
+
+
+def test_texts_that_share_with_none_push_no_shared_prompt_out() -> None:
+    desk = desk_of(num_pages=40)
+    open_one(desk, 1)
+    run(desk, 1)
+    for number in range(2, 8):
+        open_one(desk, number, salt=b"", prompt=tuple(number * i % 29 + 1 for i in range(60)), max_tokens=4)
+        run(desk, number)
+    open_one(desk, 20)
+    assert run(desk, 20)[0].num_cached == 28
 
 
 def test_nothing_is_kept_where_it_is_off() -> None:
