@@ -22,6 +22,7 @@ class _Cache:
     num_final: int = 0  # leading tokens that no verdict can change any more
     used: int = 0  # step of its last use
     is_known: bool = False  # it was looked up whether its text begins like one that was read
+    shares: bool = False  # other sessions may find what was read of it
 
 
 class Caches:
@@ -43,6 +44,7 @@ class Caches:
     def rewind(self, job: Job) -> None:
         """Keeps the longest prefix of the cache that the job's text agrees with, at most all but its last token."""
         cache = self._caches.setdefault(job.session_id, _Cache())
+        cache.shares = bool(job.propose.request.cache_salt)
         base = job.tokens
         keep = min(cache.num_final, len(base))
         limit = min(len(cache.tokens), len(base) - 1)
@@ -55,8 +57,10 @@ class Caches:
             cache.num_final = min(keep, len(job.propose.tokens) - job.propose.num_unverified)
 
     def forget(self, session_id: bytes) -> None:
-        """The session is over: frees its memory."""
-        self._caches.pop(session_id, None)
+        """The session is over: frees its memory, of which only what others may find is kept."""
+        cache = self._caches.pop(session_id, None)
+        if cache is not None and not cache.shares:
+            self._runner.pool.withdraw(session_id)
         self._runner.free(session_id)
 
     def begin_step(self) -> None:
@@ -123,7 +127,8 @@ class Caches:
 
     def _evict(self, session_id: bytes) -> None:
         self._runner.free(session_id)
-        self._caches[session_id] = _Cache(is_known=self._caches[session_id].is_known)
+        cache = self._caches[session_id]
+        self._caches[session_id] = _Cache(is_known=cache.is_known, shares=cache.shares)
 
     def num_cached(self, job: Job) -> int:
         """Tokens of the job's text that its cache holds."""

@@ -19,7 +19,3 @@ class Salts:
     def of(self, user: str) -> bytes:
         """The salt of a user's texts; the empty name is that of whoever has this node to himself."""
         return blake2b(user.encode(), digest_size=SALT_BYTES, key=self._secret, person=b"cache salt").digest()
-
-    def lone(self) -> bytes:
-        """The salt of a text that shares with no other."""
-        return secrets.token_bytes(SALT_BYTES)

@@ -104,7 +104,7 @@ class Writer:
             priority=wanted.priority,
             logit_rules=wanted.logit_rules,
             constraint=wanted.constraint,
-            cache_salt=self._salts.of(wanted.user) if wanted.prefix_cache else self._salts.lone(),
+            cache_salt=self._salts.of(wanted.user) if wanted.prefix_cache else b"",
         )
 
 

@@ -207,7 +207,9 @@ class Verdict(Message, frozen=True, tag="verdict"):
     least_odds: OddsCode = 255  # code of the path odds below which a drafted token would not be verified; 255: none
     source: DraftSource | None = None  # what drafted the verified tokens, where they were no Draft
     offer_length: Counter = 0  # tokens beyond the text that the draft model may offer unasked; 0: none
-    num_cached: Counter = 0  # of the first verdict of an epoch: tokens of the text that had been read before it came
+    num_cached: Counter = 0
+    """Tokens of the prompt that were in memory before the session's first round: in every verdict of an epoch until one
+    is acknowledged."""
     prompt_logprobs: Annotated[tuple[TokenLogprobs, ...], Meta(max_length=MAX_CONTEXT)] | None = None
     """In the first verdict, where they are wanted: one for each token of the prompt but the first."""
 

@@ -9,6 +9,7 @@ from goodspeed.exact.positions import certain
 from goodspeed.grammar.matchers import Matchers
 from goodspeed.wire.generation import Constraint
 from tests.grammar.babbler import END, SESSION, Babbler, Draft, decode, encode
+from verify_node.rounds.failures import NOT_NUMBERS
 
 FIXED = Constraint("choice", '["abc"]')
 LIST = Constraint("json_schema", '{"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}}')
@@ -51,6 +52,12 @@ def test_a_text_that_does_not_keep_its_form_fails_by_name_and_the_next_goes_on()
     outcome = babbler.round([B, B])
     assert (outcome.tokens, "does not keep the form" in outcome.failed) == ((), True)
     assert not babbler.round([]).failed
+
+
+def test_logits_that_are_not_numbers_are_told_as_such_whatever_the_form_says(monkeypatch):
+    babbler = Babbler(4, FIXED)
+    monkeypatch.setattr(babbler, "logits", lambda output: Babbler.logits(babbler, output) * float("nan"))
+    assert babbler.round([B, B]).failed == NOT_NUMBERS
 
 
 def test_a_wrong_draft_harms_nobody():

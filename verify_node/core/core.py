@@ -43,6 +43,7 @@ from verify_node.invariants import of_core as invariants
 from verify_node.places.places import Places
 from verify_node.promises.promises import Promises
 from verify_node.rounds.choice import Choice
+from verify_node.rounds.failures import NOT_NUMBERS
 from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.packing import Round, RoundLimits, plan
 from verify_node.rounds.planner import Planner
@@ -278,6 +279,8 @@ class VerifyCore:
             outcome = by_session[entry.session_id]
             session.read_prompt(outcome.prompt_logprobs)
             if outcome.failed:
+                if outcome.failed == NOT_NUMBERS:
+                    self._distrust(session)
                 sends += self._give_up(session, outcome.failed, now)
             elif entry.samples:
                 moved.append(commit(session, entry, outcome, self.pool))
@@ -320,6 +323,7 @@ class VerifyCore:
                 continue
             self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
             if len(failed.entries) == 1:
+                self._distrust(session)
                 return self._give_up(session, why, now) + self._admit(now)
         return self._admit(now)
 
@@ -347,9 +351,11 @@ class VerifyCore:
         """
         return self.fleet_replies.leave(now) + [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
 
-    def _give_up(self, session: Session, why: str, now: float) -> list[Send]:
+    def _distrust(self, session: Session) -> None:
         """Nobody else is given its pages: what they hold may be what the target failed on."""
         self.pool.withdraw(session.session_id)
+
+    def _give_up(self, session: Session, why: str, now: float) -> list[Send]:
         self.register.drop(session)
         return self.replies.refuse(session.peer_id, target_failed(why), now, about=session.opened)
 

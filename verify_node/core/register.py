@@ -75,7 +75,7 @@ class Register:
         self.diary = Diary()
         self._scheduler = scheduler
         self._pool = pool
-        self._released: set[bytes] = set()  # sessions whose memory is freed when no round is in flight
+        self._released: dict[bytes, bool] = {}  # sessions whose memory is freed; whether what is kept of it is of use
         self._num_opened = 0
 
     # -- peers -----------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Register:
 
     def _remove(self, peer: Peer, now: float) -> None:
         del self.peers[peer.peer_id]
-        self._drop_sessions_of(peer)
+        self._drop_sessions_of(peer, may_return=True)
         self.diary.lost(peer.client.name, peer.draft_model, now)
 
     # -- sessions --------------------------------------------------------------------------------------------------
@@ -241,10 +241,13 @@ class Register:
         self.drop(session)
         return None
 
-    def drop(self, session: Session) -> None:
-        """Closes the session; its memory is freed when no round is in flight."""
+    def drop(self, session: Session, *, may_return: bool = False) -> None:
+        """Closes the session; its memory is freed when no round is in flight.
+
+        What it read is kept for those that it shares with, and for itself where it may be opened again.
+        """
         del self.sessions[session.session_id]
-        self._released.add(session.session_id)
+        self._released[session.session_id] = session.shares or may_return
 
     @property
     def released(self) -> frozenset[bytes]:
@@ -257,7 +260,9 @@ class Register:
 
     def free_released(self) -> None:
         """Frees the memory of closed sessions; to be called only while no round is in flight."""
-        for session_id in self._released:
+        for session_id, is_kept in self._released.items():
+            if not is_kept:
+                self._pool.withdraw(session_id)
             self._pool.free(session_id)
         self._released.clear()
 
@@ -305,16 +310,16 @@ class Register:
         """A session opened again keeps its place, what was learned about it, and the memory that is still right."""
         new.continue_from(old)
         if in_flight or old.session_id in self._released:
-            self._released.add(old.session_id)
+            self._released.setdefault(old.session_id, True)
             return
         cached = self._pool.length(old.session_id)
         right = min(cached, _common_prefix(old.tokens, new.tokens), new.num_readable)
         if self._pool.truncate(new.session_id, right) == 0:
             self._pool.free(new.session_id)  # so that it may begin with kept pages
 
-    def _drop_sessions_of(self, peer: Peer) -> None:
+    def _drop_sessions_of(self, peer: Peer, *, may_return: bool = False) -> None:
         for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:
-            self.drop(session)
+            self.drop(session, may_return=may_return)
 
 
 def _is_same_draft_node(peer: Peer, client: Client, hello: Hello) -> bool:

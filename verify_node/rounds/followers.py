@@ -14,7 +14,8 @@ def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
     """The sessions without memory that would read what another is about to read, by id, with the other one.
 
     ready: in the order in which they are packed. Who has memory goes on reading, before all that have none. Only who
-    shares with a session can hold it up, and only in rounds in which the other reads on.
+    shares with a session can hold it up, and only in rounds in which the other reads on: one that finds no memory, or
+    has no tokens left to it, holds nobody up (`packing.py`).
     """
     if not pool.keeps_prefixes:
         return {}

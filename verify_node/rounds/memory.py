@@ -77,8 +77,8 @@ class RoundMemory:
     def _victims(self, session: Session, num_pages: int, hit: Hit | None) -> list[Session] | None:
         """The youngest sessions that have to give way for so many pages; None when all that may do not suffice.
 
-        Promised sessions never give way, and all others do to them. What counts are pages that nobody has who stays,
-        and that are not among those that were found.
+        Promised sessions never give way, and all others do to them. A page that is shared with a session that stays
+        makes no room, and neither does one that was found for this session.
         """
         if num_pages <= 0:
             return []

@@ -149,9 +149,9 @@ def plan(
     resident = [session for session in sessions if session.session_id in pool]
     packing = _Packing(limits, pool, drafted, resident, allotment)
     ready.sort(key=packing.turn)
-    packing.followed = followers([session for session in ready if session.session_id not in packing.promised], pool)
+    packing.follow(ready)
     if seat is not None:
-        packing.make_room([session for session in ready if session.session_id not in packing.followed], seat)
+        packing.make_room(ready, seat)
     for session in ready:
         packing.add(session)
     return packing.round(number)
@@ -192,18 +192,39 @@ class _Packing:
         """Who goes first: promised sessions by what is due, then who has waited longest."""
         return self.promised.get(session.session_id, inf), session.ready_since, session.admitted
 
+    def follow(self, ready: Sequence[Session]) -> None:
+        """Finds out who waits for what another reads; those who are promised something wait for nobody."""
+        self.followed = followers([session for session in ready if session.session_id not in self.promised], self.pool)
+
     def make_room(self, ready: Sequence[Session], seat: Seat) -> None:
-        """If not all of them can have all that they need, `seat` decides who can; the others wait."""
-        most = self.tokens // self.pool.page_size + len(ready)  # pages that a round takes for those with memory
-        if self.pool.num_free >= most and all(session.session_id in self.pool for session in ready):
-            return
-        needs = {session.session_id: self.memory.needed(session, self.memory.find(session)) for session in ready}
-        if sum(needs.values()) <= self.pool.num_free:
-            return
-        seating = seat(self.memory.resident, ready, needs, self.memory.kept)
+        """If not all of them can have all that they need, `seat` decides who can; the others wait.
+
+        It is not asked about those who wait for what another reads, unless that one finds no room: then they contend
+        as everybody does, and the first of them who finds some reads for the rest.
+        """
+        num_followers = len(self.followed)
+        while True:
+            seating = self._seating(ready, seat)
+            out = {*seating.wait, *seating.leave}
+            held_up = {key for key, reader in self.followed.items() if reader.session_id in out}
+            if not held_up:
+                break
+            self.followed = {key: reader for key, reader in self.followed.items() if key not in held_up}
         self.without_memory = seating.wait
         for victim in [session for session in self.memory.resident if session.session_id in seating.leave]:
             self.memory.preempt(victim)
+        if len(self.followed) < num_followers:
+            self.follow([session for session in ready if session.session_id not in out])
+
+    def _seating(self, ready: Sequence[Session], seat: Seat) -> Seating:
+        asked = [session for session in ready if session.session_id not in self.followed]
+        most = self.tokens // self.pool.page_size + len(asked)  # pages that a round takes for those with memory
+        if self.pool.num_free >= most and all(session.session_id in self.pool for session in asked):
+            return Seating()
+        needs = {session.session_id: self.memory.needed(session, self.memory.find(session)) for session in asked}
+        if sum(needs.values()) <= self.pool.num_free:
+            return Seating()
+        return seat(self.memory.resident, asked, needs, self.memory.kept)
 
     def add(self, session: Session) -> None:
         """Gives the session its part of the round, or defers it. One that others wait for goes before these."""
@@ -229,15 +250,12 @@ class _Packing:
             self.prefill -= len(entry.tokens) - entry.num_drafted - entry.samples
 
     def _waits_for_reader(self, session: Session) -> bool:
-        """Whether another reads what it would read: in this round, or later since that one waits for memory.
-
-        `seat` was not asked about it, so it must not take what it has left for others.
-        """
+        """Whether another reads in this round what it would read."""
         reader = self.followed.get(session.session_id)
         if reader is None:
             return False
         self.add(reader)
-        return reader.session_id in self.memory.members or reader.session_id in self.without_memory
+        return reader.session_id in self.memory.members
 
     def _entry(self, session: Session, hit: Hit | None) -> Entry | None:
         """What the session would feed: all of it, or else a chunk of what comes before its newest token."""

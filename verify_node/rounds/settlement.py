@@ -18,7 +18,8 @@ from verify_node.session.session import Session
 def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> Moved:
     """Adds the decided tokens to the session's text, and frees the memory of rejected ones, or of all at its end.
 
-    Full pages of the text are published: nothing that was only drafted is among them.
+    Full pages of the text are published: nothing that was only drafted is among them. At the end of a text that shares
+    with no other they are of no more use.
     """
     base_len, answered = len(session.tokens), session.draft
     taken = session.commit(outcome.tokens, outcome.logprobs)
@@ -26,6 +27,8 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
     pool.truncate(session.session_id, min(entry.base_len + outcome.num_accepted, len(session.tokens)))
     publish(session, pool)
     if session.finished:
+        if not session.shares:
+            pool.withdraw(session.session_id)
         pool.free(session.session_id)
     return Moved(session, entry, outcome, base_len, taken, answered)
 

@@ -32,6 +32,11 @@ SHARE_SMOOTHING = 0.1
 class Session(SessionState):
     """One generation: its text so far, what its draft node has of it, and what it may do next."""
 
+    @property
+    def shares(self) -> bool:
+        """Whether other sessions may find what was read of its text."""
+        return bool(self.prefix_scope and self.opened.cache_salt)
+
     # -- its draft node speaks -------------------------------------------------------------------------------------
 
     def continue_from(self, old: "Session") -> None:

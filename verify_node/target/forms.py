@@ -17,6 +17,7 @@ from goodspeed.grammar.batch import Asked, Batch
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.grammar.matcher import ANY, Matcher
 from goodspeed.grammar.matchers import Matchers
+from verify_node.rounds.failures import NOT_NUMBERS
 from verify_node.rounds.outcomes import Outcome
 from verify_node.rounds.packing import Entry, Round
 
@@ -65,7 +66,8 @@ class Forms:
         for outcome in outcomes:
             entry = by_session[outcome.session_id]
             if outcome.failed:
-                outcome = replace(outcome, failed=self.problem(entry) or outcome.failed)
+                if outcome.failed != NOT_NUMBERS:  # that is no fault of the form's
+                    outcome = replace(outcome, failed=self.problem(entry) or outcome.failed)
             elif entry.verification == "match" and entry.draft_round is None:  # else the draft node drafts on
                 outcome = replace(outcome, forced=self.forced(entry, outcome.tokens))
             found.append(outcome)

@@ -17,9 +17,7 @@ from goodspeed.exact import trees
 from goodspeed.exact.logit_rules import Rules, TextRows, process
 from goodspeed.exact.rejection import match, match_tree
 from goodspeed.exact.sampling import Sampling, SamplingBatch, choose
-
-NOT_NUMBERS = "its logits are not numbers"
-"""Why a session is given up whose logits are none."""
+from verify_node.rounds.failures import NOT_NUMBERS
 
 
 class VerifiedEntry(Protocol):

@@ -4,11 +4,16 @@ A session whose pages lie side by side attends to one slice of the memory, which
 (`batch.py`). So pages are handed out in runs where that is possible.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import islice
 
 SCATTERED = 4
-"""Of so many times the pages that are asked for some are taken, though they do not lie side by side: touched memory
-must not grow for ever."""
+"""Freed pages that lie apart are handed out once there are this many times the pages that are asked for. Fewer are left
+for later, and untouched pages are handed out instead; but touched memory must not grow for ever."""
+
+NEWEST = 32
+"""A run is looked for among the pages that were freed last: this many times the pages that are asked for."""
 
 
 class FreePages:
@@ -16,7 +21,7 @@ class FreePages:
 
     def __init__(self, num_pages: int) -> None:
         self._num_pages = num_pages
-        self._freed: dict[int, None] = {}  # last freed, first used again: touched memory stays small
+        self._freed: OrderedDict[int, None] = OrderedDict()  # last freed, first used again: touched memory stays small
         self._num_touched = 0  # pages at and above this number have never been used
 
     def __len__(self) -> int:
@@ -32,8 +37,8 @@ class FreePages:
     def take(self, number: int, after: int | None = None, *, in_a_run: bool = False) -> list[int]:
         """Hands out so many pages, at most as many as there are; those that follow page `after` while these are free.
 
-        in_a_run: pages are looked for that lie side by side, also among untouched ones, unless many more than these are
-        free: what was freed lies scattered between pages that are kept for later.
+        in_a_run: pages that lie side by side are looked for among those that were freed last, and else among untouched
+        ones, unless many more than these are free: what was freed lies scattered between pages that are kept for later.
         """
         pages: list[int] = []
         while after is not None and len(pages) < number and self._take_one(after + 1):
@@ -47,7 +52,8 @@ class FreePages:
         return [*pages, *self._touch(number - num_again)]
 
     def _take_run(self, number: int) -> range | None:
-        first = _run(sorted(self._freed), number) if 1 < number <= len(self._freed) else None
+        newest = islice(reversed(self._freed), NEWEST * number)
+        first = _run(sorted(newest), number) if 1 < number <= len(self._freed) else None
         if first is not None:
             for page in range(first, first + number):
                 del self._freed[page]

@@ -10,10 +10,10 @@ Knows nothing about lengths, free pages, tensors or who a scope stands for.
 
 import secrets
 from array import array
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import islice
 from typing import NamedTuple
 
 DIGEST_BYTES = 16
@@ -69,13 +69,15 @@ class Hasher:
 
 
 class Prefixes:
-    """Digest and page of each text's page that is kept, how many sessions have a page, and which nobody has."""
+    """Pages that can be found by their digest, how many sessions have each, and which of them no session has."""
 
     def __init__(self) -> None:
         self._pages: dict[bytes, int] = {}  # by digest
         self._digests: dict[int, bytes] = {}  # by page
         self._references: dict[int, int] = {}  # of pages that several sessions have; all others have one or none
-        self._unused: dict[int, None] = {}  # that no session has: the one that was left first comes first
+        self._unused: OrderedDict[int, None] = (
+            OrderedDict()
+        )  # that no session has: the one that was left first comes first
 
     @property
     def num_unused(self) -> int:
@@ -142,8 +144,7 @@ class Prefixes:
 
     def evict(self, number: int) -> list[int]:
         """Forgets so many of the unused pages, those first that were left first; they are free for good."""
-        pages = list(islice(self._unused, number))
+        pages = [self._unused.popitem(last=False)[0] for _ in range(min(number, len(self._unused)))]
         for page in pages:
-            del self._unused[page]
             self.withdraw(page)
         return pages

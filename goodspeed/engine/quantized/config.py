@@ -145,8 +145,10 @@ def _compressed_tensors(settings: Mapping[str, Any]) -> CompressedTensors:
     groups = settings.get("config_groups")
     if not isinstance(groups, Mapping) or len(groups) != 1:
         raise _refusal("config_groups must be one way of quantising, since transformers applies one to all layers")
-    if settings.get("sparsity_config"):
-        raise _refusal("sparsity_config: sparse weights are not read")
+    if sparsity := settings.get("sparsity_config"):
+        layout = sparsity.get("format") if isinstance(sparsity, Mapping) else sparsity
+        if layout != "dense":
+            raise _refusal(f"sparsity_config has the format {ascii(layout)[:80]}, and only dense weights are read")
     return CompressedTensors(settings)
 
 

@@ -41,6 +41,15 @@ def test_the_same_users_prompt_is_not_fed_again(monkeypatch: pytest.MonkeyPatch,
     assert (drafter.num_looked_up, drafter.num_found) == (60, 30 - num_fed)
 
 
+@pytest.mark.parametrize(("salt", "num_kept"), [(b"alice", 7), (b"", 0)])
+def test_what_nobody_can_find_any_more_is_not_kept(salt: bytes, num_kept: int) -> None:
+    drafter = make_drafter()
+    run(drafter, wanted(request_of(1, salt), PROMPT, 1))
+    drafter.forget(session_id(1))
+    assert drafter.runner.pool.num_unused == num_kept
+    assert drafter.runner.pool.num_free == 256
+
+
 def test_prompts_that_come_at_once_are_fed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draft_node.model.caches.PREFILL_CHUNK", 16)
     drafter = make_drafter()

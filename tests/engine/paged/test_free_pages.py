@@ -1,8 +1,10 @@
 """Free pages: which are handed out by hand, then that each is handed out once."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goodspeed.engine.paged import free_pages
 from goodspeed.engine.paged.free_pages import FreePages
 
 
@@ -36,6 +38,16 @@ def test_scattered_pages_are_used_where_there_are_many() -> None:
     free.give(range(0, 40, 5))
     assert free.take(3, in_a_run=True) == [40, 41, 42]
     assert free.take(2, in_a_run=True) == [35, 30]
+
+
+def test_a_run_is_looked_for_among_few_however_many_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    num_sorted = []
+    monkeypatch.setattr(free_pages, "_run", lambda pages, number: num_sorted.append(len(pages)))
+    free = FreePages(10_000)
+    free.take(10_000)
+    free.give(range(0, 10_000, 2))
+    assert free.take(3, in_a_run=True) == [9998, 9996, 9994]
+    assert num_sorted == [3 * free_pages.NEWEST]
 
 
 @given(st.data(), st.booleans())

@@ -49,7 +49,7 @@ def pair(plain: Path, weights: dict[str, Any], layout: str, **more: Any) -> tupl
         "config_groups": {"group_0": group},
         "ignore": ["lm_head"],
         "version": "0.20.0",
-        "sparsity_config": {},
+        "sparsity_config": {"format": "dense", "global_sparsity": 0.1, "sparsity_structure": "unstructured"},
         "transform_config": {},
     }
     return write_pair(plain, settings, quantise)

@@ -67,7 +67,9 @@ def test_what_is_read(settings, scheme):
         (FP8 | {"modules_to_convert": ["embed_tokens"]}, "modules_to_convert"),
         (PACKED | {"kv_cache_scheme": {"num_bits": 8}}, "kv_cache_scheme asks for quantised keys"),
         (PACKED | {"config_groups": {"a": {}, "b": {}}}, "config_groups must be one way"),
-        (PACKED | {"sparsity_config": {"format": "sparse-24"}}, "sparsity_config"),
+        (PACKED | {"sparsity_config": {"format": "sparse-24"}}, "sparsity_config has the format 'sparse-24', and only"),
+        (PACKED | {"sparsity_config": {"sparsity_structure": "2:4"}}, "sparsity_config has the format None"),
+        (PACKED | {"sparsity_config": "dense-ish"}, "sparsity_config has the format 'dense-ish'"),
         (
             {"quant_method": "bitsandbytes", "load_in_4bit": True},
             r"'bitsandbytes', which is not read \(only the package",

@@ -6,9 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Ack, Close, OpenSession, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
+from verify_node.rounds.failures import NOT_NUMBERS
 from verify_node.rounds.outcomes import Outcome
+from verify_node.rounds.packing import Round
 
 PROMPT = tuple(range(1, 31))
 """Seven full pages of four tokens, and two tokens."""
@@ -99,11 +102,48 @@ def test_sessions_without_a_salt_share_with_none_and_find_their_own_text_when_th
         open_one(desk, number, salt=b"")
         desk.round()
     assert found(desk) == (60, 0)
-    desk.up("a", Close(session_id(1), 1))
-    desk.round()
+    desk.now += desk.core.welcome.lease_s + 1.0
+    desk.core.tick(desk.now)  # the line was lost
+    assert not desk.core.sessions
+    desk.hello(capabilities=KNOWS)
     open_one(desk, 1, salt=b"", epoch=2)
     desk.round()
     assert found(desk) == (90, 28)
+
+
+def test_one_without_a_salt_that_lost_its_memory_finds_it_again() -> None:
+    desk = desk_of()
+    open_one(desk, 1, salt=b"")
+    desk.round()
+    desk.core.pool.free(session_id(1))
+    desk.up("a", Ack(session_id(1), 1, len(PROMPT) + 1))
+    planned = desk.core.plan(desk.now)
+    assert planned is not None
+    assert planned.entries[0].start == 28
+
+
+@pytest.mark.parametrize("ends", ["closed", "at its end", "left"])
+@pytest.mark.parametrize(("salt", "num_kept"), [(b"alice", 7), (b"", 0)])
+def test_what_nobody_can_find_any_more_is_not_kept(ends: str, salt: bytes, num_kept: int) -> None:
+    desk = desk_of()
+    open_one(desk, 1, salt=salt, max_tokens=1 if ends == "at its end" else 9)
+    desk.round()
+    if ends != "at its end":
+        desk.up("a", Close(session_id(1), 1) if ends == "closed" else Leave())
+        desk.core.plan(desk.now)
+    assert desk.core.pool.num_unused == num_kept
+    assert desk.core.pool.num_free == desk.core.pool.num_pages
+
+
+def test_texts_that_share_with_none_push_no_shared_prompt_out() -> None:
+    desk = desk_of(num_pages=40)
+    open_one(desk, 1)
+    run(desk, 1)
+    for number in range(2, 8):
+        open_one(desk, number, salt=b"", prompt=tuple(number * i % 29 + 1 for i in range(60)), max_tokens=4)
+        run(desk, number)
+    open_one(desk, 20)
+    assert run(desk, 20)[0].num_cached == 28
 
 
 def test_nothing_is_kept_where_it_is_off() -> None:
@@ -175,6 +215,53 @@ def test_who_waits_goes_on_when_the_reader_leaves() -> None:
     assert found(desk) == (60, 16)
 
 
+def desk_with_a_long_text() -> Desk:
+    """Ten pages are free beside another user's text, and a text of 18 that begins with PROMPT waits for them."""
+    desk = desk_of(num_pages=24, max_round_tokens=200)
+    open_one(desk, 9, salt=b"bob", prompt=tuple(7 * i % 29 + 1 for i in range(56)), max_tokens=40)
+    desk.round()
+    open_one(desk, 1, prompt=(*PROMPT, *(5 * i % 29 + 1 for i in range(40))))
+    return desk
+
+
+def parts_of(planned: Round | None) -> dict[int, int]:
+    """Tokens that each session of a round is fed."""
+    assert planned is not None
+    return {int.from_bytes(entry.session_id, "big"): len(entry.tokens) for entry in planned.entries}
+
+
+def test_nobody_waits_for_one_that_finds_no_room() -> None:
+    """The short one shares five pages with the long one, and fits where that does not."""
+    desk = desk_with_a_long_text()
+    open_one(desk, 2, prompt=PROMPT[:20], max_tokens=5)
+    planned = desk.core.plan(desk.now)
+    assert parts_of(planned) == {9: 1, 2: 20}
+    assert planned is not None
+    assert planned.crowded_out == (session_id(1),)
+
+
+def test_of_those_who_find_room_one_reads_for_the_rest() -> None:
+    desk = desk_with_a_long_text()
+    for number in (2, 3):
+        open_one(desk, number, prompt=PROMPT[:17], max_tokens=3)
+    planned = desk.core.plan(desk.now)
+    assert parts_of(planned) == {9: 1, 2: 17}
+    assert planned is not None
+    desk.finish(planned)
+    assert parts_of(desk.core.plan(desk.now))[3] == 1
+
+
+def test_who_need_not_wait_takes_nothing_that_others_were_left() -> None:
+    """Of ten free pages eight are a third user's, who came first: the second short one finds too few."""
+    desk = desk_with_a_long_text()
+    open_one(desk, 4, salt=b"carol", prompt=(3,) * 30)
+    open_one(desk, 2, prompt=PROMPT[:20], max_tokens=5)
+    planned = desk.core.plan(desk.now)
+    assert parts_of(planned) == {9: 1, 4: 30}
+    assert planned is not None
+    assert set(planned.crowded_out) == {session_id(1), session_id(2)}
+
+
 def test_a_session_that_lost_its_memory_reads_little_again() -> None:
     """The older one takes the room of the younger, whose pages stay until they are needed."""
     desk = desk_of(num_pages=16)
@@ -195,7 +282,11 @@ def test_a_session_that_lost_its_memory_reads_little_again() -> None:
         assert desk.text(number) == alone(request_of(desk.session(number).opened))
 
 
-def test_what_the_target_failed_on_is_not_found_again() -> None:
+@pytest.mark.parametrize(
+    ("failed", "num_cached"), [(NOT_NUMBERS, 0), ("its rules leave no token to draw", 28), ("no text satisfies it", 28)]
+)
+def test_what_is_no_number_is_not_found_again(failed: str, num_cached: int) -> None:
+    """Rules and forms say nothing of what is in memory: that is the user's, and is found by the next text."""
     desk = desk_of()
     open_one(desk, 1)
     run(desk, 1)
@@ -204,7 +295,18 @@ def test_what_the_target_failed_on_is_not_found_again() -> None:
     assert planned is not None
     [entry] = planned.entries
     desk.target.run(planned)
-    desk.core.finish([Outcome(entry.session_id, (), 0, 0.0, failed="its logits are not numbers")], 0.01, desk.now)
+    desk.core.finish([Outcome(entry.session_id, (), 0, 0.0, failed=failed)], 0.01, desk.now)
+    open_one(desk, 3)
+    assert run(desk, 3)[0].num_cached == num_cached
+
+
+def test_what_the_target_failed_on_as_a_whole_is_not_found_again() -> None:
+    desk = desk_of()
+    open_one(desk, 1)
+    run(desk, 1)
+    open_one(desk, 2)
+    assert desk.core.plan(desk.now) is not None
+    desk.core.abort("out of memory", desk.now)
     open_one(desk, 3)
     assert run(desk, 3)[0].num_cached == 0
 
