@@ -21,6 +21,7 @@ from draft_node.model.noise_ahead import noise_ahead
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact import proposals
+from goodspeed.exact.counts import CountedTexts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform
 from goodspeed.grammar.compiling import Grammars
@@ -60,6 +61,7 @@ class Drafter:
         self.min_odds = min_odds
         self.grammars = grammars
         self._forms = None if grammars is None else Matchers(grammars)
+        self._counted = CountedTexts()
         self._jobs: dict[bytes, Job] = {}
         self._caches = Caches(runner, checkpoint.context_len)
 
@@ -98,6 +100,7 @@ class Drafter:
         self._jobs.pop(session_id, None)
         if self._forms is not None:
             self._forms.forget(session_id)
+        self._counted.forget(session_id)
         self._caches.forget(session_id)
 
     def give_up(self) -> list[Proposed]:
@@ -176,7 +179,7 @@ class Drafter:
     def _apply_rules(self, jobs: list[Job], logits: Tensor) -> tuple[list[Job], Tensor]:
         """The jobs that have a token to draw, and their logits as their rules have them; other proposals end here."""
         allowed = allowed_rows(self._forms, jobs)
-        changed = process(logits, [_text_rows(job) for job in jobs], allowed, num_tokens=self.num_tokens)
+        changed = process(logits, [self._text_rows(job) for job in jobs], allowed, num_tokens=self.num_tokens)
         if changed is logits:
             return jobs, logits
         can_draw = (changed.amax(-1) > float("-inf")).tolist()
@@ -185,6 +188,21 @@ class Drafter:
         for job in compress(jobs, (not each for each in can_draw)):
             job.length = len(job.drafted)
         return list(compress(jobs, can_draw)), changed[can_draw]
+
+    def _text_rows(self, job: Job) -> TextRows:
+        """The next token's row, as the rules for logits see it."""
+        request, rules = job.propose.request, job.propose.request.logit_rules
+        banned = request.banned_at(len(job.tokens))
+        if rules is None:
+            return TextRows(banned=[banned] if banned else None)
+        is_read = rules.reads_text
+        return TextRows(
+            paths=[job.drafted if is_read else ()],
+            rules=rules,
+            temperature=request.sampling.temperature,
+            banned=[banned],
+            counts=self._counted.of(job.session_id, job.propose.tokens, len(request.prompt)) if is_read else None,
+        )
 
     def _draw_alternatives(self, jobs: list[Job], logits: Tensor, tokens: Tensor) -> None:
         """What each job that wants it draws where its token [len(jobs)] is wrong: the likeliest of the others."""
@@ -227,21 +245,6 @@ class Drafter:
         if self.min_odds is not None:  # unasked it drafts a few tokens at a time, after others
             return max(self.min_odds, job.propose.least_odds) if job.propose.unasked else self.min_odds
         return job.propose.least_odds if job.propose.wants_chances else THRESHOLD
-
-
-def _text_rows(job: Job) -> TextRows:
-    """The next token's row, as the rules for logits see it."""
-    request, tokens = job.propose.request, job.tokens
-    banned = request.banned_at(len(tokens))
-    if request.logit_rules is None:
-        return TextRows(banned=[banned] if banned else None)
-    return TextRows(
-        rules=request.logit_rules,
-        temperature=request.sampling.temperature,
-        prompt=request.prompt,
-        output=tokens[len(request.prompt) :],
-        banned=[banned],
-    )
 
 
 def _batch(jobs: list[Job], logits: Tensor) -> SamplingBatch:

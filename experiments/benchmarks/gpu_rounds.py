@@ -83,8 +83,7 @@ class VerifiedEntry:
     sampling: Sampling
     may_ban: bool = False
     rules: None = None
-    prompt_len: int = 0
-    text: tuple[int, ...] = ()
+    counts: None = None
     parents: None = None  # chains only
 
     def banned_at(self, position: int) -> tuple[int, ...]:

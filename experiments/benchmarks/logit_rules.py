@@ -3,8 +3,9 @@
 Eight sessions with drafts of eight tokens: 72 rows of random logits on one CPU thread, at T = 1, with a vocabulary of
 4,096 and of 151,936. Each session has a text of 1,000 tokens (or of 8,000), of which an eighth is its prompt.
 `process_s` is `goodspeed.exact.logit_rules.process`, `draw_s` the draw from what it gives. Without rules nothing is
-computed; with any all logits are copied once, so `copy` is the least that rules can cost. `form` is a grammar's bits
-for every row, which are only read here: making them is not in it. Medians.
+computed; with any all logits are copied once, so `copy` is the least that rules can cost (under the match rule the
+target copies only groups of rows with rules among them). Texts are counted beforehand, as both nodes do it. `form` is
+a grammar's bits for every row, which are only read here: making them is not in it. Medians.
 
 It takes about half a minute on two cores; about 3 s with --quick.
 """
@@ -23,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.wire.generation import LogitRules, TokenBias
@@ -53,7 +55,8 @@ def text_rows(name: str, vocab: int, context_len: int) -> list[TextRows]:
         drafted = text[context_len:]
         paths = [drafted[:num] for num in range(LENGTH + 1)]
         banned = [(1, 2)] * len(paths) if name in ("banned", "all") else None
-        found.append(TextRows(paths, RULES[name], 1.0, text[:first], text[first:context_len], banned))
+        counts = TextCounts.of(text[:first], text[first:context_len])
+        found.append(TextRows(paths, RULES[name], 1.0, banned=banned, counts=counts))
     return found
 
 

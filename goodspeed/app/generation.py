@@ -13,6 +13,7 @@ from torch import Tensor
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import ConfigError, PromptError
+from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.grammar.matcher import Matcher
@@ -83,10 +84,11 @@ class _Asked(NamedTuple):
 def _generate(checkpoint: Checkpoint, runner: Runner, asked: _Asked, prefill_chunk: int) -> Generator[int, None, None]:
     session = object()
     output: list[int] = []
+    counts = TextCounts(len(asked.prompt))
     try:
         logits = _prefill(runner, session, asked.prompt, prefill_chunk)
         while True:
-            token = _draw(checkpoint, logits, asked, output)
+            token = _draw(checkpoint, logits, asked, output, counts)
             if token in asked.stop_ids:
                 return
             output.append(token)
@@ -108,15 +110,16 @@ def _prefill(runner: Runner, session: object, tokens: Sequence[int], chunk_len: 
 
 
 @torch.inference_mode()
-def _draw(checkpoint: Checkpoint, logits: Tensor, asked: _Asked, output: Sequence[int]) -> int:
-    """Returns the match rule's draw after the output so far, from logits [1, vocab]."""
+def _draw(checkpoint: Checkpoint, logits: Tensor, asked: _Asked, output: Sequence[int], counts: TextCounts) -> int:
+    """Returns the match rule's draw after the output so far, from logits [1, vocab]; counts: of the text until now."""
     position = len(asked.prompt) + len(output)
+    if asked.rules is not None and asked.rules.reads_text:
+        counts.go_to((*asked.prompt, *output))
     rows = TextRows(
         rules=asked.rules,
         temperature=asked.sampling.temperature,
-        prompt=asked.prompt,
-        output=output,
         banned=[asked.stop_ids] if position < asked.may_stop_at else None,
+        counts=counts,
     )
     allowed = None if asked.matcher is None else torch.from_numpy(asked.matcher.allowed(output))
     changed = process(logits, [rows], allowed, num_tokens=checkpoint.num_tokens)

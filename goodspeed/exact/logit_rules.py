@@ -7,7 +7,7 @@ stays a function of target, prompt, seed and rules, whatever was drafted and in 
 The definitions are vLLM's, and with them OpenAI's, in vLLM's order: `logit_bias` is added; then the repetition penalty
 divides what is above 0 and multiplies what is not, of each token in prompt or output; then each token of the output
 loses frequency_penalty for each time that it is there, and presence_penalty once; then masks hide what may not be
-drawn; then min_p hides what is, after temperature, less likely than that part of the likeliest token.
+drawn; then min_p hides the tokens whose probability, after temperature, is below min_p times the largest probability.
 
 Nothing here waits for the device. Knows nothing about seeds, noise, sessions or grammars.
 """
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goodspeed.exact import masks
+from goodspeed.exact.counts import TextCounts
 
 
 class Bias(Protocol):
@@ -53,6 +54,11 @@ class Rules(Protocol):
     @property
     def logit_bias(self) -> Sequence[Bias]: ...
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether what they do depends on the text."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class TextRows:
@@ -64,6 +70,7 @@ class TextRows:
     prompt: Sequence[int] = ()
     output: Sequence[int] = ()
     banned: Sequence[Sequence[int]] | None = None  # ids that each row may not draw, unless a grammar has nothing else
+    counts: TextCounts | None = None  # of prompt and output, which are not read then; None: they are counted here
 
     @property
     def is_changed(self) -> bool:
@@ -80,6 +87,7 @@ def process(
     word t // 32 says whether a row may draw token t; None: every row may draw any. A row that may draw nothing has
     nothing but -inf. Ids beyond the vocabulary are ignored.
     """
+    allowed = masks.limiting(allowed)
     if allowed is None and not any(text.is_changed for text in texts):
         return logits
     dtype = torch.promote_types(logits.dtype, torch.float32)
@@ -98,72 +106,110 @@ def _banned(text: TextRows) -> Sequence[Sequence[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cells:
-    """Those logits that bias or penalties change, all together: (logit + bias), by factor, - lost."""
+class _Added:
+    """What bias and penalties do to some logits: (logit + bias), by factor, - lost."""
 
-    index: NDArray[np.int64]  # [num_cells], row * width + token
-    numbers: NDArray[np.float64]  # [3, num_cells]: bias, factor, lost
+    index: NDArray[np.int64]  # [num], a token, or row * width + token
+    numbers: NDArray[np.float64]  # [3, num]: bias, factor, lost
+
+    @staticmethod
+    def joined(parts: Sequence["_Added"]) -> "_Added":
+        return _Added(
+            np.concatenate([part.index for part in parts]), np.concatenate([part.numbers for part in parts], 1)
+        )
+
+    def to(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """The index and the numbers beside these logits, in their precision."""
+        index, numbers = torch.from_numpy(self.index), torch.from_numpy(self.numbers).to(logits.dtype)
+        return index.to(logits.device, non_blocking=True), numbers.to(logits.device, non_blocking=True)
 
 
 def _add(logits: Tensor, texts: Sequence[TextRows]) -> None:
-    """Adds bias and penalties to contiguous logits [num_rows, width]."""
-    parts: list[_Cells] = []
+    """Adds bias and penalties to contiguous logits [num_rows, width].
+
+    What a text has in common is added to all of its rows; where a row's drafted tokens count, too, its logits are
+    replaced by what these come to.
+    """
+    width = logits.shape[-1]
+    rows, whole, drafted = list[slice](), list[_Added](), list[_Added]()
     first_row = 0
     for text in texts:
+        num_rows = len(text.paths)
         if text.rules is not None:
-            parts += _cells(text, text.rules, first_row, logits.shape[-1])
-        first_row += len(text.paths)
-    if not parts:
+            counts = _counts(text)
+            rows.append(slice(first_row, first_row + num_rows))
+            whole.append(_of_text(text.rules, counts, width))
+            drafted.append(_of_paths(text.rules, counts, text.paths, first_row, width))
+        first_row += num_rows
+    if not rows:
         return
-    index = torch.from_numpy(np.concatenate([part.index for part in parts])).to(logits.device, non_blocking=True)
-    numbers = torch.from_numpy(np.concatenate([part.numbers for part in parts], 1)).to(logits.dtype)
-    bias, factor, lost = numbers.to(logits.device, non_blocking=True)
     flat = logits.view(-1)
-    values = flat[index] + bias
-    flat[index] = torch.where(values > 0, values / factor, values * factor) - lost
+    cells, numbers_of_cells = _Added.joined(drafted).to(logits)
+    values_of_cells = _added(flat[cells], numbers_of_cells)
+    tokens, numbers = _Added.joined(whole).to(logits)
+    sizes = [len(each.index) for each in whole]
+    for some, at, by in zip(rows, tokens.split_with_sizes(sizes), numbers.split_with_sizes(sizes, 1), strict=True):
+        if len(at):
+            logits[some].index_copy_(1, at, _added(logits[some].index_select(1, at), by))
+    flat[cells] = values_of_cells
 
 
-def _cells(text: TextRows, rules: Rules, first_row: int, width: int) -> list[_Cells]:
-    """The cells of one text's rows: every row has those of all tokens that any of them looks at. At most one part.
-
-    The text is counted once; drafted tokens are counted for each row.
-    """
-    repeats, counts = rules.repetition_penalty != 1, rules.presence_penalty != 0 or rules.frequency_penalty != 0
-    prompt, _ = _counted(text.prompt if repeats else (), width)
-    output, num_in_output = _counted(text.output if repeats or counts else (), width)
-    paths: Sequence[Sequence[int]] = text.paths if repeats or counts else [()] * len(text.paths)
-    drafted = _ids([token for path in paths for token in path])
-    biased = _ids([each.token for each in rules.logit_bias])
-    tokens = np.unique(np.concatenate([prompt, output, drafted, biased]))
-    tokens = tokens[tokens < width]
-    num_tokens, num_rows = len(tokens), len(paths)
-    if not num_tokens:
-        return []
-    rows = np.repeat(np.arange(num_rows), [len(path) for path in paths])
-    places = rows * (num_tokens + 1) + np.searchsorted(tokens, drafted)  # ids beyond the vocabulary have the last place
-    num_times = np.bincount(places, minlength=num_rows * (num_tokens + 1)).reshape(num_rows, -1)[:, :num_tokens]
-    num_times[:, np.searchsorted(tokens, output)] += num_in_output  # [num_rows, num_tokens], in the output
-    is_seen = num_times > 0
-    is_seen[:, np.searchsorted(tokens, prompt)] = True
-    bias = np.zeros(num_tokens + 1)
-    np.add.at(bias, np.searchsorted(tokens, biased), [each.bias for each in rules.logit_bias])
-    numbers = [
-        np.broadcast_to(bias[:num_tokens], is_seen.shape),
-        np.where(is_seen, rules.repetition_penalty, 1.0),
-        rules.frequency_penalty * num_times + rules.presence_penalty * (num_times > 0),
-    ]
-    index = np.arange(first_row, first_row + num_rows)[:, None] * width + tokens
-    return [_Cells(index.ravel(), np.stack(numbers).reshape(3, -1))]
+def _added(values: Tensor, numbers: Tensor) -> Tensor:
+    """Returns values [..., num] with numbers [3, num] added: bias, factor, lost."""
+    bias, factor, lost = numbers.unbind()
+    values = values + bias
+    return torch.where(values > 0, values / factor, values * factor) - lost
 
 
-def _ids(tokens: Sequence[int]) -> NDArray[np.int64]:
-    return np.array(tokens, np.int64)
+def _counts(text: TextRows) -> TextCounts:
+    if text.rules is None or not text.rules.reads_text:
+        return TextCounts()
+    return text.counts if text.counts is not None else TextCounts.of(text.prompt, text.output)
 
 
-def _counted(text: Sequence[int], width: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different tokens of a text that are below width, rising, and how often each is there."""
-    tokens, counts = np.unique(_ids(text), return_counts=True)
-    return tokens[tokens < width], counts[tokens < width]
+def _of_text(rules: Rules, counts: TextCounts, width: int) -> _Added:
+    """What the text before a draft, and bias, do to tokens below width."""
+    biases = _biases(rules)
+    others = [token for token, place in zip(biases, counts.places(list(biases)).tolist(), strict=True) if place < 0]
+    tokens = np.concatenate([counts.tokens, np.array(others, np.int64)])
+    in_output = np.pad(counts.in_output, (0, len(others)))
+    is_seen = np.pad(counts.in_prompt, (0, len(others))) + in_output > 0
+    bias = np.zeros(len(tokens))
+    places = counts.places(list(biases))
+    places[places < 0] = np.arange(len(counts.tokens), len(tokens))
+    bias[places] = list(biases.values())
+    numbers = _numbers(rules, bias, is_seen, in_output)
+    matters = (tokens < width) & ((numbers[0] != 0) | (numbers[1] != 1) | (numbers[2] != 0))
+    return _Added(tokens[matters], numbers[:, matters])
+
+
+def _of_paths(rules: Rules, counts: TextCounts, paths: Sequence[Sequence[int]], first_row: int, width: int) -> _Added:
+    """What the text and a row's path do to the tokens of that path, for all rows."""
+    drafted = np.array([token for path in paths for token in path] if rules.reads_text else [], np.int64)
+    if not len(drafted):
+        return _Added(np.zeros(0, np.int64), np.zeros((3, 0)))
+    rows = np.repeat(np.arange(first_row, first_row + len(paths)), [len(path) for path in paths])
+    index, num_times = np.unique((rows * width + drafted)[drafted < width], return_counts=True)
+    tokens, which = np.unique(index % width, return_inverse=True)
+    places, biases = counts.places(tokens.tolist()), _biases(rules)
+    known = np.zeros(len(tokens), np.int64)
+    known[places >= 0] = counts.in_output[places[places >= 0]]
+    bias = np.array([biases.get(token, 0.0) for token in tokens.tolist()])
+    return _Added(index, _numbers(rules, bias[which], num_times > 0, known[which] + num_times))
+
+
+def _biases(rules: Rules) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for each in rules.logit_bias:
+        found[each.token] = found.get(each.token, 0.0) + each.bias
+    return found
+
+
+def _numbers(
+    rules: Rules, bias: NDArray[np.float64], is_seen: NDArray[np.bool_], in_output: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    factor = np.where(is_seen, rules.repetition_penalty, 1.0)
+    return np.stack([bias, factor, rules.frequency_penalty * in_output + rules.presence_penalty * (in_output > 0)])
 
 
 # -- min_p -------------------------------------------------------------------------------------------------------------

@@ -38,6 +38,11 @@ def hide(logits: Tensor, banned: Sequence[Sequence[int]], allowed: Tensor | None
             _hide_others(logits[rows], left)
 
 
+def limiting(allowed: Tensor | None) -> Tensor | None:
+    """What rows are allowed, or None where no row has a token that it is not allowed."""
+    return allowed if allowed is not None and not _is_full(allowed.numpy().view(np.uint32)).all() else None
+
+
 def runs(chosen: Sequence[bool]) -> list[slice]:
     """Returns the rows that are chosen as runs of neighbours, so that each is a view of the logits."""
     edges = np.flatnonzero(np.diff(np.array([False, *chosen, False]).astype(np.int8))).tolist()

@@ -85,17 +85,21 @@ def decide_ratio(
 
 
 def ratios(target_probs: Tensor, draft_tokens: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> Tensor:
-    """Returns min(1, p/q) of each drafted token, also after a rejection; zero in padding [batch, max_len], fp64."""
+    """Returns min(1, p/q) of each drafted token, also after a rejection; zero in padding [batch, max_len], fp64.
+
+    Where a row of target_probs is NaN since rules leave it no token, which may be after a rejection, it is zero.
+    """
     p, q = _probs_of_drafted(target_probs, draft_tokens, draft_probs)
     ratio = torch.where(q > 0, p / q.clamp(min=torch.finfo(q.dtype).tiny), 0.0).clamp(max=1.0)
-    return torch.where(_drafted(draft_tokens, num_drafted), ratio, 0.0)
+    return torch.where(_drafted(draft_tokens, num_drafted), ratio, 0.0).nan_to_num(0.0)
 
 
 def overlaps(target_probs: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> Tensor:
     """Returns the sum of min(p, q) over the vocabulary at each drafted position; 0 in padding [batch, max_len], fp64.
 
     This is the mean of min(1, p/q) under q, the observation of Eq. (3) without the variance of the token that was
-    drawn: a drafter's choice of a token cannot change it at that token's own position.
+    drawn: a drafter's choice of a token cannot change it at that token's own position. Where a row of target_probs is
+    NaN since rules leave it no token, which may be after a rejection, it is zero.
     """
     vocab = min(target_probs.shape[-1], draft_probs.shape[-1])
     columns = [  # one at a time: no third copy of everything
@@ -103,7 +107,7 @@ def overlaps(target_probs: Tensor, draft_probs: Tensor, num_drafted: Tensor) -> 
         for column in range(draft_probs.shape[1])
     ]
     found = torch.stack(columns, 1) if columns else draft_probs.new_zeros(draft_probs.shape[:2]).double()
-    return torch.where(_drafted(draft_probs, num_drafted), found, 0.0)
+    return torch.where(_drafted(draft_probs, num_drafted), found, 0.0).nan_to_num(0.0)
 
 
 def _drafted(columns: Tensor, num_drafted: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 from goodspeed.exact.noise import Role, exponential_at, key, match_noise, uniform
 from goodspeed.exact.truncation import Kept, masked
 
-__all__ = ["Role", "Sampling", "SamplingBatch", "choose", "draw", "sample", "to_probs", "uniform"]
+__all__ = ["Role", "Sampling", "SamplingBatch", "choose", "draw", "rows_at_once", "sample", "to_probs", "uniform"]
 
 Device: TypeAlias = torch.device | str
 Noise: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
@@ -118,7 +118,7 @@ def sample(
     """
     if greedy:
         return _argmax(probs)
-    step = _rows_at_once(probs)
+    step = rows_at_once(probs)
     if len(probs) <= step:
         return _first_arrival(probs, noise(seeds, positions, probs.shape[-1]))
     parts = zip(*(torch.split(each, step) for each in (probs, seeds, positions)), strict=True)
@@ -137,7 +137,7 @@ def choose(
     logits = logits[:, :num_tokens]
     if sampling.all_greedy:
         return _argmax(logits)
-    step = _rows_at_once(logits)
+    step = rows_at_once(logits)
     if len(logits) <= step:
         return _choose(logits, sampling, positions, noise)
     chunks = [slice(start, start + step) for start in range(0, len(logits), step)]
@@ -219,7 +219,7 @@ def _probs(tempered: Tensor, sampling: SamplingBatch) -> Tensor:
     return probs
 
 
-def _rows_at_once(wide: Tensor) -> int:
+def rows_at_once(wide: Tensor) -> int:
     """Returns how many rows' temporaries fit into a CPU's cache, or into a few hundred MB on a GPU."""
     num_elements = 1 << (18 if wide.device.type == "cpu" else 25)
     return max(1, num_elements // wide.shape[-1])

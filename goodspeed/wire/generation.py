@@ -52,6 +52,11 @@ class LogitRules(Message, frozen=True):
     min_p: MinP = 0.0
     logit_bias: Annotated[tuple[TokenBias, ...], Meta(max_length=MAX_BIASES)] = ()
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether what they do depends on the text."""
+        return bool(self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0)
+
 
 class Constraint(Message, frozen=True):
     """A form that the output has to keep, as `source` says it.

@@ -8,10 +8,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from goodspeed.app import generation
+from goodspeed.app.subcommands.generate import GenerateConfig, ignore
+from goodspeed.app.subcommands.generate import generate as generate_text
 from goodspeed.embedded import models, prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
+from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.errors import ConfigError, PoolExhausted, PromptError
 from goodspeed.exact.sampling import SamplingBatch, choose
@@ -146,3 +149,18 @@ def test_where_nothing_is_left_to_draw_that_is_an_error(
     everything = range(checkpoint.num_tokens)
     with pytest.raises(ConfigError, match="leave no token to draw"):
         next(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 2, everything, min_tokens=1))
+
+
+def test_a_stop_string_does_not_count_before_min_tokens(checkpoint: Checkpoint) -> None:
+    def written(min_tokens: int, *stop: str) -> dict[str, Any]:
+        stops = replace(checkpoint, settings=GenerationSettings(TextDefaults(stop=stop)))
+        config = GenerateConfig(prompt="def read(", temperature=0.0, max_tokens=24, min_tokens=min_tokens)
+        return generate_text(config, stops, ignore)
+
+    free = written(0)
+    stop = checkpoint.tokenizer.decode(free["token_ids"][:2])
+    assert free["text"].count(stop) == 1
+    assert (written(0, stop)["text"], written(2, stop)["num_tokens"]) == ("", 2)
+    held = written(3, stop)
+    assert (held["text"], held["finish_reason"]) == (free["text"], "length")
+    assert written(24, free["text"][-1])["finish_reason"] == "stop", "the last token may complete one"

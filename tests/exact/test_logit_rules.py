@@ -1,6 +1,7 @@
 """What rules make of logits: by hand, then as plain Python has it for any text, and without regard to the batch."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goodspeed.exact import trees
+from goodspeed.exact import logit_rules, trees
+from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import Rules, TextRows, process
 from goodspeed.wire.generation import LogitRules, TokenBias
 
@@ -194,6 +196,37 @@ def test_a_rows_result_does_not_depend_on_its_neighbours_to_the_last_bit(texts, 
             )
             assert torch.equal(process(logits[row : row + 1], [alone]), together[row : row + 1])
             row += 1
+
+
+def test_no_text_is_counted_for_rules_that_do_not_read_it():
+    """What is no token would be told if it were."""
+    rules = LogitRules(min_p=1.0, logit_bias=(TokenBias(1, 2.0),))
+    assert not rules.reads_text
+    assert one([1, 0, 1], rules=rules, prompt=["no token"], output=["no token"]) == [-INF, 2, -INF]
+
+
+@given(text_rows(), st.integers(0, 1000))
+def test_kept_counts_do_what_the_text_does(text, seed):
+    logits = torch.randn(len(text.paths), VOCAB, generator=torch.Generator().manual_seed(seed))
+    counts = TextCounts.of(text.prompt, [*text.output, 1, 2, 3])
+    counts.go_to((*text.prompt, *text.output))
+    kept = replace(text, prompt=(), output=(), counts=counts)
+    assert torch.equal(process(logits, [kept]), process(logits, [text]))
+
+
+def test_a_long_text_costs_no_memory_for_each_row(monkeypatch):
+    """What crosses to the device is of the text's size, and of the drafted tokens'."""
+    sizes, to = list[int](), logit_rules._Added.to
+
+    def told(added: logit_rules._Added, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        sizes.append(len(added.index))
+        return to(added, logits)
+
+    monkeypatch.setattr(logit_rules._Added, "to", told)
+    drafted = tuple(range(64))
+    paths = [drafted[:length] for length in range(65)]
+    process(torch.zeros(65, 5000), [TextRows(paths, LogitRules(repetition_penalty=2.0), prompt=range(4000))])
+    assert sizes == [64 * 65 // 2, 4000]
 
 
 def test_the_wires_rules_are_rules():

@@ -193,6 +193,15 @@ def test_agreement_counts_every_drafted_position():
     assert overlaps(p, narrow, torch.tensor([1])).tolist() == [[0.5]]
 
 
+def test_a_row_without_a_token_to_draw_agrees_with_nothing():
+    nothing = [float("nan")] * 4
+    p, q = torch.tensor([[P, nothing, P]]), torch.tensor([[Q, Q, Q]])
+    drafted = torch.tensor([3])
+    assert overlaps(p, q, drafted)[0, 1] == 0
+    assert ratios(p, torch.tensor([[0, 0, 0]]), q, drafted)[0, 1] == 0
+    assert overlaps(p, q, drafted)[0, 2] == overlaps(p, q, drafted)[0, 0] > 0
+
+
 @settings(max_examples=60, derandomize=True)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=5), st.integers(0, 1 << 30))
 def test_ragged_rows_give_what_they_give_alone(lengths, seed):

@@ -90,6 +90,10 @@ class Rules(NamedTuple):
     min_p: float = 0.001
     logit_bias: tuple[Bias, ...] = (Bias(7, -3.0), Bias(8, 2.0))
 
+    @property
+    def reads_text(self) -> bool:
+        return True
+
 
 def make_text_rows() -> list[TextRows]:
     """The texts of a batch, a row each, with bias, penalties, min_p and banned tokens."""

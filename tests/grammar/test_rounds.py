@@ -1,17 +1,22 @@
 """Forms in rounds of the target: with stop ids, min_tokens and bans, under both rules, and where nothing may follow."""
 
 import json
+from math import isfinite
 
 import pytest
+from msgspec.structs import replace
 
 from goodspeed.errors import GrammarError
 from goodspeed.exact.positions import certain
 from goodspeed.grammar.matchers import Matchers
 from goodspeed.wire.generation import Constraint
-from tests.grammar.babbler import END, SESSION, Babbler, Draft, decode, encode
+from goodspeed.wire.messages import Sampling, Verdict
+from tests.fakes import Desk, session_id
+from tests.grammar.babbler import END, NUM_TOKENS, SESSION, Babbler, Draft, decode, encode
 from verify_node.rounds.failures import NOT_NUMBERS
 
 FIXED = Constraint("choice", '["abc"]')
+DEAD_END = Constraint("grammar", 'start: "a" | "b" X\nX: /[a-z]+/ & /[0-9]+/\n')
 LIST = Constraint("json_schema", '{"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}}')
 A, B = (encode(letter)[0] for letter in "ab")
 
@@ -97,3 +102,40 @@ def test_a_target_without_grammars_serves_no_form():
     babbler.target._forms._matchers = None
     with pytest.raises(GrammarError, match="no forms are served"):
         babbler.round([])
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.0), Sampling(), Sampling(top_k=5), Sampling(top_p=0.9)])
+def test_what_is_drafted_into_a_dead_end_is_rejected_and_no_more(sampling):
+    """A "b" is allowed, and nothing after it: rows after it are hidden whole, and are reached by no draw."""
+    for seed in range(4):
+        babbler = Babbler(seed, DEAD_END, proposal=certain([B, A]), draft_round=1)
+        babbler.sampling = replace(sampling, seed=seed)
+        outcome = babbler.round([], Draft([B, A]), "ratio")
+        if outcome.failed:  # the target went there itself
+            assert outcome.agreement == 0.0
+            continue
+        assert outcome.tokens == (A,)
+        assert 0.0 <= outcome.agreement <= 1.0
+        assert all(map(isfinite, outcome.evidence))
+
+
+def test_the_core_takes_what_came_of_a_dead_end():
+    """What the target says of such a draft is no NaN, which would end the verify node for everybody."""
+    desk = Desk(vocab_size=NUM_TOKENS)
+    desk.hello()
+    desk.open(verification="ratio", max_tokens=50)
+    desk.round()
+    for seed in range(4):
+        babbler = Babbler(seed, DEAD_END, proposal=certain([B, A]), draft_round=1)
+        outcome = babbler.round([], Draft([B, A]), "ratio")
+        if outcome.failed:
+            continue
+        desk.draft(tokens=(B, A), proposal=certain([B, A]))
+        planned = desk.core.plan(desk.now)
+        assert planned is not None
+        assert [entry.num_drafted for entry in planned.entries] == [2]
+        desk.target.run(planned)  # feeds the memory
+        [sent] = desk.core.finish([replace(outcome, session_id=session_id(1))], 0.01, desk.now)
+        assert isinstance(sent.message, Verdict)
+        assert sent.message.tokens == (A,)
+    assert 0.0 <= desk.session().acceptance.value < 1.0

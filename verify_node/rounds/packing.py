@@ -70,7 +70,7 @@ class Entry(Struct, frozen=True):
     is_forced: bool = False  # what is drafted is certain, by the form of the output
     rules: LogitRules | None = None  # for its logits
     constraint: Constraint | None = None  # that its output keeps
-    prompt_len: int = 0  # of its text, which is there only where it has rules or a constraint
+    prompt_len: int = 0  # of its text, which is there only where rules or a constraint read it
     text: tuple[int, ...] = ()  # the prompt and all that is committed
     prompt_rows: PromptRows | None = None  # of the prompt's tokens among those fed, where their logprobs are wanted
 
@@ -327,7 +327,7 @@ def _whole(session: Session, cached: int, drafted: Drafted) -> Entry:
         rules=session.opened.logit_rules,
         constraint=session.opened.constraint,
         prompt_len=len(session.opened.prompt),
-        text=tuple(session.tokens) if session.has_rules else (),
+        text=tuple(session.tokens) if session.is_text_read else (),
         prompt_rows=prompt_rows(session, cached, len(session.tokens) - cached),
     )
 

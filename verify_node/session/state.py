@@ -184,9 +184,10 @@ class SessionState:
         return len(self.opened.prompt) + self.opened.min_tokens
 
     @property
-    def has_rules(self) -> bool:
+    def is_text_read(self) -> bool:
         """Whether its logits depend on its text beyond what the model makes of it."""
-        return self.opened.logit_rules is not None or self.opened.constraint is not None
+        rules = self.opened.logit_rules
+        return (rules is not None and rules.reads_text) or self.opened.constraint is not None
 
     @property
     def forced_next(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@
 only. Knows nothing about rounds, messages or key/value memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf, isfinite, isnan
 from operator import eq
 from typing import NamedTuple, Protocol
@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from goodspeed.exact import trees
+from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import Rules, TextRows, process
 from goodspeed.exact.rejection import match, match_tree
-from goodspeed.exact.sampling import Sampling, SamplingBatch, choose
+from goodspeed.exact.sampling import Sampling, SamplingBatch, choose, rows_at_once
 from verify_node.rounds.failures import NOT_NUMBERS
 
 
@@ -42,13 +43,8 @@ class VerifiedEntry(Protocol):
     @property
     def rules(self) -> Rules | None: ...
     @property
-    def prompt_len(self) -> int:
-        """Of the text, where it has rules."""
-        ...
-
-    @property
-    def text(self) -> Sequence[int]:
-        """The prompt and all that is committed, `base_len` tokens, where it has rules."""
+    def counts(self) -> TextCounts | None:
+        """Of the prompt and all that is committed, `base_len` tokens, where it has rules that read them."""
         ...
 
     @property
@@ -90,9 +86,13 @@ def decide_match(
     rows, positions, counts = logit_rows(entries)
     batch = SamplingBatch.of([entry.sampling for entry in entries], counts, device=logits.device)
     wanted = logits if len(rows) == len(logits) else logits[int64_tensor(rows, logits)]
-    changed = process(wanted, text_rows(entries), allowed, num_tokens=num_tokens)
-    drawn = choose(changed, batch, int64_tensor(positions, logits), num_tokens=num_tokens)  # [num_rows]
-    tokens, tops = torch.stack([drawn.double(), largest_logits(wanted, changed)]).tolist()  # ids are exact in fp64
+    drawn: list[Tensor] = []
+    for some, texts in _groups(text_rows(entries), rows_at_once(wanted), allowed):
+        own = wanted[some]
+        changed = process(own, texts, None if allowed is None else allowed[some], num_tokens=num_tokens)
+        chosen = choose(changed, batch[some], int64_tensor(positions[some], logits), num_tokens=num_tokens)
+        drawn.append(torch.stack([chosen.double(), largest_logits(own, changed)]))  # ids are exact in fp64
+    tokens, tops = torch.cat(drawn, 1).tolist()
     decided: list[MatchDecision] = []
     first = 0
     for entry, count in zip(entries, counts, strict=True):
@@ -100,6 +100,24 @@ def decide_match(
         decided.append(_decide(entry, target_tokens, tops[first : first + count]))
         first += count
     return decided
+
+
+def _groups(
+    texts: Sequence[TextRows], num_rows: int, allowed: Tensor | None
+) -> Iterator[tuple[slice, Sequence[TextRows]]]:
+    """The rows of texts in groups of num_rows or a single text: where rules change rows of a group it is copied."""
+    if allowed is None and not any(text.is_changed for text in texts):
+        yield slice(None), texts
+        return
+    group, first = list[TextRows](), 0
+    size = 0
+    for text in texts:
+        if group and size + len(text.paths) > num_rows:
+            yield slice(first, first + size), group
+            group, first, size = [], first + size, 0
+        group.append(text)
+        size += len(text.paths)
+    yield slice(first, first + size), group
 
 
 def _decide(entry: VerifiedEntry, target_tokens: list[int], tops: list[float]) -> MatchDecision:
@@ -149,9 +167,8 @@ def _text_rows(entry: VerifiedEntry) -> TextRows:
         paths=[(), *trees.paths(entry.drafted, entry.parents)],
         rules=entry.rules,
         temperature=entry.sampling.temperature,
-        prompt=entry.text[: entry.prompt_len],
-        output=entry.text[entry.prompt_len :],
         banned=banned,
+        counts=entry.counts,
     )
 
 

@@ -17,6 +17,7 @@ from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import InvalidProposal
 from goodspeed.exact import proposals
+from goodspeed.exact.counts import CountedTexts, TextCounts
 from goodspeed.exact.logit_rules import process
 from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, to_probs, uniform
@@ -56,6 +57,7 @@ class _VerifiedEntry:
     num_drafted: int
     draft_probs: Tensor | None = None  # [num_drafted, vocab]
     invalid: str = ""
+    counts: TextCounts | None = None  # of its text, where its rules read it
 
     @property
     def drafted(self) -> tuple[int, ...]:
@@ -78,14 +80,6 @@ class _VerifiedEntry:
         return self.entry.rules
 
     @property
-    def prompt_len(self) -> int:
-        return self.entry.prompt_len
-
-    @property
-    def text(self) -> tuple[int, ...]:
-        return self.entry.text
-
-    @property
     def may_ban(self) -> bool:
         return bool(self.entry.stop_ids)
 
@@ -104,6 +98,7 @@ class Target:
         self.runner = runner
         self.records = records
         self._forms = Forms(grammars)
+        self._counted = CountedTexts()
         self._beside = ThreadPoolExecutor(1, "masks")  # they are made while the forward pass runs, without its lock
 
     def run(self, planned: Round) -> RoundResult:
@@ -116,6 +111,7 @@ class Target:
         forwarded = time.perf_counter()
         outcomes = self.verify(planned, logits, masks)
         self._forms.keep(self.runner.pool)
+        self._counted.keep(self.runner.pool)
         return RoundResult(outcomes, forwarded - started, time.perf_counter() - forwarded)
 
     def recover(self) -> None:
@@ -175,14 +171,20 @@ class Target:
 
     def _read_proposal(self, entry: Entry, first_row: int) -> _VerifiedEntry:
         """Decodes an entry's proposal under the ratio rule; an invalid one costs its session only the draft."""
+        counts = self._counts(entry)
         if entry.verification == "match" or not entry.num_drafted:
-            return _VerifiedEntry(entry, first_row, entry.num_drafted)
+            return _VerifiedEntry(entry, first_row, entry.num_drafted, counts=counts)
         drafted = entry.tokens[-entry.num_drafted :]
         try:
             probs = proposals.decode(entry.proposal or b"", entry.num_drafted, self.checkpoint.num_tokens, drafted)
         except InvalidProposal as error:
-            return _VerifiedEntry(entry, first_row, 0, invalid=str(error))
-        return _VerifiedEntry(entry, first_row, entry.num_drafted, draft_probs=probs)
+            return _VerifiedEntry(entry, first_row, 0, invalid=str(error), counts=counts)
+        return _VerifiedEntry(entry, first_row, entry.num_drafted, draft_probs=probs, counts=counts)
+
+    def _counts(self, entry: Entry) -> TextCounts | None:
+        if entry.rules is None or not entry.rules.reads_text:
+            return None
+        return self._counted.of(entry.session_id, entry.text, entry.prompt_len)
 
     def _match(self, verified: Sequence[_VerifiedEntry], logits: Tensor, masks: Masks) -> list[Outcome]:
         """The target's own draw at every position, then equality."""

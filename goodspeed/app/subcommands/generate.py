@@ -57,7 +57,7 @@ class GenerateConfig(Settings):
     min_p: float | None = sampling_options.min_p(group="text", shown="what the model's makers say, else 0")
     logit_bias: tuple[str, ...] = sampling_options.logit_bias(group="text")
     min_tokens: int = option(
-        0, minimum=0, maximum=MAX_CONTEXT, group="text", help="tokens before which none ends the text", metavar="N"
+        0, minimum=0, maximum=MAX_CONTEXT, group="text", help="tokens before which nothing ends the text", metavar="N"
     )
     stop_token_id: tuple[str, ...] = sampling_options.stop_token_id(group="text")
     json_schema: str | None = form_options.json_schema(group="form")
@@ -107,7 +107,8 @@ def run(namespace: argparse.Namespace) -> int:
 def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable[[str], None]) -> dict[str, Any]:
     """Generates a text and returns the whole result; on_text gets the text piece by piece.
 
-    `token_ids` go up to the token that completes a stop string; the text ends where the stop string begins.
+    `token_ids` go up to the token that completes a stop string; the text ends where the stop string begins. Before
+    `min_tokens` a stop string is text like any other.
     """
     from goodspeed.app import generation
     from goodspeed.engine.runner import Runner
@@ -144,11 +145,11 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     with closing(tokens):
         for token in tokens:
             token_ids.append(token)
-            give(growing.push(token).text)
+            give(growing.push(token, counts=len(token_ids) >= config.min_tokens).text)
             if growing.stop is not None:
                 break
     elapsed_s = time.perf_counter() - started
-    give(growing.end().text)
+    give(growing.end(counts=len(token_ids) >= config.min_tokens).text)
     return {
         "model": config.model,
         "prompt": config.prompt,

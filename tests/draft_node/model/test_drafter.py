@@ -366,3 +366,12 @@ def test_a_draft_ends_where_nothing_may_be_drawn_and_others_go_on(verification):
     nothing, drafted = run(make_drafter(), wanted(stuck, stuck.prompt, 3), wanted(other, other.prompt, 3))
     assert (nothing.tokens, nothing.proposal) == ((), None)
     assert drafted.tokens == fresh(wanted(other, other.prompt, 3))
+
+
+def test_counts_of_a_text_are_forgotten_with_it():
+    drafter = make_drafter()
+    request = make_request(logit_rules=LogitRules(presence_penalty=0.5))
+    run(drafter, wanted(request, request.prompt, 3), wanted(make_request(2, logit_rules=LogitRules()), (5, 6), 3))
+    assert len(drafter._counted) == 1
+    drafter.forget(request.session_id)
+    assert len(drafter._counted) == 0

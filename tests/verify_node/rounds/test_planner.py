@@ -11,6 +11,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.node import options
+from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import Draft, LogitRules, digest
 from tests.fakes import make_open, session_id
 from tests.verify_node.phases import put
@@ -318,8 +319,18 @@ def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budge
 def test_an_entry_has_its_text_where_its_logits_depend_on_that():
     pool = PagePool(8, 4)
     plain, ruled = make_session(1, draft=2, cached=0, pool=pool), make_session(2, draft=2, cached=0, pool=pool)
-    ruled.opened = replace(ruled.opened, logit_rules=LogitRules(min_p=0.1))
+    rules = LogitRules(presence_penalty=0.1)
+    ruled.opened = replace(ruled.opened, logit_rules=rules)
     ruled.tokens += (8, 9)
     first, second = pack([plain, ruled], pool).entries
     assert (first.rules, first.text) == (None, ())
-    assert (second.rules, second.text, second.prompt_len) == (LogitRules(min_p=0.1), (1, 2, 3, 8, 9), 3)
+    assert (second.rules, second.text, second.prompt_len) == (rules, (1, 2, 3, 8, 9), 3)
+
+
+@pytest.mark.parametrize("rules", [LogitRules(min_p=0.1), LogitRules(logit_bias=(TokenBias(3, 1.0),))])
+def test_no_text_is_copied_for_rules_that_do_not_read_it(rules):
+    pool = PagePool(8, 4)
+    ruled = make_session(1, draft=2, cached=0, pool=pool)
+    ruled.opened = replace(ruled.opened, logit_rules=rules)
+    [entry] = pack([ruled], pool).entries
+    assert (entry.rules, entry.text) == (rules, ())

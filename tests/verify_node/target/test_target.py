@@ -12,6 +12,7 @@ from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
 from goodspeed.exact import proposals
+from goodspeed.exact.counts import TextCounts
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling, digest
 from tests.fakes import Desk, make_core, make_open, session_id
@@ -359,3 +360,24 @@ def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
         with torch.inference_mode():
             [decision] = decide_match(target._verified(planned), logits, VOCAB, words)
         assert decision.failure == failed
+
+
+def test_a_text_is_counted_once_and_forgotten_with_its_memory(monkeypatch):
+    counted, count = list[int](), TextCounts._count
+
+    def noting(self: TextCounts, text: tuple[int, ...], first: int, step: int) -> None:
+        counted.append(len(text) - first)
+        count(self, text, first, step)
+
+    monkeypatch.setattr(TextCounts, "_count", noting)
+    desk = RealDesk()
+    desk.hello("a")
+    desk.open("a", 1, max_tokens=20, prompt=range(9), logit_rules=RULES[1])
+    for _ in range(3):
+        desk.round()
+    assert sum(counted) == len(desk.session(1).tokens) - 1, "but for the newest token"
+    assert len(desk.real._counted) == 1
+    desk.open("a", 2, max_tokens=20, logit_rules=RULES[3])
+    desk.real.runner.free(session_id(1))
+    desk.real.run(Round(1, (entry(2, (1, 2, 3), rules=RULES[3]),)))
+    assert len(desk.real._counted) == 0

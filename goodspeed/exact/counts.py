@@ -1,0 +1,110 @@
+"""How often each token is in a text, which is not counted again when tokens are appended to it or taken off its end.
+
+Knows nothing about logits, rules or sessions.
+"""
+
+from collections.abc import Container, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+_PROMPT, _OUTPUT = 0, 1
+
+
+class TextCounts:
+    """The tokens of a text, each once, with how often each is in the prompt and in the output; `go_to` another text."""
+
+    def __init__(self, prompt_len: int = 0) -> None:
+        self._prompt_len = prompt_len
+        self._text: tuple[int, ...] = ()
+        self._places: dict[int, int] = {}  # by token; those that are in the text no more keep theirs
+        self._tokens = np.zeros(64, np.int64)  # [num_places], and room for more
+        self._counts = np.zeros((2, 64), np.int64)
+
+    @classmethod
+    def of(cls, prompt: Sequence[int], output: Sequence[int]) -> "TextCounts":
+        counts = cls(len(prompt))
+        counts.go_to((*prompt, *output))
+        return counts
+
+    @property
+    def tokens(self) -> NDArray[np.int64]:
+        return self._tokens[: len(self._places)]
+
+    @property
+    def in_prompt(self) -> NDArray[np.int64]:
+        """How often each of `tokens` is there."""
+        return self._counts[_PROMPT, : len(self._places)]
+
+    @property
+    def in_output(self) -> NDArray[np.int64]:
+        return self._counts[_OUTPUT, : len(self._places)]
+
+    def places(self, tokens: Sequence[int]) -> NDArray[np.int64]:
+        """Where each of these is among `tokens`, or -1."""
+        return np.array([self._places.get(token, -1) for token in tokens], np.int64)
+
+    def go_to(self, text: tuple[int, ...]) -> None:
+        """Counts this text instead, from where the two differ."""
+        if text is self._text:
+            return
+        kept = _num_common(self._text, text)
+        self._count(self._text, kept, -1)
+        self._count(text, kept, 1)
+        self._text = text
+
+    def _count(self, text: tuple[int, ...], first: int, step: int) -> None:
+        output_first = max(first, self._prompt_len)
+        for row, part in ((_PROMPT, text[first : self._prompt_len]), (_OUTPUT, text[output_first:])):
+            if part:
+                tokens, counts = np.unique(np.array(part, np.int64), return_counts=True)
+                self._counts_at(row, tokens.tolist(), step * counts)
+
+    def _counts_at(self, row: int, tokens: list[int], added: NDArray[np.int64]) -> None:
+        self._make_room(len(self._places) + len(tokens))
+        for token in tokens:
+            place = self._places.setdefault(token, len(self._places))
+            self._tokens[place] = token
+        self._counts[row, self.places(tokens)] += added
+
+    def _make_room(self, num_places: int) -> None:
+        lacking = num_places - len(self._tokens)
+        if lacking > 0:
+            more = max(lacking, len(self._tokens))
+            self._tokens = np.pad(self._tokens, (0, more))
+            self._counts = np.pad(self._counts, ((0, 0), (0, more)))
+
+
+class CountedTexts:
+    """The counts of several texts that go on, each by a key. Lost ones cost time only. Of one thread only."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, tuple[int, TextCounts]] = {}
+
+    def of(self, key: Hashable, text: tuple[int, ...], prompt_len: int) -> TextCounts:
+        """Returns the counts of this text, which are those of the key until it is asked for the next time."""
+        known_len, counts = self._kept.get(key, (prompt_len, None))
+        if counts is None or known_len != prompt_len:
+            counts = TextCounts(prompt_len)
+            self._kept[key] = (prompt_len, counts)
+        counts.go_to(text)
+        return counts
+
+    def keep(self, keys: Container[Hashable]) -> None:
+        """Forgets all others."""
+        for key in [key for key in self._kept if key not in keys]:
+            self.forget(key)
+
+    def forget(self, key: Hashable) -> None:
+        self._kept.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def _num_common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """Tokens with which both begin."""
+    shorter = min(len(one), len(other))
+    if one[:shorter] == other[:shorter]:
+        return shorter
+    return next(place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)

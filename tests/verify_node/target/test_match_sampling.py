@@ -1,0 +1,74 @@
+"""The match rule's draws where some rows have rules: in groups of any size the same, and few rows are copied."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from goodspeed.exact.counts import TextCounts
+from goodspeed.exact.logit_rules import process
+from goodspeed.wire.generation import LogitRules, Sampling
+from verify_node.target import match_sampling
+from verify_node.target.match_sampling import decide_match
+
+VOCAB = 64
+RULES = LogitRules(presence_penalty=1.5, repetition_penalty=1.5, min_p=0.05)
+
+
+@dataclass
+class Verified:
+    first_row: int
+    drafted: tuple[int, ...]
+    sampling: Sampling
+    rules: LogitRules | None = None
+    counts: TextCounts | None = None
+    base_len: int = 3
+    parents: None = None
+    may_ban: bool = False
+
+    def banned_at(self, position: int) -> tuple[int, ...]:
+        return ()
+
+
+def make_entries() -> list[Verified]:
+    entries, first_row = list[Verified](), 0
+    for number in range(9):
+        drafted = tuple(range(number % 4))
+        rules = RULES if number in (2, 5, 6) else None
+        entries.append(Verified(first_row, drafted, Sampling(seed=number), rules, TextCounts.of([1, 2], [3])))
+        first_row += len(drafted) + 1
+    return entries
+
+
+ENTRIES = make_entries()
+NUM_ROWS = ENTRIES[-1].first_row + len(ENTRIES[-1].drafted) + 1
+LOGITS = torch.randn(NUM_ROWS, VOCAB, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("num_rows", [1, 4, 7, 1000])
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_draws_do_not_depend_on_groups(monkeypatch, num_rows, is_limited):
+    words = torch.full((NUM_ROWS, 2), -1, dtype=torch.int32)
+    words[::5] = 0x0F0F
+    allowed = words if is_limited else None
+    monkeypatch.setattr(match_sampling, "rows_at_once", lambda logits: num_rows)
+    together = decide_match(ENTRIES, LOGITS, VOCAB, allowed)
+    for entry, decision in zip(ENTRIES, together, strict=True):
+        rows = slice(entry.first_row, entry.first_row + len(entry.drafted) + 1)
+        alone = Verified(0, entry.drafted, entry.sampling, entry.rules, entry.counts)
+        assert decide_match([alone], LOGITS[rows], VOCAB, None if allowed is None else allowed[rows]) == [decision]
+
+
+def test_only_groups_with_rules_are_copied(monkeypatch):
+    copied = list[int]()
+
+    def noting(logits, *args, **options):
+        changed = process(logits, *args, **options)
+        if changed is not logits:
+            copied.append(len(logits))
+        return changed
+
+    monkeypatch.setattr(match_sampling, "process", noting)
+    monkeypatch.setattr(match_sampling, "rows_at_once", lambda logits: 1)
+    decide_match(ENTRIES, LOGITS, VOCAB, torch.full((NUM_ROWS, 2), -1, dtype=torch.int32))
+    assert copied == [3, 2, 3]
