@@ -28,10 +28,8 @@ MAX_PATTERN_PROPERTIES = 8
 MAX_DEPTH = 64
 """Schemas within schemas."""
 
-MAX_VISITS = 30_000
-"""Schemas that are looked at, those that definitions in a circle lead to again among them; 65,536 characters of others
-have less.
-"""
+MAX_VISITS = 20_000
+"""Schemas that are looked at, those that definitions in a circle lead to again among them."""
 
 MAX_GRAMMAR_CHARS = 16_384
 """Characters of a regular expression or a grammar: about 25 ms."""
@@ -121,7 +119,7 @@ class _Sizes:
         if depth > MAX_DEPTH:
             raise GrammarError(f"the schema is nested more than {MAX_DEPTH} deep; flatten it")
         if self._num_visits > MAX_VISITS:
-            raise GrammarError("the schema has too many definitions that refer to each other; write fewer, or flatter")
+            raise GrammarError("the schema has too many parts, or definitions that refer to each other; write fewer")
         if "x-guidance" in schema:
             raise GrammarError("x-guidance is not taken in a schema; leave it out")
 
