@@ -34,7 +34,7 @@ class Matcher:
     """One text's place in a grammar."""
 
     def __init__(self, grammar: Grammar, after: Sequence[int] = (), stop_ids: Collection[int] | None = None) -> None:
-        """after: tokens up to and including their first occurrence in the output are free, but that the text may not end.
+        """after: tokens up to and including their first occurrence are free, but the text may not end among them.
 
         stop_ids: of the text. Of the ids that end a text in this vocabulary only these may, where the grammar may end;
         None: all of them. Other stop ids are tokens like any other: a text that takes one ends in the middle.

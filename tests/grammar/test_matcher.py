@@ -19,7 +19,7 @@ def matcher(constraint=ABC, **more):
 
 
 def texts(row):
-    """The texts of the tokens that a row allows; ANY for a row that allows all, FREE for one that allows all but END."""
+    """The texts of the tokens that a row allows; ANY where it allows all, FREE where it allows all but END."""
     if (row == -1).all():
         return "ANY"
     tokens = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()
