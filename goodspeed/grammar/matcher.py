@@ -43,7 +43,7 @@ class Matcher:
         self._after = tuple(after)
         self._eos_ids: Collection[int] = grammar.table.eos_ids
         self._closed = self._eos_ids - frozenset(stop_ids) if stop_ids is not None else frozenset()
-        self.problem = ""  # why nothing may follow, of the newest text or draft of which that is so
+        self.problem = ""  # why nothing may follow, of the first text or draft of which that is so
         self._restart()
 
     def allowed(
@@ -147,7 +147,8 @@ class Matcher:
         if self._states[-1] is State.WITHIN:
             self._matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
         if self._states[-1] is State.BROKEN or self._matcher.is_error():
-            self.problem = reason(self._matcher) or "the text so far does not keep the form that it is to have"
+            found = reason(self._matcher) or "the text so far does not keep the form that it is to have"
+            self.problem = self.problem or found
             row[:] = 0
         else:
             _clear(row, self._closed)

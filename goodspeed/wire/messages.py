@@ -256,6 +256,7 @@ RefusalCode: TypeAlias = Literal[
     "not_promised",
     "draining",
     "failed",
+    "constraint",
 ]
 
 

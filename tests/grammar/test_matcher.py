@@ -70,6 +70,13 @@ def test_an_output_that_does_not_keep_the_form_may_not_go_on_and_says_why():
     assert texts(one.allowed([A, B])[0]) == {"b", "c"}  # another text may
 
 
+def test_the_first_reason_stays_where_the_text_is_read_anew():
+    one = matcher()
+    one.problem = "it took too long"
+    assert texts(one.allowed([B])[0]) == set()
+    assert one.problem == "it took too long"
+
+
 def test_what_is_thought_is_free_also_where_it_ends_inside_a_draft():
     one = matcher(Constraint("regex", "ab"), after=[D, D])
     assert [texts(row) for row in one.allowed([A], [D, D, *encode("ab")])] == ["FREE", "FREE", {"ab"}, {"END"}]

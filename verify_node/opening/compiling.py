@@ -47,9 +47,11 @@ class Compiling:
         """
         if self._newest is not None and _is_closed(self._newest, closing):
             self._newest = None
-        queue = self._waiting.pop(closing.peer, deque())
+        queue = self._waiting.get(closing.peer, ())
         if left := deque(each for each in queue if not _is_closed(each, closing)):
             self._waiting[closing.peer] = left
+        else:
+            self._waiting.pop(closing.peer, None)
 
     async def next(self) -> Received:
         """Waits for the next message whose constraint is compiled, or was found to be wrong."""

