@@ -19,7 +19,7 @@ from goodspeed.fleet.replicas import by_clock
 from goodspeed.node.model_thread import ModelThread
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.handshake import Leave
-from goodspeed.wire.messages import Draft, Verdict
+from goodspeed.wire.messages import Close, Draft, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
@@ -233,6 +233,8 @@ class VerifyDaemon:
 
     def _waits(self, received: Received) -> bool:
         """Whether a message waits for its constraint to be compiled; too many of one sender are refused."""
+        if self.compiling is not None and isinstance(received.message, Close):
+            self.compiling.forget(received)
         if self.compiling is None or received.peer not in self.core.view.peers or not self.compiling.concerns(received):
             return False
         if not self.compiling.take(received):

@@ -10,7 +10,17 @@ MAX_REFUSALS = 20
 one's fault."""
 
 FATAL = frozenset(
-    {"prompt", "vocabulary", "unsupported", "not_owner", "malformed", "too_large", "failed", "not_promised"}
+    {
+        "prompt",
+        "vocabulary",
+        "unsupported",
+        "constraint",
+        "not_owner",
+        "malformed",
+        "too_large",
+        "failed",
+        "not_promised",
+    }
 )
 IGNORED = frozenset({"stale_round", "stale_epoch", "proposal"})
 LATER = frozenset({"too_many_sessions", "draining"})

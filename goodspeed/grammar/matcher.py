@@ -24,7 +24,7 @@ MAX_FORCED = 64
 class State(Enum):
     """What decides the token after a text."""
 
-    FREE = auto()  # nothing yet: the tokens that end the free part have not come
+    FREE = auto()  # nothing yet, but that the text may not end: the tokens that end the free part have not come
     WITHIN = auto()  # the grammar
     OVER = auto()  # nothing: the text has ended
     BROKEN = auto()  # the text does not keep the grammar, or costs more than it may: no token may follow
@@ -34,7 +34,7 @@ class Matcher:
     """One text's place in a grammar."""
 
     def __init__(self, grammar: Grammar, after: Sequence[int] = (), stop_ids: Collection[int] | None = None) -> None:
-        """after: tokens up to and including their first occurrence in the output are free.
+        """after: tokens up to and including their first occurrence are free, but the text may not end among them.
 
         stop_ids: of the text. Of the ids that end a text in this vocabulary only these may, where the grammar may end;
         None: all of them. Other stop ids are tokens like any other: a text that takes one ends in the middle.
@@ -43,7 +43,7 @@ class Matcher:
         self._after = tuple(after)
         self._eos_ids: Collection[int] = grammar.table.eos_ids
         self._closed = self._eos_ids - frozenset(stop_ids) if stop_ids is not None else frozenset()
-        self.problem = ""  # why nothing may follow, of the newest text or draft of which that is so
+        self.problem = ""  # why nothing may follow, of the first text or draft of which that is so
         self._restart()
 
     def allowed(
@@ -139,16 +139,24 @@ class Matcher:
 
     def _fill(self, row: NDArray[np.int32]) -> None:
         """Writes what may follow the newest token."""
-        if self._states[-1] in (State.FREE, State.OVER):
+        if self._states[-1] is State.OVER:
+            return
+        if self._states[-1] is State.FREE:
+            _clear(row, self._eos_ids)
             return
         if self._states[-1] is State.WITHIN:
             self._matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
         if self._states[-1] is State.BROKEN or self._matcher.is_error():
-            self.problem = reason(self._matcher) or "the text so far does not keep the form that it is to have"
+            found = reason(self._matcher) or "the text so far does not keep the form that it is to have"
+            self.problem = self.problem or found
             row[:] = 0
-        elif self._closed:
-            for token in self._closed:
-                row[token // 32] &= ~(1 << token % 32)
+        else:
+            _clear(row, self._closed)
+
+
+def _clear(row: NDArray[np.int32], tokens: Collection[int]) -> None:
+    for token in tokens:
+        row[token // 32] &= ~(1 << token % 32)
 
 
 def _way(node: int, parents: Sequence[int] | None) -> Sequence[int]:

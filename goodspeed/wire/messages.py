@@ -258,6 +258,7 @@ RefusalCode: TypeAlias = Literal[
     "not_promised",
     "draining",
     "failed",
+    "constraint",
 ]
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import GrammarError
-from goodspeed.grammar import compiling
+from goodspeed.grammar import bounds, compiling
+from goodspeed.grammar.bounds import check_schema
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.grammar.tokens import TokenTable
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
@@ -57,6 +58,17 @@ REFUSED = [
     ("json_schema", '{"type": "string", "pattern": "("}', "unclosed group"),
     ("json_schema", '{"$ref": "#/$defs/none"}', "does not exist"),
     ("json_schema", '{"$ref": "https://example.com/schema"}', "example.com"),
+    ("json_schema", '{"$ref": "#/%24defs/a", "$defs": {"a": {}}}', "'#/%24defs/a' is not taken"),
+    ("json_schema", '{"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}', "is not taken"),
+    ("json_schema", '{"$ref": "json-schema:///#/$defs/a", "$defs": {"a": {}}}', "is not taken"),
+    ("json_schema", '{"$id": "http://x/y", "type": "integer"}', "$id is not taken"),
+    ("json_schema", '{"items": {"$anchor": "a"}}', "$anchor is not taken"),
+    ("json_schema", '{"items": {"$dynamicAnchor": "a"}}', "$dynamicAnchor is not taken"),
+    ("json_schema", '{"items": {"$dynamicRef": "#a"}}', "$dynamicRef is not taken"),
+    ("json_schema", '{"$schema": "http://json-schema.org/draft-04/schema#", "id": "x"}', "id is not taken"),
+    ("json_schema", '{"type": "integer", "multipleOf": 1001}', "multipleOf leads to 1001 remainders"),
+    ("json_schema", '{"type": "number", "multipleOf": 1.001}', "multipleOf leads to 1001 remainders"),
+    ("grammar", 'start: a\na: %json {"items": {"$id": "x"}}', "$id is not taken"),
     ("json_schema", '{"$ref": "#"}', "no text satisfies it"),
     ("json_schema", '{"enum": []}', "Unsatisfiable"),
     ("json_schema", '{"type": "integer", "minimum": 3, "maximum": 2}', "nsatisfiable"),
@@ -91,6 +103,15 @@ def patterns(num: int) -> list[dict[str, str]]:
     return [{"type": "string", "pattern": f".*a.{{{each}}}"} for each in range(1, num + 1)]
 
 
+def circle() -> str:
+    """Each of `a` and `b` leads to the other; `b`, met inside of `a` first, has its patterns and those of `a`."""
+    a = {"allOf": patterns(2), "properties": {"x": {"$ref": "#/$defs/b"}}}
+    b = {"allOf": patterns(1), "properties": {"x": {"$ref": "#/$defs/a"}}}
+    both = {"$ref": "#/$defs/b", "allOf": patterns(2)}
+    return json.dumps({"$defs": {"a": a, "b": b}, "prefixItems": [{"$ref": "#/$defs/a"}, both]})
+
+
+PRIMES = (997, 991, 983, 977, 971, 967)
 HOSTILE = {
     "nested": nested(3000),
     "nested less": nested(90),
@@ -110,6 +131,18 @@ HOSTILE = {
         {"allOf": [{"anyOf": [{"properties": {f"x{i}_{j}": {"const": j}}} for j in range(4)]} for i in range(12)]}
     ),
     "a large multiple": json.dumps({"type": "integer", "multipleOf": 987_654_321}),
+    "a multiple": json.dumps({"type": "integer", "multipleOf": 999_999}),
+    "a negative multiple": json.dumps({"type": "number", "multipleOf": -99_999.9}),
+    "many multiples": json.dumps({"properties": {f"p{n}": {"type": "integer", "multipleOf": n} for n in PRIMES}}),
+    "multiples of multiples": json.dumps({"allOf": [{"type": "integer", "multipleOf": n} for n in PRIMES[:3]]}),
+    "one of three multiples": json.dumps({"anyOf": [{"type": "integer", "multipleOf": n} for n in PRIMES[:3]]}),
+    "multiples of what is referred to": json.dumps(
+        {
+            "$defs": {"a": {"type": "integer", "multipleOf": 997}, "b": {"$ref": "#/$defs/a"}},
+            "items": {"$ref": "#/$defs/b", "multipleOf": 991},
+        }
+    ),
+    "patterns through a circle": circle(),
     "endless references": json.dumps(
         {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
     ),
@@ -123,6 +156,10 @@ HOSTILE_OTHERS = {
     ),
     "brackets": Constraint("grammar", "start: " + "(" * 8000 + '"a"' + ")" * 8000),
     "long grammar": Constraint("grammar", "start: " + " | ".join(f'"k{each}"' for each in range(8000))),
+    "multiples of several schemas": Constraint(
+        "grammar",
+        "start: a | b\n" + "\n".join(f'{r}: %json {{"multipleOf": {n}}}' for r, n in (("a", 997), ("b", 991))),
+    ),
     "many choices": Constraint("choice", json.dumps([f"c{each}" for each in range(5000)])),
 }
 COSTLY = {
@@ -160,6 +197,38 @@ def test_hostile_ones_are_refused_soon(constraint):
     with pytest.raises(GrammarError):
         compiling.compile_constraint(constraint, TABLE)
     assert time.monotonic() - started < HANGS_S
+
+
+TAKEN = {
+    "multiples": {"properties": {f"p{n}": {"type": "integer", "multipleOf": n} for n in PRIMES[:4]}},
+    "a limited multiple": {"type": "integer", "multipleOf": 997, "minimum": 123_456, "maximum": 987_654},
+    "powers of ten": {"prefixItems": [{"type": "number", "multipleOf": n} for n in (0.01, 1e5, 100, 1e-7, 10_000)]},
+    "money or a dozen": {"anyOf": [{"type": "number", "multipleOf": 0.25}, {"type": "number", "multipleOf": 12}]},
+    "properties named so": {"properties": {"$id": {}, "$anchor": {}, "id": {"const": "x"}}, "default": {"id": "y"}},
+    "a tree": {
+        "$defs": {"t": {"properties": {"l": {"$ref": "#/$defs/t"}, "n": {"multipleOf": 7}}}},
+        "$ref": "#/$defs/t",
+    },
+}
+
+
+@pytest.mark.parametrize("schema", TAKEN.values(), ids=TAKEN)
+def test_what_costs_little_is_taken(schema):
+    compiling.compile_constraint(Constraint("json_schema", json.dumps(schema)), TABLE)
+
+
+def all_to_all(num: int) -> dict[str, object]:
+    """So many definitions, each of which leads to each, as those of a programming language's syntax do."""
+    names = [f"d{each}" for each in range(num)]
+    schema = {"properties": {f"x{name}": {"$ref": f"#/$defs/{name}"} for name in names}}
+    return {"$defs": dict.fromkeys(names, schema), "$ref": "#/$defs/d0"}
+
+
+def test_definitions_that_refer_to_each_other_are_not_followed_for_ever(monkeypatch):
+    check_schema(all_to_all(12))
+    monkeypatch.setattr(bounds, "MAX_VISITS", 500)
+    with pytest.raises(GrammarError, match="definitions that refer to each other"):
+        check_schema(all_to_all(12))
 
 
 @pytest.mark.parametrize("constraint", COSTLY.values(), ids=COSTLY)

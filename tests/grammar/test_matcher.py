@@ -19,10 +19,12 @@ def matcher(constraint=ABC, **more):
 
 
 def texts(row):
-    """The texts of the tokens that a row allows; ANY for a row that allows all."""
+    """The texts of the tokens that a row allows; ANY where it allows all, FREE where it allows all but END."""
     if (row == -1).all():
         return "ANY"
     tokens = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()
+    if len(tokens) == 32 * len(row) - 1 and END not in tokens:
+        return "FREE"
     return {"END" if token == END else decode([token]) for token in tokens}
 
 
@@ -68,13 +70,25 @@ def test_an_output_that_does_not_keep_the_form_may_not_go_on_and_says_why():
     assert texts(one.allowed([A, B])[0]) == {"b", "c"}  # another text may
 
 
+def test_the_first_reason_stays_where_the_text_is_read_anew():
+    one = matcher()
+    one.problem = "it took too long"
+    assert texts(one.allowed([B])[0]) == set()
+    assert one.problem == "it took too long"
+
+
 def test_what_is_thought_is_free_also_where_it_ends_inside_a_draft():
     one = matcher(Constraint("regex", "ab"), after=[D, D])
-    free_then_masked = ["ANY", "ANY", "ANY", {"ab"}, {"END"}]
-    assert [texts(row) for row in one.allowed([A], [D, D, *encode("ab")])] == [*free_then_masked[:2], {"ab"}, {"END"}]
+    assert [texts(row) for row in one.allowed([A], [D, D, *encode("ab")])] == ["FREE", "FREE", {"ab"}, {"END"}]
     assert one.forced([A, D]) == ()
     assert one.forced([A, D, D]) == tuple(encode("ab"))
-    assert [texts(row) for row in one.allowed([A], [END, D])] == ["ANY", "ANY", "ANY"]  # ended while thinking
+    assert [texts(row) for row in one.allowed([A], [END, D])] == ["FREE", "ANY", "ANY"]  # it may not end while thinking
+
+
+def test_a_text_does_not_end_before_its_form_began_also_in_a_batch():
+    one = matcher(Constraint("regex", "ab"), after=[D, D], stop_ids=[END, 77])
+    [rows] = Batch().allowed([Asked(one, [A], [B, D])], 128)
+    assert [texts(row) for row in rows] == ["FREE"] * 3
 
 
 def test_only_the_first_end_of_thinking_counts():

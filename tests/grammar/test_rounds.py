@@ -55,7 +55,7 @@ def test_a_stop_id_that_is_text_ends_it_where_it_comes():
 def test_a_text_that_does_not_keep_its_form_fails_by_name_and_the_next_goes_on():
     babbler = Babbler(4, FIXED)
     outcome = babbler.round([B, B])
-    assert (outcome.tokens, "does not keep the form" in outcome.failed) == ((), True)
+    assert (outcome.tokens, "does not keep the form" in outcome.failed, outcome.breaks_form) == ((), True, True)
     assert not babbler.round([]).failed
 
 

@@ -50,7 +50,7 @@ from verify_node.rounds.planner import Planner
 from verify_node.rounds.probes import WAITING_ROUNDS
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.rounds.settlement import active, allocate, commit, observe, publish, settle
-from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Rejection, target_failed
+from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Rejection, form_failed, target_failed
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session
 
@@ -281,7 +281,8 @@ class VerifyCore:
             if outcome.failed:
                 if outcome.failed == NOT_NUMBERS:
                     self._distrust(session)
-                sends += self._give_up(session, outcome.failed, now)
+                why = form_failed(outcome.failed) if outcome.breaks_form else target_failed(outcome.failed)
+                sends += self._give_up(session, why, now)
             elif entry.samples:
                 moved.append(commit(session, entry, outcome, self.pool))
         sends += self.replies.disprove(moved, now)
@@ -324,7 +325,7 @@ class VerifyCore:
             self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
             if len(failed.entries) == 1:
                 self._distrust(session)
-                return self._give_up(session, why, now) + self._admit(now)
+                return self._give_up(session, target_failed(why), now) + self._admit(now)
         return self._admit(now)
 
     def validate(self) -> None:
@@ -355,9 +356,9 @@ class VerifyCore:
         """Nobody else is given its pages: what they hold may be what the target failed on."""
         self.pool.withdraw(session.session_id)
 
-    def _give_up(self, session: Session, why: str, now: float) -> list[Send]:
+    def _give_up(self, session: Session, why: Rejection, now: float) -> list[Send]:
         self.register.drop(session)
-        return self.replies.refuse(session.peer_id, target_failed(why), now, about=session.opened)
+        return self.replies.refuse(session.peer_id, why, now, about=session.opened)
 
     # -- messages --------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import asyncio
 from collections import OrderedDict, deque
 
 from goodspeed.grammar.compiling import Grammars
-from goodspeed.wire.messages import OpenSession
+from goodspeed.wire.messages import Close, OpenSession
 from goodspeed.wire.zmq.transport import Received
 
 MAX_WAITING = 256
@@ -22,6 +22,7 @@ class Compiling:
         self._grammars = grammars
         self._waiting: OrderedDict[bytes, deque[Received]] = OrderedDict()  # by sender, whose turn it is first
         self._there = asyncio.Event()
+        self._newest: Received | None = None  # which is compiled now, unless it was forgotten
 
     def concerns(self, received: Received) -> bool:
         """Whether the message opens a session with a constraint that is not known yet."""
@@ -39,8 +40,31 @@ class Compiling:
         self._there.set()
         return True
 
+    def forget(self, closing: Received) -> None:
+        """A Close came: openings of that session by the same sender that wait, or are compiled now, are over.
+
+        Else they would open it afterwards, for nobody.
+        """
+        if self._newest is not None and _is_closed(self._newest, closing):
+            self._newest = None
+        queue = self._waiting.get(closing.peer, ())
+        if left := deque(each for each in queue if not _is_closed(each, closing)):
+            self._waiting[closing.peer] = left
+        else:
+            self._waiting.pop(closing.peer, None)
+
     async def next(self) -> Received:
         """Waits for the next message whose constraint is compiled, or was found to be wrong."""
+        while True:
+            self._newest = await self._first()
+            message = self._newest.message
+            if isinstance(message, OpenSession) and message.constraint is not None:
+                await asyncio.to_thread(self._grammars.problem, message.constraint)
+            if self._newest is not None:
+                return self._newest
+
+    async def _first(self) -> Received:
+        """Waits for the message whose turn it is."""
         while not self._waiting:
             self._there.clear()
             await self._there.wait()
@@ -48,7 +72,13 @@ class Compiling:
         received = queue.popleft()
         if queue:
             self._waiting[sender] = queue  # at the end
-        message = received.message
-        if isinstance(message, OpenSession) and message.constraint is not None:
-            await asyncio.to_thread(self._grammars.problem, message.constraint)
         return received
+
+
+def _is_closed(waiting: Received, closing: Received) -> bool:
+    """Whether a Close is of the session that waits to be opened, as it is to be opened or later."""
+    opened, closed = waiting.message, closing.message
+    if not isinstance(opened, OpenSession) or not isinstance(closed, Close):
+        return False
+    is_same_sender = (waiting.peer, waiting.principal) == (closing.peer, closing.principal)
+    return is_same_sender and opened.session_id == closed.session_id and opened.epoch <= closed.epoch

@@ -108,6 +108,12 @@ def target_failed(why: str) -> Rejection:
     )
 
 
+def form_failed(why: str) -> Rejection:
+    """The form of this session cannot be kept any more: that is the form's fault, or that of its text."""
+    what = f"the text cannot go on in the form that it is to have: {why}"
+    return Rejection("constraint", what, "send a simpler form, or ask without")
+
+
 def check_text(opened: OpenSession, welcome: Welcome, context_len: int) -> Rejection | None:
     """Whether the target can go on from this text as it is asked to."""
     if not opened.prompt:

@@ -66,8 +66,8 @@ class Forms:
         for outcome in outcomes:
             entry = by_session[outcome.session_id]
             if outcome.failed:
-                if outcome.failed != NOT_NUMBERS:  # that is no fault of the form's
-                    outcome = replace(outcome, failed=self.problem(entry) or outcome.failed)
+                if outcome.failed != NOT_NUMBERS and (problem := self.problem(entry)):  # no numbers are no form's fault
+                    outcome = replace(outcome, failed=problem, breaks_form=True)
             elif entry.verification == "match" and entry.draft_round is None:  # else the draft node drafts on
                 outcome = replace(outcome, forced=self.forced(entry, outcome.tokens))
             found.append(outcome)

@@ -117,6 +117,16 @@ def test_an_outcome_without_numbers_gives_its_session_up(desk):
     assert len(desk.core.sessions) == 2
 
 
+def test_a_form_that_cannot_be_kept_is_no_fault_of_the_target(desk):
+    planned = desk.core.plan(desk.now)
+    outcomes = desk.target.run(planned)
+    outcomes[0] = Outcome(outcomes[0].session_id, (), 0, 0.0, failed="too many items", breaks_form=True)
+    answers = [send.message for send in desk.core.finish(outcomes, 0.01, 0.01)]
+    [refusal] = [answer for answer in answers if isinstance(answer, Refusal)]
+    assert refusal.code == "constraint"
+    assert "too many items" in refusal.what
+
+
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_logits_that_are_not_numbers_cost_one_session_and_no_other(verification, value):

@@ -5,9 +5,11 @@ import threading
 
 from goodspeed.errors import GrammarError
 from goodspeed.wire.generation import Constraint
-from goodspeed.wire.messages import Ack, OpenSession
+from goodspeed.wire.handshake import Welcome
+from goodspeed.wire.messages import Ack, Close, OpenSession
 from goodspeed.wire.zmq.transport import Received
-from tests.fakes import make_open, session_id
+from tests.fakes import make_hello, make_open, session_id
+from tests.verify_node.loops import Loop, ask, hear
 from verify_node.opening import compiling
 from verify_node.opening.compiling import Compiling
 
@@ -77,3 +79,74 @@ def test_one_that_comes_while_nothing_waits_is_given_out():
     received = asyncio.run(later())
     assert isinstance(received.message, OpenSession)
     assert received.message.session_id == session_id(5)
+
+
+def closing(peer, number, epoch=1, principal=None):
+    return Received(peer, Close(session_id(number), epoch), 30, principal)
+
+
+def test_what_is_closed_while_it_waits_is_not_opened():
+    grammars = SlowGrammars()
+    waiting = Compiling(grammars)  # type: ignore[arg-type]
+    for number in (1, 2, 3):
+        waiting.take(opening(b"a", number, f"s{number}"))
+    waiting.take(opening(b"b", 1, "another's"))
+    waiting.forget(closing(b"a", 1))
+    waiting.forget(closing(b"a", 2, epoch=0))  # of an earlier opening
+    waiting.forget(closing(b"a", 3, principal="a key that does not speak for it"))
+    waiting.forget(closing(b"c", 2))
+
+    async def take_all():
+        return [(one := await waiting.next()).peer + one.message.session_id[-1:] for _ in range(3)]
+
+    assert set(asyncio.run(take_all())) == {b"a" + session_id(n)[-1:] for n in (2, 3)} | {b"b" + session_id(1)[-1:]}
+    assert "s1" not in grammars.compiled
+
+
+def test_what_is_closed_while_it_is_compiled_is_not_opened():
+    grammars, goes_on, is_compiling = SlowGrammars(), threading.Event(), threading.Event()
+    problem = grammars.problem
+
+    def held(constraint):
+        is_compiling.set()
+        assert goes_on.wait(30)
+        problem(constraint)
+
+    grammars.problem = held  # type: ignore[method-assign]
+    waiting = Compiling(grammars)  # type: ignore[arg-type]
+
+    async def close_the_first():
+        waiting.take(opening(b"a", 1, "first"))
+        waiting.take(opening(b"a", 2, "second"))
+        task = asyncio.create_task(waiting.next())
+        await asyncio.to_thread(is_compiling.wait, 30)
+        waiting.forget(closing(b"a", 1))
+        goes_on.set()
+        return await task
+
+    assert asyncio.run(close_the_first()).message.session_id == session_id(2)
+    assert grammars.compiled == ["first", "second"]
+
+
+def test_the_node_opens_no_session_whose_close_overtook_it():
+    compiled, goes_on = list[str](), threading.Event()
+
+    class HeldGrammars(SlowGrammars):
+        def problem(self, constraint):
+            assert goes_on.wait(30)
+            compiled.append(constraint.source)
+
+    async def serve():
+        async with Loop() as loop:
+            loop.daemon.compiling = Compiling(HeldGrammars())  # type: ignore[arg-type]
+            channel = loop.connect(b"aaaaaaaa")
+            assert isinstance(await ask(channel, make_hello("a", boot_id=b"aaaaaaaa")), Welcome)
+            await channel.send(opening(b"", 1, "first").message)
+            await channel.send(Close(session_id(1), 1))
+            await ask(channel, Ack(session_id(9), 1, 3))  # so the Close was heard
+            goes_on.set()
+            await channel.send(opening(b"", 2, "second").message)
+            return await hear(channel)  # the fake core serves no forms
+
+    assert asyncio.run(serve()).session_id == session_id(2)
+    assert compiled[-1] == "second"

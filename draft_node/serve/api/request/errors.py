@@ -22,7 +22,7 @@ RETRY_AFTER_S = {429: 1, 503: 5}
 
 TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 503: "service_unavailable"}
 
-USERS_FAULT = {"prompt", "vocabulary", "unsupported", "too_large", "malformed", "slo"}
+USERS_FAULT = {"prompt", "vocabulary", "unsupported", "constraint", "too_large", "malformed", "slo"}
 """Codes of refusals that the request brought upon itself."""
 
 
@@ -58,7 +58,7 @@ def of_service(error: ServiceError | PromptError) -> ApiError:
         case Busy():
             return ApiError(429, error.what, code=error.code)
         case RequestRefused() if error.code in USERS_FAULT:
-            return ApiError(400, error.what, code=error.code)
+            return ApiError(400, error.what, code="unsupported_form" if error.code == "constraint" else error.code)
         case ServiceError():
             return ApiError(503, error.what, code=error.code)
         case _:

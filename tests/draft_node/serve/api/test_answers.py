@@ -200,6 +200,7 @@ BREAKS = [
     (VerifyAway("verify_away", "cannot be reached"), 503, "verify_away"),
     (RequestRefused("failed", "the target failed"), 503, "failed"),
     (RequestRefused("prompt", "too long"), 400, "prompt"),
+    (RequestRefused("constraint", "the form became too costly"), 400, "unsupported_form"),
 ]
 
 
