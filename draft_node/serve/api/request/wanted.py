@@ -53,6 +53,7 @@ class Wish:
     returns_token_ids: bool = False
     is_echo: bool = False
     is_only_echo: bool = False  # nothing is told of what follows the prompts
+    num_choices: int = 1  # that are told what the first of them was told of their prompt
 
     @property
     def speech(self) -> Speech | None:
@@ -92,6 +93,7 @@ async def of_completion(
         bool(request.return_token_ids),
         is_echo=bool(request.echo),
         is_only_echo=request.max_tokens == 0,
+        num_choices=request.n or 1,
     )
 
 
