@@ -119,7 +119,8 @@ async def of_chat(
     )
     ids = [await encode_chat(request.messages, service, user, talk.inputs)]
     max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
-    kept = await form_with_tools(form, talk, service, ids[0], user, ignore_eos=request.ignore_eos)
+    of = "response_format" if request.structured_outputs is None else "structured_outputs"
+    kept = await form_with_tools(form, talk, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
     texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, kept, is_chat=True)
     texts = [replace(text, speech=talk.speech) for text in texts]
     texts[:1] = of_prompts(texts[:1], request)
