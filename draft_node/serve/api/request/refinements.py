@@ -11,6 +11,9 @@ from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest,
 from draft_node.serve.service import Service, Wanted
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 
+MAX_LEFT_OUT = 256
+"""Tokens of a prediction beyond those that its text may have: it is read before the text begins, on the event loop."""
+
 
 def of_prompts(
     texts: Sequence[Wanted], request: ChatRequest | CompletionRequest, *, echoed: int | None = None
@@ -44,13 +47,20 @@ def _of_prompt(text: Wanted, num_top: int | None, *, is_scored: bool) -> Wanted:
 
 
 def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatRequest) -> list[Wanted]:
-    """The texts, with drafts from what is expected of them, too, unless the node drafts nothing."""
+    """The texts, with drafts from what is expected of them, too, unless the node drafts nothing.
+
+    Of a long prediction the beginning counts, as much as the text may have, and more for what the text leaves out.
+    """
     asked = request.goodspeed.drafter if request.goodspeed is not None else None
     if asked in ("model", "none") or _asks_for_none(request):
         what = "prediction: drafts come from it, and goodspeed asks for none like these; leave out one of them"
         raise ApiError(400, what, param="prediction")
     return [
-        replace(text, prediction=expected, drafter=text.drafter if text.drafter != "model" else "auto")
+        replace(
+            text,
+            prediction=expected[: text.max_tokens + MAX_LEFT_OUT],
+            drafter=text.drafter if text.drafter != "model" else "auto",
+        )
         for text in texts
     ]
 

@@ -304,6 +304,14 @@ def test_a_stream_that_breaks_ends_with_a_failed_response(api: Api) -> None:
     assert last["response"]["error"] == {"code": "server_error", "message": "away"}
 
 
+def test_a_stream_that_breaks_by_a_fault_of_ours_does_so_too(api: Api) -> None:
+    api.fail(RuntimeError("a secret"), after=2)
+    *_, before, last = events_of(respond(api, max_output_tokens=5, stream=True))
+    assert before["type"] == "response.output_text.delta"
+    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
+    assert last["response"]["error"]["message"] == "this stream broke here; the log says why"
+
+
 def test_a_text_that_begins_anew_is_one_response(api: Api) -> None:
     api.service.retargets_after = 2
     answer = respond(api, max_output_tokens=2, goodspeed={"on_target_change": "restart"}).json()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from draft_node.serve.api.request.refinements import MAX_LEFT_OUT
 from draft_node.serve.api.response.logprobs import for_prompt
 from draft_node.serve.api.response.responses import CompletionChoice
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
@@ -187,6 +188,13 @@ def test_what_drafts_from_a_prediction(node: str, drafter: str) -> None:
     api = Api(drafter=node)
     assert api.chat(max_tokens=1, prediction=EXPECTED).status_code == 200
     assert api.service.wanted[0].drafter == drafter
+
+
+def test_of_a_long_prediction_counts_what_the_text_may_need(api: Api) -> None:
+    answer = api.chat(max_tokens=3, prediction=EXPECTED | {"content": "x" * 2000}).json()
+    assert [len(wanted.prediction) for wanted in api.service.wanted] == [3 + MAX_LEFT_OUT]
+    details = answer["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] + details["rejected_prediction_tokens"] == 3 + MAX_LEFT_OUT
 
 
 def test_an_empty_prediction_is_none(api: Api) -> None:
