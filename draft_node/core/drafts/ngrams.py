@@ -50,8 +50,9 @@ class Ngrams:
     def _predicted(self, request: Request) -> NgramIndex | None:
         """What the request's user expects its text to be; None under the ratio rule.
 
-        It is a text that drafts for this request alone. The user may have it from an answer to the same request, which is not independent of the noise that decides
-        here. It follows the end of the prompt, so that its beginning is drafted at once.
+        It is a text that drafts for this request alone. The user may have it from an answer to the same request, which
+        is not independent of the noise that decides here. It follows the end of the prompt, so that its beginning is
+        drafted at once.
         """
         if not request.prediction or request.verification != "match":
             return None
