@@ -78,6 +78,7 @@ class DraftCore:
         self.falls_back = falls_back
         self.least_ahead_rate = least_ahead_rate
         self.ngrams = ngrams
+        self._predictions = Ngrams(History(1, per_user=True), keeps=False)  # drafts from nothing else
         self.has_model = has_model
         self.is_local = False  # the draft model writes alone now
         self.line = line if line is not None else Line()  # who of the sessions has a place
@@ -106,9 +107,7 @@ class DraftCore:
         The session is kept until `forget`, even when its user is told the last word at once.
         """
         rate = AheadRate(least=self.least_ahead_rate)
-        known = self.ngrams
-        if known is None and request.prediction:
-            known = Ngrams(History(1, per_user=True), keeps=False)
+        known = self.ngrams if self.ngrams is not None or not request.prediction else self._predictions
         ngrams = known.begin(request) if known is not None else None
         session = Session(request, self.draft_ahead, rate, ngrams, self.has_model, self.resting)
         self.sessions[request.session_id] = session

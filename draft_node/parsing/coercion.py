@@ -4,11 +4,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from draft_node.parsing.references import followed, referred
+
 MAX_STEPS = 64
 """The most parts of one parameter's schema that are looked at: references may be circular."""
 
 PYTHONS = {"True": "true", "False": "false", "None": "null"}
 """Constants as models write them that have read much Python."""
+
+MAX_CHOICES = 64
+"""The most values of an enumeration whose types are looked at; where there are more, any may be text."""
 
 KINDS = {dict: "object", list: "array", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
@@ -17,7 +22,7 @@ def arguments_of(given: Mapping[str, str], schema: Mapping[str, Any]) -> str | N
     """Returns a JSON object; None where no JSON stands for a value. One that is not of its types stays a text."""
     properties = schema.get("properties")
     declared = properties if isinstance(properties, dict) else {}
-    values = {key: _value(text, types_of(declared.get(key), schema)) for key, text in given.items()}
+    values = {key: _value(text, declared.get(key), schema) for key, text in given.items()}
     try:
         written = json.dumps(values, ensure_ascii=False, allow_nan=False)
         written.encode()
@@ -37,30 +42,53 @@ def types_of(wanted: Any, schema: Mapping[str, Any]) -> frozenset[str]:
             break
         says = part.get("type")
         types |= {one for one in (says if isinstance(says, list) else [says]) if isinstance(one, str)}
+        if says is None:
+            types |= _types_of_values(part)
         for name in ("anyOf", "oneOf", "allOf"):
             choices = part.get(name)
-            left += choices if isinstance(choices, list) else []
+            left += choices[-MAX_STEPS:] if isinstance(choices, list) else []
         if isinstance(target := part.get("$ref"), str):
-            left.append(_referred(target, schema))
+            left.append(referred(target, schema))
     return frozenset(types)
 
 
-def _referred(target: str, schema: Mapping[str, Any]) -> Any:
-    """Returns the part of a schema that a reference like `#/$defs/Name` means."""
-    part: Any = schema
-    for step in target.removeprefix("#/").split("/")[:8]:
-        part = part.get(step) if isinstance(part, dict) else None
-    return part
+def choices_of(wanted: Any, schema: Mapping[str, Any]) -> list[Any] | None:
+    """Returns the values that a parameter may have, of its types; None where they are not listed."""
+    parts = list(followed(wanted, schema))
+    choices = next((listed for part in parts if (listed := _listed(part)) is not None), None)
+    types = next((part["type"] for part in parts if "type" in part), None)
+    if choices is None or types is None:
+        return choices
+    allowed = types if isinstance(types, list) else [types]
+    return [one for one in choices if kind_of(one) in allowed or (kind_of(one) == "integer" and "number" in allowed)]
 
 
-def _value(text: str, types: frozenset[str]) -> Any:
-    if not types or types == {"string"}:
+def kind_of(value: Any) -> str:
+    return KINDS.get(type(value), "string")
+
+
+def _listed(part: Mapping[str, Any]) -> list[Any] | None:
+    choices = [part["const"]] if "const" in part else part.get("enum")
+    return choices if isinstance(choices, list) else None
+
+
+def _types_of_values(part: Mapping[str, Any]) -> set[str]:
+    """Returns the types of the values that are listed, where no types are named."""
+    choices = _listed(part) or []
+    return {*map(kind_of, choices[:MAX_CHOICES]), *(["string"] if len(choices) > MAX_CHOICES else [])}
+
+
+def _value(text: str, wanted: Any, schema: Mapping[str, Any]) -> Any:
+    choices, types = choices_of(wanted, schema) or [], types_of(wanted, schema)
+    if not types or types == {"string"} or text in choices:
         return text
     try:
         value = json.loads(PYTHONS.get(text.strip(), text), parse_constant=_refuse)
     except (ValueError, RecursionError):
         return text
-    kind = KINDS.get(type(value), "string")
+    if any(type(one) is type(value) and one == value for one in choices):
+        return value
+    kind = kind_of(value)
     if kind == "string" or "string" in types:  # where a text is allowed, only null may be meant otherwise
         return None if kind == "null" and "null" in types else text
     return value if kind in types or (kind == "integer" and "number" in types) else text

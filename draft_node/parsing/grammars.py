@@ -9,12 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from draft_node.parsing.coercion import types_of
+from draft_node.parsing.coercion import choices_of, types_of
 from draft_node.parsing.formats import Formats, ToolFormat
+from draft_node.parsing.references import needed, without_definitions
 from draft_node.parsing.xml_body import FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
 
 ANY_TEXT = r"/(.|\n)*/"
 OPENED, CLOSED = ">\n", f"\n{PARAMETER_ENDS}\n"
+
+MAX_CHARS = 1 << 16
+"""The longest grammar: no form of an answer may be longer."""
 
 NO_CALLS = ToolFormat("", "json", ())
 
@@ -54,7 +58,7 @@ class Form:
 def grammar(form: Form, tools: Sequence[Tool]) -> str:
     """Returns the grammar of an answer, without tools of thinking and content only.
 
-    ValueError where the model's form of calls is not known.
+    ValueError where the model's form of calls is not known, and, with the reason, where the grammar is too long.
     """
     if form.formats.tools is None and tools:
         raise ValueError("there is no grammar for calls of an unknown form")
@@ -70,6 +74,7 @@ class _Writer:
         self._tools = tools
         self._rules = list[str]()
         self._num_values = 0
+        self._num_chars = 0
 
     def written(self) -> str:
         if self._tools:
@@ -77,9 +82,24 @@ class _Writer:
             start = calls if self._form.is_forced else self._with_text(calls)
         else:
             start = "TEXT" if self._form.content is None else self._content()
-        self._rules[:0] = [f"start: {self._thought()}{start}"]
-        self._rules += [f"TEXT: {ANY_TEXT}", r"BLANK: /[ \n]*/"]
-        return "\n".join(self._rules) + "\n"
+        first = self._counted(f"start: {self._thought()}{start}")
+        self._rule(f"TEXT: {ANY_TEXT}")
+        self._rule(r"BLANK: /[ \n]*/")
+        return "\n".join([first, *self._rules]) + "\n"
+
+    def _rule(self, rule: str) -> None:
+        self._rules.append(self._counted(rule))
+
+    def _counted(self, written: str) -> str:
+        """Counts while the grammar is written: a definition that many parameters need stands in it as often."""
+        self._num_chars += len(written) + 1
+        self._check(0)
+        return written
+
+    def _check(self, num_more: int) -> None:
+        """ValueError where the rules so far, with so many characters more, are too long."""
+        if self._num_chars + num_more > MAX_CHARS:
+            raise ValueError(f"the schemas are too long: what they come to has more than {MAX_CHARS} characters")
 
     # -- markers -------------------------------------------------------------------------------------------------------
 
@@ -89,9 +109,9 @@ class _Writer:
     def _until(self, rule: str, marker: str) -> str:
         """Returns the name of a rule for any text up to a marker, and the marker."""
         if marker in self._form.ids:
-            self._rules.append(f"{rule}: TEXT {self._mark(marker)}")
+            self._rule(f"{rule}: TEXT {self._mark(marker)}")
         else:
-            self._rules.append(f"{rule}[lazy]: TEXT {_quoted(marker)}")
+            self._rule(f"{rule}[lazy]: TEXT {_quoted(marker)}")
         return rule
 
     def _thought(self) -> str:
@@ -104,7 +124,7 @@ class _Writer:
         return f"{until} BLANK " if self._form.opened == "open" else f"({self._mark(thinking.opens)} {until} BLANK)? "
 
     def _content(self) -> str:
-        self._rules.append(f"content: %json {_dumped(self._form.content or {})}")
+        self._rule(f"content: %json {_dumped(self._form.content or {})}")
         return "content"
 
     # -- calls ---------------------------------------------------------------------------------------------------------
@@ -114,18 +134,18 @@ class _Writer:
         if self._form.content is not None:
             return f"({calls} | {self._content()})"
         if self._format.bare:
-            self._rules.append(r"OTHER: /([ \n]*[^ \n{](.|\n)*)?/")
+            self._rule(r"OTHER: /([ \n]*[^ \n{](.|\n)*)?/")
             return f"({calls} | OTHER)"
-        self._rules.append(f"spoken: {self._until('lead', self._format.opens[0])} rest_of_call")
+        self._rule(f"spoken: {self._until('lead', self._format.opens[0])} rest_of_call")
         return "spoken* TEXT"
 
     def _calls(self) -> str:
         """Returns one call, or several where they may be."""
         opener = "" if self._format.bare else self._mark(self._format.opens[0])
-        self._rules.append(f"call: {opener} rest_of_call")
+        self._rule(f"call: {opener} rest_of_call")
         between = {"llama3_json": '"; "', "mistral": ""}.get(self._format.name, '"\\n"')
         listed = self._format.body == "mistral" and "[ARGS]" not in self._form.ids
-        self._rules.append(f"rest_of_call: {self._list() if listed else self._one_of_tools()}")
+        self._rule(f"rest_of_call: {self._list() if listed else self._one_of_tools()}")
         return "call" if self._form.one_call or listed else f"call ({between} call)*"
 
     def _one_of_tools(self) -> str:
@@ -143,13 +163,13 @@ class _Writer:
     def _list(self) -> str:
         """Returns a list of calls, as older models of Mistral's write it."""
         objects = " | ".join(self._value(self._object(tool)) for tool in self._tools)
-        self._rules.append(f"listed: {objects}")
+        self._rule(f"listed: {objects}")
         more = "" if self._form.one_call else ' (", " listed)*'
         return f'"[" listed{more} "]"'
 
     def _object(self, tool: Tool) -> dict[str, Any]:
         key = "parameters" if self._format.name == "llama3_json" else "arguments"
-        inner, defs = _without_defs(self._schema(tool))
+        inner, defs = without_definitions(self._schema(tool))
         found = {
             "type": "object",
             "properties": {"name": {"const": tool.name}, key: inner},
@@ -170,36 +190,65 @@ class _Writer:
     def _value(self, schema: Mapping[str, Any]) -> str:
         self._num_values += 1
         name = f"json_{self._num_values}"
-        self._rules.append(f"{name}: %json {_dumped(schema)}")
+        self._rule(f"{name}: %json {_dumped(schema)}")
         return name
 
     # -- Qwen3-Coder ---------------------------------------------------------------------------------------------------
 
     def _xml(self, tool: Tool) -> str:
-        _, defs = _without_defs(tool.schema)
-        properties = tool.schema.get("properties")
-        required = tool.schema.get("required")
-        needed = required if isinstance(required, list) else []
-        parts = [_quoted(FUNCTION + tool.name + OPENED)]
-        for key, wanted in (properties if isinstance(properties, dict) else {}).items():
-            part = f"{_quoted(PARAMETER + key + OPENED)} {self._xml_value(wanted, tool, defs)}"
-            parts.append(part if key in needed else f"({part})?")
+        properties, required = _parameters(tool.schema)
+        if tool.strict or self._form.is_forced:
+            _check_parameters(tool, properties, required)
+        parts, num_chars = [_quoted(FUNCTION + tool.name + OPENED)], 0
+        for key, wanted in properties.items():
+            if _is_legible(key):
+                part = f"{_quoted(PARAMETER + key + OPENED)} {self._xml_value(wanted, tool)}"
+                parts.append(part if key in required else f"({part})?")
+                num_chars += len(part)
+                self._check(num_chars)
         return " ".join([*parts, _quoted(FUNCTION_ENDS)])
 
-    def _xml_value(self, wanted: Any, tool: Tool, defs: Mapping[str, Any]) -> str:
+    def _xml_value(self, wanted: Any, tool: Tool) -> str:
         """Returns a value with the marker that ends it: bare text where a text is wanted, else JSON."""
-        schema = wanted if isinstance(wanted, dict) else {}
-        choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
-        if isinstance(choices, list) and choices and all(isinstance(one, str) for one in choices):
-            return f"({' | '.join(map(_quoted, choices))}) {_quoted(CLOSED)}"
-        types = types_of(schema, tool.schema)
-        if not types or "string" in types:
+        choices = choices_of(wanted, tool.schema)
+        if choices and any(isinstance(one, str) for one in choices):
+            bare = [one if isinstance(one, str) else _dumped(one) for one in choices]
+            if any(PARAMETER_ENDS in one for one in bare):
+                raise ValueError(
+                    f"an enum of {tool.name} has {PARAMETER_ENDS}, which ends a value in this model's calls"
+                )
+            return f"({' | '.join(map(_quoted, bare))}) {_quoted(CLOSED)}"
+        schema, types = wanted if isinstance(wanted, dict) else {}, types_of(wanted, tool.schema)
+        if choices is None and (not types or "string" in types):
             self._num_values += 1
             name = f"text_{self._num_values}"
-            self._rules.append(f"{name}[lazy]: TEXT {_quoted(CLOSED)}")
+            self._rule(f"{name}[lazy]: TEXT {_quoted(CLOSED)}")
             return name
-        value = self._value({**defs, **schema, **_options(tool)})
+        value = self._value({**needed(schema, tool.schema), **schema, **_options(tool)})
         return f"{value} {_quoted(CLOSED)}"
+
+
+def _parameters(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Returns the properties of a tool's schema, and the names of those that are required."""
+    properties, required = schema.get("properties"), schema.get("required")
+    return properties if isinstance(properties, dict) else {}, required if isinstance(required, list) else []
+
+
+def _check_parameters(tool: Tool, properties: Mapping[str, Any], required: Sequence[Any]) -> None:
+    """ValueError for a name that a call cannot have such that it is read again, or whose value nothing is said of."""
+    for key in properties:
+        if not _is_legible(key):
+            what = f"the parameter {key[:64]!r} of {tool.name} cannot be called by this model"
+            raise ValueError(f"{what}: names have no '>', line break, or blank at an end")
+    for key in required:
+        if key not in properties:
+            what = f"the parameter {str(key)[:64]!r} of {tool.name} is required and not one of its properties"
+            raise ValueError(f"{what}; describe it there")
+
+
+def _is_legible(key: str) -> bool:
+    """Whether a parameter of this name is read again as it was written."""
+    return bool(key) and key == key.strip() and not {">", "\n"} & set(key)
 
 
 def _options(tool: Tool) -> dict[str, Any]:
@@ -207,18 +256,9 @@ def _options(tool: Tool) -> dict[str, Any]:
     return {} if tool.strict else {"x-guidance": {"lenient": True}}
 
 
-def _without_defs(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns a schema, and apart from it the definitions that its references mean, which belong to the outermost."""
-    names = ("$defs", "definitions")
-    return (
-        {key: value for key, value in schema.items() if key not in names},
-        {key: schema[key] for key in names if key in schema},
-    )
-
-
 def _quoted(text: str) -> str:
     return json.dumps(text)
 
 
-def _dumped(schema: Mapping[str, Any]) -> str:
+def _dumped(schema: Any) -> str:
     return json.dumps(schema)

@@ -5,6 +5,7 @@ Knows nothing about a session's states or about messages.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from draft_node.core.actions import Request
 from goodspeed.ngram.drafting import Continuation, draft
@@ -32,31 +33,36 @@ class Ngrams:
     history: History
     keeps: bool = True  # texts that are over draft for later ones of their user
     least_odds: float = LEAST_ODDS
+    expected: "WeakValueDictionary[tuple[int, ...], NgramIndex]" = field(default_factory=WeakValueDictionary)
+    """Indexes of predictions, as long as one of their texts is written: a request's choices share one."""
 
     def begin(self, request: Request) -> "NgramDrafter | None":
         """What drafts for this request; None where its user wants no n-gram drafts."""
         if request.drafter not in ("auto", "ngram") or not request.max_draft:
             return None
-        return NgramDrafter(request, self.history, self.least_odds, predicted(request))
+        return NgramDrafter(request, self.history, self.least_odds, self._predicted(request))
 
     def keep(self, request: Request, tokens: Sequence[int]) -> None:
         """Adds a text that is over, prompt included, to its user's history; one without a single token is left out."""
         if self.keeps and len(tokens) > len(request.prompt):
             self.history.add(request.user, tokens)
 
+    def _predicted(self, request: Request) -> NgramIndex | None:
+        """What the request's user expects its text to be; None under the ratio rule.
 
-def predicted(request: Request) -> NgramIndex | None:
-    """What the request's user expects its text to be, as a text that drafts for it alone; None under the ratio rule.
-
-    The user may have it from an answer to the same request, which is not independent of the noise that decides here.
-    It follows the end of the prompt, so that its beginning is drafted at once.
-    """
-    if not request.prediction or request.verification != "match":
-        return None
-    expected = (*request.prompt[-LEAD:], *request.prediction)
-    index = NgramIndex(len(expected))
-    index.add(expected)
-    return index
+        It is a text that drafts for this request alone. The user may have it from an answer to the same request, which
+        is not independent of the noise that decides here. It follows the end of the prompt, so that its beginning is
+        drafted at once.
+        """
+        if not request.prediction or request.verification != "match":
+            return None
+        text = (*request.prompt[-LEAD:], *request.prediction)
+        index = self.expected.get(text)
+        if index is None:
+            index = NgramIndex(len(text))
+            index.add(text)
+            self.expected[text] = index
+        return index
 
 
 @dataclass(slots=True)

@@ -46,15 +46,14 @@ class Shape:
         self._tools = wish.speech.formats.tools if wish.speech is not None else None
         self._logprobs = logprobs
 
-    def whole(self, choices: Sequence[Choice], usage: Usage) -> ChatCompletion:
+    def frame(self, choices: Sequence[Choice], usage: Usage) -> ChatCompletion:
+        """A whole answer, but for its choices."""
         answer = ChatCompletion(
             id=self._id,
             object="chat.completion",
             created=self._created,
             model=self._model,
-            choices=[
-                self._choice(index, choice, choice.ended.reason) for index, choice in enumerate(choices) if choice.ended
-            ],
+            choices=[],
             usage=usage,
         )
         prompt, num_top = choices[0].prompt, self._wish.num_prompt_logprobs
@@ -106,12 +105,14 @@ class Shape:
     def last(self) -> ChatChunk:
         return self._of_choices([])
 
-    def _choice(self, index: int, choice: Choice, reason: FinishReason) -> ChatChoice:
+    def told(self, index: int, choice: Choice) -> ChatChoice:
+        if choice.ended is None:
+            raise RuntimeError("a choice is told whole before its text has ended")
         told = ChatChoice(
             index=index,
             message=self._message(choice),
             logprobs=self._of(choice.tokens),
-            finish_reason=_reason(reason, len(choice.calls)),
+            finish_reason=_reason(choice.ended.reason, len(choice.calls)),
         )
         if self._wish.returns_token_ids:
             told.token_ids = [token.id for token in choice.tokens]

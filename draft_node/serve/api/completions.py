@@ -34,8 +34,9 @@ class Shape:
         self._logprobs = logprobs
         self._offsets = [Offsets() for _ in wish.texts]
 
-    def whole(self, choices: Sequence[Choice], usage: Usage) -> Completion:
-        answer = self._completion([self._whole(i, choice) for i, choice in enumerate(choices)])
+    def frame(self, choices: Sequence[Choice], usage: Usage) -> Completion:
+        """A whole answer, but for its choices."""
+        answer = self._completion([])
         answer.usage = usage
         return answer
 
@@ -70,7 +71,7 @@ class Shape:
     def _echoes_logprobs(self) -> bool:
         return self._logprobs is not None and self._wish.is_echo
 
-    def _whole(self, index: int, choice: Choice) -> CompletionChoice:
+    def told(self, index: int, choice: Choice) -> CompletionChoice:
         wish, reason = self._wish, choice.ended.reason if choice.ended else None
         prompt = choice.prompt if self._echoes_logprobs else None
         told = self._choice(index, wish.echoes[index] + choice.text, choice.tokens, reason, prompt)

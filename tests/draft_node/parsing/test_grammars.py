@@ -8,11 +8,12 @@ import pytest
 from jsonschema import validate
 
 from draft_node.parsing.formats import NO_FORMATS, THINKING, TOOLS, Formats
-from draft_node.parsing.grammars import Form, Opened, Tool, grammar
+from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
 from draft_node.parsing.parser import Parser
 from draft_node.parsing.parts import Call, Content, Part, Thinking, joined
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.grammar.matcher import Matcher
+from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
 from tests.chats import ids_of, tokenizer, vocabulary
 from tests.draft_node.parsing.texts import ALL
@@ -178,3 +179,108 @@ def test_kinds_of_parts_are_told_apart() -> None:
     tokens = drawn(form, 1)
     assert tokens is not None
     assert isinstance(parts_of(form, tokens)[0], Thinking)
+
+
+# -- Qwen3-Coder: values without quotes --------------------------------------------------------------------------------
+
+CODER = Form(ALL["qwen3_coder"], IDS, is_forced=True)
+
+
+def called(schema: dict[str, Any], **written: str) -> dict[str, Any] | None:
+    """The arguments of a call with these parameters, as they are read; None where the grammar does not allow it."""
+    parameters = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in written.items())
+    text = f"<tool_call>\n<function=f>\n{parameters}</function>\n</tool_call>"
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(CODER, [Tool("f", schema, strict=True)])))
+    if not Matcher(compiled, (), (EOS,)).may_end(ids_of(text)):
+        return None
+    parser = Parser(CODER.formats, {"f": schema}, is_thinking=False)
+    parts = joined([*parser.push(text), *parser.end()])
+    [call] = [part for part in parts if isinstance(part, Call)]
+    arguments: dict[str, Any] = json.loads(call.arguments)
+    return arguments
+
+
+@pytest.mark.parametrize(
+    ("wanted", "written", "value"),
+    [
+        ({"enum": [1, 2]}, "1", 1),
+        ({"enum": [1, 2]}, "3", None),
+        ({"const": 5}, "5", 5),
+        ({"const": 5}, "five", None),
+        ({"enum": ["a", 1, True]}, "a", "a"),
+        ({"enum": ["a", 1, True]}, "1", 1),
+        ({"enum": ["a", 1, True]}, "true", True),
+        ({"enum": ["a", 1, True]}, "b", None),
+        ({"enum": ["1", 2]}, "1", "1"),
+        ({"type": "string", "enum": ["a", 1]}, "1", None),
+        ({"type": "number", "enum": [1, 2.5]}, "1", 1),
+        ({"$ref": "#/$defs/Colour", "description": "x"}, "red", "red"),
+        ({"$ref": "#/$defs/Colour"}, "blue", None),
+        ({"anyOf": [{"enum": [1]}, {"const": True}]}, "2", None),
+    ],
+)
+def test_listed_values_are_kept_and_read_again(wanted: Any, written: str, value: Any) -> None:
+    schema = {"properties": {"p": wanted}, "required": ["p"], "$defs": {"Colour": {"enum": ["red", "green"]}}}
+    found = called(schema, p=written)
+    assert found == (None if value is None else {"p": value})
+    if found is not None:
+        validate(found, schema)
+
+
+@pytest.mark.parametrize("key", ["a>b", "a\nb", " a", "a ", ""])
+def test_names_that_could_not_be_read_again_are_refused(key: str) -> None:
+    tool = Tool("f", {"properties": {key: {"type": "integer"}, "n": {"type": "integer"}}}, strict=True)
+    with pytest.raises(ValueError, match="of f cannot be called"):
+        grammar(CODER, [tool])
+    free = grammar(Form(ALL["qwen3_coder"], IDS), [Tool("f", tool.schema), Tool("g", {}, strict=True)])
+    assert "<parameter=n>" in free
+    assert free.count("<parameter=") == 1
+
+
+def test_a_required_name_that_is_no_property_is_refused() -> None:
+    with pytest.raises(ValueError, match="'b' of f is required and not one of its properties"):
+        grammar(CODER, [Tool("f", {"properties": {"a": {}}, "required": ["a", "b"]}, strict=True)])
+
+
+def test_a_listed_value_with_the_marker_that_ends_values_is_refused() -> None:
+    with pytest.raises(ValueError, match="enum of f"):
+        grammar(CODER, [Tool("f", {"properties": {"a": {"enum": ["</parameter>"]}}}, strict=True)])
+
+
+def test_a_value_has_the_definitions_that_it_needs_alone() -> None:
+    """And those that these need; all where a reference may mean anything."""
+    schema = {
+        "properties": {"a": {"$ref": "#/$defs/A~1"}, "n": {"type": "integer"}},
+        "$defs": {
+            "A/": {"type": "array", "items": {"$ref": "#/$defs/B"}},
+            "B": {"type": "integer"},
+            "C": {"type": "null"},
+        },
+    }
+    source = grammar(CODER, [Tool("f", schema, strict=True)])
+    first, second = (line for line in source.splitlines() if line.startswith("json_"))
+    assert json.loads(first.partition("%json ")[2])["$defs"].keys() == {"A/", "B"}
+    assert json.loads(second.partition("%json ")[2]) == {"type": "integer"}
+    assert called(schema, a="[1]", n="2") == {"a": [1], "n": 2}
+    anchored = {**schema, "properties": {"a": {"type": "array", "items": {"$ref": "#here"}}}}
+    assert '"C"' in grammar(CODER, [Tool("f", anchored, strict=True)])
+
+
+@pytest.mark.parametrize("name", ["qwen3_coder", "hermes"])
+def test_a_grammar_is_given_up_as_soon_as_it_is_too_long(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+
+    def dumped(schema: Any) -> str:
+        written.append(len(json.dumps(schema)))
+        return json.dumps(schema)
+
+    monkeypatch.setattr("draft_node.parsing.grammars._dumped", dumped)
+    parameters = {f"p{i}": {"$ref": "#/$defs/A"} for i in range(1000)}
+    schema = {"properties": parameters, "$defs": {"A": {"type": "integer", "description": "x" * 20_000}}}
+    with pytest.raises(ValueError, match="more than 65536 characters"):
+        grammar(Form(ALL[name], IDS, is_forced=True), [Tool(f"f{i}", schema) for i in range(9)])
+    assert sum(written) < 3 * MAX_CHARS
+    many = {"properties": {f"p{i}": {"type": "string"} for i in range(3000)}}
+    with pytest.raises(ValueError, match="too long"):
+        grammar(Form(ALL[name], IDS, is_forced=True), [Tool("f", many)])
+    assert MAX_CHARS == MAX_CONSTRAINT_CHARS

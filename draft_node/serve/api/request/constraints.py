@@ -4,7 +4,8 @@ Knows nothing about how a form is kept.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,7 +17,6 @@ from draft_node.serve.api.request.tools import Talk
 from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.service import Service
 from goodspeed.errors import GrammarError
-from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
 
 
@@ -27,29 +27,42 @@ async def form_with_tools(
     prompt: tuple[int, ...],
     user: str,
     *,
+    param: str,
     ignore_eos: bool | None,
 ) -> Constraint | None:
-    """Returns the form of all of an answer, which can be served; None where it is free. form: of its content.
+    """Returns the form of all of an answer, which can be served; None where it is free. form: of its content, by param.
 
-    ApiError 400 with the library's reason for one that cannot be served, 429 where too many of this user's wait.
+    ApiError 400 with the reason for one that cannot be served, 429 where too many of this user's wait.
     """
     opened = service.chats.opened(prompt, talk.speech)
-    kept = of_tools(form, talk, service.chats, opened)
-    if kept is None:
-        return form if form is None else _after_thinking(form, talk, service.chats, opened)
-    if ignore_eos:
+    with _refused("tools"):
+        kept = of_tools(form, talk, service.chats, opened)
+    if kept is not None and ignore_eos:
         what = "ignore_eos: an answer with calls in a form ends where the form ends; leave it out"
         raise ApiError(400, what, param="ignore_eos")
-    if len(kept.source) > MAX_CONSTRAINT_CHARS:
-        what = (
-            f"tools: their schemas are too long; they come to {len(kept.source)} of {MAX_CONSTRAINT_CHARS} characters"
-        )
-        raise ApiError(400, what, param="tools")
+    if kept is not None or form is None:
+        return kept if kept is None else await _served(kept, "tools", service, user)
+    with _refused(param):
+        whole = _after_thinking(form, talk, service.chats, opened)
+    return whole if whole.source == form.source else await _served(whole, param, service, user)
+
+
+@contextmanager
+def _refused(param: str) -> Iterator[None]:
+    """A grammar that cannot be written is the fault of this parameter."""
     try:
-        await service.check_form(kept, user)
+        yield
+    except ValueError as error:
+        raise ApiError(400, f"{param}: {error}", param=param, code="unsupported_form") from error
+
+
+async def _served(form: Constraint, param: str, service: Service, user: str) -> Constraint:
+    """Returns the form, which compiles; ApiError 400 with the library's reason where it does not."""
+    try:
+        await service.check_form(form, user)
     except GrammarError as error:
-        raise ApiError(400, f"tools: {error}", param="tools", code="unsupported_form") from error
-    return kept
+        raise ApiError(400, f"{param}: {error}", param=param, code="unsupported_form") from error
+    return form
 
 
 def of_tools(form: Constraint | None, talk: Talk, chats: ChatForms, opened: Opened) -> Constraint | None:
@@ -80,8 +93,7 @@ def _after_thinking(form: Constraint, talk: Talk, chats: ChatForms, opened: Open
         return form
     if asked.content is None:
         return replace(form, after=asked.after)
-    source = grammar(asked, ())
-    return Constraint("grammar", source, asked.after) if len(source) <= MAX_CONSTRAINT_CHARS else form
+    return Constraint("grammar", grammar(asked, ()), asked.after)
 
 
 def _content(form: Constraint | None) -> Mapping[str, Any] | None:

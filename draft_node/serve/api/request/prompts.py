@@ -124,6 +124,8 @@ def max_tokens_of(request: Generation, default: int, ids: Sequence[tuple[int, ..
         raise _too_long(request, service.context_len, service.context_len - least, asked)
     if asked == 0 and not (isinstance(request, CompletionRequest) and request.echo):
         raise ApiError(400, "max_tokens must be at least 1; 0 is for echo: true alone", param="max_tokens")
+    if asked == 0 and request.min_tokens:
+        raise ApiError(400, "min_tokens must not be more than max_tokens, which is 0", param="min_tokens")
     return [min(default, room) if asked is None else max(asked, 1) for room in left]
 
 

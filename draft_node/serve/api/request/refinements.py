@@ -11,26 +11,35 @@ from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest,
 from draft_node.serve.service import Service, Wanted
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 
+MAX_LEFT_OUT = 256
+"""Tokens of a prediction beyond those that its text may have: it is read before the text begins, on the event loop."""
+
 
 def of_prompts(
     texts: Sequence[Wanted], request: ChatRequest | CompletionRequest, *, echoed: int | None = None
 ) -> list[Wanted]:
-    """The texts, with what is to be told of their prompts. echoed: alternatives told of each token of an echo."""
+    """The texts, with what is to be told of their prompts. echoed: alternatives told of each token of an echo.
+
+    A prompt is read for the first of its choices alone, and told of with each, unless the answer is a stream.
+    """
     wanted, param = request.prompt_logprobs, "prompt_logprobs" if request.prompt_logprobs is not None else "echo"
     if wanted is not None and request.stream:
         raise ApiError(400, "prompt_logprobs is not served with stream: true; leave out one of them", param=param)
     if wanted is None and echoed is None:
         return list(texts)
     num_top = max(wanted or 0, echoed or 0)
-    for text in texts:
-        if len(text.prompt) * (1 + num_top) > MAX_PROMPT_LOGPROBS:
-            longest = MAX_PROMPT_LOGPROBS // (1 + num_top)
-            what = f"{param}: {len(text.prompt)} tokens with {num_top} alternatives each are too many to be told of"
-            raise ApiError(400, f"{what}; ask for at most {longest} tokens, or for fewer alternatives", param=param)
-    return [_of_prompt(text, num_top, is_scored=echoed is not None) for text in texts]
+    num_tokens = sum(len(text.prompt) for text in texts)
+    if num_tokens * (1 + num_top) > MAX_PROMPT_LOGPROBS:
+        longest = MAX_PROMPT_LOGPROBS // (1 + num_top)
+        what = f"{param}: {num_tokens} tokens with {num_top} alternatives each are too many to be told of"
+        ask = f"ask for at most {longest} tokens, those of all prompts and choices together, or for fewer alternatives"
+        raise ApiError(400, f"{what}; {ask}", param=param)
+    num_choices = 1 if request.stream else request.n or 1
+    read = [None if i % num_choices else num_top for i in range(len(texts))]
+    return [_of_prompt(text, top, is_scored=echoed is not None) for text, top in zip(texts, read, strict=True)]
 
 
-def _of_prompt(text: Wanted, num_top: int, *, is_scored: bool) -> Wanted:
+def _of_prompt(text: Wanted, num_top: int | None, *, is_scored: bool) -> Wanted:
     """is_scored: whoever asks for one token after an echo with log-probabilities leaves the last entry out, and counts
     on it: the token is not an end of sequence then."""
     min_tokens = max(text.min_tokens, int(is_scored and text.max_tokens == 1))
@@ -38,13 +47,20 @@ def _of_prompt(text: Wanted, num_top: int, *, is_scored: bool) -> Wanted:
 
 
 def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatRequest) -> list[Wanted]:
-    """The texts, with drafts from what is expected of them, too, unless the node drafts nothing."""
+    """The texts, with drafts from what is expected of them, too, unless the node drafts nothing.
+
+    Of a long prediction the beginning counts, as much as the text may have, and more for what the text leaves out.
+    """
     asked = request.goodspeed.drafter if request.goodspeed is not None else None
     if asked in ("model", "none") or _asks_for_none(request):
         what = "prediction: drafts come from it, and goodspeed asks for none like these; leave out one of them"
         raise ApiError(400, what, param="prediction")
     return [
-        replace(text, prediction=expected, drafter=text.drafter if text.drafter != "model" else "auto")
+        replace(
+            text,
+            prediction=expected[: text.max_tokens + MAX_LEFT_OUT],
+            drafter=text.drafter if text.drafter != "model" else "auto",
+        )
         for text in texts
     ]
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from draft_node.parsing.references import has_options
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.fields import NOT_NULL, Strict
 from draft_node.serve.chat_forms import ChatForms, depth
@@ -151,6 +152,10 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
         if depth(function.parameters) > MAX_DEPTH:
             param = f"tools.{i}.function.parameters"
             raise ApiError(400, f"{param} must not have more than {MAX_DEPTH} levels", param=param)
+        if has_options(function.parameters):
+            param = f"tools.{i}.function.parameters"
+            what = f"{param} must not have x-guidance, which says how strictly a schema is kept; leave it out"
+            raise ApiError(400, what, param=param)
     return () if choice is not None and choice.type == "none" else functions
 
 

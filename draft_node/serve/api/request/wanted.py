@@ -53,6 +53,7 @@ class Wish:
     returns_token_ids: bool = False
     is_echo: bool = False
     is_only_echo: bool = False  # nothing is told of what follows the prompts
+    num_choices: int = 1  # that are told what the first of them was told of their prompt
 
     @property
     def speech(self) -> Speech | None:
@@ -92,6 +93,7 @@ async def of_completion(
         bool(request.return_token_ids),
         is_echo=bool(request.echo),
         is_only_echo=request.max_tokens == 0,
+        num_choices=request.n or 1,
     )
 
 
@@ -117,7 +119,8 @@ async def of_chat(
     )
     ids = [await encode_chat(request.messages, service, user, talk.inputs)]
     max_tokens = max_tokens_of(request, config.max_tokens, ids, service)
-    kept = await form_with_tools(form, talk, service, ids[0], user, ignore_eos=request.ignore_eos)
+    of = "response_format" if request.structured_outputs is None else "structured_outputs"
+    kept = await form_with_tools(form, talk, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
     texts = _wanted(request, ids, max_tokens, num_logprobs, service, config, user, headers, kept, is_chat=True)
     texts = [replace(text, speech=talk.speech) for text in texts]
     texts[:1] = of_prompts(texts[:1], request)

@@ -93,6 +93,7 @@ SPECIAL = {
     ONLY_TEXT: " must be a string",
     "missing": " must be given: {allowed}",
     EMPTY: " must not be null; send {allowed}",
+    "item_role": ": {given} is not a role that is served; use system, developer, user or assistant",
     ROLE: ": {given} is not a role that is served; use " + ROLES,
     PART: ": {given} parts are not served; only text parts are served",
     UNSERVED: " {what}",
@@ -112,9 +113,12 @@ SPECIAL = {
 def sentence(param: str, kind: str, context: Mapping[str, Any]) -> str:
     """About `param` (dotted), for an error that pydantic or `schemas.py` calls `kind`."""
     parts = param.split(".")
+    allowed = CHOICES.get(_place(parts))
+    if allowed is None and kind in ("missing", EMPTY):
+        return f"{param} must be given" if kind == "missing" else f"{param} must not be null"
     known = SPECIAL.get(kind) or SPECIAL.get(f"{kind} {_place(parts)}")
     if known is not None:
-        return f"{param}{known.format_map(_Shown(context, allowed=CHOICES.get(_place(parts), 'given')))}"
+        return f"{param}{known.format_map(_Shown(context, allowed=allowed or ''))}"
     if parts[0] in UNSUPPORTED:
         return f"{parts[0]} {UNSUPPORTED[parts[0]]}"
     if parts[0] == "messages" and len(parts) > 2 and parts[2] in UNSUPPORTED_IN_MESSAGES:

@@ -35,7 +35,7 @@ from draft_node.serve.api.response.responses import (
     json_with,
 )
 from draft_node.serve.api.response.stream import EventStream, begun
-from draft_node.serve.service import Begun, Ended, Piece, Service, Token, Wanted
+from draft_node.serve.service import Begun, Ended, Piece, Service, Token
 from draft_node.text.fair_queue import FairQueue
 from draft_node.text.tokens import PromptTokens
 from goodspeed.node.web import user_of
@@ -80,7 +80,8 @@ class Choice:
 class Shape(Protocol):
     """What one endpoint's answers look like."""
 
-    def whole(self, choices: Sequence[Choice], usage: Usage) -> ChatCompletion | Completion: ...
+    def frame(self, choices: Sequence[Choice], usage: Usage) -> ChatCompletion | Completion: ...
+    def told(self, index: int, choice: Choice) -> ChatChoice | CompletionChoice: ...
     def beginnings(self) -> Iterable[Chunk]: ...
     def piece(self, index: int, piece: Piece) -> Chunk | None: ...
     def ending(self, index: int, ended: Ended) -> Chunk: ...
@@ -120,29 +121,35 @@ async def answer(
 
 async def to_json(wish: Wish, shape: Shape, choices: Sequence[Choice], answers: FairQueue, user: str) -> str:
     """The whole answer as JSON."""
-    size = sum(map(_size, choices, wish.texts))
+    size = _size(wish, choices)
     if size < LARGE:
         return _whole(wish, shape, choices)
     return await answers.run(user, size, lambda: _whole(wish, shape, choices))
 
 
-def _size(choice: Choice, wanted: Wanted) -> int:
-    """How many entries an answer has for a text's tokens, and for those of its prompt: themselves and alternatives."""
-    size = len(choice.tokens) * (1 + (wanted.num_logprobs or 0))
-    return size if choice.prompt is None else size + len(wanted.prompt) * (1 + (wanted.num_prompt_logprobs or 0))
+def _size(wish: Wish, choices: Sequence[Choice]) -> int:
+    """How many entries an answer has for its texts' tokens, and for those of prompts: themselves and alternatives."""
+    num_top = max((text.num_prompt_logprobs or 0 for text in wish.texts), default=0)
+    told = sum(len(choice.prompt.ids) for choice in choices if choice.prompt is not None)
+    written = (
+        len(choice.tokens) * (1 + (text.num_logprobs or 0)) for choice, text in zip(choices, wish.texts, strict=True)
+    )
+    return told * (1 + num_top) + sum(written)
 
 
 def _whole(wish: Wish, shape: Shape, choices: Sequence[Choice]) -> str:
-    """Choice by choice: between them others have the interpreter."""
-    whole = shape.whole(choices, usage_of(wish, choices))
-    whole.system_fingerprint = system_fingerprint_of(wish, choices)
+    """Choice by choice: between them others have the interpreter, and one at a time is in memory other than as JSON."""
+    frame = shape.frame(choices, usage_of(wish, choices))
+    frame.system_fingerprint = system_fingerprint_of(wish, choices)
     if (metrics := metrics_of(choices)) is not None:
-        whole.metrics = metrics
-    told: Sequence[ChatChoice | CompletionChoice] = whole.choices
-    for each, choice in zip(told, choices, strict=True):
-        marks.on_whole(each, choice.ended)
-    written = ",".join(each.model_dump_json(exclude_unset=True) for each in told)
-    return json_with(whole.model_copy(update={"choices": []}), "choices", written)
+        frame.metrics = metrics
+    written = ",".join(_written(shape.told(i, choice), choice) for i, choice in enumerate(choices))
+    return json_with(frame, "choices", written)
+
+
+def _written(told: ChatChoice | CompletionChoice, choice: Choice) -> str:
+    marks.on_whole(told, choice.ended)
+    return told.model_dump_json(exclude_unset=True)
 
 
 async def _collect(service: Service, wish: Wish) -> list[Choice]:
@@ -150,6 +157,8 @@ async def _collect(service: Service, wish: Wish) -> list[Choice]:
     async with aclosing(texts.write(service, wish.texts)) as items:
         async for index, item in items:
             choices[index].take(_without_text(item) if wish.is_only_echo else item)
+    for index, choice in enumerate(choices):
+        choice.prompt = choice.prompt or choices[index - index % wish.num_choices].prompt
     return choices
 
 

@@ -32,13 +32,16 @@ class EventStream(Response, Generic[M]):
         *,
         write: Callable[[M], bytes] | None = None,
         last: bytes = DONE,
+        broken: Callable[[ApiError], bytes] | None = None,
     ) -> None:
-        """write: makes the bytes of a chunk; last: what is sent at the end of a stream that did not break."""
+        """write: makes the bytes of a chunk; last: what is sent at the end of a stream that did not break, and broken
+        makes what is sent at the end of one that did."""
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._chunks = chunks
         self._write = write or event
         self._last = last
+        self._broken = broken or _broken
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with aclosing(self._chunks):
@@ -58,8 +61,12 @@ class EventStream(Response, Generic[M]):
         except Exception:
             logger.exception("a stream broke")
             broken = ApiError(500, "this stream broke here; the log says why", code="internal")
-        last = self._last if broken is None else b"data: " + json.dumps(broken.body).encode() + b"\n\n" + DONE
+        last = self._last if broken is None else self._broken(broken)
         await send({"type": "http.response.body", "body": last})
+
+
+def _broken(error: ApiError) -> bytes:
+    return b"data: " + json.dumps(error.body).encode() + b"\n\n" + DONE
 
 
 def event(chunk: BaseModel) -> bytes:

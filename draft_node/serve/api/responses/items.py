@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from draft_node.serve.api.request.errors import ApiError
-from draft_node.serve.api.request.fields import NOT_NULL, ROLE, Mark, Strict, one_of
+from draft_node.serve.api.request.fields import NOT_NULL, Mark, Strict, one_of
 from draft_node.serve.api.request.schemas import MAX_MESSAGES, MAX_PARTS
 
 TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
@@ -22,6 +22,14 @@ NEEDED = {
     "reasoning": (),
 }
 """What each kind of item cannot do without."""
+
+TAKEN = {
+    "message": (*NEEDED["message"], "id", "status", "phase"),
+    "function_call": (*NEEDED["function_call"], "id", "status"),
+    "function_call_output": (*NEEDED["function_call_output"], "id", "status"),
+    "reasoning": ("id", "status", "summary", "content"),
+}
+"""What each kind of item may have beside its type."""
 
 
 class Part(Strict):
@@ -50,7 +58,7 @@ class Item(Strict):
     type: Annotated[str, *one_of("item", *KINDS)] | None = Field(default=None, description="default: message")
     id: Mark = None
     status: Mark = None
-    role: Annotated[str, *one_of(ROLE, "system", "developer", "user", "assistant")] | None = None
+    role: Annotated[str, *one_of("item_role", "system", "developer", "user", "assistant")] | None = None
     content: TextOrParts = None
     phase: Mark = None
     call_id: str | None = None
@@ -107,10 +115,20 @@ def _is_message(item: Item) -> bool:
 
 
 def _check(i: int, item: Item) -> None:
-    for name in NEEDED[item.type or "message"]:
+    kind = item.type or "message"
+    for name in NEEDED[kind]:
         if getattr(item, name) is None:
-            what = f"input.{i}.{name} must be given: an item of the type {item.type or 'message'!r} has one"
+            what = f"input.{i}.{name} must be given: an item of the type {kind!r} has one"
             raise ApiError(400, what, param=f"input.{i}.{name}", code="missing_parameter")
+    foreign(item, TAKEN[kind], f"input.{i}", f"an item of the type {kind!r}")
+
+
+def foreign(given: Strict, taken: Sequence[str], where: str, what: str) -> None:
+    """ApiError for a member that has a value and does not belong to what is given, which is a `what`."""
+    for name in sorted(given.model_fields_set - {"type", *taken}):
+        if getattr(given, name) is not None:
+            own = f"{where}.{name.removesuffix('_')}"
+            raise ApiError(400, f"{own} does not belong to {what}; leave it out", param=own)
 
 
 def _told(item: Item) -> dict[str, Any]:

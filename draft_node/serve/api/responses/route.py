@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -24,7 +25,6 @@ from draft_node.serve.api.responses.schemas import ResponsesRequest
 from draft_node.serve.api.responses.translation import chat_of, renamed
 from draft_node.serve.api.responses.writing import Writing
 from draft_node.serve.service import Begun, Ended, Piece, Service
-from goodspeed.errors import ServiceError
 from goodspeed.node.web import user_of
 
 
@@ -42,9 +42,11 @@ def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
             wanted = of_chat(chat, service, config, user_of(request.scope), request.headers)
             wish = await texts.unless_gone(request.receive, wanted)
         texts.check_room(service, config, 1, 1)
-        events = _events(service, wish, _writing(body, wish, config), is_streamed=bool(body.stream))
+        writing = _writing(body, wish, config)
+        events = _events(service, wish, writing)
         if body.stream:
-            return EventStream(await begun(request.receive, events), write=Event.written, last=b"")
+            first = await begun(request.receive, events)
+            return EventStream(first, write=Event.written, last=b"", broken=partial(_failed, writing))
         whole = await texts.unless_gone(request.receive, _whole(events))
         return Response(whole.model_dump_json(), media_type="application/json")
 
@@ -80,27 +82,27 @@ async def _whole(events: AsyncGenerator[Event, None]) -> ResponseBody:
     return last
 
 
-async def _events(service: Service, wish: Wish, writing: Writing, *, is_streamed: bool) -> AsyncGenerator[Event, None]:
-    """The events of a response. What fails when some are sent is told by an event, and else raised."""
+async def _events(service: Service, wish: Wish, writing: Writing) -> AsyncGenerator[Event, None]:
+    """The events of a response. What fails is raised."""
     choice, is_begun = Choice(), False
-    try:
-        async with aclosing(texts.write(service, wish.texts)) as items:
-            async for _, item in items:
-                choice.take(item)
-                if isinstance(item, Begun):
-                    writing = writing.anew()
-                    is_begun = False
-                    continue
-                if not is_begun:
-                    is_begun = True
-                    for event in writing.begin():
-                        yield event
-                for event in _of(item, wish, choice, writing):
+    async with aclosing(texts.write(service, wish.texts)) as items:
+        async for _, item in items:
+            choice.take(item)
+            if isinstance(item, Begun):
+                writing.begin_anew()
+                is_begun = False
+                continue
+            if not is_begun:
+                is_begun = True
+                for event in writing.begin():
                     yield event
-    except ServiceError as error:
-        if not (is_begun and is_streamed):
-            raise
-        yield writing.fail(error.what)
+            for event in _of(item, wish, choice, writing):
+                yield event
+
+
+def _failed(writing: Writing, error: ApiError) -> bytes:
+    """The last event of a stream that breaks."""
+    return Event.written(writing.fail(str(error)))
 
 
 def _of(item: Piece | Ended, wish: Wish, choice: Choice, writing: Writing) -> list[Event]:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from draft_node.serve.api.request.errors import ApiError, of_validation
 from draft_node.serve.api.request.schemas import ChatRequest
-from draft_node.serve.api.responses.items import messages_of
+from draft_node.serve.api.responses.items import foreign, messages_of
 from draft_node.serve.api.responses.schemas import FunctionTool, ResponsesRequest, ToolChoice
 
 ALIKE = ("model", "temperature", "top_p", "top_k", "seed", "parallel_tool_calls", "service_tier", "goodspeed")
@@ -59,9 +59,10 @@ def _in_own_words(error: ApiError) -> ApiError:
         if re.match(rf"{name}\b", param):
             param = own if name == "messages" else param.replace(name, own, 1)
             message = re.sub(rf"\b{name}(\.\d+(\.\w+)*)?\b", own, message)
+    param, message = (said.replace("text.format.json_schema.", "text.format.") for said in (param, message))
     message = message.replace("the messages take", "the input takes")
-    param = param.replace(".function.", ".") if param.startswith("tools.") else param
-    message = message.replace(".function.", ".") if param.startswith("tools.") else message
+    if param.startswith(("tools.", "tool_choice.")):
+        param, message = (said.replace(".function.", ".") for said in (param, message))
     return ApiError(error.status, message, param=param or None, code=told["code"])
 
 
@@ -71,8 +72,11 @@ def _tool(tool: FunctionTool) -> dict[str, Any]:
 
 
 def _choice(choice: ToolChoice | None) -> object:
-    if choice is None or choice.type != "function":
-        return None if choice is None else choice.type
+    if choice is None:
+        return None
+    if choice.type != "function":
+        foreign(choice, (), "tool_choice", f"the choice {choice.type!r}")
+        return choice.type
     if choice.name is None:
         what = "tool_choice.name must be given: the function that is to be called"
         raise ApiError(400, what, param="tool_choice.name", code="missing_parameter")
@@ -84,7 +88,11 @@ def _format(request: ResponsesRequest) -> dict[str, Any] | None:
     if wanted is None:
         return None
     if wanted.type != "json_schema":
+        foreign(wanted, (), "text.format", f"a format of the type {wanted.type!r}")
         return {"type": wanted.type}
+    if wanted.name is None:
+        what = "text.format.name must be given: a format of the type 'json_schema' has one"
+        raise ApiError(400, what, param="text.format.name", code="missing_parameter")
     described: dict[str, Any] = {"name": wanted.name, "description": wanted.description, "schema": wanted.schema_}
     described |= {"strict": wanted.strict}
     return {

@@ -43,9 +43,11 @@ class Writing:
         self._numbers = count()
         self._open: MessageItem | ReasoningItem | None = None  # the last item, if it may go on
 
-    def anew(self) -> "Writing":
-        """The same response without what was written of it so far."""
-        return Writing(self.body.model_copy(update={"output": []}), self._tools)
+    def begin_anew(self) -> None:
+        """Forgets what was written so far."""
+        self.body = self.body.model_copy(update={"output": []})
+        self._numbers = count()
+        self._open = None
 
     def begin(self) -> Iterator[Event]:
         yield self._event("response.created", response=self._shown())

@@ -1,5 +1,7 @@
 """Which texts draft for whom: a request's own, its user's and shared ones, and never another user's."""
 
+import gc
+
 import pytest
 
 from draft_node.core.actions import Request, Send
@@ -205,6 +207,18 @@ def test_a_prediction_is_drafted_from_its_beginning():
 def test_a_prediction_is_found_again_after_text_that_was_not_expected():
     text = (*PROMPT, *EXPECTED[:4], 30, 29, *EXPECTED[6:10])
     assert drafter_of().draft(text, 4).tokens == EXPECTED[10:14]
+
+
+def test_choices_of_a_request_share_the_index_of_their_prediction_for_as_long_as_they_are_written():
+    ngrams = Ngrams(History(100, True))
+    first, second = (ngrams.begin(make_request(n, prediction=EXPECTED)) for n in (1, 2))
+    assert first.prediction is second.prediction
+    assert ngrams.begin(make_request(3, prediction=EXPECTED[1:])).prediction is not first.prediction
+    second.draft((*PROMPT, *EXPECTED[:3], 5, 6), 4)
+    assert first.draft(PROMPT, 8).tokens == EXPECTED[:8]
+    del first, second
+    gc.collect()
+    assert not ngrams.expected
 
 
 def test_under_the_ratio_rule_a_prediction_drafts_nothing():

@@ -89,6 +89,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 REFUSED_COMPLETION: list[tuple[dict[str, Any], str]] = [
     ({"best_of": 2}, "best_of"),
     ({"suffix": "end"}, "suffix"),
+    ({"echo": True, "max_tokens": 0, "min_tokens": 1}, "min_tokens"),
     ({"echo": True, "max_tokens": 0, "min_tokens": 2}, "min_tokens"),
     ({"max_completion_tokens": 0}, "max_completion_tokens"),
     ({"logprobs": True}, "logprobs"),

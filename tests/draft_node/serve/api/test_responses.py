@@ -20,6 +20,9 @@ SPOKEN = (
 )
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {"city": {}}}}
 TOOLS = {"tools": [WEATHER]}
+OF_CALLS = ("arguments", "output", "call_id", "name")
+OF_SCHEMAS: list[tuple[str, Any]] = [("schema", {}), ("name", "n"), ("strict", False), ("description", "d")]
+LONG = {"description": "x" * 70_000}
 
 
 def respond(api: Api, **body: Any) -> Any:
@@ -233,6 +236,20 @@ def test_an_output_may_be_sent_back_as_it_was() -> None:
         ),
         ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "input.0.call_id"),
         ({"input": [{"type": "function_call_output", "call_id": "c"}]}, "input.0.output"),
+        *(({"input": [{"role": "user", "content": "x", name: "y"}]}, f"input.0.{name}") for name in OF_CALLS),
+        ({"input": [{"type": "reasoning", "summary": [], "role": "user"}]}, "input.0.role"),
+        (
+            {"input": [{"type": "function_call_output", "call_id": "c", "output": "x", "content": "y"}]},
+            "input.0.content",
+        ),
+        ({"text": {"format": {"type": "json_object", "schema": {}}}}, "text.format.schema"),
+        *(({"text": {"format": {"type": "text", name: given}}}, f"text.format.{name}") for name, given in OF_SCHEMAS),
+        ({"tool_choice": {"type": "auto", "name": "weather"}}, "tool_choice.name"),
+        ({"tool_choice": {"type": "function", "name": "a b"}}, "tool_choice.name"),
+        ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
+        ({"text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "odd"}}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "json_schema", "name": "n", "schema": LONG}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "json_schema", "name": ""}}}, "text.format.name"),
     ],
 )
 def test_refused_by_name(api: Api, body: dict[str, Any], param: str) -> None:
@@ -240,6 +257,7 @@ def test_refused_by_name(api: Api, body: dict[str, Any], param: str) -> None:
     assert error["param"] == param
     assert param.split(".")[0] in error["message"]
     assert not re.search(r"messages\.|completion_tokens|reasoning_effort|response_format|function\.", error["message"])
+    assert not re.search(r"json_schema\.|given: given| tool$", error["message"])
     assert not api.service.wanted
 
 
@@ -250,6 +268,8 @@ def test_refused_by_name(api: Api, body: dict[str, Any], param: str) -> None:
         {"text": {"format": {"type": "text"}, "verbosity": "medium"}, "reasoning": {"effort": None}, "stream": False},
         {"previous_response_id": None, "conversation": None, "user": "x", "prompt_cache_key": "y"},
         {"include": ["reasoning.encrypted_content"]},
+        {"text": {"format": {"type": "text", "schema": None, "name": None}}},
+        {"input": [{"role": "user", "content": "x", "call_id": None, "id": "m", "status": "completed"}]},
         {"tool_choice": "auto", "parallel_tool_calls": True, "service_tier": "auto", "metadata": {}},
     ],
 )
@@ -282,6 +302,14 @@ def test_a_stream_that_breaks_ends_with_a_failed_response(api: Api) -> None:
     last = events_of(respond(api, max_output_tokens=5, stream=True))[-1]
     assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
     assert last["response"]["error"] == {"code": "server_error", "message": "away"}
+
+
+def test_a_stream_that_breaks_by_a_fault_of_ours_does_so_too(api: Api) -> None:
+    api.fail(RuntimeError("a secret"), after=2)
+    *_, before, last = events_of(respond(api, max_output_tokens=5, stream=True))
+    assert before["type"] == "response.output_text.delta"
+    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
+    assert last["response"]["error"]["message"] == "this stream broke here; the log says why"
 
 
 def test_a_text_that_begins_anew_is_one_response(api: Api) -> None:

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from draft_node.serve.api.request.refinements import MAX_LEFT_OUT
+from draft_node.serve.api.response.logprobs import for_prompt
+from draft_node.serve.api.response.responses import CompletionChoice
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from tests.draft_node.serve.api.fake import Api, error_of, events_of
 
@@ -72,6 +75,7 @@ def test_prompt_logprobs_of_completions_have_vllms_shape(api: Api) -> None:
     assert first["prompt_logprobs"][:2] == [None, {str(ord("e")): own, str(ord("d")): likeliest}]
     assert second["prompt_logprobs"] == first["prompt_logprobs"]
     assert third["prompt_logprobs"] == [None]
+    assert [wanted.num_prompt_logprobs for wanted in api.service.wanted] == [1, None, 1, None]
     assert first["text"] == "a"
     assert "prompt_logprobs" not in api.complete(max_tokens=1).json()["choices"][0]
 
@@ -96,6 +100,45 @@ def test_more_than_can_be_told_is_refused(api: Api, monkeypatch: pytest.MonkeyPa
         assert error["param"] == param
         assert "at most 3 tokens" in error["message"]
     assert MAX_PROMPT_LOGPROBS == 1 << 18
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_told_of_all_prompts_and_choices_is_bounded(
+    api: Api, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    monkeypatch.setattr("draft_node.serve.api.request.refinements.MAX_PROMPT_LOGPROBS", 12)
+    body: dict[str, Any] = {**HARNESS, "max_tokens": 1, "stream": stream}
+    assert api.complete(**body, prompt=["12", "3"], n=2).status_code == 200
+    for many in ({"prompt": ["12", "34"], "n": 2}, {"prompt": ["123", "4567"]}, {"prompt": "1234", "n": 2}):
+        error = error_of(api.complete(**body, **many))
+        assert "at most 6 tokens, those of all prompts and choices" in error["message"]
+
+
+def test_an_echo_with_logprobs_is_read_once_for_all_choices(api: Api) -> None:
+    first, second = api.complete(**HARNESS, prompt="hey", n=2, max_tokens=1).json()["choices"]
+    assert first["logprobs"] == second["logprobs"]
+    read, told = api.service.wanted
+    assert (read.num_prompt_logprobs, told.num_prompt_logprobs) == (1, None)
+    assert read.min_tokens == told.min_tokens == 1
+
+
+def test_choices_are_made_one_after_the_other(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one is made the one before is JSON already."""
+    made: list[int] = []
+    write, tell = CompletionChoice.model_dump_json, for_prompt
+
+    def noted(choice: CompletionChoice, **options: Any) -> str:
+        made.append(choice.index)
+        return write(choice, **options)
+
+    def told(*given: Any) -> Any:
+        made.append(-1)
+        return tell(*given)
+
+    monkeypatch.setattr(CompletionChoice, "model_dump_json", noted)
+    monkeypatch.setattr("draft_node.serve.api.completions.for_prompt", told)
+    assert api.complete(prompt="hey", n=3, max_tokens=1, prompt_logprobs=1).status_code == 200
+    assert made == [-1, 0, -1, 1, -1, 2]
 
 
 # -- ids of tokens -----------------------------------------------------------------------------------------------------
@@ -145,6 +188,13 @@ def test_what_drafts_from_a_prediction(node: str, drafter: str) -> None:
     api = Api(drafter=node)
     assert api.chat(max_tokens=1, prediction=EXPECTED).status_code == 200
     assert api.service.wanted[0].drafter == drafter
+
+
+def test_of_a_long_prediction_counts_what_the_text_may_need(api: Api) -> None:
+    answer = api.chat(max_tokens=3, prediction=EXPECTED | {"content": "x" * 2000}).json()
+    assert [len(wanted.prediction) for wanted in api.service.wanted] == [3 + MAX_LEFT_OUT]
+    details = answer["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] + details["rejected_prediction_tokens"] == 3 + MAX_LEFT_OUT
 
 
 def test_an_empty_prediction_is_none(api: Api) -> None:

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from goodspeed.errors import GrammarError
 from goodspeed.grammar.matcher import Matcher
-from tests.chats import R1, function, ids_of
+from goodspeed.wire.generation import Constraint
+from tests.chats import QWEN3, R1, function, ids_of
 from tests.draft_node.serve.api.fake import Api, error_of
 from tests.draft_node.serve.api.speaking import SpeakingService
 from tests.draft_node.serve.api.test_tools import CALL, OTHER, TOOLS, api
@@ -87,6 +89,7 @@ def test_without_strict_tools_texts_are_free() -> None:
             "uniqueItems",
         ),
         ({"tools": [function(strict=True, a={"enum": ["x" * 70_000]})]}, "tools", "too long"),
+        ({"tools": [function(a={"items": {"x-guidance": {"lenient": True}}})]}, "tools.0.function.parameters", "x-gui"),
         ({"tools": STRICT, "ignore_eos": True}, "ignore_eos", "in a form"),
         ({"tools": TOOLS, "structured_outputs": {"regex": "a"}}, "structured_outputs", "go together as JSON only"),
     ],
@@ -100,3 +103,43 @@ def test_forms_that_cannot_be_kept_are_refused(body: dict[str, Any], param: str,
 def test_a_schema_that_is_not_strict_may_say_what_nobody_knows() -> None:
     tools = [function(a={"type": "array", "uniqueItems": True})]
     assert api("x").chat(tools=tools, tool_choice="required").status_code == 200
+
+
+def test_a_strict_schema_cannot_say_that_it_is_not_strict() -> None:
+    tool: Any = function(strict=True, a={"type": "array", "uniqueItems": True})
+    tool["function"]["parameters"]["x-guidance"] = {"lenient": True}
+    error = error_of(api("x").chat(tools=[tool]))
+    assert error["param"] == "tools.0.function.parameters"
+    assert "leave it out" in error["message"]
+    named: dict[str, Any] = {"x-guidance": {"type": "integer"}, "b": {"enum": [{"x-guidance": 1}]}}
+    assert api("x").chat(tools=[function("named", True, **named)]).status_code == 200
+
+
+def long(num_chars: int) -> dict[str, Any]:
+    schema = {"description": "x" * num_chars}
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}
+
+
+@pytest.mark.parametrize("template", [QWEN3, R1])
+def test_a_form_that_is_too_long_with_what_is_thought_before_is_refused(template: str) -> None:
+    """It would else be kept from the beginning, and leave no room to think."""
+    assert api("x", template).chat(**long(65_000)).status_code == 200
+    error = error_of(api("x", template).chat(**long(65_515)))
+    assert (error["param"], error["code"]) == ("response_format", "unsupported_form")
+    assert "too long" in error["message"]
+
+
+def test_what_a_format_becomes_with_thinking_is_compiled_before_it_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = api("x", R1)
+    checked: list[str] = []
+
+    async def check(constraint: Constraint, user: str) -> None:
+        checked.append(constraint.kind)
+        if constraint.kind == "grammar":
+            raise GrammarError("it costs too much")
+
+    monkeypatch.setattr(here.service, "check_form", check)
+    error = error_of(here.chat(**FORMAT))
+    assert error["message"] == "response_format: it costs too much"
+    assert checked == ["json_schema", "grammar"]
+    assert error_of(here.chat(structured_outputs={"json": {"type": "integer"}}))["param"] == "structured_outputs"
