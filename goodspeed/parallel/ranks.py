@@ -84,10 +84,12 @@ class Ranks:
         try:
             yield
         except BaseException as error:
-            self._has_failed = True
-            if isinstance(error, GoodSpeedError) or not isinstance(error, Exception):
-                raise
-            raise self._lost(error) from error
+            try:
+                if isinstance(error, GoodSpeedError) or not isinstance(error, Exception):
+                    raise
+                raise self._lost(error) from error
+            finally:  # not before: `check`, on another thread, would name no rank while this one still looks for it
+                self._has_failed = True
 
     @contextmanager
     def told(self, order: Order) -> Iterator[None]:
