@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from goodspeed.errors import GrammarError
 from goodspeed.grammar.multiples import check_multiple, check_multiples, is_costly, remainders, together
 from goodspeed.grammar.references import check_references, is_plain, resolve
+from goodspeed.grammar.repeats import check_repeats, check_written_out, repeated
 
 MAX_AT_ONCE = 5
 """Patterns, formats and lengths that one text has to keep at the same time: 5 take about 2 ms, 12 take a second."""
@@ -120,6 +121,9 @@ class _Sizes:
             raise GrammarError(f"the schema is nested more than {MAX_DEPTH} deep; flatten it")
         if self._num_visits > MAX_VISITS:
             raise GrammarError("the schema has too many parts, or definitions that refer to each other; write fewer")
+        for pattern in (schema.get("pattern"), *_keys(schema, "patternProperties")):
+            if isinstance(pattern, str):
+                check_repeats(pattern)
         if "x-guidance" in schema:
             raise GrammarError("x-guidance is not taken in a schema; leave it out")
 
@@ -174,17 +178,30 @@ def check_grammar(source: str) -> None:
     """Raises GrammarError for a Lark grammar that is too long, intersects too much, or has another one in it."""
     check_length("the grammar", source)
     rest = _TEXT.sub("", source)
+    times = repeated(rest)
+    check_written_out(times)
+    for found in _TEXT.finditer(source):
+        if found[0].startswith('"'):
+            check_written_out(times * len(found[0]) if times > 1 else 0)
+        elif found[0].startswith("/") and not found[0].startswith("//"):
+            text, _, flags = found[0].rpartition("/")
+            check_repeats(f"(?{flags}:{text[1:]})" if flags else text[1:], times)
     if rest.count("&") + rest.count("~") > MAX_AT_ONCE - 1:
         raise GrammarError(f"the grammar has & or ~ more than {MAX_AT_ONCE - 1} times; write it as alternatives")
-    if found := re.search(r"%(?!ignore\b|import\b)\w*", rest):
+    if directive := re.search(r"%(?!ignore\b|import\b)\w*", rest):
         what = "only %ignore, %import, and %json in a rule alone on its line"
-        raise GrammarError(f"{found.group()} is not taken in a grammar, {what}; write it as rules")
+        raise GrammarError(f"{directive.group()} is not taken in a grammar, {what}; write it as rules")
 
 
 def check_length(what: str, source: str) -> None:
     """Raises GrammarError for a regular expression or a grammar that is too long."""
     if len(source) > MAX_GRAMMAR_CHARS:
         raise GrammarError(f"{what} has {len(source)} characters; {MAX_GRAMMAR_CHARS} are the most")
+
+
+def _keys(schema: Mapping[str, Any], key: str) -> Iterable[str]:
+    value = schema.get(key)
+    return value if isinstance(value, Mapping) else ()
 
 
 def _values(schema: Mapping[str, Any], key: str) -> Iterable[object]:

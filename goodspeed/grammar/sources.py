@@ -14,6 +14,7 @@ from llguidance import LLMatcher
 from goodspeed.errors import GrammarError
 from goodspeed.grammar.bounds import MAX_CHOICE_CHARS, MAX_CHOICES, check_grammar, check_length, check_schema
 from goodspeed.grammar.embedded import resolved
+from goodspeed.grammar.repeats import check_repeats
 from goodspeed.wire.fields import ConstraintKind
 from goodspeed.wire.generation import Constraint
 
@@ -54,6 +55,7 @@ def _regex(source: str) -> str:
     if not source:
         raise GrammarError("the regular expression is empty; send one that some text matches")
     check_length("the regular expression", source)
+    check_repeats(source)
     return str(LLMatcher.grammar_from_regex(source))
 
 

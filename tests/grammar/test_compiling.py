@@ -143,11 +143,20 @@ HOSTILE = {
         }
     ),
     "patterns through a circle": circle(),
+    "repetitions": json.dumps({"type": "string", "pattern": "^(ab{100}){1000}$"}),
+    "repetitions of a name": json.dumps({"patternProperties": {"a{200}{200}": {}}}),
     "endless references": json.dumps(
         {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
     ),
 }
 HOSTILE_OTHERS = {
+    "repetitions": Constraint("regex", "a{99999}{9999}"),
+    "repetitions in classes and groups": Constraint("regex", "(x(?:[]a]{10}\\){9}){10,}){199}"),
+    "repetitions with blanks": Constraint("regex", "(?ix:(a{100}) {1 000 0})"),
+    "repetitions with blanks in a grammar": Constraint("grammar", "start: /a{9 99999}/x"),
+    "repetitions beside classes": Constraint("regex", "(a{1000}[[b])]){1000}"),
+    "repetitions of a terminal": Constraint("grammar", 'start: A\nA: B{1000}\nB: "a"{300}'),
+    "repetitions in a grammar": Constraint("grammar", "start: /a{300}{300}/"),
     "parentheses": Constraint("regex", "(" * 8000 + "a" + ")" * 8000),
     "long": Constraint("regex", "a|" * 30_000),
     "intersections": Constraint("grammar", "start: A\nA: " + " & ".join(f"/.*a.{{{each}}}b.*/" for each in range(30))),
