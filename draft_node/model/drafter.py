@@ -78,7 +78,7 @@ class Drafter:
 
     @property
     def num_found(self) -> int:
-        """Of these, those that were in memory already."""
+        """Counts those of these tokens that were in memory already."""
         return self._caches.num_found
 
     @property

@@ -63,7 +63,7 @@ class Streamed:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of all tokens but the first."""
+        """Speed of all tokens but the first."""
         return float(self.usage["completion_tokens"] - 1) / (self.pieces_at[-1] - self.pieces_at[0])
 
     @property

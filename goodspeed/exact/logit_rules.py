@@ -225,7 +225,7 @@ def _cut(logits: Tensor, texts: Sequence[TextRows]) -> None:
 
 
 def _depth(text: TextRows) -> float:
-    """How far below the largest one a logit may lie; -inf where nothing is cut. Temperature 0 takes the largest."""
+    """Returns min_p as a distance from the largest logit; -inf where nothing is cut. Temperature 0 cuts nothing."""
     if text.rules is None or not text.rules.min_p or not text.temperature:
         return -inf
     return text.temperature * log(text.rules.min_p)

@@ -41,7 +41,7 @@ def alternatives(parents: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def paths(tokens: Sequence[int], parents: Sequence[int] | None) -> list[tuple[int, ...]]:
-    """Of each node the tokens from a first node down to it, itself included; parents None: the nodes are a chain."""
+    """Returns for each node the tokens from a first node down to it, itself included; parents None: a chain."""
     if parents is None:
         return [tuple(tokens[: node + 1]) for node in range(len(tokens))]
     found: list[tuple[int, ...]] = []

@@ -61,7 +61,7 @@ class PagePool:
 
     @property
     def num_unused(self) -> int:
-        """Of the free pages, those that are kept: they hold texts, and are given away only when there are no others."""
+        """Number of free pages that are kept: they hold texts, and are given away only when there are no others."""
         return self._prefixes.num_unused
 
     def length(self, key: Hashable) -> int:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def metrics_of(choices: "Sequence[Choice]") -> Metrics | None:
-    """Of a request for one text that is complete; None for others, as vLLM has it, and where nothing was drafted."""
+    """Returns the metrics of a request's only text; None for several texts, as vLLM does, and without drafts."""
     if len(choices) != 1 or choices[0].ended is None or not choices[0].ended.statistics.drafts:
         return None
     return Metrics(speculative_decoding=_told(choices[0].ended.statistics.drafts))
