@@ -18,7 +18,7 @@ from goodspeed.errors import ProtocolError
 from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.fields import Capability
-from goodspeed.wire.generation import LogitRules, TokenBias
+from goodspeed.wire.generation import Constraint, LogitRules, TokenBias
 from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Slo, UpMessage, Verdict, digest
 from tests.fuzz.damage import HEADERS, OPENINGS, damaged, wrong_fields
@@ -239,6 +239,8 @@ class Hostile:
             {"stop_ids": tuple(range(64)), "prompt": ()},
             {"num_logprobs": 20, "prompt": ()},
             {"logit_rules": LogitRules(logit_bias=(TokenBias((1 << 31) - 1, 1.0),))},
+            {"constraint": Constraint("json_schema", '{"type": "strin')},
+            {"constraint": Constraint("regex", "(" * self.random.randint(1, 400))},
             {"session_id": self._session_id(), "epoch": self.random.choice((0, 1, 2, 1 << 61))},
         ]
         return [encode(self._new_open(**self.random.choice(wrong)))]

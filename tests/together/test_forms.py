@@ -212,7 +212,7 @@ def test_what_cannot_be_served_is_refused_by_name():
     ]:
         [refusal] = desk.up("a", wrong)
         assert isinstance(refusal, Refusal)
-        assert (refusal.code, why in refusal.what) == ("unsupported", True)
+        assert (refusal.code, why in refusal.what) == ("constraint", True)
     plain = Desk()
     plain.hello("a")
     [refusal] = plain.up("a", make_open(constraint=PERSON))

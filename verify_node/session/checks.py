@@ -156,10 +156,10 @@ def check_constraint(opened: OpenSession, grammars: Grammars | None) -> Rejectio
     if grammars is None:
         return Rejection("unsupported", "constraint is not served here", "ask only for what Welcome announces")
     if (problem := grammars.problem(opened.constraint)) is not None:
-        return Rejection("unsupported", f"constraint: {problem}", "send another one, or ask without")
+        return Rejection("constraint", f"constraint: {problem}", "send another one, or ask without")
     if not any(token in grammars.table.eos_ids for token in opened.stop_ids):
         what = "a text with a constraint ends where that says, and none of stop_ids ends a text of this target"
-        return Rejection("unsupported", what, "send Welcome's eos_ids")
+        return Rejection("constraint", what, "send Welcome's eos_ids")
     return None
 
 

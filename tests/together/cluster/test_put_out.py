@@ -5,6 +5,7 @@ Messages without an end are said by hand: no library sends a message before it i
 
 import asyncio
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,9 @@ from verify_node.core import rate_limit
 pytestmark = pytest.mark.alone
 
 ENDLESS_BYTES = 300 << 20
+BYTES_A_SECOND = 100 << 20
+"""What is sent; as fast as loopback goes, all of it would be there before the node looks for the third time."""
+
 MORE_BYTES = 200 << 20
 """A node may keep so much of that: what comes until it looks, and what the allocator does not give back."""
 
@@ -48,7 +52,9 @@ def test_a_message_without_an_end_is_not_kept(verify: VerifyNode) -> None:
     before = resident_bytes(verify.process.pid)
     num_bytes = num_connections = most = 0
     connection: socket.socket | None = None
+    started = time.monotonic()
     while num_bytes < ENDLESS_BYTES:
+        time.sleep(max(0.0, num_bytes / BYTES_A_SECOND - (time.monotonic() - started)))
         if connection is None:
             connection = shake_hands(verify.endpoint)
             num_connections += 1
