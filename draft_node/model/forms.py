@@ -7,18 +7,17 @@ nothing about logits.
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from draft_node.core.actions import Request
 from draft_node.model.job import Job
 from goodspeed.errors import GrammarError
+from goodspeed.exact.masks import Words
 from goodspeed.grammar.matcher import ANY
 from goodspeed.grammar.matchers import Matchers
 
 
-def allowed_rows(matchers: Matchers | None, jobs: Sequence[Job]) -> Tensor | None:
+def allowed_rows(matchers: Matchers | None, jobs: Sequence[Job]) -> Words | None:
     """Returns the bits of what each job may draw next [num_jobs, num_words]; None where all may draw any token."""
     if matchers is None:
         return None
@@ -27,7 +26,7 @@ def allowed_rows(matchers: Matchers | None, jobs: Sequence[Job]) -> Tensor | Non
     if not masks:
         return None
     free = np.full(len(masks[0]), ANY, np.int32)
-    return torch.from_numpy(np.stack([free if row is None else row for row in found]))
+    return np.stack([free if row is None else row for row in found])
 
 
 def _row(matchers: Matchers, request: Request, tokens: Sequence[int]) -> NDArray[np.int32] | None:

@@ -63,7 +63,7 @@ def text_rows(name: str, vocab: int, context_len: int) -> list[TextRows]:
 def measure(name: str, logits: Tensor, context_len: int, num_times: int) -> dict[str, Any]:
     vocab = logits.shape[-1]
     texts = text_rows(name, vocab, context_len)
-    words = torch.randint(-(1 << 31), 1 << 31, (NUM_ROWS, -(-vocab // 32)), dtype=torch.int32)
+    words = torch.randint(-(1 << 31), 1 << 31, (NUM_ROWS, -(-vocab // 32)), dtype=torch.int32).numpy()
     allowed = words if name in ("form", "all") else None
     batch, positions = SamplingBatch.of([Sampling(seed=7)] * NUM_ROWS), torch.arange(NUM_ROWS)
     changed = process(logits, texts, allowed)

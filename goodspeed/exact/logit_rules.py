@@ -78,22 +78,22 @@ class TextRows:
 
 
 def process(
-    logits: Tensor, texts: Sequence[TextRows], allowed: Tensor | None = None, *, num_tokens: int | None = None
+    logits: Tensor, texts: Sequence[TextRows], allowed: masks.Words | None = None, *, num_tokens: int | None = None
 ) -> Tensor:
     """Returns logits [num_rows, num_tokens] as the rules of their texts have them, in fp32 at least (fp64 for fp64).
 
     logits [num_rows, vocab] stay as they are, and are what comes back where no rule changes any row. Columns from
-    num_tokens on are padding of the model, and cut off. allowed [num_rows, num_words] int32, on the CPU: bit t % 32 of
+    num_tokens on are padding of the model, and cut off. allowed [num_rows, num_words] int32: bit t % 32 of
     word t // 32 says whether a row may draw token t; None: every row may draw any. A row that may draw nothing has
-    nothing but -inf. Ids beyond the vocabulary are ignored.
+    nothing but -inf. Ids beyond the vocabulary are ignored. A logit of inf or NaN that a mask hides becomes NaN.
     """
-    allowed = masks.limiting(allowed)
-    if allowed is None and not any(text.is_changed for text in texts):
+    limits = masks.limited(allowed)
+    if limits is None and not any(text.is_changed for text in texts):
         return logits
     dtype = torch.promote_types(logits.dtype, torch.float32)
     changed = logits[:, :num_tokens].to(dtype, copy=True, memory_format=torch.contiguous_format)
     _add(changed, texts)
-    masks.hide(changed, [banned for text in texts for banned in _banned(text)], allowed)
+    masks.hide(changed, [banned for text in texts for banned in _banned(text)], allowed, limits)
     _cut(changed, texts)
     return changed
 
@@ -217,6 +217,8 @@ def _numbers(
 
 def _cut(logits: Tensor, texts: Sequence[TextRows]) -> None:
     """Hides what min_p cuts: p < min_p * largest p after temperature T is logit < largest logit + T * ln(min_p)."""
+    if all(text.rules is None for text in texts):
+        return
     depths = [depth for text in texts for depth in [_depth(text)] * len(text.paths)]
     for rows in masks.runs([depth > -inf for depth in depths]):
         depth = torch.tensor(depths[rows], dtype=logits.dtype).to(logits.device, non_blocking=True)

@@ -1,5 +1,7 @@
 """Masks of many sessions' chains in one call, without Python's lock and on several threads.
 
+What needs Python's lock is prepared before, so that `make` disturbs no other thread that runs Python beside it.
+
 Whatever is no plain chain within its grammar (a tree, a text that is still thinking, one that has broken its form) is
 left to its `Matcher`, with the same result. Knows nothing about sessions or logits.
 """
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from goodspeed.grammar.matcher import ANY, Matcher
 
 MAX_THREADS = 4
+"""The most threads that make masks. They never take more than half of the cores, since a model runs beside them."""
 
 
 class Asked(NamedTuple):
@@ -27,26 +30,43 @@ class Asked(NamedTuple):
 
 
 class Batch:
-    """`allowed` for many at once. Of one thread at a time."""
+    """Prepares masks of many at once. Of one thread at a time."""
 
     def __init__(self) -> None:
-        self._executor = LLExecutor(min(MAX_THREADS, cpu_count() or 1))
+        self._executor = LLExecutor(max(1, min(MAX_THREADS, (cpu_count() or 1) // 2)))
 
-    def allowed(self, asked: Sequence[Asked], num_words: int) -> list[NDArray[np.int32]]:
-        """Returns of each what `Matcher.allowed` would [num_drafted + 1, num_words]."""
-        chains = [one for one in asked if one.drafted and one.parents is None and one.matcher.stands_within(one.output)]
-        rows = np.full((sum(len(one.drafted) + 1 for one in chains), num_words), ANY, np.int32)
-        calls, parts, first = [], dict[int, NDArray[np.int32]](), 0
-        for one in chains:
-            calls.append((one.matcher.inner, first, list(one.drafted)))
-            parts[id(one.matcher)] = rows[first : first + len(one.drafted) + 1]
-            first += len(one.drafted) + 1
-        if calls:
-            self._executor.unsafe_compute_mask_ptr_with_draft_token(calls, rows.ctypes.data, 4 * num_words, len(rows))
-        found: list[NDArray[np.int32]] = []
+    def prepare(self, asked: Sequence[Asked], num_words: int) -> "Masks":
+        """Has each matcher follow its text, and returns what makes the masks; no matcher is to be used until then."""
+        first_rows: list[int | None] = []
+        num_rows = 0
         for one in asked:
-            part = parts.get(id(one.matcher))
-            if part is None or one.matcher.inner.is_error():
-                part = one.matcher.allowed(one.output, one.drafted, one.parents)
-            found.append(part)
-        return found
+            is_chain = bool(one.drafted) and one.parents is None and one.matcher.stands_within(one.output)
+            first_rows.append(num_rows if is_chain else None)
+            num_rows += len(one.drafted) + 1 if is_chain else 0
+        return Masks(self._executor, asked, first_rows, np.full((num_rows, num_words), ANY, np.int32))
+
+
+class Masks(NamedTuple):
+    """Masks that are about to be made."""
+
+    executor: LLExecutor
+    asked: Sequence[Asked]
+    first_rows: Sequence[int | None]  # of each that is a chain the first of its rows
+    rows: NDArray[np.int32]  # of all chains [num_rows, num_words]
+
+    def make(self) -> list[NDArray[np.int32]]:
+        """Returns of each what `Matcher.allowed` would [num_drafted + 1, num_words].
+
+        Python's lock is held for a moment only, but for those that are no chains.
+        """
+        pairs = list(zip(self.asked, self.first_rows, strict=True))
+        calls = [(one.matcher.inner, first, list(one.drafted)) for one, first in pairs if first is not None]
+        if calls:
+            address, num_bytes = self.rows.ctypes.data, self.rows.strides[0]
+            self.executor.unsafe_compute_mask_ptr_with_draft_token(calls, address, num_bytes, len(self.rows))
+        return [
+            self.rows[first : first + len(one.drafted) + 1]
+            if first is not None and not one.matcher.inner.is_error()
+            else one.matcher.allowed(one.output, one.drafted, one.parents)
+            for one, first in pairs
+        ]

@@ -1,12 +1,13 @@
 """Follows one output by a grammar: which tokens may come next at each row of a draft, and which one must.
 
-Everything is a function of constraint and text. What was consumed is kept and gone on from; where the text is another
-one (a session that is opened again, say) it is read anew. Drafted tokens are taken back in the same call. Knows nothing
+Everything is a function of constraint and text. What was consumed is kept and gone on from, or back to where the next
+text parts from it (a session that is opened again, say). Drafted tokens are taken back in the same call. Knows nothing
 about logits, sessions or rounds.
 """
 
 from collections.abc import Collection, Sequence
 from enum import Enum, auto
+from itertools import takewhile
 
 import numpy as np
 from llguidance import LLMatcher
@@ -98,23 +99,35 @@ class Matcher:
 
     def _follow(self, output: Sequence[int]) -> None:
         """Stands at the end of the output."""
-        num_known = len(self._tokens)
-        if self._matcher.is_error() or list(output[:num_known]) != self._tokens:
+        if self._matcher.is_error():
             self._restart()
-            num_known = 0
-        for token in output[num_known:]:
-            self._push(token)
+        num_common = len(self._tokens)
+        if list(output[:num_common]) != self._tokens:
+            num_common = _num_common(self._tokens, output)
+        while len(self._tokens) > num_common:
+            self._pop()
+        self._push_all(output[num_common:])
 
     def _go(self, path: list[int], way: Sequence[int], drafted: Sequence[int]) -> None:
         """Goes from one drafted node to another; path: of the first, and afterwards of the second."""
-        num_common = next((at for at, pair in enumerate(zip(path, way, strict=False)) if pair[0] != pair[1]), None)
-        num_common = min(len(path), len(way)) if num_common is None else num_common
+        num_common = _num_common(path, way)
         while len(path) > num_common:
             path.pop()
             self._pop()
         for node in way[num_common:]:
             path.append(node)
             self._push(drafted[node])
+
+    def _push_all(self, tokens: Sequence[int]) -> None:
+        """Pushes them in turn; those that the grammar reads before the text may end in one call of the library."""
+        num_read = 0
+        if self._states[-1] is State.WITHIN:
+            run = list(takewhile(lambda token: token not in self._eos_ids, tokens))
+            num_read = self._matcher.try_consume_tokens(run) if run else 0
+            self._tokens += run[:num_read]
+            self._states += [State.WITHIN] * num_read
+        for token in tokens[num_read:]:
+            self._push(token)
 
     def _push(self, token: int) -> None:
         self._tokens.append(token)
@@ -157,6 +170,12 @@ class Matcher:
 def _clear(row: NDArray[np.int32], tokens: Collection[int]) -> None:
     for token in tokens:
         row[token // 32] &= ~(1 << token % 32)
+
+
+def _num_common(some: Sequence[int], others: Sequence[int]) -> int:
+    """Returns how many tokens both begin with."""
+    pairs = zip(some, others, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(some), len(others)))
 
 
 def _way(node: int, parents: Sequence[int] | None) -> Sequence[int]:

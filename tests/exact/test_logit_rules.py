@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goodspeed.exact import logit_rules, trees
+from goodspeed.exact import logit_rules, masks, trees
 from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import Rules, TextRows, process
 from goodspeed.wire.generation import LogitRules, TokenBias
@@ -22,12 +22,12 @@ def one(values: list[float], **fields: object) -> list[float]:
     return process(torch.tensor([values], dtype=torch.float64), [TextRows(**fields)])[0].tolist()  # type: ignore[arg-type]
 
 
-def bits(*rows: set[int], num_words: int = 1) -> torch.Tensor:
+def bits(*rows: set[int], num_words: int = 1) -> masks.Words:
     words = np.zeros((len(rows), num_words), np.uint32)
     for row, tokens in enumerate(rows):
         for token in tokens:
             words[row, token // 32] |= np.uint32(1 << token % 32)
-    return torch.from_numpy(words.view(np.int32))
+    return words.view(np.int32)
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
@@ -91,8 +91,16 @@ def test_a_row_that_may_draw_nothing_is_hidden_whole_and_harms_no_other():
     assert changed.tolist() == [[-INF, 0, -INF], [-INF, -INF, -INF]]
 
 
+def test_a_device_expands_bits_as_numpy_does():
+    octets = np.random.default_rng(0).integers(0, 256, (3, 8), np.uint8)
+    some = torch.zeros(3, 64)
+    by_numpy, by_torch = masks._expanded_by_numpy(octets, some), masks._expanded_by_torch(octets, some)
+    assert torch.equal(by_numpy, by_torch)
+    assert (by_torch == 0).tolist() == np.unpackbits(octets, axis=1, bitorder="little").astype(bool).tolist()
+
+
 def test_tokens_beyond_the_words_are_not_allowed_and_full_words_limit_nothing():
-    changed = process(torch.zeros(2, 40), [TextRows([(), ()])], torch.tensor([[-1], [3]], dtype=torch.int32))
+    changed = process(torch.zeros(2, 40), [TextRows([(), ()])], np.array([[-1], [3]], np.int32))
     assert changed[0].tolist() == [0.0] * 40, "a row without a form"
     assert changed[1].tolist() == [0.0] * 2 + [-INF] * 38
 

@@ -74,7 +74,7 @@ def uniform_noise_equals_that_of_the_cpu(device: torch.device) -> None:
 
 def rules_change_what_they_change_on_the_cpu(device: torch.device) -> None:
     rows, texts = make_logits(1000), make_text_rows()
-    words = torch.randint(-(1 << 31), 1 << 31, (BATCH, -(-1000 // 32)), dtype=torch.int32)
+    words = torch.randint(-(1 << 31), 1 << 31, (BATCH, -(-1000 // 32)), dtype=torch.int32).numpy()
     torch.testing.assert_close(process(rows.to(device), texts, words).cpu(), process(rows, texts, words))
 
 

@@ -87,7 +87,7 @@ def test_what_is_thought_is_free_also_where_it_ends_inside_a_draft():
 
 def test_a_text_does_not_end_before_its_form_began_also_in_a_batch():
     one = matcher(Constraint("regex", "ab"), after=[D, D], stop_ids=[END, 77])
-    [rows] = Batch().allowed([Asked(one, [A], [B, D])], 128)
+    [rows] = Batch().prepare([Asked(one, [A], [B, D])], 128).make()
     assert [texts(row) for row in rows] == ["FREE"] * 3
 
 
@@ -165,7 +165,7 @@ def test_many_chains_at_once_are_as_each_alone(seed):
             drafted = [rng.choice([A, B, C, D, END]) for _ in range(rng.randint(0, 4))]
             parents = [rng.randint(-1, node - 1) for node in range(len(drafted))] if rng.random() < 0.3 else None
             asked.append(Asked(each, output, drafted, parents))
-        for one, rows in zip(asked, batch.allowed(asked, 128), strict=True):
+        for one, rows in zip(asked, batch.prepare(asked, 128).make(), strict=True):
             own = one.matcher.allowed(one.output, one.drafted, one.parents)
             is_reached = reached(own, one.drafted, one.parents)
             assert (rows[is_reached] == own[is_reached]).all()

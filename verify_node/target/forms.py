@@ -4,15 +4,14 @@ The matchers of sessions are kept here, on the model thread, as long as the sess
 about logits or rules.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import numpy as np
-import torch
 from msgspec.structs import replace
 from numpy.typing import NDArray
-from torch import Tensor
 
 from goodspeed.errors import GrammarError
+from goodspeed.exact.masks import Words
 from goodspeed.grammar.batch import Asked, Batch
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.grammar.matcher import ANY, Matcher
@@ -34,30 +33,32 @@ class Forms:
         self._batch = Batch()
         self._num_words = 0 if grammars is None else grammars.table.num_words
 
-    def masks(self, planned: Round) -> Masks:
-        """Returns what may be drawn after the base and after each drafted token of each entry that has a form."""
-        entries = [entry for entry in planned.entries if entry.constraint is not None and entry.samples]
-        if not entries:
-            return {}
-        asked = [Asked(self._matcher(entry), _output(entry), _drafted(entry), entry.parents) for entry in entries]
-        rows = self._batch.allowed(asked, self._num_words)
-        return {entry.session_id: each for entry, each in zip(entries, rows, strict=True)}
+    def prepare(self, planned: Round) -> Callable[[], Masks]:
+        """Returns what makes the masks of the round's entries that have a form; no other method is called until then.
 
-    def rows(self, entries: Sequence[tuple[Entry, int]], masks: Masks) -> Tensor | None:
+        Of each of them that is what may be drawn after the base and after each drafted token.
+        """
+        entries = [entry for entry in planned.entries if entry.constraint is not None and entry.samples]
+        asked = [Asked(self._matcher(entry), _output(entry), _drafted(entry), entry.parents) for entry in entries]
+        masks = self._batch.prepare(asked, self._num_words)
+        session_ids = [entry.session_id for entry in entries]
+        return lambda: dict(zip(session_ids, masks.make(), strict=True))
+
+    def rows(self, entries: Sequence[tuple[Entry, int]], masks: Masks) -> Words | None:
         """Returns the bits of all rows that are drawn from [num_rows, num_words], or None where all may draw any token.
 
         entries: with how many drafted tokens of each are verified.
         """
         if not any(entry.session_id in masks for entry, _ in entries):
             return None
-        allowed = np.full((sum(num_drafted + 1 for _, num_drafted in entries), self._num_words), ANY, np.int32)
-        first = 0
+        parts: list[NDArray[np.int32]] = []
         for entry, num_drafted in entries:
             mask = masks.get(entry.session_id)
-            if mask is not None:
-                allowed[first : first + num_drafted + 1] = mask[: num_drafted + 1]
-            first += num_drafted + 1
-        return torch.from_numpy(allowed)
+            parts.append(self._any(num_drafted + 1) if mask is None else mask[: num_drafted + 1])
+        return np.concatenate(parts)
+
+    def _any(self, num_rows: int) -> NDArray[np.int32]:
+        return np.full((num_rows, self._num_words), ANY, np.int32)
 
     def told(self, outcomes: Sequence[Outcome], entries: Sequence[Entry]) -> list[Outcome]:
         """Returns the outcomes with what must follow, under the match rule, and with why nothing can."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from goodspeed.exact import trees
 from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import Rules, TextRows, process
+from goodspeed.exact.masks import Words
 from goodspeed.exact.rejection import match, match_tree
 from goodspeed.exact.sampling import Sampling, SamplingBatch, choose, rows_at_once
 from verify_node.rounds.failures import NOT_NUMBERS
@@ -76,7 +77,7 @@ class MatchDecision(NamedTuple):
 
 
 def decide_match(
-    entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int, allowed: Tensor | None = None
+    entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int, allowed: Words | None = None
 ) -> list[MatchDecision]:
     """Draws the target's own token at every position on the device, then compares with the drafts on the host.
 
@@ -103,7 +104,7 @@ def decide_match(
 
 
 def _groups(
-    texts: Sequence[TextRows], num_rows: int, allowed: Tensor | None
+    texts: Sequence[TextRows], num_rows: int, allowed: Words | None
 ) -> Iterator[tuple[slice, Sequence[TextRows]]]:
     """The rows of texts in groups of num_rows or a single text: where rules change rows of a group it is copied."""
     if allowed is None and not any(text.is_changed for text in texts):

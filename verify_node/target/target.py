@@ -105,7 +105,8 @@ class Target:
         """Runs one forward pass over all entries, then verifies by rule; each rule makes one transfer from the
         device."""
         started = time.perf_counter()
-        making = self._beside.submit(self.masks, planned) if any(one.constraint for one in planned.entries) else None
+        has_forms = any(one.constraint for one in planned.entries)
+        making = self._beside.submit(self._forms.prepare(planned)) if has_forms else None
         logits = self.forward(planned)
         masks = making.result() if making is not None else {}
         forwarded = time.perf_counter()
@@ -131,7 +132,7 @@ class Target:
 
     def masks(self, planned: Round) -> Masks:
         """Returns what the rows of those entries may draw that have a form to keep."""
-        return self._forms.masks(planned)
+        return self._forms.prepare(planned)()
 
     @torch.inference_mode()
     def verify(self, planned: Round, logits: Tensor, masks: Masks | None = None) -> list[Outcome]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 
@@ -48,7 +49,7 @@ LOGITS = torch.randn(NUM_ROWS, VOCAB, generator=torch.Generator().manual_seed(0)
 @pytest.mark.parametrize("num_rows", [1, 4, 7, 1000])
 @pytest.mark.parametrize("is_limited", [False, True])
 def test_draws_do_not_depend_on_groups(monkeypatch, num_rows, is_limited):
-    words = torch.full((NUM_ROWS, 2), -1, dtype=torch.int32)
+    words = np.full((NUM_ROWS, 2), -1, np.int32)
     words[::5] = 0x0F0F
     allowed = words if is_limited else None
     monkeypatch.setattr(match_sampling, "rows_at_once", lambda logits: num_rows)
@@ -70,5 +71,5 @@ def test_only_groups_with_rules_are_copied(monkeypatch):
 
     monkeypatch.setattr(match_sampling, "process", noting)
     monkeypatch.setattr(match_sampling, "rows_at_once", lambda logits: 1)
-    decide_match(ENTRIES, LOGITS, VOCAB, torch.full((NUM_ROWS, 2), -1, dtype=torch.int32))
+    decide_match(ENTRIES, LOGITS, VOCAB, np.full((NUM_ROWS, 2), -1, np.int32))
     assert copied == [3, 2, 3]

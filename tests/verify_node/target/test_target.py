@@ -4,6 +4,7 @@ import math
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from msgspec.structs import replace
@@ -356,7 +357,7 @@ def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
         planned = Round(1, (entry(1, (1, 2, 3, drafted), 1),))
         logits = target.forward(planned)
         target.runner.free(session_id(1))
-        words = torch.tensor([[-1, -1], [0, 0]], dtype=torch.int32)
+        words = np.array([[-1, -1], [0, 0]], np.int32)
         with torch.inference_mode():
             [decision] = decide_match(target._verified(planned), logits, VOCAB, words)
         assert decision.failure == failed
