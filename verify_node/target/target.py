@@ -107,8 +107,10 @@ class Target:
         started = time.perf_counter()
         has_forms = any(one.constraint for one in planned.entries)
         making = self._beside.submit(self._forms.prepare(planned)) if has_forms else None
-        logits = self.forward(planned)
-        masks = making.result() if making is not None else {}
+        try:
+            logits = self.forward(planned)
+        finally:  # also where that fails: the next round must not meet matchers in use
+            masks = making.result() if making is not None else {}
         forwarded = time.perf_counter()
         outcomes = self.verify(planned, logits, masks)
         self._forms.keep(self.runner.pool)

@@ -14,7 +14,7 @@ from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
 from goodspeed.exact import proposals
 from goodspeed.exact.counts import TextCounts
-from goodspeed.wire.generation import TokenBias
+from goodspeed.wire.generation import Constraint, TokenBias
 from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling, digest
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
@@ -361,6 +361,30 @@ def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
         with torch.inference_mode():
             [decision] = decide_match(target._verified(planned), logits, VOCAB, words)
         assert decision.failure == failed
+
+
+def test_masks_are_made_before_a_round_ends_that_failed(monkeypatch):
+    """The next one must not meet their matchers in use."""
+    target, waited = make_target(), list[bool]()
+
+    class Making:
+        def result(self) -> dict[bytes, object]:
+            waited.append(True)
+            return {}
+
+    class Beside:
+        def submit(self, make: object) -> Making:
+            return Making()
+
+    def forward(planned: Round) -> torch.Tensor:
+        raise RuntimeError("the device is gone")
+
+    monkeypatch.setattr(target, "_beside", Beside())
+    monkeypatch.setattr(target, "forward", forward)
+    monkeypatch.setattr(target._forms, "prepare", lambda planned: None)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        target.run(Round(1, (entry(1, (1, 2, 3), constraint=Constraint("json_object")),)))
+    assert waited == [True]
 
 
 def test_a_text_is_counted_once_and_forgotten_with_its_memory(monkeypatch):
