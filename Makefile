@@ -27,18 +27,23 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/goodspeed demo $(ARGS)
 
-# What starts no nodes runs side by side, and then one of each kind of what does, one by one; `test-all` runs all of these.
-# ARGS may leave nothing for one of the two (5 is pytest's word for that).
-BESIDE = not alone and not thorough
+# What starts no nodes runs side by side; then one of each kind of what starts nodes, and of that which bears nothing beside
+# it. `test-all` runs all of these. ARGS may leave nothing for some of the three (5 is pytest's word for that).
+BESIDE = not nodes and not alone and not thorough
+NODES = nodes and essential
 ALONE = alone and essential
+IN_PAIRS = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-all: BESIDE = not alone
+test-all: BESIDE = not nodes and not alone
+test-all: NODES = nodes
 test-all: ALONE = alone
 
 test test-all: $(READY)
-	@set -x; $(BIN)/python -m pytest -m "$(EVERYWHERE) and $(BESIDE)" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS); \
-	beside=$$?; $(BIN)/python -m pytest -m "$(EVERYWHERE) and $(ALONE)" $(ARGS); alone=$$?; \
-	case "$$beside $$alone" in "0 0" | "0 5" | "5 0") ;; *) exit 1 ;; esac
+	@set -x; $(BIN)/python -m pytest -m "$(EVERYWHERE) and $(BESIDE)" $(IN_PAIRS) $(ARGS); beside=$$?; \
+	$(BIN)/python -m pytest -m "$(EVERYWHERE) and $(NODES)" $(IN_PAIRS) $(ARGS); nodes=$$?; \
+	$(BIN)/python -m pytest -m "$(EVERYWHERE) and $(ALONE)" $(ARGS); alone=$$?; \
+	for status in $$beside $$nodes $$alone; do case $$status in 0 | 5) ;; *) exit 1 ;; esac; done; \
+	[ "$$beside $$nodes $$alone" != "5 5 5" ]
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -1,15 +1,27 @@
 """Settings of all tests: one CPU thread, also in the processes they start, and no deadlines.
 
 Small matrices gain nothing from more threads, and lose much when the machine has other things to do. A file whose tests
-start nodes or watch the clock says so (`pytestmark = pytest.mark.alone`): they run one by one, after all others have
-run side by side. Some of them, one of each kind, are `essential`: `make test` runs those, and `make test-all` all.
+start nodes says so (`pytestmark = pytest.mark.nodes`): two such files run side by side, after all others have. One that
+watches the clock, or takes ports by their numbers, is `alone`: these run one by one at the end. Some of both, one of
+each kind, are `essential`: `make test` runs those, and `make test-all` all.
 """
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, which is after this
 
 settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of what starts nodes imports no other files: all of them together take 20 s."""
+    chosen = [mark for mark in ("nodes", "alone") if f" and {mark}" in config.option.markexpr]
+    if not chosen or not collection_path.name.startswith("test_"):
+        return None
+    source = collection_path.read_text("utf-8")
+    return None if any(f"pytest.mark.{mark}" in source for mark in chosen) else True

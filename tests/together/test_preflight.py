@@ -162,7 +162,7 @@ def test_any_free_port_is_free() -> None:
     check_free(parse_endpoint("tcp://*:0", True, "binding"))
 
 
-@pytest.mark.alone
+@pytest.mark.nodes
 def test_the_waiting_is_told_from_the_beginning() -> None:
     """A person sees at once that the node is loading, and then what it waits for; --quiet says nothing."""
     with socket.socket() as nobody:

@@ -6,7 +6,7 @@ import pytest
 
 from goodspeed.app.demo import browser
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 SCREEN = {"DISPLAY": ":0"}
 

@@ -24,7 +24,7 @@ from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from goodspeed.node import recording
 from goodspeed.wire.messages import Sampling
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 ROOT = Path(__file__).parents[3]
 FIELDS = ["policy", "rounds", "budget", "num_rounds", "tokens_per_s", "log_utility", "jain", "uplink_bytes_per_token"]

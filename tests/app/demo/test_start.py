@@ -19,7 +19,7 @@ from goodspeed.errors import ProcessError
 from goodspeed.text.prompts import Prompt
 from tests.waiting import until
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 READY = {"event": "ready", "endpoint": "tcp://127.0.0.1:1", "url": "http://127.0.0.1:2"}
 URL = READY["url"]

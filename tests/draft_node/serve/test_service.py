@@ -38,7 +38,7 @@ from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 T = TypeVar("T")
 AWAY = r"the verify node has been away for \d+ s; ask again later"

@@ -18,7 +18,7 @@ from tests.draft_node.serve.test_service import GREEDY, Edge, edge, run, wanted,
 from tests.together.cluster.cluster import load, prompt_ids
 from tests.waiting import until
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 DRAFT, TARGET = "tiny-draft-s", "tiny-target"
 SEEDED = Sampling(temperature=0.9, top_k=50, seed=6)

@@ -22,7 +22,7 @@ from goodspeed.wire.zmq.transport import connect_draft
 from tests.nodes import VerifyNode
 from tests.together.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 ANSWER_TIMEOUT_MS = 30_000
 

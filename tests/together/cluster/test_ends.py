@@ -12,7 +12,7 @@ import pytest
 
 from tests.nodes import VerifyNode
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.nodes import ENVIRONMENT, VerifyNode
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 ROOT = Path(__file__).parents[3]
 FULL = Path("/dev/full")

@@ -9,7 +9,7 @@ import pytest
 from goodspeed.app import cli
 from goodspeed.app.chat.options import KEY_VARIABLE
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 
 def test_a_conversation(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

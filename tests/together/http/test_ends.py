@@ -9,7 +9,7 @@ from httpx2 import Client
 
 from tests.together.http.conftest import draft_node
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 
 def test_it_drains_and_ends(endpoint: str) -> None:

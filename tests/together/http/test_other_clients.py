@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from tests.together.http.talking import talking
 from tests.together.http.test_texts import MODEL, user
 
-pytestmark = [pytest.mark.alone, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.nodes, pytest.mark.filterwarnings("ignore")]
 
 ASKED = "What is the capital of France?"
 EXTRA: dict[str, Any] = {"seed": 7}

@@ -12,7 +12,7 @@ from goodspeed.engine import checkpoints
 from tests.engine.quantized.making import awq_pair, gptq_pair
 from tests.nodes import DraftNode, VerifyNode
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 PROMPT = "def read_lines(path):"
 

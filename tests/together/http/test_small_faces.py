@@ -11,7 +11,7 @@ from goodspeed.embedded.models import path
 from tests.together.cluster.cluster import prompt_ids
 from tests.together.http.test_texts import MODEL, prompt, user
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 
 @torch.inference_mode()

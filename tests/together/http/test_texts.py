@@ -20,7 +20,7 @@ from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.tokenizing.text import decode
 from tests.together.cluster.cluster import load, prompt_ids
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 MODEL = "goodspeed"
 

@@ -17,7 +17,7 @@ from tests.nodes import VerifyNode
 from tests.together.http.conftest import draft_node
 from tests.together.http.test_texts import MODEL
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 
 class Weather(BaseModel):

@@ -13,7 +13,7 @@ from tests.nodes import DraftNode
 from tests.together.http.conftest import draft_node
 from tests.together.http.test_texts import MODEL, generated, prompt, user
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 BARE = ("--model", "none", "--tokenizer", "tiny-target")
 MOST_KIB = 150 << 10

@@ -30,7 +30,7 @@ from verify_node import preflight as verify_beforehand
 from verify_node.config import VerifyConfig
 from verify_node.daemon import VerifyDaemon
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 NUM_TOKENS = 60
 

@@ -13,7 +13,7 @@ from draft_node.serve.api.large import LargeWork
 from draft_node.serve.api.request import body
 from draft_node.serve.api.request.schemas import CompletionRequest
 
-pytestmark = [pytest.mark.alone, pytest.mark.essential]
+pytestmark = [pytest.mark.nodes, pytest.mark.essential]
 
 NUM_BODIES = 12
 CONTENT = json.dumps({"prompt": [[12345] * 4095] * 64}).encode()

@@ -19,7 +19,7 @@ from tests.verify_node.watch.window.run import Run, running
 from tests.verify_node.watch.window.serving import served
 from tests.verify_node.watch.window.snapshots import make_app
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 TIMEOUT_S = 60
 

@@ -19,7 +19,7 @@ from verify_node.watch.window.feed import Feed
 from verify_node.watch.window.snapshot import ArmRow, Node, Snapshot, Source
 from verify_node.watch.window.tiers import TierRow
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 TIMEOUT_S = 60
 NOTHING = "\N{EN DASH}"
