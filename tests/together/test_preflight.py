@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -169,17 +170,18 @@ def test_the_waiting_is_told_from_the_beginning() -> None:
         nobody.bind(("127.0.0.1", 0))
         endpoint = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
         words = ("--model", "tiny-draft-s", "--verify", endpoint, "--connect-timeout-s", "4", "--json")
-        told, quiet = (
-            subprocess.run(
-                [sys.executable, "-m", "draft_node", *words, *more],
-                cwd=ROOT,
-                input="The river\n",
-                capture_output=True,
-                text=True,
-                timeout=120,
+        with ThreadPoolExecutor() as both:
+            told, quiet = both.map(
+                lambda more: subprocess.run(
+                    [sys.executable, "-m", "draft_node", *words, *more],
+                    cwd=ROOT,
+                    input="The river\n",
+                    capture_output=True,
+                    text=True,
+                    timeout=120,
+                ),
+                ([], ["--quiet"]),
             )
-            for more in ([], ["--quiet"])
-        )
     lines = told.stderr.splitlines()
     assert lines[0] == "goodspeed-draft: loading tiny-draft-s ..."
     assert lines[1].startswith(f"goodspeed-draft: waiting for the verify node at {endpoint} (since 2 s); start ")

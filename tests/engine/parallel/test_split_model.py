@@ -56,7 +56,7 @@ def test_after_200_random_rounds_both_hold_the_same(save_checkpoint: Save, tmp_p
 
 @pytest.mark.parametrize(
     "num_rounds",
-    [pytest.param(1_000, marks=pytest.mark.thorough), pytest.param(10_000, marks=pytest.mark.slow_faults)],
+    [pytest.param(500, marks=pytest.mark.thorough), pytest.param(10_000, marks=pytest.mark.slow_faults)],
 )
 def test_after_many_random_rounds_both_hold_the_same(num_rounds: int, save_checkpoint: Save, tmp_path: Path) -> None:
     with world(tiny(save_checkpoint), tmp_path / "left.npy") as both:

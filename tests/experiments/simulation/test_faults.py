@@ -32,15 +32,15 @@ def run(capsys, *arguments):
 
 
 def test_nothing_is_found_in_any_of_many_worlds(capsys):
-    code, report, _ = run(capsys, "--seeds", "80")
+    code, report, _ = run(capsys, "--seeds", "50")
     assert code == 0, report
-    assert report["num_cached"] > 1_000
+    assert report["num_cached"] > 500
     for name in ("num_wrong", "num_lost", "num_duplicated", "pages_left", "num_silent", "num_unearned", "num_broken"):
         assert report[name] == 0
     assert report["failing_seeds"] == []
-    assert report["num_rounds"] > 8_000
-    assert report["num_sessions"] > 500
-    assert report["num_faults"] > 5_000
+    assert report["num_rounds"] > 5_000
+    assert report["num_sessions"] > 300
+    assert report["num_faults"] > 3_000
 
 
 def test_a_seed_plays_again_in_the_same_way():
