@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from draft_node.core.actions import Propose, Proposed, Request
+from draft_node.model import forms
 from draft_node.model.caches import Caches
 from draft_node.model.confidence import acceptance_chances
-from draft_node.model.forms import allowed_rows
 from draft_node.model.job import Job
 from draft_node.model.noise_ahead import noise_ahead
 from goodspeed.engine.checkpoints import Checkpoint
@@ -178,8 +178,7 @@ class Drafter:
 
     def _apply_rules(self, jobs: list[Job], logits: Tensor) -> tuple[list[Job], Tensor]:
         """The jobs that have a token to draw, and their logits as their rules have them; other proposals end here."""
-        allowed = allowed_rows(self._forms, jobs)
-        changed = process(logits, [self._text_rows(job) for job in jobs], allowed, num_tokens=self.num_tokens)
+        changed = process(logits, [self._text_rows(job) for job in jobs], num_tokens=self.num_tokens)
         if changed is logits:
             return jobs, logits
         can_draw = (changed.amax(-1) > float("-inf")).tolist()
@@ -192,9 +191,9 @@ class Drafter:
     def _text_rows(self, job: Job) -> TextRows:
         """The next token's row, as the rules for logits see it."""
         request, rules = job.propose.request, job.propose.request.logit_rules
-        banned = request.banned_at(len(job.tokens))
+        banned, allowed = request.banned_at(len(job.tokens)), forms.allowed(self._forms, job)
         if rules is None:
-            return TextRows(banned=[banned] if banned else None)
+            return TextRows(banned=[banned] if banned else None, allowed=allowed)
         is_read = rules.reads_text
         return TextRows(
             paths=[job.drafted if is_read else ()],
@@ -202,6 +201,7 @@ class Drafter:
             temperature=request.sampling.temperature,
             banned=[banned],
             counts=self._counted.of(job.session_id, job.propose.tokens, len(request.prompt)) if is_read else None,
+            allowed=allowed,
         )
 
     def _draw_alternatives(self, jobs: list[Job], logits: Tensor, tokens: Tensor) -> None:

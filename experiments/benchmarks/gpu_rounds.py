@@ -82,6 +82,7 @@ class VerifiedEntry:
     drafted: list[int]
     sampling: Sampling
     may_ban: bool = False
+    allowed: None = None
     rules: None = None
     counts: None = None
     parents: None = None  # chains only

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,22 +57,22 @@ def text_rows(name: str, vocab: int, context_len: int) -> list[TextRows]:
         paths = [drafted[:num] for num in range(LENGTH + 1)]
         banned = [(1, 2)] * len(paths) if name in ("banned", "all") else None
         counts = TextCounts.of(text[:first], text[first:context_len])
-        found.append(TextRows(paths, RULES[name], 1.0, banned=banned, counts=counts))
+        words = np.array(rng.choices(range(-(1 << 31), 1 << 31), k=len(paths) * -(-vocab // 32)), np.int32)
+        allowed = words.reshape(len(paths), -1) if name in ("form", "all") else None
+        found.append(TextRows(paths, RULES[name], 1.0, banned=banned, counts=counts, allowed=allowed))
     return found
 
 
 def measure(name: str, logits: Tensor, context_len: int, num_times: int) -> dict[str, Any]:
     vocab = logits.shape[-1]
     texts = text_rows(name, vocab, context_len)
-    words = torch.randint(-(1 << 31), 1 << 31, (NUM_ROWS, -(-vocab // 32)), dtype=torch.int32).numpy()
-    allowed = words if name in ("form", "all") else None
     batch, positions = SamplingBatch.of([Sampling(seed=7)] * NUM_ROWS), torch.arange(NUM_ROWS)
-    changed = process(logits, texts, allowed)
+    changed = process(logits, texts)
     return {
         "rules": name,
         "vocab": vocab,
         "context_len": context_len,
-        "process_s": median_s(lambda: process(logits, texts, allowed), num_times),
+        "process_s": median_s(lambda: process(logits, texts), num_times),
         "draw_s": median_s(lambda: choose(changed, batch, positions), num_times),
     }
 

@@ -120,9 +120,9 @@ def _draw(checkpoint: Checkpoint, logits: Tensor, asked: _Asked, output: Sequenc
         temperature=asked.sampling.temperature,
         banned=[asked.stop_ids] if position < asked.may_stop_at else None,
         counts=counts,
+        allowed=None if asked.matcher is None else asked.matcher.allowed(output),
     )
-    allowed = None if asked.matcher is None else asked.matcher.allowed(output)
-    changed = process(logits, [rows], allowed, num_tokens=checkpoint.num_tokens)
+    changed = process(logits, [rows], num_tokens=checkpoint.num_tokens)
     if changed is not logits and not changed.amax().isfinite() and logits.amax().isfinite():
         raise ConfigError(f"the rules leave no token to draw at position {position}; loosen them")
     batch = SamplingBatch.of([asked.sampling], device=logits.device)

@@ -71,35 +71,29 @@ class TextRows:
     output: Sequence[int] = ()
     banned: Sequence[Sequence[int]] | None = None  # ids that each row may not draw, unless a grammar has nothing else
     counts: TextCounts | None = None  # of prompt and output, which are not read then; None: they are counted here
+    allowed: masks.Words | None = None  # what each row may draw by the text's grammar; None: it has none
 
     @property
     def is_changed(self) -> bool:
-        return self.rules is not None or (self.banned is not None and any(self.banned))
+        has_bans = self.banned is not None and any(self.banned)
+        return has_bans or self.rules is not None or self.allowed is not None
 
 
-def process(
-    logits: Tensor, texts: Sequence[TextRows], allowed: masks.Words | None = None, *, num_tokens: int | None = None
-) -> Tensor:
+def process(logits: Tensor, texts: Sequence[TextRows], *, num_tokens: int | None = None) -> Tensor:
     """Returns logits [num_rows, num_tokens] as the rules of their texts have them, in fp32 at least (fp64 for fp64).
 
     logits [num_rows, vocab] stay as they are, and are what comes back where no rule changes any row. Columns from
-    num_tokens on are padding of the model, and cut off. allowed [num_rows, num_words] int32: bit t % 32 of
-    word t // 32 says whether a row may draw token t; None: every row may draw any. A row that may draw nothing has
-    nothing but -inf. Ids beyond the vocabulary are ignored. A logit of inf or NaN that a mask hides becomes NaN.
+    num_tokens on are padding of the model, and cut off. A row that may draw nothing has nothing but -inf. Ids beyond
+    the vocabulary are ignored. A logit of inf or NaN that a grammar hides becomes NaN.
     """
-    limits = masks.limited(allowed)
-    if limits is None and not any(text.is_changed for text in texts):
+    if not any(text.is_changed for text in texts):
         return logits
     dtype = torch.promote_types(logits.dtype, torch.float32)
     changed = logits[:, :num_tokens].to(dtype, copy=True, memory_format=torch.contiguous_format)
     _add(changed, texts)
-    masks.hide(changed, [banned for text in texts for banned in _banned(text)], allowed, limits)
+    masks.hide(changed, [masks.Limits(len(text.paths), text.banned, text.allowed) for text in texts])
     _cut(changed, texts)
     return changed
-
-
-def _banned(text: TextRows) -> Sequence[Sequence[int]]:
-    return text.banned if text.banned is not None else [()] * len(text.paths)
 
 
 # -- bias and penalties ------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ quarter of the time of filling by a mask of truth values. Knows nothing about wh
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Words: TypeAlias = NDArray[np.int32]
-"""Bits of what rows may draw [num_rows, num_words]."""
+"""Bits of what rows may draw [num_rows, num_words]: bit t % 32 of word t // 32 says whether token t may be drawn."""
 
 BIASES: NDArray[np.float32] = np.where(
     np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") == 1, 0.0, -np.inf
@@ -21,45 +22,33 @@ BIASES: NDArray[np.float32] = np.where(
 """What eight tokens' bits, one byte, add to their logits [256, 8]."""
 
 
-def limited(allowed: Words | None) -> NDArray[np.bool_] | None:
-    """Returns which rows have a token that they are not allowed [num_rows], or None where there is no such row."""
-    if allowed is None:
-        return None
-    found: NDArray[np.bool_] = np.bitwise_and.reduce(allowed.view(np.uint32), axis=1) != 0xFFFFFFFF
-    return found if found.any() else None
+class Limits(NamedTuple):
+    """What consecutive rows may not draw."""
+
+    num_rows: int
+    banned: Sequence[Sequence[int]] | None = None  # ids, of each row; those beyond the vocabulary ban nothing
+    allowed: Words | None = None  # bits, of each row: tokens without a bit may not be drawn either
 
 
-def hide(
-    logits: Tensor,
-    banned: Sequence[Sequence[int]],
-    allowed: Words | None = None,
-    limits: NDArray[np.bool_] | None = None,
-) -> None:
+def hide(logits: Tensor, limits: Sequence[Limits]) -> None:
     """Sets contiguous logits [num_rows, vocab] to -inf, in place, where a row may not draw.
 
-    banned: ids of each row; those beyond the vocabulary ban nothing. allowed [num_rows, num_words]
-    int32: bit t % 32 of word t // 32 says whether token t may be drawn; tokens beyond its words may not. It holds for
-    the rows that `limits`, which is what `limited` returns, names. Where a row has both, and all that it is allowed is
-    banned, the ban does not hold. A logit of inf or NaN that is hidden becomes NaN.
+    Where a row has bans and bits, and all that its bits allow is banned, the ban does not hold. A logit of inf or NaN
+    that bits hide becomes NaN.
     """
-    vocab = logits.shape[-1]
-    cells = [
-        row * vocab + token
-        for row, tokens in enumerate(banned)
-        if tokens and (limits is None or not limits[row])
-        for token in tokens
-        if token < vocab
-    ]
+    cells: list[int] = []
+    first, vocab = 0, logits.shape[-1]
+    for has_bits, some in groupby(limits, lambda one: one.allowed is not None):
+        neighbours = list(some)
+        banned = [ids for one in neighbours for ids in one.banned or [()] * one.num_rows]
+        if has_bits:
+            words = np.concatenate([one.allowed for one in neighbours if one.allowed is not None])
+            _hide_others(logits[first : first + len(banned)], _left(words.view(np.uint32), banned))
+        else:
+            cells += [row * vocab + token for row, ids in enumerate(banned, first) for token in ids if token < vocab]
+        first += len(banned)
     if cells:
         logits.view(-1).index_fill_(0, torch.tensor(cells).to(logits.device, non_blocking=True), -torch.inf)
-    if allowed is None or limits is None:
-        return
-    words = allowed.view(np.uint32)
-    for rows in runs(limits.tolist()):
-        left = words[rows]
-        if any(banned[rows]):
-            left = np.stack([_left(words[row], banned[row]) for row in range(rows.start, rows.stop)])
-        _hide_others(logits[rows], left)
 
 
 def runs(chosen: Sequence[bool]) -> list[slice]:
@@ -70,21 +59,24 @@ def runs(chosen: Sequence[bool]) -> list[slice]:
     return [slice(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def _left(words: NDArray[np.uint32], banned: Sequence[int]) -> NDArray[np.uint32]:
-    """What is allowed and not banned [num_words]; all that is allowed where nothing is left of it."""
-    if not banned:
-        return words
-    left = words.copy()
-    for token in banned:
-        if token < 32 * len(words):
-            left[token // 32] &= ~np.uint32(1 << token % 32)
-    return left if left.any() else words
+def _left(words: NDArray[np.uint32], banned: Sequence[Sequence[int]]) -> NDArray[np.uint32]:
+    """Takes what is banned from words [num_rows, num_words], but for rows of which nothing would be left."""
+    for row, ids in enumerate(banned):
+        if not ids:
+            continue
+        left = words[row].copy()
+        for token in ids:
+            if token < 32 * len(left):
+                left[token // 32] &= ~np.uint32(1 << token % 32)
+        if left.any():
+            words[row] = left
+    return words
 
 
 def _hide_others(logits: Tensor, words: NDArray[np.uint32]) -> None:
     """Hides in place all tokens whose bit in words [num_rows, num_words] is 0, or that have none."""
     num_bits = 32 * words.shape[1]
-    octets = np.ascontiguousarray(words.astype("<u4", copy=False)).view(np.uint8)
+    octets = words.astype("<u4", copy=False).view(np.uint8)
     expand = _expanded_by_numpy if logits.device.type == "cpu" else _expanded_by_torch
     logits[:, :num_bits] += expand(octets, logits)[:, : logits.shape[-1]]
     logits[:, num_bits:] = -torch.inf

@@ -78,16 +78,17 @@ def test_min_p_is_of_what_may_be_drawn():
 
 
 def test_masks_hide_all_but_what_is_allowed_and_not_banned():
-    logits, texts = torch.zeros(2, 3), [TextRows([(), ()], banned=[(2,), (0, 99)])]
-    assert process(logits, texts, bits({0, 2}, {0, 1, 2})).tolist() == [[0, -INF, -INF], [-INF, 0, 0]]
+    text = TextRows([(), ()], banned=[(2,), (0, 99)], allowed=bits({0, 2}, {0, 1, 2}))
+    assert process(torch.zeros(2, 3), [text]).tolist() == [[0, -INF, -INF], [-INF, 0, 0]]
 
 
 def test_where_a_grammar_has_nothing_but_what_is_banned_it_wins():
-    assert process(torch.zeros(1, 3), [TextRows(banned=[(1, 2)])], bits({2})).tolist() == [[-INF, -INF, 0]]
+    assert process(torch.zeros(1, 3), [TextRows(banned=[(1, 2)], allowed=bits({2}))]).tolist() == [[-INF, -INF, 0]]
 
 
 def test_a_row_that_may_draw_nothing_is_hidden_whole_and_harms_no_other():
-    changed = process(torch.zeros(2, 3), [TextRows(), TextRows(rules=LogitRules(min_p=0.5))], bits({1}, set()))
+    texts = [TextRows(allowed=bits({1})), TextRows(rules=LogitRules(min_p=0.5), allowed=bits(set()))]
+    changed = process(torch.zeros(2, 3), texts)
     assert changed.tolist() == [[-INF, 0, -INF], [-INF, -INF, -INF]]
 
 
@@ -99,8 +100,8 @@ def test_a_device_expands_bits_as_numpy_does():
     assert (by_torch == 0).tolist() == np.unpackbits(octets, axis=1, bitorder="little").astype(bool).tolist()
 
 
-def test_tokens_beyond_the_words_are_not_allowed_and_full_words_limit_nothing():
-    changed = process(torch.zeros(2, 40), [TextRows([(), ()])], np.array([[-1], [3]], np.int32))
+def test_tokens_beyond_the_words_are_not_allowed_and_no_words_limit_nothing():
+    changed = process(torch.zeros(2, 40), [TextRows(), TextRows(allowed=bits({0, 1}))])
     assert changed[0].tolist() == [0.0] * 40, "a row without a form"
     assert changed[1].tolist() == [0.0] * 2 + [-INF] * 38
 
@@ -172,20 +173,19 @@ def text_rows(draw: st.DrawFn) -> TextRows:
 
 @given(
     st.lists(text_rows(), min_size=1, max_size=4),
-    st.none() | st.lists(st.none() | st.sets(st.integers(0, VOCAB - 1)), min_size=24, max_size=24),
+    st.lists(st.none() | st.lists(st.sets(st.integers(0, VOCAB - 1)), min_size=6, max_size=6), min_size=4, max_size=4),
     st.integers(0, 1000),
 )
 def test_every_row_is_what_plain_python_makes_of_it(texts, forms, seed):
     num_rows = sum(len(text.paths) for text in texts)
     logits = torch.randn(num_rows, VOCAB, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3
-    allowed = (
-        None if forms is None else bits(*(set(range(64)) if form is None else form for form in forms), num_words=2)
-    )
-    changed = process(logits, texts, None if allowed is None else allowed[:num_rows])
+    forms = [None if rows is None else rows[: len(text.paths)] for rows, text in zip(forms, texts, strict=False)]
+    allowed = [None if rows is None else bits(*rows, num_words=2) for rows in forms]
+    changed = process(logits, [replace(text, allowed=words) for text, words in zip(texts, allowed, strict=True)])
     row = 0
-    for text in texts:
+    for text, rows in zip(texts, forms, strict=True):
         for at in range(len(text.paths)):
-            form = None if forms is None else forms[row]
+            form = None if rows is None else rows[at]
             assert changed[row].tolist() == pytest.approx(expected(logits[row].tolist(), text, at, form)), (text, at)
             row += 1
 

@@ -6,21 +6,19 @@ about logits or rules.
 
 from collections.abc import Callable, Container, Mapping, Sequence
 
-import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from goodspeed.errors import GrammarError
 from goodspeed.exact.masks import Words
 from goodspeed.grammar.batch import Asked, Batch
 from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.matcher import ANY, Matcher
+from goodspeed.grammar.matcher import Matcher
 from goodspeed.grammar.matchers import Matchers
 from verify_node.rounds.failures import NOT_NUMBERS
 from verify_node.rounds.outcomes import Outcome
 from verify_node.rounds.packing import Entry, Round
 
-Masks = Mapping[bytes, NDArray[np.int32]]
+Masks = Mapping[bytes, Words]
 """By session, for those that have a form: what each of its rows may draw [num_drafted + 1, num_words]."""
 
 
@@ -43,22 +41,6 @@ class Forms:
         masks = self._batch.prepare(asked, self._num_words)
         session_ids = [entry.session_id for entry in entries]
         return lambda: dict(zip(session_ids, masks.make(), strict=True))
-
-    def rows(self, entries: Sequence[tuple[Entry, int]], masks: Masks) -> Words | None:
-        """Returns the bits of all rows that are drawn from [num_rows, num_words], or None where all may draw any token.
-
-        entries: with how many drafted tokens of each are verified.
-        """
-        if not any(entry.session_id in masks for entry, _ in entries):
-            return None
-        parts: list[NDArray[np.int32]] = []
-        for entry, num_drafted in entries:
-            mask = masks.get(entry.session_id)
-            parts.append(self._any(num_drafted + 1) if mask is None else mask[: num_drafted + 1])
-        return np.concatenate(parts)
-
-    def _any(self, num_rows: int) -> NDArray[np.int32]:
-        return np.full((num_rows, self._num_words), ANY, np.int32)
 
     def told(self, outcomes: Sequence[Outcome], entries: Sequence[Entry]) -> list[Outcome]:
         """Returns the outcomes with what must follow, under the match rule, and with why nothing can."""

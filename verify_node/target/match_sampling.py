@@ -49,6 +49,11 @@ class VerifiedEntry(Protocol):
         ...
 
     @property
+    def allowed(self) -> Words | None:
+        """What each of its rows may draw by its form; None where it has none."""
+        ...
+
+    @property
     def may_ban(self) -> bool:
         """Whether `banned_at` returns any token at some position of this round."""
         ...
@@ -76,21 +81,18 @@ class MatchDecision(NamedTuple):
         return self.target_tokens[self.accepted[-1] + 1 if self.accepted else 0]
 
 
-def decide_match(
-    entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int, allowed: Words | None = None
-) -> list[MatchDecision]:
+def decide_match(entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int) -> list[MatchDecision]:
     """Draws the target's own token at every position on the device, then compares with the drafts on the host.
 
     logits [num_rows, vocab], of which the first num_tokens columns can be drawn; one transfer from their device.
-    allowed: bits of what each row that is drawn from may draw, as in `process`; None: any token.
     """
     rows, positions, counts = logit_rows(entries)
     batch = SamplingBatch.of([entry.sampling for entry in entries], counts, device=logits.device)
     wanted = logits if len(rows) == len(logits) else logits[int64_tensor(rows, logits)]
     drawn: list[Tensor] = []
-    for some, texts in _groups(text_rows(entries), rows_at_once(wanted), allowed):
+    for some, texts in _groups(text_rows(entries), rows_at_once(wanted)):
         own = wanted[some]
-        changed = process(own, texts, None if allowed is None else allowed[some], num_tokens=num_tokens)
+        changed = process(own, texts, num_tokens=num_tokens)
         chosen = choose(changed, batch[some], int64_tensor(positions[some], logits), num_tokens=num_tokens)
         drawn.append(torch.stack([chosen.double(), largest_logits(own, changed)]))  # ids are exact in fp64
     tokens, tops = torch.cat(drawn, 1).tolist()
@@ -103,11 +105,9 @@ def decide_match(
     return decided
 
 
-def _groups(
-    texts: Sequence[TextRows], num_rows: int, allowed: Words | None
-) -> Iterator[tuple[slice, Sequence[TextRows]]]:
+def _groups(texts: Sequence[TextRows], num_rows: int) -> Iterator[tuple[slice, Sequence[TextRows]]]:
     """The rows of texts in groups of num_rows or a single text: where rules change rows of a group it is copied."""
-    if allowed is None and not any(text.is_changed for text in texts):
+    if not any(text.is_changed for text in texts):
         yield slice(None), texts
         return
     group, first = list[TextRows](), 0
@@ -163,13 +163,14 @@ def text_rows(entries: Sequence[VerifiedEntry]) -> list[TextRows]:
 def _text_rows(entry: VerifiedEntry) -> TextRows:
     banned = [entry.banned_at(position) for position in _positions(entry)] if entry.may_ban else None
     if entry.rules is None:
-        return TextRows([()] * (len(entry.drafted) + 1), banned=banned)
+        return TextRows([()] * (len(entry.drafted) + 1), banned=banned, allowed=entry.allowed)
     return TextRows(
         paths=[(), *trees.paths(entry.drafted, entry.parents)],
         rules=entry.rules,
         temperature=entry.sampling.temperature,
         banned=banned,
         counts=entry.counts,
+        allowed=entry.allowed,
     )
 
 

@@ -19,6 +19,7 @@ from goodspeed.errors import InvalidProposal
 from goodspeed.exact import proposals
 from goodspeed.exact.counts import CountedTexts, TextCounts
 from goodspeed.exact.logit_rules import process
+from goodspeed.exact.masks import Words
 from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, to_probs, uniform
 from goodspeed.grammar.compiling import Grammars
@@ -58,6 +59,7 @@ class _VerifiedEntry:
     draft_probs: Tensor | None = None  # [num_drafted, vocab]
     invalid: str = ""
     counts: TextCounts | None = None  # of its text, where its rules read it
+    allowed: Words | None = None  # [num_drafted + 1, num_words], where it has a form
 
     @property
     def drafted(self) -> tuple[int, ...]:
@@ -143,15 +145,15 @@ class Target:
         masks: of those that have a form to keep; None: they are made now. Of a tree the key/value memory has no more
         than the accepted path then.
         """
-        verified = self._verified(planned)
+        masks = masks if masks is not None else self.masks(planned)
+        verified = self._verified(planned, masks)
         by_match = [one for one in verified if one.entry.verification == "match"]
         by_ratio = [one for one in verified if one.entry.verification == "ratio"]
-        masks = masks if masks is not None else self.masks(planned)
         outcomes: list[Outcome] = []
         if by_match:
-            outcomes += self._match(by_match, logits, masks)
+            outcomes += self._match(by_match, logits)
         if by_ratio:
-            outcomes += self._ratio(by_ratio, logits, masks)
+            outcomes += self._ratio(by_ratio, logits)
         if masks:
             outcomes = self._forms.told(outcomes, [one.entry for one in verified])
         places = {
@@ -163,42 +165,39 @@ class Target:
         outcomes = with_logprobs(outcomes, places, known) if places else outcomes
         return with_prompts(outcomes, _prompt_rows(planned), known)
 
-    def _verified(self, planned: Round) -> list[_VerifiedEntry]:
+    def _verified(self, planned: Round, masks: Masks) -> list[_VerifiedEntry]:
         verified: list[_VerifiedEntry] = []
         first_row = 0
         for entry in planned.entries:
             first_row += entry.num_rows
             if entry.samples:
-                verified.append(self._read_proposal(entry, first_row - entry.num_drawn))
+                first = first_row - entry.num_drawn
+                verified.append(self._read_proposal(entry, first, masks.get(entry.session_id)))
         return verified
 
-    def _read_proposal(self, entry: Entry, first_row: int) -> _VerifiedEntry:
+    def _read_proposal(self, entry: Entry, first_row: int, allowed: Words | None) -> _VerifiedEntry:
         """Decodes an entry's proposal under the ratio rule; an invalid one costs its session only the draft."""
         counts = self._counts(entry)
         if entry.verification == "match" or not entry.num_drafted:
-            return _VerifiedEntry(entry, first_row, entry.num_drafted, counts=counts)
+            return _VerifiedEntry(entry, first_row, entry.num_drafted, counts=counts, allowed=allowed)
         drafted = entry.tokens[-entry.num_drafted :]
         try:
             probs = proposals.decode(entry.proposal or b"", entry.num_drafted, self.checkpoint.num_tokens, drafted)
         except InvalidProposal as error:
-            return _VerifiedEntry(entry, first_row, 0, invalid=str(error), counts=counts)
-        return _VerifiedEntry(entry, first_row, entry.num_drafted, draft_probs=probs, counts=counts)
+            first = None if allowed is None else allowed[:1]
+            return _VerifiedEntry(entry, first_row, 0, invalid=str(error), counts=counts, allowed=first)
+        return _VerifiedEntry(entry, first_row, entry.num_drafted, probs, counts=counts, allowed=allowed)
 
     def _counts(self, entry: Entry) -> TextCounts | None:
         if entry.rules is None or not entry.rules.reads_text:
             return None
         return self._counted.of(entry.session_id, entry.text, entry.prompt_len)
 
-    def _match(self, verified: Sequence[_VerifiedEntry], logits: Tensor, masks: Masks) -> list[Outcome]:
+    def _match(self, verified: Sequence[_VerifiedEntry], logits: Tensor) -> list[Outcome]:
         """The target's own draw at every position, then equality."""
         outcomes: list[Outcome] = []
         kept: list[TreePath] = []
-        decided = decide_match(
-            verified,
-            logits,
-            self.checkpoint.num_tokens,
-            self._forms.rows([(one.entry, one.num_drafted) for one in verified], masks),
-        )
+        decided = decide_match(verified, logits, self.checkpoint.num_tokens)
         for one, decision in zip(verified, decided, strict=True):
             outcome = _outcome(one, decision.accepted, decision.next_token, decision.agreement, decision.failure)
             if one.parents is not None:
@@ -211,13 +210,12 @@ class Target:
         self.runner.keep(kept)
         return outcomes
 
-    def _ratio(self, verified: Sequence[_VerifiedEntry], logits: Tensor, masks: Masks) -> list[Outcome]:
+    def _ratio(self, verified: Sequence[_VerifiedEntry], logits: Tensor) -> list[Outcome]:
         """Rejection sampling against the distributions that the drafts were sent with."""
         rows, _, repeats = logit_rows(verified)
         batch = SamplingBatch.of([s.entry.sampling for s in verified], repeats, device=logits.device)
         wanted, columns = logits[int64_tensor(rows, logits)], _columns(repeats)
-        allowed = self._forms.rows([(one.entry, one.num_drafted) for one in verified], masks)
-        changed = process(wanted, text_rows(verified), allowed, num_tokens=self.checkpoint.num_tokens)
+        changed = process(wanted, text_rows(verified), num_tokens=self.checkpoint.num_tokens)
         probs = to_probs(changed, batch, num_tokens=self.checkpoint.num_tokens)
         target_probs = probs[int64_tensor(columns, logits)]  # [batch, max_len + 1, vocab]
         draft_tokens, num_drafted = _drafts(verified, logits)

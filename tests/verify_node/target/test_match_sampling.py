@@ -1,6 +1,6 @@
 """The match rule's draws where some rows have rules: in groups of any size the same, and few rows are copied."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ import torch
 
 from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import process
+from goodspeed.exact.masks import Words
 from goodspeed.wire.generation import LogitRules, Sampling
 from verify_node.target import match_sampling
 from verify_node.target.match_sampling import decide_match
@@ -26,6 +27,7 @@ class Verified:
     base_len: int = 3
     parents: None = None
     may_ban: bool = False
+    allowed: Words | None = None
 
     def banned_at(self, position: int) -> tuple[int, ...]:
         return ()
@@ -51,13 +53,15 @@ LOGITS = torch.randn(NUM_ROWS, VOCAB, generator=torch.Generator().manual_seed(0)
 def test_draws_do_not_depend_on_groups(monkeypatch, num_rows, is_limited):
     words = np.full((NUM_ROWS, 2), -1, np.int32)
     words[::5] = 0x0F0F
-    allowed = words if is_limited else None
+    rows = [slice(one.first_row, one.first_row + len(one.drafted) + 1) for one in ENTRIES]
+    entries = [
+        replace(one, allowed=words[some]) if is_limited and number % 3 else one
+        for number, (one, some) in enumerate(zip(ENTRIES, rows, strict=True))
+    ]
     monkeypatch.setattr(match_sampling, "rows_at_once", lambda logits: num_rows)
-    together = decide_match(ENTRIES, LOGITS, VOCAB, allowed)
-    for entry, decision in zip(ENTRIES, together, strict=True):
-        rows = slice(entry.first_row, entry.first_row + len(entry.drafted) + 1)
-        alone = Verified(0, entry.drafted, entry.sampling, entry.rules, entry.counts)
-        assert decide_match([alone], LOGITS[rows], VOCAB, None if allowed is None else allowed[rows]) == [decision]
+    together = decide_match(entries, LOGITS, VOCAB)
+    for entry, some, decision in zip(entries, rows, together, strict=True):
+        assert decide_match([replace(entry, first_row=0)], LOGITS[some], VOCAB) == [decision]
 
 
 def test_only_groups_with_rules_are_copied(monkeypatch):
@@ -71,5 +75,5 @@ def test_only_groups_with_rules_are_copied(monkeypatch):
 
     monkeypatch.setattr(match_sampling, "process", noting)
     monkeypatch.setattr(match_sampling, "rows_at_once", lambda logits: 1)
-    decide_match(ENTRIES, LOGITS, VOCAB, np.full((NUM_ROWS, 2), -1, np.int32))
+    decide_match(ENTRIES, LOGITS, VOCAB)
     assert copied == [3, 2, 3]

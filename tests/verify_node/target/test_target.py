@@ -359,7 +359,7 @@ def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
         target.runner.free(session_id(1))
         words = np.array([[-1, -1], [0, 0]], np.int32)
         with torch.inference_mode():
-            [decision] = decide_match(target._verified(planned), logits, VOCAB, words)
+            [decision] = decide_match(target._verified(planned, {session_id(1): words}), logits, VOCAB)
         assert decision.failure == failed
 
 
