@@ -214,7 +214,7 @@ class Service:
         """Writes the text with one target, in one session."""
         writing = self._writer.begin(wanted, text.times.asked_at)
         answer, is_begun, kept = writing.answer, False, None
-        async with aclosing(writing.pieces()) as pieces:
+        async with self._forms.held(writing.request), aclosing(writing.pieces()) as pieces:
             async for piece in pieces:
                 if not is_begun:
                     is_begun = True
