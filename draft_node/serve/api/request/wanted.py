@@ -56,6 +56,11 @@ class Wish:
     num_choices: int = 1  # that are told what the first of them was told of their prompt
 
     @property
+    def is_read_once(self) -> bool:
+        """Whether prompts are told of that are read for the first of several choices alone."""
+        return self.num_choices > 1 and any(text.num_prompt_logprobs is not None for text in self.texts)
+
+    @property
     def speech(self) -> Speech | None:
         """How the answers are taken apart; the same for all of them."""
         return self.texts[0].speech if self.texts else None
