@@ -13,6 +13,7 @@ from goodspeed.errors import GrammarError
 from goodspeed.grammar.kept import ALONE, Kept, Key, Scope
 from goodspeed.grammar.sources import to_grammar
 from goodspeed.grammar.tokens import TokenTable
+from goodspeed.grammar.wording import own_words
 from goodspeed.wire.generation import Constraint
 
 LIMITS = LLParserLimits(
@@ -26,8 +27,6 @@ LIMITS = LLParserLimits(
     verbose_errors=False,  # else errors would have the whole grammar in them
 )
 """What one grammar may cost, in llguidance's units."""
-
-MAX_REASON_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +42,30 @@ class Grammar:
 
 
 def compile_constraint(constraint: Constraint, table: TokenTable) -> Grammar:
-    """Compiles a constraint; GrammarError, with the library's reason, where it is wrong or costs too much.
+    """Compiles a constraint; GrammarError, with the reason and what to do, where it is wrong or costs too much.
 
     A grammar of which no text can begin is refused too.
     """
     matcher = LLMatcher(table.tokenizer, to_grammar(constraint), log_level=0, limits=LIMITS)
-    _check(matcher)
+    has_lines = constraint.kind == "grammar"  # of any other kind the library is given a grammar that was made of it
+    _check(matcher, has_lines)
     trial = matcher.deep_copy()
     trial.compute_bitmask()
-    _check(trial)
+    _check(trial, has_lines)
     trial.try_consume_tokens(trial.compute_ff_tokens())
     trial.compute_bitmask()
-    _check(trial)
+    _check(trial, has_lines)
     return Grammar(table, matcher)
 
 
-def _check(matcher: LLMatcher) -> None:
+def _check(matcher: LLMatcher, has_lines: bool) -> None:
     if matcher.is_error():
-        raise GrammarError(reason(matcher))
+        raise GrammarError(reason(matcher, has_lines=has_lines))
 
 
-def reason(matcher: LLMatcher) -> str:
-    """Returns what the library says of a matcher that failed, on one line and not too long."""
-    words = " ".join(str(matcher.get_error()).replace("<non-verbose/>", "").split())
-    if "NoExtension" in words:
-        return "no text satisfies it"
-    return words[:MAX_REASON_CHARS]
+def reason(matcher: LLMatcher, *, has_lines: bool = False) -> str:
+    """Returns why a matcher failed, on one line and not too long; `has_lines` as `own_words`."""
+    return own_words(str(matcher.get_error()), has_lines=has_lines)
 
 
 class Grammars:
