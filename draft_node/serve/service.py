@@ -160,6 +160,11 @@ class Service:
         """Token ids below it mean something."""
         return self._vocabulary.num_tokens
 
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """Tokens that end each text that does not ignore them."""
+        return self._writer.eos_ids
+
     def defaults(self, *, chat: bool) -> Defaults:
         """Sampling defaults and stop strings for requests that leave them out."""
         return self._writer.defaults(chat=chat)

@@ -184,7 +184,7 @@ def _wanted(
         Wanted,
         min_tokens=request.min_tokens or 0,
         ignore_eos=bool(request.ignore_eos),
-        stop_token_ids=stop_token_ids(request, service.vocab_size),
+        stop_token_ids=stop_token_ids(request, service.vocab_size, () if request.ignore_eos else service.eos_ids),
         is_chat=is_chat,
         num_logprobs=num_logprobs,
         max_draft=max_draft,
