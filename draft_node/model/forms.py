@@ -7,6 +7,7 @@ nothing about logits.
 from draft_node.model.job import Job
 from goodspeed.errors import GrammarError
 from goodspeed.exact.masks import Words
+from goodspeed.grammar.kept import scope_of
 from goodspeed.grammar.matchers import Matchers
 
 
@@ -16,7 +17,8 @@ def allowed(matchers: Matchers | None, job: Job) -> Words | None:
     if matchers is None or request.constraint is None:
         return None
     try:
-        matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)
+        scope = scope_of(request.user)
+        matcher = matchers.of(request.session_id, request.constraint, request.stop_ids, scope)
     except GrammarError:
         return None
     return matcher.allowed(job.tokens[len(request.prompt) :])

@@ -160,6 +160,11 @@ class Service:
         """Token ids below it mean something."""
         return self._vocabulary.num_tokens
 
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """Tokens that end each text that does not ignore them."""
+        return self._writer.eos_ids
+
     def defaults(self, *, chat: bool) -> Defaults:
         """Sampling defaults and stop strings for requests that leave them out."""
         return self._writer.defaults(chat=chat)
@@ -214,7 +219,7 @@ class Service:
         """Writes the text with one target, in one session."""
         writing = self._writer.begin(wanted, text.times.asked_at)
         answer, is_begun, kept = writing.answer, False, None
-        async with aclosing(writing.pieces()) as pieces:
+        async with self._forms.held(writing.request), aclosing(writing.pieces()) as pieces:
             async for piece in pieces:
                 if not is_begun:
                     is_begun = True

@@ -70,12 +70,18 @@ class Writer:
             sampling, stop, rules = wanted.resolve(self.defaults(chat=wanted.is_chat))
         return replace(wanted, sampling=sampling, stop=stop, logit_rules=rules, target=self.target_fingerprint)
 
-    def stop_ids(self, stop_token_ids: Sequence[int], *, ignore_eos: bool) -> tuple[int, ...]:
-        """All tokens that end a text: its own, and the target's unless it ignores these; RequestRefused if too many."""
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """Tokens that end each text: the target says which; until it has been seen, the draft model has to."""
         welcome = self._daemon.link.welcome
-        # Where a text ends is for the target to say; until it has been seen, the draft model has to.
-        eos_ids = welcome.eos_ids if welcome is not None else self._vocabulary.eos_ids
-        found = tuple(dict.fromkeys((*(() if ignore_eos else eos_ids), *stop_token_ids)))
+        return tuple(welcome.eos_ids if welcome is not None else self._vocabulary.eos_ids)
+
+    def stop_ids(self, stop_token_ids: Sequence[int], *, ignore_eos: bool) -> tuple[int, ...]:
+        """All tokens that end a text: its own, and the target's unless it ignores these; RequestRefused if too many.
+
+        So many are only where another target came while the text waited for its turn.
+        """
+        found = tuple(dict.fromkeys((*(() if ignore_eos else self.eos_ids), *stop_token_ids)))
         if len(found) > MAX_STOP_IDS:
             what = f"{len(found)} tokens would end the text, the target's own included; {MAX_STOP_IDS} are the most"
             raise RequestRefused("malformed", f"{what}: send fewer stop_token_ids")

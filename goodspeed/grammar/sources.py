@@ -54,6 +54,8 @@ def _json_schema(source: str) -> str:
 def _regex(source: str) -> str:
     if not source:
         raise GrammarError("the regular expression is empty; send one that some text matches")
+    if (len(source) - len(source.rstrip("\\"))) % 2:
+        raise GrammarError("the regular expression ends in a backslash; write two for the character, or leave it out")
     check_length("the regular expression", source)
     check_repeats(source)
     return str(LLMatcher.grammar_from_regex(source))

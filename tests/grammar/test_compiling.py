@@ -8,9 +8,11 @@ import pytest
 
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import GrammarError
-from goodspeed.grammar import bounds, compiling
+from goodspeed.grammar import bounds, compiling, kept
 from goodspeed.grammar.bounds import check_schema
 from goodspeed.grammar.compiling import Grammars
+from goodspeed.grammar.kept import scope_of
+from goodspeed.grammar.matchers import Matchers
 from goodspeed.grammar.tokens import TokenTable
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
@@ -46,7 +48,7 @@ REFUSED = [
     ("json_schema", "{", "cannot be read as JSON"),
     ("json_schema", "[1]", "send a JSON object"),
     ("json_schema", "false", "send a JSON object"),
-    ("json_schema", '{"type": "strin"}', "Invalid type: strin"),
+    ("json_schema", '{"type": "strin"}', 'the type "strin" is not known'),
     ("json_schema", '{"not": {"type": "string"}}', '"not"'),
     ("json_schema", '{"type": "array", "uniqueItems": true}', '"uniqueItems"'),
     ("json_schema", '{"if": {}, "then": {}}', '"if"'),
@@ -54,7 +56,7 @@ REFUSED = [
     ("json_schema", '{"type": "object", "propertyNames": {"maxLength": 3}}', '"propertyNames"'),
     ("json_schema", '{"contains": {"type": "integer"}}', '"contains"'),
     ("json_schema", '{"oneOf": [{"type": "integer"}, {"type": "number"}]}', "oneOf"),
-    ("json_schema", '{"type": "string", "format": "smell"}', "Unknown format: smell"),
+    ("json_schema", '{"type": "string", "format": "smell"}', 'the format "smell" is not known'),
     ("json_schema", '{"type": "string", "pattern": "("}', "unclosed group"),
     ("json_schema", '{"$ref": "#/$defs/none"}', "does not exist"),
     ("json_schema", '{"$ref": "https://example.com/schema"}', "example.com"),
@@ -70,18 +72,18 @@ REFUSED = [
     ("json_schema", '{"type": "number", "multipleOf": 1.001}', "multipleOf leads to 1001 remainders"),
     ("grammar", 'start: a\na: %json {"items": {"$id": "x"}}', "$id is not taken"),
     ("json_schema", '{"$ref": "#"}', "no text satisfies it"),
-    ("json_schema", '{"enum": []}', "Unsatisfiable"),
-    ("json_schema", '{"type": "integer", "minimum": 3, "maximum": 2}', "nsatisfiable"),
+    ("json_schema", '{"enum": []}', "no choices"),
+    ("json_schema", '{"type": "integer", "minimum": 3, "maximum": 2}', "nothing satisfies"),
     ("json_schema", '{"type": "string", "x-guidance": {"lenient": true}}', "x-guidance"),
     ("json_schema", '{"const": "\\ud800"}', "cannot be read"),
     ("regex", "", "is empty"),
     ("regex", "a(", "unclosed group"),
-    ("regex", "(?=a)b", "look-around"),
+    ("regex", "(?=a)b", "(?=, (?!"),
     ("choice", "[]", "no list of texts"),
     ("choice", '["a", 1]', "no list of texts"),
     ("choice", '["a", ""]', "no list of texts"),
     ("choice", '"a"', "no list of texts"),
-    ("grammar", "start: thing", "unknown name"),
+    ("grammar", "start: thing", "is not defined"),
     ("grammar", "", "Empty grammar"),
     ("grammar", 'start: "a" %json {"type": "string"}', "%json is not taken"),
 ]
@@ -276,16 +278,33 @@ def test_each_is_compiled_once_also_a_wrong_one(monkeypatch):
     assert grammars.known(wrong)
 
 
-def test_the_newest_are_kept_by_number_and_by_size(monkeypatch):
-    monkeypatch.setattr(compiling, "MAX_GRAMMARS", 2)
-    monkeypatch.setattr(compiling, "MAX_CHARS", 8)
+def test_each_scope_compiles_for_itself_and_what_is_held_is_never_compiled_again(monkeypatch):
+    monkeypatch.setattr(kept, "MAX_KEPT", 1)
     grammars = Grammars(VOCABULARY)
-    one, two, three, long = (Constraint("regex", source) for source in ("a", "b", "c", "a{2,30}"))
-    for each in (one, two, one, three):
-        grammars.get(each)
-    assert [grammars.known(each) for each in (one, two, three)] == [True, False, True]
-    grammars.get(long)
-    assert [grammars.known(each) for each in (one, three, long)] == [False, True, True]
+    one, other = Constraint("regex", "a"), Constraint("regex", "b")
+    alice, bob = scope_of("alice"), scope_of("bob")
+    grammars.hold(b"1", one, alice)
+    assert [grammars.known(one, scope) for scope in (alice, bob)] == [True, False]
+    for each in (other, Constraint("regex", "c")):
+        grammars.get(each, alice)
+    assert [grammars.known(each, alice) for each in (one, other)] == [True, False]
+    assert Matchers(grammars).of(b"1", one, ()).allowed([]).any()
+    monkeypatch.setattr(compiling, "compile_constraint", None)  # whoever compiles now fails
+    held = grammars.of(b"1", one)
+    assert grammars.of(b"1", Constraint("regex", "a", after=(1,))) is held
+    grammars.release(b"1")
+    assert grammars.of(b"1", one, alice) is held
+    with pytest.raises(TypeError):
+        grammars.of(b"1", one)
+
+
+def test_a_wrong_one_is_not_held():
+    grammars = Grammars(VOCABULARY)
+    wrong = Constraint("regex", "a(")
+    with pytest.raises(GrammarError):
+        grammars.hold(b"1", wrong)
+    with pytest.raises(GrammarError):
+        grammars.of(b"1", wrong)
 
 
 def test_several_threads_may_ask():

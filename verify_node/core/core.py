@@ -43,7 +43,7 @@ from verify_node.invariants import of_core as invariants
 from verify_node.places.places import Places
 from verify_node.promises.promises import Promises
 from verify_node.rounds.choice import Choice
-from verify_node.rounds.failures import NOT_NUMBERS
+from verify_node.rounds.failures import IMPOSSIBLE, NOT_NUMBERS
 from verify_node.rounds.outcomes import Moved, Outcome, Send
 from verify_node.rounds.packing import Round, RoundLimits, plan
 from verify_node.rounds.planner import Planner
@@ -278,8 +278,10 @@ class VerifyCore:
                 continue
             outcome = by_session[entry.session_id]
             session.read_prompt(outcome.prompt_logprobs)
+            if entry.samples and not outcome.is_possible(len(entry.first_choices)):
+                outcome = Outcome(outcome.session_id, (), 0, 0.0, failed=IMPOSSIBLE)
             if outcome.failed:
-                if outcome.failed == NOT_NUMBERS:
+                if outcome.failed in (NOT_NUMBERS, IMPOSSIBLE):
                     self._distrust(session)
                 why = form_failed(outcome.failed) if outcome.breaks_form else target_failed(outcome.failed)
                 sends += self._give_up(session, why, now)

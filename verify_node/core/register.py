@@ -31,7 +31,7 @@ from verify_node.session.checks import (
     num_prompt_logprobs,
 )
 from verify_node.session.client import Client, Peer
-from verify_node.session.scopes import prefix_scope
+from verify_node.session.scopes import form_scope, prefix_scope
 from verify_node.session.session import Session
 from verify_node.slo.terms import Tiers, open_ledger
 
@@ -209,7 +209,7 @@ class Register:
             or check_text(message, self.welcome, self.context_len)
             or check_prompt_logprobs(message, self._num_prompt_logprobs(peer.client, known))
         )
-        if refused := refused or check_constraint(message, self._grammars):
+        if refused := refused or check_constraint(message, self._grammars, form_scope(peer, message)):
             return refused
         if known is not None and known.epoch == message.epoch:
             known.heard(peer.peer_id, now)
@@ -220,6 +220,9 @@ class Register:
         if known is not None:
             self._replace(known, session, in_flight)
         self.sessions[message.session_id] = session
+        self._hold_form(peer, message)
+        if not in_flight:
+            self._release_forms(message.session_id)
         return session
 
     def find(self, peer: Peer, message: Draft | Offer | Ack, now: float) -> Session | Rejection:
@@ -264,6 +267,7 @@ class Register:
             if not is_kept:
                 self._pool.withdraw(session_id)
             self._pool.free(session_id)
+            self._release_forms(session_id)
         self._released.clear()
 
     def _num_prompt_logprobs(self, client: Client, known: Session | None) -> int:
@@ -316,6 +320,17 @@ class Register:
         right = min(cached, _common_prefix(old.tokens, new.tokens), new.num_readable)
         if self._pool.truncate(new.session_id, right) == 0:
             self._pool.free(new.session_id)  # so that it may begin with kept pages
+
+    def _hold_form(self, peer: Peer, message: OpenSession) -> None:
+        """Keeps the form compiled for the target, which must not have to do that in the middle of a round."""
+        if self._grammars is not None and message.constraint is not None:
+            self._grammars.hold(message.session_id, message.constraint, form_scope(peer, message))
+
+    def _release_forms(self, session_id: bytes) -> None:
+        """Lets go of what was held by this id, but for what is open by it; only while no round is in flight."""
+        if self._grammars is not None:
+            session = self.sessions.get(session_id)
+            self._grammars.release(session_id, but=None if session is None else session.opened.constraint)
 
     def _drop_sessions_of(self, peer: Peer, *, may_return: bool = False) -> None:
         for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:

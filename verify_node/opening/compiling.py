@@ -6,10 +6,15 @@ senders take turns, and neither the event loop nor the model's thread does. Know
 
 import asyncio
 from collections import OrderedDict, deque
+from typing import NamedTuple
 
 from goodspeed.grammar.compiling import Grammars
+from goodspeed.grammar.kept import Scope
+from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Close, OpenSession
 from goodspeed.wire.zmq.transport import Received
+from verify_node.session.client import Peer
+from verify_node.session.scopes import form_scope
 
 MAX_WAITING = 256
 """Messages of one sender that wait; one more is refused."""
@@ -20,23 +25,26 @@ class Compiling:
 
     def __init__(self, grammars: Grammars) -> None:
         self._grammars = grammars
-        self._waiting: OrderedDict[bytes, deque[Received]] = OrderedDict()  # by sender, whose turn it is first
+        self._waiting: OrderedDict[bytes, deque[_Opening]] = OrderedDict()  # by sender, whose turn it is first
         self._there = asyncio.Event()
-        self._newest: Received | None = None  # which is compiled now, unless it was forgotten
+        self._newest: _Opening | None = None  # which is compiled now, unless it was forgotten
 
-    def concerns(self, received: Received) -> bool:
-        """Whether the message opens a session with a constraint that is not known yet."""
+    def concerns(self, received: Received, peer: Peer) -> bool:
+        """Whether the message of this peer opens a session with a constraint that is not known in its scope yet."""
         message = received.message
         if not isinstance(message, OpenSession) or message.constraint is None:
             return False
-        return not self._grammars.known(message.constraint)
+        return not self._grammars.known(message.constraint, form_scope(peer, message))
 
-    def take(self, received: Received) -> bool:
-        """Has the message wait; returns False where too many of its sender do."""
+    def take(self, received: Received, peer: Peer) -> bool:
+        """Has an opening wait that it concerns; returns False where too many of its sender do."""
+        message = received.message
+        if not isinstance(message, OpenSession) or message.constraint is None:
+            raise TypeError(f"{type(message).__name__} has nothing that is compiled")
         queue = self._waiting.setdefault(received.peer, deque())
         if len(queue) >= MAX_WAITING:
             return False
-        queue.append(received)
+        queue.append(_Opening(received, message.constraint, form_scope(peer, message)))
         self._there.set()
         return True
 
@@ -45,10 +53,10 @@ class Compiling:
 
         Else they would open it afterwards, for nobody.
         """
-        if self._newest is not None and _is_closed(self._newest, closing):
+        if self._newest is not None and _is_closed(self._newest.received, closing):
             self._newest = None
         queue = self._waiting.get(closing.peer, ())
-        if left := deque(each for each in queue if not _is_closed(each, closing)):
+        if left := deque(each for each in queue if not _is_closed(each.received, closing)):
             self._waiting[closing.peer] = left
         else:
             self._waiting.pop(closing.peer, None)
@@ -56,23 +64,29 @@ class Compiling:
     async def next(self) -> Received:
         """Waits for the next message whose constraint is compiled, or was found to be wrong."""
         while True:
-            self._newest = await self._first()
-            message = self._newest.message
-            if isinstance(message, OpenSession) and message.constraint is not None:
-                await asyncio.to_thread(self._grammars.problem, message.constraint)
+            self._newest = opening = await self._first()
+            await asyncio.to_thread(self._grammars.problem, opening.constraint, opening.scope)
             if self._newest is not None:
-                return self._newest
+                return opening.received
 
-    async def _first(self) -> Received:
+    async def _first(self) -> "_Opening":
         """Waits for the message whose turn it is."""
         while not self._waiting:
             self._there.clear()
             await self._there.wait()
         sender, queue = self._waiting.popitem(last=False)
-        received = queue.popleft()
+        opening = queue.popleft()
         if queue:
             self._waiting[sender] = queue  # at the end
-        return received
+        return opening
+
+
+class _Opening(NamedTuple):
+    """A message that opens a session, and what is compiled for it."""
+
+    received: Received
+    constraint: Constraint
+    scope: Scope
 
 
 def _is_closed(waiting: Received, closing: Received) -> bool:

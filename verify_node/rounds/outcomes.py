@@ -2,10 +2,12 @@
 the session that it moved). No tensors."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 from msgspec import Struct
 
 from goodspeed.exact import trees
+from goodspeed.fair.estimators import ROUNDING
 from goodspeed.fair.policies.cycles import in_time, willing
 from goodspeed.wire import odds
 from goodspeed.wire.fields import DraftSource
@@ -46,6 +48,11 @@ class Outcome(Struct, frozen=True):
     forced: tuple[int, ...] = ()  # what must follow the tokens, by the form that the output is to keep
     path: tuple[int, ...] | None = None  # places of the accepted tokens in a tree; None: the first of a chain
     breaks_form: bool = False  # whether it failed because of the form that the output is to keep
+
+    def is_possible(self, num_drafted: int) -> bool:
+        """Whether estimates can learn from it; num_drafted: positions that `agreement` is summed over."""
+        most = num_drafted * (1.0 + ROUNDING)
+        return 0.0 <= self.agreement <= most and all(map(isfinite, self.evidence))
 
     @property
     def offsets(self) -> Sequence[int]:

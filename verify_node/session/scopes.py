@@ -1,9 +1,10 @@
-"""Who shares pages of read text with a session: nobody whom it could tell anything by the time that a prompt takes.
+"""Who shares pages of read text, and compiled forms, with a session: nobody whom the time could tell anything.
 
 Draft nodes share with none: the key that a client proved and its name are part of every scope. Within a client it is
 the draft node's salt that tells its users apart.
 """
 
+from goodspeed.grammar.kept import Scope
 from goodspeed.wire.messages import OpenSession
 from verify_node.session.client import Peer
 
@@ -13,9 +14,22 @@ def prefix_scope(peer: Peer, opened: OpenSession) -> bytes:
 
     One whose prompt's logprobs are wanted has none: all of the prompt has to be read for them.
 
-    Neither a key nor a name has a zero byte, so that no two of them can make one scope.
     """
     if opened.num_prompt_logprobs is not None:
         return b""
-    client = f"{peer.principal or ''}\0{peer.client.name}\0".encode()
-    return client + (b"salt\0" + opened.cache_salt if opened.cache_salt else b"session\0" + opened.session_id)
+    return _client(peer) + _user(opened)
+
+
+def form_scope(peer: Peer, opened: OpenSession) -> Scope:
+    """The scope in which the session's form is found compiled."""
+    return Scope(_client(peer), _user(opened))
+
+
+def _client(peer: Peer) -> bytes:
+    """Neither a key nor a name has a zero byte, so that no two of them can make one scope."""
+    return f"{peer.principal or ''}\0{peer.client.name}\0".encode()
+
+
+def _user(opened: OpenSession) -> bytes:
+    """Without a salt the session shares with none but itself, for when it reopens."""
+    return b"salt\0" + opened.cache_salt if opened.cache_salt else b"session\0" + opened.session_id

@@ -90,7 +90,7 @@ def decide_match(entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: i
     batch = SamplingBatch.of([entry.sampling for entry in entries], counts, device=logits.device)
     wanted = logits if len(rows) == len(logits) else logits[int64_tensor(rows, logits)]
     drawn: list[Tensor] = []
-    for some, texts in _groups(text_rows(entries), rows_at_once(wanted)):
+    for some, texts in groups(text_rows(entries), rows_at_once(wanted)):
         own = wanted[some]
         changed = process(own, texts, num_tokens=num_tokens)
         chosen = choose(changed, batch[some], int64_tensor(positions[some], logits), num_tokens=num_tokens)
@@ -105,7 +105,7 @@ def decide_match(entries: Sequence[VerifiedEntry], logits: Tensor, num_tokens: i
     return decided
 
 
-def _groups(texts: Sequence[TextRows], num_rows: int) -> Iterator[tuple[slice, Sequence[TextRows]]]:
+def groups(texts: Sequence[TextRows], num_rows: int) -> Iterator[tuple[slice, Sequence[TextRows]]]:
     """The rows of texts in groups of num_rows or a single text: where rules change rows of a group it is copied."""
     if not any(text.is_changed for text in texts):
         yield slice(None), texts

@@ -21,7 +21,7 @@ from goodspeed.exact.counts import CountedTexts, TextCounts
 from goodspeed.exact.logit_rules import process
 from goodspeed.exact.masks import Words
 from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_ratio
-from goodspeed.exact.sampling import Role, SamplingBatch, to_probs, uniform
+from goodspeed.exact.sampling import Role, SamplingBatch, rows_at_once, to_probs, uniform
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.messages import LogitRules, Sampling
 from verify_node.rounds.outcomes import Decisions, Outcome
@@ -33,6 +33,7 @@ from verify_node.target.logprobs import Place, with_logprobs, with_prompts
 from verify_node.target.match_sampling import (
     decide_match,
     failure,
+    groups,
     int64_tensor,
     largest_logits,
     logit_rows,
@@ -212,14 +213,9 @@ class Target:
 
     def _ratio(self, verified: Sequence[_VerifiedEntry], logits: Tensor) -> list[Outcome]:
         """Rejection sampling against the distributions that the drafts were sent with."""
-        rows, _, repeats = logit_rows(verified)
-        batch = SamplingBatch.of([s.entry.sampling for s in verified], repeats, device=logits.device)
-        wanted, columns = logits[int64_tensor(rows, logits)], _columns(repeats)
-        changed = process(wanted, text_rows(verified), num_tokens=self.checkpoint.num_tokens)
-        probs = to_probs(changed, batch, num_tokens=self.checkpoint.num_tokens)
-        target_probs = probs[int64_tensor(columns, logits)]  # [batch, max_len + 1, vocab]
+        target_probs, tops = _target_probs(verified, logits, self.checkpoint.num_tokens)
         draft_tokens, num_drafted = _drafts(verified, logits)
-        draft_probs = torch.zeros(*draft_tokens.shape, probs.shape[-1], device=logits.device)
+        draft_probs = torch.zeros(*draft_tokens.shape, target_probs.shape[-1], device=logits.device)
         for row, one in enumerate(verified):
             if one.draft_probs is not None:
                 draft_probs[row, : one.num_drafted] = one.draft_probs.to(logits.device)
@@ -229,7 +225,6 @@ class Target:
         )
         odds = ratios(target_probs, draft_tokens, draft_probs, num_drafted)
         shared = overlaps(target_probs, draft_probs, num_drafted)
-        tops = largest_logits(wanted, changed)[int64_tensor(columns, logits)]  # [batch, max_len + 1]
         outcomes = _outcomes(verified, accepted, next_token, shared.sum(1), tops, log_gains(odds, shared))
         if self.records:
             decided = decide_ratio(target_probs, draft_tokens, draft_probs, num_drafted, accept_noise)
@@ -246,6 +241,27 @@ def _prompt_rows(planned: Round) -> list[tuple[bytes, int, PromptRows]]:
             found.append((entry.session_id, first_row, entry.prompt_rows))
         first_row += entry.num_rows
     return found
+
+
+def _target_probs(verified: Sequence[_VerifiedEntry], logits: Tensor, num_tokens: int) -> tuple[Tensor, Tensor]:
+    """Returns target_probs [batch, max_len + 1, num_tokens] and their rows' `largest_logits` [batch, max_len + 1].
+
+    Rows are drawn together in groups, as under the match rule: logits that rules change are never copied as a whole.
+    """
+    rows, _, repeats = logit_rows(verified)
+    batch = SamplingBatch.of([s.entry.sampling for s in verified], repeats, device=logits.device)
+    probs, tops = list[Tensor](), list[Tensor]()
+    for some, texts in groups(text_rows(verified), rows_at_once(logits)):
+        own = logits[int64_tensor(rows[some], logits)]
+        changed = process(own, texts, num_tokens=num_tokens)
+        probs.append(to_probs(changed, batch[some], num_tokens=num_tokens))
+        tops.append(largest_logits(own, changed))
+    columns = int64_tensor(_columns(repeats), logits)
+    return _joined(probs)[columns], _joined(tops)[columns]
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _columns(repeats: Sequence[int]) -> list[list[int]]:

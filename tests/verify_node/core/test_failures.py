@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.target.test_target import RealDesk
+from verify_node.rounds.failures import IMPOSSIBLE
 from verify_node.rounds.outcomes import Outcome
 
 
@@ -115,6 +117,32 @@ def test_an_outcome_without_numbers_gives_its_session_up(desk):
     assert [answer.code for answer in answers if isinstance(answer, Refusal)] == ["failed"]
     assert len([answer for answer in answers if isinstance(answer, Verdict)]) == 2
     assert len(desk.core.sessions) == 2
+
+
+@pytest.mark.parametrize(
+    ("agreement", "evidence"),
+    [(float("nan"), ()), (-0.5, ()), (99.0, ()), (1.0, (0.0, float("nan"))), (1.0, (float("inf"), 0.0))],
+)
+def test_an_outcome_that_cannot_be_costs_its_session_and_no_estimate(desk, agreement, evidence):
+    desk.round()
+    for number in (1, 2, 3):
+        desk.draft(number=number)
+    planned = desk.core.plan(desk.now)
+    outcomes = desk.target.run(planned)
+    place = next(place for place, entry in enumerate(planned.entries) if entry.num_drafted)
+    bad = outcomes[place].session_id
+    outcomes[place] = replace(outcomes[place], agreement=agreement, evidence=evidence)
+    answers = [send.message for send in desk.core.finish(outcomes, 0.01, desk.now)]
+    [refusal] = [answer for answer in answers if isinstance(answer, Refusal)]
+    assert (refusal.code, refusal.session_id) == ("failed", bad)
+    assert IMPOSSIBLE in refusal.what
+    assert len(desk.core.sessions) == 2
+    client = desk.core.scheduler.client("a")
+    assert 0.0 < client.acceptance.value < 1.0
+    assert client.suspicion.stake == 1.0
+    numbers = [number for number in (1, 2, 3) if session_id(number) != bad]
+    run_to_the_end(desk, numbers)
+    assert [desk.text(number) for number in numbers] == [expected(number) for number in numbers]
 
 
 def test_a_form_that_cannot_be_kept_is_no_fault_of_the_target(desk):

@@ -4,14 +4,23 @@ import asyncio
 import threading
 
 from goodspeed.errors import GrammarError
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession
 from goodspeed.wire.zmq.transport import Received
-from tests.fakes import make_hello, make_open, session_id
+from tests.fakes import Desk, make_hello, make_open, session_id
+from tests.grammar.babbler import VOCABULARY
 from tests.verify_node.loops import Loop, ask, hear
 from verify_node.opening import compiling
 from verify_node.opening.compiling import Compiling
+
+
+def peer_of(name):
+    desk = Desk()
+    desk.hello(name)
+    [peer] = desk.core.peers.values()
+    return peer
 
 
 class SlowGrammars:
@@ -21,12 +30,15 @@ class SlowGrammars:
         self.compiled: list[str] = []
         self.threads: set[str] = set()
 
-    def known(self, constraint):
+    def known(self, constraint, scope):
         return constraint.source in self.compiled
 
-    def problem(self, constraint):
+    def problem(self, constraint, scope):
         self.threads.add(threading.current_thread().name)
         self.compiled.append(constraint.source)
+
+
+PEER = peer_of("a")
 
 
 def opening(peer, number, source="a"):
@@ -37,20 +49,43 @@ def opening(peer, number, source="a"):
 def test_only_openings_with_an_unknown_constraint_wait():
     grammars = SlowGrammars()
     waiting = Compiling(grammars)  # type: ignore[arg-type]
-    assert waiting.concerns(opening(b"a", 1))
+    assert waiting.concerns(opening(b"a", 1), PEER)
     grammars.compiled.append("a")
-    assert not waiting.concerns(opening(b"a", 1))
-    assert not waiting.concerns(Received(b"a", make_open(1), 100, None))
-    assert not waiting.concerns(Received(b"a", Ack(session_id(1), 1, 3), 100, None))
-    assert not waiting.concerns(Received(b"a", GrammarError("bytes that were no message"), 100, None))  # type: ignore[arg-type]
+    assert not waiting.concerns(opening(b"a", 1), PEER)
+    assert not waiting.concerns(Received(b"a", make_open(1), 100, None), PEER)
+    assert not waiting.concerns(Received(b"a", Ack(session_id(1), 1, 3), 100, None), PEER)
+    assert not waiting.concerns(Received(b"a", GrammarError("bytes that were no message"), 100, None), PEER)  # type: ignore[arg-type]
+
+
+def test_what_another_client_or_user_has_sent_is_not_known():
+    """Else the time until the answer would tell that it was sent."""
+    waiting = Compiling(Grammars(VOCABULARY))
+    here, there = map(peer_of, "ab")
+
+    def opens(number, salt):
+        message = make_open(number, constraint=Constraint("regex", "a"), cache_salt=salt)
+        return Received(b"a", message, 100, None)
+
+    async def compile_first():
+        waiting.take(opens(1, b"alice"), here)
+        waiting.take(opens(2, b""), here)
+        await waiting.next()
+        await waiting.next()
+
+    asyncio.run(compile_first())
+    assert not waiting.concerns(opens(3, b"alice"), here)
+    assert waiting.concerns(opens(3, b"alice"), there)
+    assert waiting.concerns(opens(3, b"bob"), here)
+    assert waiting.concerns(opens(3, b""), here)
+    assert not waiting.concerns(opens(2, b""), here)  # opened again
 
 
 def test_senders_take_turns_and_the_event_loop_does_not_compile():
     grammars = SlowGrammars()
     waiting = Compiling(grammars)  # type: ignore[arg-type]
     for number in range(3):
-        assert waiting.take(opening(b"greedy", number, f"g{number}"))
-    assert waiting.take(opening(b"modest", 9, "m"))
+        assert waiting.take(opening(b"greedy", number, f"g{number}"), PEER)
+    assert waiting.take(opening(b"modest", 9, "m"), PEER)
 
     async def take_all():
         return [(await waiting.next()).peer for _ in range(4)]
@@ -63,8 +98,8 @@ def test_senders_take_turns_and_the_event_loop_does_not_compile():
 def test_too_many_of_one_sender_are_not_taken(monkeypatch):
     monkeypatch.setattr(compiling, "MAX_WAITING", 2)
     waiting = Compiling(SlowGrammars())  # type: ignore[arg-type]
-    assert [waiting.take(opening(b"a", number)) for number in range(3)] == [True, True, False]
-    assert waiting.take(opening(b"b", 1))
+    assert [waiting.take(opening(b"a", number), PEER) for number in range(3)] == [True, True, False]
+    assert waiting.take(opening(b"b", 1), PEER)
 
 
 def test_one_that_comes_while_nothing_waits_is_given_out():
@@ -73,7 +108,7 @@ def test_one_that_comes_while_nothing_waits_is_given_out():
     async def later():
         task = asyncio.create_task(waiting.next())
         await asyncio.sleep(0)
-        waiting.take(opening(b"a", 5))
+        waiting.take(opening(b"a", 5), PEER)
         return await task
 
     received = asyncio.run(later())
@@ -89,8 +124,8 @@ def test_what_is_closed_while_it_waits_is_not_opened():
     grammars = SlowGrammars()
     waiting = Compiling(grammars)  # type: ignore[arg-type]
     for number in (1, 2, 3):
-        waiting.take(opening(b"a", number, f"s{number}"))
-    waiting.take(opening(b"b", 1, "another's"))
+        waiting.take(opening(b"a", number, f"s{number}"), PEER)
+    waiting.take(opening(b"b", 1, "another's"), PEER)
     waiting.forget(closing(b"a", 1))
     waiting.forget(closing(b"a", 2, epoch=0))  # of an earlier opening
     waiting.forget(closing(b"a", 3, principal="a key that does not speak for it"))
@@ -107,17 +142,17 @@ def test_what_is_closed_while_it_is_compiled_is_not_opened():
     grammars, goes_on, is_compiling = SlowGrammars(), threading.Event(), threading.Event()
     problem = grammars.problem
 
-    def held(constraint):
+    def held(constraint, scope):
         is_compiling.set()
         assert goes_on.wait(30)
-        problem(constraint)
+        problem(constraint, scope)
 
     grammars.problem = held  # type: ignore[method-assign]
     waiting = Compiling(grammars)  # type: ignore[arg-type]
 
     async def close_the_first():
-        waiting.take(opening(b"a", 1, "first"))
-        waiting.take(opening(b"a", 2, "second"))
+        waiting.take(opening(b"a", 1, "first"), PEER)
+        waiting.take(opening(b"a", 2, "second"), PEER)
         task = asyncio.create_task(waiting.next())
         await asyncio.to_thread(is_compiling.wait, 30)
         waiting.forget(closing(b"a", 1))
@@ -132,7 +167,7 @@ def test_the_node_opens_no_session_whose_close_overtook_it():
     compiled, goes_on = list[str](), threading.Event()
 
     class HeldGrammars(SlowGrammars):
-        def problem(self, constraint):
+        def problem(self, constraint, scope):
             assert goes_on.wait(30)
             compiled.append(constraint.source)
 

@@ -17,6 +17,7 @@ from draft_node.serve.api.request.tools import Talk
 from draft_node.serve.chat_forms import ChatForms
 from draft_node.serve.service import Service
 from goodspeed.errors import GrammarError
+from goodspeed.grammar.wording import without_place
 from goodspeed.wire.generation import Constraint
 
 
@@ -57,11 +58,12 @@ def _refused(param: str) -> Iterator[None]:
 
 
 async def _served(form: Constraint, param: str, service: Service, user: str) -> Constraint:
-    """Returns the form, which compiles; ApiError 400 with the library's reason where it does not."""
+    """Returns the form, which was made here and compiles; ApiError 400 with the reason where it does not."""
     try:
         await service.check_form(form, user)
     except GrammarError as error:
-        raise ApiError(400, f"{param}: {error}", param=param, code="unsupported_form") from error
+        what = f"{param}: {without_place(str(error))}"
+        raise ApiError(400, what, param=param, code="unsupported_form") from error
     return form
 
 

@@ -20,7 +20,7 @@ def of_prompts(
 ) -> list[Wanted]:
     """The texts, with what is to be told of their prompts. echoed: alternatives told of each token of an echo.
 
-    A prompt is read for the first of its choices alone, and told of with each, unless the answer is a stream.
+    A prompt is read for the first of its choices alone, and told of with each.
     """
     wanted, param = request.prompt_logprobs, "prompt_logprobs" if request.prompt_logprobs is not None else "echo"
     if wanted is not None and request.stream:
@@ -34,7 +34,7 @@ def of_prompts(
         what = f"{param}: {num_tokens} tokens with {num_top} alternatives each are too many to be told of"
         ask = f"ask for at most {longest} tokens, those of all prompts and choices together, or for fewer alternatives"
         raise ApiError(400, f"{what}; {ask}", param=param)
-    num_choices = 1 if request.stream else request.n or 1
+    num_choices = request.n or 1
     read = [None if i % num_choices else num_top for i in range(len(texts))]
     return [_of_prompt(text, top, is_scored=echoed is not None) for text, top in zip(texts, read, strict=True)]
 

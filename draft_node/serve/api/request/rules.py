@@ -4,7 +4,7 @@ Ids of tokens are checked here against the vocabulary; `goodspeed.exact.logit_ru
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
@@ -64,10 +64,18 @@ def biases(request: RuleParameters, vocab_size: int) -> tuple[TokenBias, ...]:
     return tuple(TokenBias(token, float(bias)) for token, bias in sorted(given.items()) if bias)
 
 
-def stop_token_ids(request: RuleParameters, vocab_size: int) -> tuple[int, ...]:
-    """The tokens that end the text; ApiError for one outside the vocabulary, if its size is known (not 0)."""
+def stop_token_ids(request: RuleParameters, vocab_size: int, eos_ids: Collection[int]) -> tuple[int, ...]:
+    """The request's tokens that end the text; ApiError for one outside the vocabulary, if its size is known (not 0).
+
+    eos_ids: those that end it as well. ApiError too where they are too many together.
+    """
     given = tuple(dict.fromkeys(request.stop_token_ids or ()))
     _check_ids(given, "stop_token_ids", vocab_size)
+    num_own = len({*eos_ids, *given}) - len(given)
+    if len(given) + num_own > MAX_STOP_IDS:
+        what = f"stop_token_ids: {len(given)} beside {num_own} of the target's own are too many"
+        ask = f"send at most {MAX_STOP_IDS - num_own}, or ignore_eos"
+        raise ApiError(400, f"{what}; {ask}", param="stop_token_ids")
     return given
 
 

@@ -56,6 +56,11 @@ class Wish:
     num_choices: int = 1  # that are told what the first of them was told of their prompt
 
     @property
+    def is_read_once(self) -> bool:
+        """Whether prompts are told of that are read for the first of several choices alone."""
+        return self.num_choices > 1 and any(text.num_prompt_logprobs is not None for text in self.texts)
+
+    @property
     def speech(self) -> Speech | None:
         """How the answers are taken apart; the same for all of them."""
         return self.texts[0].speech if self.texts else None
@@ -179,7 +184,7 @@ def _wanted(
         Wanted,
         min_tokens=request.min_tokens or 0,
         ignore_eos=bool(request.ignore_eos),
-        stop_token_ids=stop_token_ids(request, service.vocab_size),
+        stop_token_ids=stop_token_ids(request, service.vocab_size, () if request.ignore_eos else service.eos_ids),
         is_chat=is_chat,
         num_logprobs=num_logprobs,
         max_draft=max_draft,

@@ -167,7 +167,10 @@ async def _chunks(
 ) -> AsyncGenerator[Chunk, None]:
     choices = [Choice() for _ in wish.texts]
     is_begun = False
-    async with aclosing(texts.write(service, wish.texts)) as items:
+    async with (
+        aclosing(texts.write(service, wish.texts)) as written,
+        aclosing(texts.with_prompts(written, wish.num_choices if wish.is_read_once else 1)) as items,
+    ):
         async for index, arrived in items:
             item = _without_text(arrived) if wish.is_only_echo else arrived
             choices[index].take(item)

@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from starlette.types import Receive
 
 from draft_node.config import DraftConfig
 from draft_node.serve.api.request.errors import ApiError, ClientGone
 from draft_node.serve.service import Begun, Ended, Piece, Service, Wanted
+from draft_node.text.tokens import PromptTokens
 from goodspeed.errors import Busy
 
 T = TypeVar("T")
+Items: TypeAlias = AsyncGenerator[tuple[int, Begun | Piece | Ended], None]
 
 
 def check_room(service: Service, config: DraftConfig, num_texts: int, n: int) -> None:
@@ -25,7 +27,7 @@ def check_room(service: Service, config: DraftConfig, num_texts: int, n: int) ->
         raise Busy("busy", f"{service.num_running} texts are written and {service.num_waiting} wait; ask again later")
 
 
-async def write(service: Service, texts: Sequence[Wanted]) -> AsyncGenerator[tuple[int, Begun | Piece | Ended], None]:
+async def write(service: Service, texts: Sequence[Wanted]) -> Items:
     """Everybody's pieces as they come, with the text's number. When one fails, all end.
 
     Leaving the iteration early closes all sessions.
@@ -53,6 +55,34 @@ async def write(service: Service, texts: Sequence[Wanted]) -> AsyncGenerator[tup
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def with_prompts(items: Items, num_choices: int) -> Items:
+    """The items of choices that are told of their prompt, when it is read for the first of them alone.
+
+    num_choices: of each prompt. The others' pieces wait until the prompt is there, or the first text is over, and begin
+    with the prompt as well.
+    """
+    waiting: dict[int, dict[int, list[Begun | Piece | Ended]]] = {}  # by first choice: the others' items
+    prompts: dict[int, PromptTokens | None] = {}  # of first choices; None: its text told nothing
+    begun: set[int] = set()  # choices that were told
+    async for index, item in items:
+        first = index - index % num_choices
+        if index == first:
+            yield index, item
+            if first not in prompts and (isinstance(item, Ended) or (isinstance(item, Piece) and item.prompt)):
+                prompts[first] = item.prompt if isinstance(item, Piece) else None
+            else:
+                continue
+        else:
+            waiting.setdefault(first, {}).setdefault(index, []).append(item)
+        if first in prompts:
+            for other, held in waiting.pop(first, {}).items():
+                for each in held:
+                    if other not in begun and not isinstance(each, Begun):
+                        begun.add(other)
+                        yield other, Piece("", (), prompt=prompts[first])
+                    yield other, each
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

@@ -52,6 +52,7 @@ class FakeService(Service):
     is_local: bool = False
     context_len: int = CONTEXT_LEN
     vocab_size: int = 256
+    eos_ids: tuple[int, ...] = (0, 1)
     max_chars: int = 2 * CONTEXT_LEN
     absence: str = "the verify node has been away for 9 s; ask again later"
     num_running: int = 0

@@ -89,7 +89,7 @@ def test_structured_outputs(form, constraint):
         ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "exactly one"),
         ({"structured_outputs": {"json_object": False}}, "structured_outputs", "must be true"),
         ({"structured_outputs": {"regex": "a("}}, "structured_outputs.regex", "unclosed group"),
-        ({"structured_outputs": {"grammar": "start: x"}}, "structured_outputs.grammar", "unknown name"),
+        ({"structured_outputs": {"grammar": "start: x"}}, "structured_outputs.grammar", "is not defined"),
         ({"structured_outputs": {"json": "{"}}, "structured_outputs.json", "cannot be read as JSON"),
         ({"structured_outputs": {"json": {"enum": ["v" * 70_000]}}}, "structured_outputs.json", "are the most"),
         ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "must not be empty"),

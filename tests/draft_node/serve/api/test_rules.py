@@ -1,10 +1,15 @@
 """Parameters that change logits or name tokens that end a text: what becomes of them, and sentences about them."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import pytest
 
+from draft_node.serve.writing import Writer
+from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.errors import RequestRefused
+from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_up, encode
+from goodspeed.wire.fields import Capability
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.messages import LogitRules
@@ -41,6 +46,39 @@ def test_what_is_left_open_is_as_the_targets_makers_say_also_of_the_next_target(
     assert said.logit_rules == LogitRules(presence_penalty=1.0, min_p=0.02)
     assert said.resolve is not None
     assert said.resolve(Defaults(min_p=0.5)).rules == LogitRules(presence_penalty=1.0, min_p=0.5)
+
+
+@pytest.mark.parametrize("ask", [Api.complete, Api.chat])
+def test_tokens_that_end_a_text_are_too_many_together_with_the_targets_own(ask: Any) -> None:
+    """A session has room for 64; the target has two, 0 and 1."""
+    error = error_of(ask(Api(), stop_token_ids=list(range(2, 65))))
+    what = "stop_token_ids: 63 beside 2 of the target's own are too many; send at most 62, or ignore_eos"
+    assert (error["message"], error["param"], error["code"]) == (what, "stop_token_ids", "invalid_value")
+    assert ask(Api(), stop_token_ids=list(range(64))).status_code == 200  # its own among them
+    assert ask(Api(), stop_token_ids=list(range(2, 66)), ignore_eos=True).status_code == 200
+
+
+LARGEST: list[dict[str, Any]] = [
+    {"stop_token_ids": list(range(2, 64)), "logit_bias": {str(token): 100 for token in range(256)}},
+    {"temperature": 2, "top_k": (1 << 31) - 1, "top_p": 1, "seed": (1 << 63) - 1, "n": 3, "logprobs": 20},
+    {"temperature": 0, "top_k": -1, "top_p": 1e-6, "seed": -(1 << 63), "n": 3, "prompt_logprobs": 20},
+    {"presence_penalty": 2, "frequency_penalty": -2, "repetition_penalty": 100, "min_p": 1, "min_tokens": 4},
+    {"repetition_penalty": 0.01, "goodspeed": {"slo": {"ttft_ms": 3_600_000, "tpot_ms": 0.1}, "max_draft": 1024}},
+    {"structured_outputs": {"json": {"description": "x" * 65_000}}, "goodspeed": {"max_draft": 0}},
+]
+
+
+@pytest.mark.parametrize("body", LARGEST)
+def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(body: dict[str, Any]) -> None:
+    """Else the user would be told of a message that he did not send."""
+    api = Api()
+    assert api.complete(**body, max_tokens=4).status_code == 200
+    daemon: Any = SimpleNamespace(link=SimpleNamespace(welcome=None))
+    vocabulary: Any = SimpleNamespace(tokenizer=load_tokenizer("tiny-target"), eos_ids=(0, 1))
+    writer = Writer(daemon, vocabulary, {})
+    for wanted in api.service.wanted:
+        opened = writer.begin(wanted, 0.0).request.open(1, (), 0.0, capabilities=get_args(Capability))
+        assert decode_up(encode(opened, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES) == opened
 
 
 @pytest.mark.parametrize(

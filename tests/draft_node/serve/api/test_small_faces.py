@@ -1,15 +1,20 @@
 """What a request may ask for beside its text: logprobs of its prompt, ids of tokens, drafts from a prediction."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
+from draft_node.core.actions import Statistics
 from draft_node.serve.api.request.refinements import MAX_LEFT_OUT
 from draft_node.serve.api.response.logprobs import for_prompt
 from draft_node.serve.api.response.responses import CompletionChoice
+from draft_node.serve.api.response.texts import Items, with_prompts
+from draft_node.serve.service import Begun, Ended, Piece
+from draft_node.text.tokens import PromptTokens
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
-from tests.draft_node.serve.api.fake import Api, error_of, events_of
+from tests.draft_node.serve.api.fake import Api, Bytes, error_of, events_of
 
 HARNESS = {"echo": True, "logprobs": 1, "temperature": 0}
 EXPECTED = {"type": "content", "content": "abc"}
@@ -65,6 +70,35 @@ def test_an_echo_in_chunks_is_the_whole_one(api: Api) -> None:
         assert into == {"text": choice["text"]} | {
             name: choice["logprobs"][name] for name in ("tokens", "token_logprobs")
         }
+    read = [wanted.num_prompt_logprobs for wanted in api.service.wanted]
+    assert read == [1, None, 1, None] * 2  # one choice asks, in chunks, too
+
+
+def items_of(*items: tuple[int, Begun | Piece | Ended]) -> list[tuple[int, Begun | Piece | Ended]]:
+    """What comes out for two choices of each prompt."""
+
+    async def arrive() -> Items:
+        for each in items:
+            yield each
+
+    async def collect() -> list[tuple[int, Begun | Piece | Ended]]:
+        return [each async for each in with_prompts(arrive(), 2)]
+
+    return asyncio.run(collect())
+
+
+def test_choices_wait_for_the_prompt_that_is_read_for_another() -> None:
+    begun, a, b, prompt = (
+        Begun("t"),
+        Piece("a", ()),
+        Piece("b", ()),
+        Piece("", (), prompt=PromptTokens((1,), (), Bytes())),
+    )
+    ended = Ended("length", None, 1, Statistics())
+    told = items_of((3, begun), (3, a), (1, begun), (1, a), (0, begun), (0, prompt), (1, b), (0, b), (1, ended))
+    assert told == [(0, begun), (0, prompt), (1, begun), (1, prompt), (1, a), (1, b), (0, b), (1, ended)]
+    told = items_of((1, a), (0, ended), (1, ended))  # of a text that told nothing of its prompt
+    assert told == [(0, ended), (1, Piece("", ())), (1, a), (1, ended)]
 
 
 def test_prompt_logprobs_of_completions_have_vllms_shape(api: Api) -> None:

@@ -115,6 +115,12 @@ def test_a_strict_schema_cannot_say_that_it_is_not_strict() -> None:
     assert api("x").chat(tools=[function("named", True, **named)]).status_code == 200
 
 
+def test_what_is_wrong_in_a_tool_is_said_of_its_schema_and_not_of_a_grammar() -> None:
+    error = error_of(api("x").chat(tools=[function(strict=True, a={"type": "text"})]))
+    assert (error["param"], error["code"]) == ("tools", "unsupported_form")
+    assert error["message"].startswith('tools: the type "text" is not known; write string,')
+
+
 def long(num_chars: int) -> dict[str, Any]:
     schema = {"description": "x" * num_chars}
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}
