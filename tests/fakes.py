@@ -24,8 +24,8 @@ from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
 from verify_node.core.settings import CoreSettings, PolicySettings
+from verify_node.packing.round import Entry, Round
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.packing import Entry, Round
 
 Replaced = TypeVar("Replaced", bound=Struct)
 

@@ -16,9 +16,8 @@ from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, 
 from tests.fakes import make_core, make_hello, make_open, session_id
 from tests.micro import VOCAB, make_runner
 from tests.together.test_logprobs import PLAIN, TARGET, Line, alone, check_logprobs, make_request
-from verify_node.rounds import packing
-from verify_node.rounds.packing import Entry, Round
-from verify_node.rounds.prompt_rows import PromptRows
+from verify_node.packing import packing
+from verify_node.packing.round import Entry, PromptRows, Round
 from verify_node.session.checks import MAX_KEPT
 from verify_node.target.target import Target
 

@@ -40,12 +40,13 @@ from verify_node.core.view import View
 from verify_node.fleet.load import load_of
 from verify_node.fleet.redirecting import Redirecting
 from verify_node.invariants import of_core as invariants
+from verify_node.packing.packing import plan
+from verify_node.packing.round import Round, RoundLimits
 from verify_node.places.places import Places
 from verify_node.promises.promises import Promises
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.failures import IMPOSSIBLE, NOT_NUMBERS
 from verify_node.rounds.outcomes import Moved, Outcome, Send
-from verify_node.rounds.packing import Round, RoundLimits, plan
 from verify_node.rounds.planner import Planner
 from verify_node.rounds.probes import WAITING_ROUNDS
 from verify_node.rounds.scheduler import Scheduler

@@ -18,7 +18,7 @@ from goodspeed.wire.generation import Constraint, TokenBias
 from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling, digest
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from verify_node.rounds.packing import Entry, Round
+from verify_node.packing.round import Entry, Round
 from verify_node.target.match_sampling import decide_match
 from verify_node.target.target import Target
 

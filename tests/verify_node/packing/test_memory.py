@@ -5,8 +5,8 @@ from typing import Any
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefixes import Hit
 from tests.fakes import session_id
-from tests.verify_node.rounds.test_planner import make_session
-from verify_node.rounds.memory import RoundMemory
+from tests.verify_node.packing.sessions import make_session
+from verify_node.packing.memory import RoundMemory
 from verify_node.session.session import Session
 
 SCOPE = b"alice"
