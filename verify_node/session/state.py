@@ -220,6 +220,10 @@ class SessionState:
             return False
         return self.draft is not None or self.num_unacknowledged < window
 
+    def can_move(self, round_s: float) -> bool:
+        """Whether a round can move it: its draft is there, or it needs none and its draft node keeps up."""
+        return self.draft is not None or (not self.assigned and self.is_ready(self.window(round_s)))
+
     def base_digest(self) -> bytes:
         """Hash of prompt and committed tokens."""
         return self._digest.of(self.tokens)
