@@ -100,7 +100,7 @@ def make_core(
     return core_settings.make_core(
         changed,
         welcome,
-        pool or PagePool(num_pages, page_size, keeps_prefixes=changed.prefix_cache),
+        pool or PagePool(num_pages, page_size, prefix_cache=changed.prefix_cache),
         policy=own,
         cost=None if cost is None else Refined(cost),
         kind=CheckedCore if validates else VerifyCore,

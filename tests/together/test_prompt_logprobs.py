@@ -91,7 +91,7 @@ class Node:
     """A verify node with a real target, and a draft node that says what a test has it say."""
 
     def __init__(self):
-        self.target = Target(TARGET, make_runner(TARGET, num_pages=64, keeps_prefixes=True))
+        self.target = Target(TARGET, make_runner(TARGET, num_pages=64, prefix_cache=True))
         self.core = make_core(pool=self.target.runner.pool, vocab_size=VOCAB, context_len=128, max_round_tokens=32)
         self.core.receive(b"a", make_hello("a", capabilities=("prefix_cache",)), 0.0)
 

@@ -144,7 +144,7 @@ def check_pool(pool: PagePool, sessions: Mapping[bytes, Session], released: Cont
 
 def _shared(page: int, num_owners: int, pool: PagePool, *, is_written: bool) -> Iterable[Claim]:
     counted = pool.references(page)
-    yield pool.keeps_prefixes, "has two owners, and nothing is shared here"
+    yield pool.has_prefix_cache, "has two owners, and nothing is shared here"
     yield counted == num_owners, f"has {num_owners} owners, and {counted} are counted"
     yield not is_written, "has two owners, and one of them is to write in it"
 

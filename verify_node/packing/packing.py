@@ -10,7 +10,7 @@ from math import inf
 from typing import TypeAlias
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.engine.paged.prefixes import Hit
+from goodspeed.engine.paged.prefix_cache import Hit
 from verify_node.admission import Allotment
 from verify_node.packing.drafted import NOTHING, Drafted, of_draft
 from verify_node.packing.followers import followers
