@@ -3,13 +3,13 @@
 import os
 import re
 import socket
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
+from draft_node.exclusions import check_together
 from draft_node.parsing.formats import THINKING, TOOLS
 from goodspeed import order
 from goodspeed.command import model_options, sampling_options
 from goodspeed.command.config import Settings, option
-from goodspeed.errors import ConfigError
 from goodspeed.node import options
 from goodspeed.node.options import NO_MODEL, History
 from goodspeed.slo.objectives import Objectives, parse_tiers
@@ -17,18 +17,6 @@ from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """What a client may be called."""
-
-OF_PROMPTS = ("prompts", "chat", "temperature", "top_k", "top_p", "seed", "tier")
-"""Settings that requests over HTTP bring themselves."""
-
-OF_CHATS = ("tool_parser", "reasoning_parser", "chat_template_kwargs")
-"""Settings that count for chats over HTTP only."""
-
-OF_MODEL = (
-    *("fallback", "device", "dtype", "kv_pages", "memory_fraction", "prefix_cache", "threads"),
-    *("min_odds", "proposal", "lattice_k"),
-)
-"""Settings that a node without a model cannot obey."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,14 +241,7 @@ class DraftConfig(Settings):
         parse_tiers(self.slo_tier)
         model_options.check_memory(self.kv_pages, self.memory_fraction)
         options.check_keys(self.key, self.verify_key, "--verify-key FILE", trusted_network=self.trusted_network)
-        self._check_model()
-        self._check_history()
-        if self.http is None and self.api_key is not None:
-            raise ConfigError("--api-key is for HTTP clients; give --http HOST:PORT too")
-        if self.http is not None:
-            self._check_that_prompts_are_left_out()
-        else:
-            self._check_that_chats_are_left_out()
+        check_together(self)
 
     @property
     def has_model(self) -> bool:
@@ -281,47 +262,3 @@ class DraftConfig(Settings):
             history_file=self.history_file,
             corpora=self.corpus,
         )
-
-    def _check_model(self) -> None:
-        """Refuses options that need a model without one, and a tokenizer beside a model's own."""
-        if self.has_model:
-            if self.tokenizer is not None:
-                raise ConfigError(
-                    f"--tokenizer is for --model {NO_MODEL}; {self.model} brings its own tokenizer, so leave it out"
-                )
-            return
-        if self.tokenizer is None:
-            what = "a node without a model still encodes the target's tokens"
-            raise ConfigError(f"--model {NO_MODEL} needs --tokenizer NAME|FOLDER: {what}")
-        if self.drafter == "model":
-            raise ConfigError("--drafter model needs a draft model; give one with --model, or --drafter ngram")
-        for entry in fields(self):
-            if entry.name in OF_MODEL and getattr(self, entry.name) != entry.default:
-                flag = "--" + entry.name.replace("_", "-")
-                raise ConfigError(f"{flag} needs a draft model; leave it out, or give a model with --model")
-
-    def _check_history(self) -> None:
-        """Refuses a history of users who cannot be told apart, and a file for no history."""
-        if self.history == "user" and self.api_key is None:
-            raise ConfigError(
-                "--history user needs --api-key FILE: without keys no user is told from another; give --history node "
-                "or off"
-            )
-        if self.history == "off" and self.history_file is not None:
-            raise ConfigError("--history-file keeps a history, and --history off has none; drop one of them")
-
-    def _check_that_chats_are_left_out(self) -> None:
-        """Nothing is ignored in silence: on the console there are no tools, and all of a text is shown."""
-        for entry in fields(self):
-            if entry.name in OF_CHATS and getattr(self, entry.name) != entry.default:
-                flag = "--" + entry.name.replace("_", "-")
-                raise ConfigError(f"{flag} is for chats over HTTP; give --http HOST:PORT too")
-
-    def _check_that_prompts_are_left_out(self) -> None:
-        """Nothing is ignored in silence: HTTP requests say all this themselves."""
-        for entry in fields(self):
-            if entry.name in OF_PROMPTS and getattr(self, entry.name) != entry.default:
-                flag = "--" + entry.name.replace("_", "-")
-                raise ConfigError(
-                    f"{flag} is for prompts, and --http serves requests, which say it themselves; drop one"
-                )

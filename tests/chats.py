@@ -94,7 +94,7 @@ def tokenizer(template: str | Mapping[str, str] | None = QWEN3) -> FastTokenizer
 
 
 def vocabulary() -> Vocabulary:
-    """Of this tokenizer; `<|im_end|>` ends a text."""
+    """The vocabulary has this tokenizer; `<|im_end|>` ends a text."""
     (eos,) = ids_of("<|im_end|>")
     return Vocabulary(
         name="chats", tokenizer=tokenizer(), tokenizer_fingerprint="chats", eos_ids=(eos,), num_tokens=eos + 1

@@ -3,6 +3,7 @@
 The models are those of the simulation (`experiments/simulation`). No sockets, no asyncio, no torch.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from itertools import count
 from typing import Any, TypeVar
@@ -17,15 +18,14 @@ from experiments.simulation.text import STOP, VOCAB, alone, next_token
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import CostModel, Refined
 from goodspeed.fair.policies import Policy
-from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage, digest
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
 from verify_node.core.settings import CoreSettings, PolicySettings
+from verify_node.packing.round import Entry, Round
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.packing import Entry, Round
 
 Replaced = TypeVar("Replaced", bound=Struct)
 
@@ -56,68 +56,55 @@ def propose(wanted: Propose, alpha: float) -> tuple[int, ...]:
 # -- one verify node, by hand ------------------------------------------------------------------------------------------
 
 
+FAKE = CoreSettings(
+    policy=PolicySettings(name="gradient", weigh_time=False),
+    rounds="continuous",
+    budget=8,
+    max_round_tokens=64,
+    linger_s=0.0,
+    max_sessions=100,
+    max_client_sessions=100,
+    lease_s=6.0,
+    explore=0.0,
+)
+"""Settings of the fake verify node; the others are the daemon's."""
+
+
 def make_core(
     *,
-    budget: int = 8,
-    max_round_tokens: int = 64,
-    linger_s: float = 0.0,
-    rounds: str = "continuous",
     policy: str | Policy = "gradient",
     num_pages: int = 64,
     page_size: int = 4,
     pool: PagePool | None = None,
     context_len: int = 200,
     vocab_size: int = VOCAB,
-    max_sessions: int = 100,
-    max_client_sessions: int = 100,
     boot_id: bytes = b"verify-0",
-    lease_s: float = 6.0,
-    eta: float = core_settings.DEFAULTS.eta,
-    beta: float = core_settings.DEFAULTS.beta,
-    selection: str | None = None,
-    self_draft: bool = True,
-    explore: float = 0.0,
-    tiers: tuple[Objectives, ...] = (),
-    admission: str | None = None,
-    order: str = core_settings.DEFAULTS.order,
     cost: CostModel | None = None,
-    prefix_cache: bool = True,
     validates: bool = True,
+    **settings: Any,
 ) -> VerifyCore:
-    """Creates a verify node's state machine around the fake target; by default every event validates it."""
-    kind = CheckedCore if validates else VerifyCore
-    name = policy if isinstance(policy, str) else "gradient"
-    settings = CoreSettings(
-        policy=PolicySettings(name=name, weigh_time=False),
-        rounds=rounds,
-        budget=budget,
-        max_round_tokens=max_round_tokens,
-        linger_s=linger_s,
-        eta=eta,
-        beta=beta,
-        max_sessions=max_sessions,
-        max_client_sessions=max_client_sessions,
-        lease_s=lease_s,
-        selection=selection,
-        self_draft=self_draft,
-        explore=explore,
-        tiers=tiers,
-        admission=admission,
-        order=order,
-        prefix_cache=prefix_cache,
-    )
+    """Creates a verify node's state machine around the fake target; by default every event validates it.
+
+    policy: a name, or one in place of the settings' own. settings: what `CoreSettings` has, in place of FAKE's.
+    """
+    name, own = (policy, None) if isinstance(policy, str) else ("gradient", policy)
+    changed = dataclasses.replace(FAKE, policy=dataclasses.replace(FAKE.policy, name=name), **settings)
     welcome = core_settings.make_welcome(
-        settings,
+        changed,
         boot_id=boot_id,
         tokenizer="fake",
         vocab_size=vocab_size,
         context_len=context_len,
         max_message_bytes=MAX_BYTES,
     )
-    own = None if isinstance(policy, str) else policy
-    known = None if cost is None else Refined(cost)
-    pool = pool or PagePool(num_pages, page_size, keeps_prefixes=prefix_cache)
-    return core_settings.make_core(settings, welcome, pool, policy=own, cost=known, kind=kind)
+    return core_settings.make_core(
+        changed,
+        welcome,
+        pool or PagePool(num_pages, page_size, prefix_cache=changed.prefix_cache),
+        policy=own,
+        cost=None if cost is None else Refined(cost),
+        kind=CheckedCore if validates else VerifyCore,
+    )
 
 
 def make_hello(name: str = "a", **changes: Any) -> Hello:

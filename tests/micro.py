@@ -47,6 +47,6 @@ def make_checkpoint(seed: int = 0, *, shift: float = 0.0, num_tokens: int = VOCA
 
 
 def make_runner(
-    checkpoint: Checkpoint, num_pages: int = 256, page_size: int = 4, *, keeps_prefixes: bool = False
+    checkpoint: Checkpoint, num_pages: int = 256, page_size: int = 4, *, prefix_cache: bool = False
 ) -> Runner:
-    return Runner(checkpoint, num_pages=num_pages, page_size=page_size, keeps_prefixes=keeps_prefixes)
+    return Runner(checkpoint, num_pages=num_pages, page_size=page_size, prefix_cache=prefix_cache)

@@ -100,7 +100,7 @@ def make_runner(config: VerifyConfig, checkpoint: Checkpoint, ranks: Ranks | Non
         checkpoint,
         num_pages=config.kv_pages,
         memory_fraction=config.memory_fraction,
-        keeps_prefixes=config.prefix_cache == "on",
+        prefix_cache=config.prefix_cache == "on",
         others=ranks,
     )
 

@@ -39,7 +39,8 @@ from draft_node.core.fleet.openings import Openings
 from draft_node.core.line import Line
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.local import Terms
-from draft_node.core.session import Session, State
+from draft_node.core.session import Session
+from draft_node.core.state import State
 from goodspeed.errors import PeerRefused
 from goodspeed.ngram.history import History
 from goodspeed.wire.handshake import Heartbeat, Leave, Replicas

@@ -107,7 +107,7 @@ class Line:
         """The text is over, or its user left. Its length is learned if it has come to its end."""
         entry = self._entries.pop(session_id, None)
         if entry is not None and entry.session.is_complete:
-            self.lengths.observe(entry.session.num_committed)
+            self.lengths.observe(entry.session.text.num_committed)
 
     def moved(self, session_id: bytes, now: float) -> bool:
         """The verify node sent the session a verdict. Returns whether another may be let in at once."""
@@ -214,7 +214,7 @@ class Line:
             waits_since=entry.waits_since,
             attained_s=entry.attained_s + turn_s,
             turn_s=turn_s,
-            remaining_tokens=self.lengths.remaining(session.num_committed, session.request.max_tokens),
+            remaining_tokens=self.lengths.remaining(session.text.num_committed, session.request.max_tokens),
             rates=entry.rates.rates,
             num_drafted=entry.rates.num_drafted,
             round_s=self._round_s(entry, now),

@@ -8,7 +8,9 @@ are, and the target's own tokens after them would not be quite the target's. Kno
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from draft_node.core.actions import Fail, Finish, Request
+from draft_node.core.actions import Action, Deliver, Fail, Finish, Proposed, Statistics
+from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S, Asking
+from draft_node.core.text import Text
 
 RETRY_S = 0.5
 """A draft model that failed, or had no room for a token, is asked again after this time."""
@@ -29,27 +31,63 @@ class Terms(NamedTuple):
 class Local:
     """One text that the draft model writes on alone."""
 
-    request: Request
+    text: Text
+    asking: Asking
+    statistics: Statistics
     terms: Terms
     wrote_at: float  # when it wrote its last token, or else began
+    ask_at: float = 0.0  # when the draft model is asked again, if it has not answered
+    is_over: bool = False
 
-    def end(self, num_tokens: int) -> Finish | Fail | None:
-        """Why a text of so many tokens, its prompt included, does not go on; None: it does."""
-        terms = self.terms
+    def begin(self, now: float) -> list[Action]:
+        """Asks for the first token, if the text goes on."""
+        end = self._end()
+        if end is not None:
+            self.is_over = True
+            return [end]
+        self.asking.turn()
+        return self._ask(now)
+
+    def proposed(self, proposal: Proposed, now: float) -> list[Action]:
+        """The token that the draft model drew is the text's next, if it drew one."""
+        if not proposal.tokens:
+            self.ask_at = now + RETRY_S
+            return []
+        token = proposal.tokens[0]
+        if token in self.text.request.stop_ids:
+            self.is_over = True
+            return [Finish("stop")]
+        self.text.write(token, now)
+        self.statistics.num_tokens += 1
+        self.statistics.num_local += 1
+        self.wrote_at = now
+        return [Deliver((token,), local=True), *self.begin(now)]
+
+    def ask_again(self, now: float) -> list[Action]:
+        """Asks again in the same round: the first answer counts, and a second one would be the same.
+
+        The text is given up if no token was written for GIVE_UP_S.
+        """
+        if now - self.wrote_at <= GIVE_UP_S:
+            return self._ask(now)
+        self.is_over = True
+        return [self._fail(f"it has written nothing for {GIVE_UP_S:g} s; its log says why")]
+
+    def _ask(self, now: float) -> list[Action]:
+        self.ask_at = now + DRAFTING_TIMEOUT_S
+        return [self.asking.alone(self.text.tokens)]
+
+    def _end(self) -> Finish | Fail | None:
+        """Why the text does not go on; None: it does."""
+        terms, request, num_tokens = self.terms, self.text.request, len(self.text.tokens)
         context_len = terms.context_len if terms.target_context_len is None else terms.target_context_len
-        if num_tokens >= min(len(self.request.prompt) + self.request.max_tokens, context_len):
+        if num_tokens >= min(len(request.prompt) + request.max_tokens, context_len):
             return Finish("length")
-        if self.request.num_logprobs is not None or self.request.num_prompt_logprobs is not None:
+        if request.num_logprobs is not None or request.num_prompt_logprobs is not None:
             return self._fail("log-probabilities are the target's own")
         if num_tokens >= terms.context_len:
             return self._fail(f"{num_tokens} tokens leave no room in the draft model's context of {terms.context_len}")
         return None
-
-    def give_up(self, now: float) -> Fail | None:
-        """The failure if no token was written for GIVE_UP_S; None as long as the text may go on."""
-        if now - self.wrote_at <= GIVE_UP_S:
-            return None
-        return self._fail(f"it has written nothing for {GIVE_UP_S:g} s; its log says why")
 
     def _fail(self, why: str) -> Fail:
         return Fail("verify_away", f"{self.terms.away}; the draft model does not go on alone: {why}")

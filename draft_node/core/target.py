@@ -31,18 +31,24 @@ def text_end(
     return Fail("prompt", what)
 
 
-def unserved(request: Request, capabilities: Container[str]) -> Fail | None:
-    """Why a verify node with these capabilities cannot write the text as it is asked for; None: it can."""
+def unserved(request: Request, capabilities: Container[str], *, begins: bool) -> Fail | None:
+    """Why a verify node with these capabilities cannot write the text as it is asked for; None: it can.
+
+    begins: nothing of the text is there yet. One that is under way goes on though its SLO is not promised.
+    """
     asked = {
         "logit_rules": request.logit_rules,
         "constraint": request.constraint,
         "prompt_logprobs": request.num_prompt_logprobs,
     }
     lacking = [name for name, value in asked.items() if value is not None and name not in capabilities]
-    if not lacking:
-        return None
-    what = f"the verify node does not know {' and '.join(map(_WORDS.__getitem__, lacking))}"
-    return Fail("unsupported", f"{what}; ask without, or have it run a newer release")
+    if lacking:
+        what = f"the verify node does not know {' and '.join(map(_WORDS.__getitem__, lacking))}"
+        return Fail("unsupported", f"{what}; ask without, or have it run a newer release")
+    insists = request.slo is not None and request.otherwise == "refuse" and begins
+    if insists and "admission" not in capabilities:
+        return Fail("not_promised", "this verify node promises no service level; ask for best_effort otherwise")
+    return None
 
 
 _WORDS = {

@@ -6,7 +6,7 @@ longer, and then one proposal at a time tells whether the model works again.
 
 from dataclasses import dataclass
 
-from draft_node.core.session import DRAFTING_TIMEOUT_S
+from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 
 OPEN_S = 5.0
 MAX_OPEN_S = 30.0

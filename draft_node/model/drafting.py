@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 
 from draft_node.core.actions import Propose, Proposed
-from draft_node.core.session import DRAFTING_TIMEOUT_S
+from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.model.circuit_breaker import CircuitBreaker
 from draft_node.model.drafter import Drafter
 from goodspeed.node.model_thread import ModelThread

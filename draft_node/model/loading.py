@@ -28,7 +28,7 @@ def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
         checkpoint,
         num_pages=config.kv_pages,
         memory_fraction=config.memory_fraction,
-        keeps_prefixes=config.prefix_cache == "on",
+        prefix_cache=config.prefix_cache == "on",
     )
     drafter = Drafter(
         checkpoint,

@@ -38,7 +38,7 @@ from goodspeed.grammar.matcher import Matcher
 from goodspeed.grammar.tokens import TokenTable
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
-from verify_node.rounds.packing import Entry, Round
+from verify_node.packing.round import Entry, Round
 from verify_node.target.target import Target
 
 SCHEMAS = Path(__file__).parents[2] / "tests/grammar/schemas"

@@ -31,9 +31,9 @@ from goodspeed.exact import trees
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.latency import Linear, Refined
 from goodspeed.wire.messages import Offer, OpenSession, Sampling
+from verify_node.packing.drafted import Drafted
+from verify_node.packing.round import RoundLimits
 from verify_node.rounds.choice import ByOdds, Choice
-from verify_node.rounds.drafted import Drafted
-from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.self_drafts import SelfDrafts
 from verify_node.session.client import Client
 from verify_node.session.session import Session

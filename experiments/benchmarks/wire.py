@@ -37,8 +37,8 @@ from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, unif
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.messages import Draft, Sampling, digest
+from verify_node.packing.round import Entry, Round
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.packing import Entry, Round
 from verify_node.target.target import Target
 
 LENGTH = 5

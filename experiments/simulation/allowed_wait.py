@@ -16,9 +16,9 @@ forgotten (FORGOTTEN_S).
 
 from math import ceil, isfinite, log
 
+from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.core.link import MAX_BACKOFF_S
 from draft_node.core.retransmission import MAX_RESEND_S
-from draft_node.core.session import DRAFTING_TIMEOUT_S
 from experiments.simulation.draft import TIMEOUT_S
 from experiments.simulation.network import HEADER_BYTES, TOKEN_BYTES
 from experiments.simulation.settings import Settings

@@ -12,8 +12,8 @@ from experiments.simulation.acceptance import Acceptance
 from experiments.simulation.text import VOCAB, draw, feed, feed_all, seeded, start
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
+from verify_node.packing.round import Entry, Round, RoundLimits
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.packing import Entry, Round, RoundLimits
 
 
 class BrokenRule(AssertionError):

@@ -21,8 +21,8 @@ from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.core import VerifyCore
+from verify_node.packing.round import Round
 from verify_node.rounds.outcomes import Outcome, Send
-from verify_node.rounds.packing import Round
 from verify_node.rounds.self_drafts import SelfDrafts
 
 
@@ -43,7 +43,7 @@ def make_core(
     if settings.capabilities is not None:
         welcome = replace(welcome, capabilities=settings.capabilities)
     kept, max_unused = settings.prefix_cache, settings.max_unused
-    pool = PagePool(settings.num_pages, settings.page_size, keeps_prefixes=kept, max_unused=max_unused)
+    pool = PagePool(settings.num_pages, settings.page_size, prefix_cache=kept, max_unused=max_unused)
     policy = None if isinstance(settings.policy, str) else settings.policy()
     cost = Refined(settings.round_cost if settings.known_cost else None)
     kind = CheckedCore if settings.validate else settings.core_kind

@@ -72,11 +72,7 @@ def load(
     torch_device, torch_dtype = _device(device), _dtype(dtype)
     folder = find_folder(name)
     raw = read_config(name, folder)
-    refuse_architecture(name, raw["model_type"])
-    if split is not None:
-        refuse_quantised(name, raw, split.num_ranks)
-    with naming(name):
-        scheme = read_scheme(raw)
+    scheme = _supported_scheme(name, raw, split)
     settings = _settings(name, folder) if generation_config == "auto" else GenerationSettings()
     with _wrapped(name), naming(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -104,6 +100,15 @@ def load(
         settings=settings,
         num_ranks=1 if split is None else split.num_ranks,
     )
+
+
+def _supported_scheme(name: str, raw: dict[str, Any], split: Split | None) -> Scheme | None:
+    """How its weights are quantised; refuses an architecture or a scheme that would compute a wrong answer."""
+    refuse_architecture(name, raw["model_type"])
+    if split is not None:
+        refuse_quantised(name, raw, split.num_ranks)
+    with naming(name):
+        return read_scheme(raw)
 
 
 def _vocab_size(name: str, model: Any, num_known: int) -> int:

@@ -43,10 +43,10 @@ class Runner:
         memory_bytes: int | None = None,
         memory_fraction: float | None = None,
         page_size: int = 16,
-        keeps_prefixes: bool = False,
+        prefix_cache: bool = False,
         others: Others | None = None,
     ) -> None:
-        """keeps_prefixes: pages can be published, and outlive their sessions (`pages.py`).
+        """prefix_cache: pages can be published, and outlive their sessions (`pages.py`).
 
         others: the ranks that hold the other parts of the model, where it is split; the memory is each rank's.
         """
@@ -62,7 +62,7 @@ class Runner:
             num_sharing = others.num_ranks if others is not None and checkpoint.device.type == "cpu" else 1
             num_pages = pages_for(page_bytes * num_sharing, checkpoint.device, memory_fraction)
         max_unused = num_pages if is_sized or checkpoint.device.type != "cpu" else int(num_pages * CPU_KEPT)
-        self.pool = PagePool(num_pages, page_size, keeps_prefixes=keeps_prefixes, max_unused=max_unused)
+        self.pool = PagePool(num_pages, page_size, prefix_cache=prefix_cache, max_unused=max_unused)
         with nullcontext() if others is None else others.told(Memory(num_pages, page_size)):
             memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, checkpoint.device)
         self._packed = Packed(checkpoint.model, self.pool, memory, others)

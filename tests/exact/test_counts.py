@@ -9,7 +9,7 @@ from goodspeed.exact.counts import CountedTexts, TextCounts
 
 
 def told(counts: TextCounts) -> dict[int, tuple[int, int]]:
-    """Of each token that is there, how often it is in prompt and output."""
+    """Returns how often each token that is there is in prompt and output."""
     rows = zip(counts.tokens.tolist(), counts.in_prompt.tolist(), counts.in_output.tolist(), strict=True)
     return {token: (prompt, output) for token, prompt, output in rows if prompt or output}
 

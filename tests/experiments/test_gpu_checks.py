@@ -13,7 +13,7 @@ from goodspeed.wire.messages import Sampling
 from tests.gpu import __main__ as command
 from tests.gpu import engine_checks
 from tests.gpu.checks import CHECKS
-from verify_node.rounds.packing import Entry, Round
+from verify_node.packing.round import Entry, Round
 from verify_node.target import target
 
 CPU = torch.device("cpu")

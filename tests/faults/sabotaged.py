@@ -16,8 +16,9 @@ from pathlib import Path
 import torch
 
 from draft_node import cli
-from draft_node.core import session
+from draft_node.core import local, session
 from draft_node.core.actions import Proposed
+from draft_node.core.drafts import asking
 from draft_node.model import circuit_breaker, drafting
 from draft_node.model.drafter import Drafter
 
@@ -26,8 +27,8 @@ _step = Drafter.step
 
 def main() -> int:
     file, share = Path(sys.argv.pop(1)), float(sys.argv.pop(1))
-    timeout_s = share * session.DRAFTING_TIMEOUT_S
-    for module in (session, drafting, circuit_breaker):  # the last two have the name from the first
+    timeout_s = share * asking.DRAFTING_TIMEOUT_S
+    for module in (asking, session, local, drafting, circuit_breaker):  # these have the name from the first
         vars(module)["DRAFTING_TIMEOUT_S"] = timeout_s
     circuit_breaker.OPEN_S, circuit_breaker.MAX_OPEN_S = (
         share * circuit_breaker.OPEN_S,

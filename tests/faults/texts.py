@@ -226,7 +226,7 @@ def _name(token: int) -> str:
 
 
 def _two_best(context: tuple[int, ...], sampling: Sampling) -> tuple[float, int]:
-    """How far the target's choice after a context is ahead of the second, which that is."""
+    """Returns how far the target's choice after a context is ahead of the second best, and that token."""
     target, runner, _ = _target()
     key = object()
     try:

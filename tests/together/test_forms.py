@@ -19,7 +19,7 @@ from tests.fakes import Desk, make_hello, make_open, session_id
 from verify_node.core import settings as core_settings
 from verify_node.core.checked import CheckedCore
 from verify_node.core.settings import CoreSettings, PolicySettings
-from verify_node.rounds.packing import Entry, Round
+from verify_node.packing.round import Entry, Round
 from verify_node.target.target import Target
 
 TARGET, DRAFT = checkpoints.load("tiny-target"), checkpoints.load("tiny-draft-m")

@@ -23,7 +23,7 @@ from goodspeed.wire.fields import MIN_LOGPROB
 from goodspeed.wire.messages import Refusal, Sampling, TokenLogprobs, Verdict
 from tests.fakes import make_core, make_hello, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from verify_node.rounds.packing import Entry, Round
+from verify_node.packing.round import Entry, Round
 from verify_node.target.target import Target
 
 TARGET = make_checkpoint(1)

@@ -1,4 +1,4 @@
-"""Texts with kept prefixes at both nodes, of real microscopic models: as without them, and as of the target alone."""
+"""Texts with a prefix cache at both nodes, of real microscopic models: as without them, and as of the target alone."""
 
 from collections.abc import Sequence
 
@@ -22,8 +22,8 @@ class Nodes:
     """A draft node and a verify node, and a line that loses nothing."""
 
     def __init__(self, *, keeps: bool = True, num_pages: int = 256) -> None:
-        self.target = Target(TARGET, make_runner(TARGET, num_pages, keeps_prefixes=keeps))
-        self.drafter = Drafter(DRAFT, make_runner(DRAFT, keeps_prefixes=keeps))
+        self.target = Target(TARGET, make_runner(TARGET, num_pages, prefix_cache=keeps))
+        self.drafter = Drafter(DRAFT, make_runner(DRAFT, prefix_cache=keeps))
         self.core = make_core(
             pool=self.target.runner.pool,
             vocab_size=VOCAB,

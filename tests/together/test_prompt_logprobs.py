@@ -16,9 +16,8 @@ from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, 
 from tests.fakes import make_core, make_hello, make_open, session_id
 from tests.micro import VOCAB, make_runner
 from tests.together.test_logprobs import PLAIN, TARGET, Line, alone, check_logprobs, make_request
-from verify_node.rounds import packing
-from verify_node.rounds.packing import Entry, Round
-from verify_node.rounds.prompt_rows import PromptRows
+from verify_node.packing import packing
+from verify_node.packing.round import Entry, PromptRows, Round
 from verify_node.session.checks import MAX_KEPT
 from verify_node.target.target import Target
 
@@ -92,7 +91,7 @@ class Node:
     """A verify node with a real target, and a draft node that says what a test has it say."""
 
     def __init__(self):
-        self.target = Target(TARGET, make_runner(TARGET, num_pages=64, keeps_prefixes=True))
+        self.target = Target(TARGET, make_runner(TARGET, num_pages=64, prefix_cache=True))
         self.core = make_core(pool=self.target.runner.pool, vocab_size=VOCAB, context_len=128, max_round_tokens=32)
         self.core.receive(b"a", make_hello("a", capabilities=("prefix_cache",)), 0.0)
 

@@ -12,7 +12,7 @@ from goodspeed.wire.zmq.transport import DraftChannel, MemoryNetwork
 from tests.fakes import TellingTarget, make_core
 from verify_node.core.core import VerifyCore
 from verify_node.daemon import VerifyDaemon
-from verify_node.rounds.packing import Round
+from verify_node.packing.round import Round
 from verify_node.target.target import RoundResult
 from verify_node.watch.recorder import RoundRecorder
 

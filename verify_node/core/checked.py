@@ -10,8 +10,8 @@ from goodspeed.fleet.replicas import Replica
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import UpMessage
 from verify_node.core.core import VerifyCore
+from verify_node.packing.round import Round
 from verify_node.rounds.outcomes import Outcome, Send
-from verify_node.rounds.packing import Round
 
 
 class CheckedCore(VerifyCore):

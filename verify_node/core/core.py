@@ -5,8 +5,9 @@ Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `e
 done) and `drain` (the node stops). Each is given the time and returns the messages to send. The daemon feeds it from
 sockets and the real clock; a simulation may feed the same class from a virtual one.
 
-Who is connected and which sessions are open is in `register.py`; what a draft or an Ack does to its session, in
-`incoming.py`; what a finished round does to it, in `settlement.py`; what is said, and who is put out, in `replies.py`.
+Who is connected and which sessions are open is in `register.py`, who is heard in `reception.py`; what a draft or an Ack
+does to its session, in `incoming.py`; when a round starts, in `starting.py`; what a finished one does, in
+`settlement.py`; what is said, and who is put out, in `replies.py`.
 
 Between `plan` and `finish` a round is in flight: the target reads and writes key/value memory, so the pool is changed
 only when none is.
@@ -34,31 +35,30 @@ from verify_node.core.counts import Counts
 from verify_node.core.fleet_replies import FleetReplies
 from verify_node.core.incoming import Answer, repeat, take_ack, take_draft, take_offer
 from verify_node.core.rate_limit import RateLimiter
+from verify_node.core.reception import Reception
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies
+from verify_node.core.starting import Starting
 from verify_node.core.view import View
 from verify_node.fleet.load import load_of
 from verify_node.fleet.redirecting import Redirecting
 from verify_node.invariants import of_core as invariants
+from verify_node.packing.packing import plan
+from verify_node.packing.round import Round, RoundLimits
 from verify_node.places.places import Places
 from verify_node.promises.promises import Promises
 from verify_node.rounds.choice import Choice
 from verify_node.rounds.failures import IMPOSSIBLE, NOT_NUMBERS
 from verify_node.rounds.outcomes import Moved, Outcome, Send
-from verify_node.rounds.packing import Round, RoundLimits, plan
 from verify_node.rounds.planner import Planner
-from verify_node.rounds.probes import WAITING_ROUNDS
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.rounds.settlement import active, allocate, commit, observe, publish, settle
-from verify_node.session.checks import HELLO_FIRST, NOT_ACKNOWLEDGED, STOPPING, Rejection, form_failed, target_failed
+from verify_node.session.checks import NOT_ACKNOWLEDGED, STOPPING, Rejection, form_failed, target_failed
 from verify_node.session.client import Peer
 from verify_node.session.session import SMOOTHING, Session
 
 LEAST_HELD_S = 0.001
 """How soon a prompt that is held is looked at again, at least, where rounds take no time yet."""
-
-ROUNDS_KEPT = 64
-"""Rounds after which what was kept of sessions that are over is forgotten."""
 
 
 class VerifyCore:
@@ -81,7 +81,6 @@ class VerifyCore:
     ) -> None:
         """`settings.make_core` builds one from settings."""
         self.limits = limits
-        self.planner = planner
         self.scheduler = scheduler
         self.choice = choice
         self.switching = Switching(choice, arms)
@@ -99,11 +98,12 @@ class VerifyCore:
         self.rate_limiter = RateLimiter(register.max_client_sessions)
         self.replies = Replies(register, self.rate_limiter, self.counts)
         self.refusals = self.replies.refusals
+        self.reception = Reception(register, self.replies, self.fleet_replies)
+        self.starting = Starting(register, planner, scheduler, limits, places)
         self.view = View(self)  # for those who watch
         self.num_rounds = 0
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # when `plan` or `tick` may have something to do, if nothing happens before
-        self._waiting: tuple[Session, float] | None = None  # no round before that time, while its draft is on its way
         self._in_flight: Round | None = None
         self._taking_part: dict[bytes, Session] = {}  # in the round in flight, or else in the last
         self.newest_arm: Arm | None = None  # under which the newest round was made; None where nothing is tried
@@ -153,27 +153,9 @@ class VerifyCore:
 
         principal: the key that the sender proved to have, where there are keys; the name is only where it came from.
         """
-        num_tokens = len(message.prompt) + len(message.committed) if isinstance(message, OpenSession) else 0
-        if (instead := self.replies.listen(peer_id, now, principal, num_tokens)) is not None:
-            return instead
-        if refused := self.register.check(peer_id, message, principal, now):
-            return self.replies.refuse(peer_id, refused, now, principal=principal)
-        peer = self.peers.get(peer_id)
-        if isinstance(message, OpenSession) and peer is not None:
-            sent_on = self.fleet_replies.open_elsewhere(peer, message, now, draining=self.draining)
-            if sent_on:
-                return sent_on
-        if self.draining and isinstance(message, Hello | OpenSession):
-            about = message if isinstance(message, OpenSession) else None
-            return self.replies.refuse(peer_id, STOPPING, now, principal=principal, about=about)
-        if isinstance(message, Hello):
-            refused = self.register.hello(peer_id, message, now, principal)
-            if refused:
-                return self.replies.refuse(peer_id, refused, now, principal=principal)
-            return [Send(peer_id, self.register.welcome_of(peer_id)), *self.fleet_replies.tell(peer_id)]
-        if peer is None:
-            return self.replies.refuse(peer_id, HELLO_FIRST, now, principal=principal)
-        peer.heard(now)
+        peer = self.reception.receive(peer_id, message, now, principal, draining=self.draining)
+        if not isinstance(peer, Peer):
+            return peer
         match message:
             case OpenSession():
                 answer = self.replies.answer(peer_id, self._open(peer, message, now), message, now)
@@ -185,7 +167,7 @@ class VerifyCore:
             case Leave():
                 self.register.leave(peer, now)
                 return []
-            case Heartbeat():
+            case Heartbeat() | Hello():
                 return []
 
     def reject(self, peer_id: bytes, error: ProtocolError, now: float, principal: str | None = None) -> list[Send]:
@@ -217,44 +199,14 @@ class VerifyCore:
     def plan(self, now: float) -> Round | None:
         """The next round if it may start now; else `wake_at` says when to ask again."""
         self.wake_at = self._heartbeat_at
-        if self._in_flight is not None or self.draining or self._is_waiting(now):
+        if self._in_flight is not None or self.draining:
             return None
-        self.register.free_released()
-        if self.num_rounds % ROUNDS_KEPT == 0:
-            self.choice.keep(self.sessions)
-            self.places.keep(self.sessions, self.scheduler.clients)
-        sessions = [session for session in self.sessions.values() if not session.finished]
-        for session in sessions:
-            if session.awaits_draft and now >= session.late_at:
-                session.go_without(now, self.num_rounds, WAITING_ROUNDS)
-        ready = [session for session in sessions if self._can_move(session)]
-        awaited = [session for session in sessions if session.awaits_draft]
-        hopes = self.choice.hopes(ready, self.num_rounds + 1)
-        start = self.planner.start(awaited, ready, self.limits, self.round_s, hopes)
-        if start.at > now:
-            look_at = min([start.at, *(session.late_at for session in awaited)])
-            self._waiting = (start.whom, look_at) if start.whom is not None else None
-            self.wake_at = min(self.wake_at, look_at)
-            return None
-        return self._start(sessions, ready, now)
-
-    def _is_waiting(self, now: float) -> bool:
-        """Whether the last `plan` still waits for the same draft, so that it need not look at all sessions again."""
-        if self._waiting is None:
-            return False
-        awaited, ready_at = self._waiting
-        is_awaited = awaited.awaits_draft or awaited.hopes_for_answer or awaited.hopes_for_model
-        if now < ready_at and is_awaited and self.register.has(awaited):
-            self.wake_at = min(self.wake_at, ready_at)
-            return True
-        self._waiting = None
-        return False
+        start = self.starting.look(self.choice, self.num_rounds, self.round_s, now)
+        self.wake_at = min(self.wake_at, self.starting.wake_at)
+        return self._start(start.sessions, start.ready, now) if start is not None else None
 
     def _can_move(self, session: Session) -> bool:
-        """Whether a round can move a session: its draft is there, or it needs none and its draft node keeps up."""
-        if session.draft is not None:
-            return True
-        return not session.assigned and session.is_ready(session.window(self.round_s))
+        return session.can_move(self.round_s)
 
     def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
         """The round in flight is done: commit, observe, allocate, and one Verdict for each session that moved."""

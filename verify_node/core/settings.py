@@ -21,10 +21,10 @@ from goodspeed.wire.handshake import VERSION, Welcome
 from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.core.core import VerifyCore
 from verify_node.core.register import Register
+from verify_node.packing.round import RoundLimits
 from verify_node.places.places import Places
 from verify_node.rounds import planner
 from verify_node.rounds.choice import ByOdds, Choice, Whole
-from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.scheduler import Mode, Scheduler
 from verify_node.rounds.self_drafts import SelfDrafts
 from verify_node.slo.terms import Tiers

@@ -12,7 +12,7 @@ from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS, Diary
 from verify_node.core.rate_limit import MAX_SENDERS, RateLimiter
 from verify_node.core.register import Register
 from verify_node.invariants.of_session import Claim, claims_on_client, claims_on_session
-from verify_node.rounds.packing import Entry, Round, RoundLimits
+from verify_node.packing.round import Entry, Round, RoundLimits
 from verify_node.session.client import Client, Peer
 from verify_node.session.phase import BrokenInvariant, Phase
 from verify_node.session.session import Session
@@ -144,7 +144,7 @@ def check_pool(pool: PagePool, sessions: Mapping[bytes, Session], released: Cont
 
 def _shared(page: int, num_owners: int, pool: PagePool, *, is_written: bool) -> Iterable[Claim]:
     counted = pool.references(page)
-    yield pool.keeps_prefixes, "has two owners, and nothing is shared here"
+    yield pool.has_prefix_cache, "has two owners, and nothing is shared here"
     yield counted == num_owners, f"has {num_owners} owners, and {counted} are counted"
     yield not is_written, "has two owners, and one of them is to write in it"
 

@@ -3,7 +3,7 @@
 - `accounts.py`: what each session has had of the rounds' time, and how long it has waited for memory. Nobody else
   writes that.
 - `seating.py`: who gives up memory and who waits for it, of plain numbers.
-- `places.py`: both for the sessions of a verify node; `rounds/packing.py` asks before it fills a round.
+- `places.py`: both for the sessions of a verify node; `packing/packing.py` asks before it fills a round.
 
 Promised sessions go first and never give way, whatever the order is. Pure: times are arguments. Knows nothing about who
 gets drafted tokens, messages, clocks or tensors.

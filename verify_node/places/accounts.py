@@ -17,8 +17,8 @@ from goodspeed.fair.smoothing import smoothed
 from goodspeed.order import Job, RateHistory
 from goodspeed.order.base import AGING_S
 from goodspeed.order.queues import FIRST_S
+from verify_node.packing.round import Entry
 from verify_node.places.seating import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Claim
-from verify_node.rounds.packing import Entry
 from verify_node.session.session import Session
 
 SMOOTHING = 0.1

@@ -5,10 +5,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import CostModel
 from goodspeed.order import Job, Order
+from verify_node.packing.round import Round
 from verify_node.places.accounts import Accounts, num_only_read
 from verify_node.places.seating import Seating, seat
 from verify_node.rounds.outcomes import Moved
-from verify_node.rounds.packing import Round
 from verify_node.session.session import Session
 
 NUM_GONE = 64

@@ -10,10 +10,10 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
 from goodspeed.fleet.virtual import Wish
 from verify_node.admission import Allotment, Book, allot, decide
+from verify_node.packing.round import RoundLimits
 from verify_node.promises.capacity import Capacity
 from verify_node.promises.counted import counted_on
 from verify_node.promises.requests import may_begin, requests_of, wish_of
-from verify_node.rounds.packing import RoundLimits
 from verify_node.session.session import Session
 from verify_node.slo.ledger import Ledger
 

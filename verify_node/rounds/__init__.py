@@ -1,4 +1,5 @@
-"""How a round is made: who enters the forward pass, who may draft how much, and what a finished round does.
+"""What is decided about rounds: when one starts, which drafted tokens it verifies, what a finished one does, who may
+draft how much next.
 
 Knows nothing about messages' bytes, sockets, clocks or tensors.
 

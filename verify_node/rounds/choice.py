@@ -21,8 +21,8 @@ from goodspeed.fair.by_value import Cost, take, take_needed
 from goodspeed.fair.candidates import Candidate, Ranked, path_odds, rank
 from goodspeed.fair.latency import Refined
 from goodspeed.wire import odds
-from verify_node.rounds.drafted import Drafted, claimed_odds, of_draft, of_offer
-from verify_node.rounds.packing import RoundLimits
+from verify_node.packing.drafted import Drafted, claimed_odds, of_draft, of_offer
+from verify_node.packing.round import RoundLimits
 from verify_node.rounds.planner import Hope
 from verify_node.rounds.self_drafts import SelfDrafts, Wanting
 from verify_node.session.client import Client

@@ -12,7 +12,7 @@ from goodspeed.fair.policies.cycles import in_time, willing
 from goodspeed.wire import odds
 from goodspeed.wire.fields import DraftSource
 from goodspeed.wire.messages import DownMessage, Draft, TokenLogprobs, Verdict
-from verify_node.rounds.packing import Entry
+from verify_node.packing.round import Entry
 from verify_node.rounds.scheduler import Observation
 from verify_node.session.calibration import ClaimedOf
 from verify_node.session.session import Session

@@ -1,7 +1,7 @@
 """When the next round starts, and whom it waits for until then.
 
 Two planners differ in that: `barrier` is the paper's discrete time, `continuous` waits for a draft only while that
-costs the others less than it saves, and never longer than a small linger. What is in the round is for `packing.py`.
+costs the others less than it saves, and never longer than a small linger. What is in the round is for `packing`.
 Knows nothing about tensors, sockets or policies.
 """
 
@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from goodspeed.fair.registry import Registry
-from verify_node.rounds.packing import RoundLimits
+from verify_node.packing.round import RoundLimits
 from verify_node.session.session import Session
 
 LATE = 0.25

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
-from verify_node.rounds.drafted import Drafted, of_form, of_self
+from verify_node.packing.drafted import Drafted, of_form, of_self
 from verify_node.session.session import Session
 
 MAX_LENGTH = 8

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.messages import Verdict
+from verify_node.packing.round import Entry, Round
 from verify_node.rounds import late_drafts
 from verify_node.rounds.choice import ALL
 from verify_node.rounds.outcomes import Moved, Outcome
-from verify_node.rounds.packing import Entry, Round
 from verify_node.rounds.scheduler import Scheduler
 from verify_node.session.session import Session
 

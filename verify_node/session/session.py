@@ -97,10 +97,8 @@ class Session(SessionState):
     def take_offer(self, offer: Offer, now: float) -> None:
         """Tokens that may follow the text arrived; an offer on more of the text replaces one on less."""
         self.client.note_offer(offer.source)
-        if self.model_called_at is not None and offer.source == "model" and offer.base_len == len(self.tokens):
-            if not self.model_has_offered:
-                self.client.observe_offer_time(now - self.model_called_at)
-            self.model_has_offered = True
+        if offer.source == "model" and offer.base_len == len(self.tokens):
+            self.model_calls.answered(now)
         if self.offered is None or offer.base_len >= self.offered.made_on:
             self.offered = None if self.finished else Offered.read(offer, self.tokens)
 
@@ -212,15 +210,8 @@ class Session(SessionState):
             known.acceptance_bound.observe(num_accepted, num_tried)
 
     def observe_model_offer(self, num_accepted: int, offered: bool | None) -> None:
-        """A round is done. offered: `model_offered`, when it was packed.
-
-        What an offer in time brings shows in that round and in the next: one that comes too late for the first is there
-        for the second, and reaches farther.
-        """
-        if self.last_offered is not None:
-            before, num_before = self.last_offered
-            self.client.model_gain.observe(num_before + num_accepted, in_time=before)
-        self.last_offered = None if offered is None else (offered, num_accepted)
+        """A round is done. offered: `model_offered`, when it was packed."""
+        self.model_calls.observe(num_accepted, offered)
 
     def judge_probe(self, did_well: bool) -> None:
         """If its draft was a probe: whether so much of it agreed that the next one is worth asking for."""
@@ -281,27 +272,13 @@ class Session(SessionState):
     def tell(self, verdict: Verdict, now: float, late_at: float, window: int = WINDOW) -> None:
         """Its verdict goes out now: it is kept in case it must be sent again, and its answer is awaited."""
         self.last_verdict = verdict
-        self._call_model(verdict, now)
+        self.model_calls.verdict_goes_out(now, calls=verdict.offer_length > 0 and self.offered is None)
         if self.awaits_draft:
             self._wait_for("draft", now)
         elif not self.is_ready(window):
             self._wait_for("network", now)
         self.sent.append((len(self.tokens), now))
         self.due_at, self.late_at = now + self.answer_s, late_at
-
-    def _call_model(self, verdict: Verdict, now: float) -> None:
-        """Its verdict goes out: a draft model that may offer has to do so anew if nothing is left of its last offer.
-
-        One that is silent has been called since its last offer ended, however many verdicts ago.
-        """
-        is_silent = self.model_called_at is not None and not self.model_has_offered
-        if is_silent:
-            self.client.miss_offer(now - (self.model_called_at or 0.0))
-        if verdict.offer_length == 0 or self.offered is not None:
-            self.model_called_at = None
-        elif not is_silent:
-            self.model_called_at = now
-        self.model_has_offered = False
 
     # -- within ----------------------------------------------------------------------------------------------------
 

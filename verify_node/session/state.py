@@ -11,6 +11,7 @@ from goodspeed.wire.fields import FinishReason, OfferSource, Verification
 from goodspeed.wire.messages import Draft, OpenSession, TextDigest, TokenLogprobs, Verdict
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.client import Client
+from verify_node.session.model_calls import ModelCalls
 from verify_node.session.offered import Offered
 from verify_node.session.phase import Phase
 from verify_node.session.probe import Probe
@@ -18,9 +19,6 @@ from verify_node.slo.ledger import Ledger
 
 WINDOW = 16
 """Unacknowledged tokens after which a session that advances by itself waits for its draft node."""
-
-LATER = 1.1
-"""How much later than on average an offer of a draft model may be that is waited for."""
 
 MAX_WINDOW = 256
 """The most that far round trips can widen the window to."""
@@ -44,9 +42,7 @@ class SessionState:
     draft: Draft | None = None  # arrived, waiting for a round
     ahead: Draft | None = None  # arrived ahead of the verdict that it hopes for
     offered: Offered | None = None  # by the newest offer, after the text as it is now
-    model_called_at: float | None = None  # the verdict since which its draft model has to offer anew
-    model_has_offered: bool = False  # since then
-    last_offered: tuple[bool, int] | None = None  # of the last round: `model_offered`, and the tokens accepted
+    model_calls: ModelCalls = field(init=False)
     last_round: int = -1  # of the last draft answered or dropped
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
@@ -74,6 +70,9 @@ class SessionState:
     prefix_scope: bytes = b""  # who shares pages of read text with it; empty: nobody, and none are kept
     num_cached: int | None = None  # of the prompt: tokens that were cached before its first round; None before that
     _digest: TextDigest = field(default_factory=TextDigest)
+
+    def __post_init__(self) -> None:
+        self.model_calls = ModelCalls(self.client)
 
     @property
     def session_id(self) -> bytes:
@@ -138,13 +137,13 @@ class SessionState:
     @property
     def hopes_for_model(self) -> bool:
         """Whether its draft model, which is known to offer, has to do so anew."""
-        is_known = self.model_called_at is not None and self.client.offer_s > 0.0
+        is_known = self.model_calls.is_called and self.client.offer_s > 0.0
         return is_known and self.is_offered_to and self.offered is None
 
     @property
     def model_offered(self) -> bool | None:
         """Whether a draft model that had to offer anew has done so; None where none had to."""
-        return self.offered is not None if self.model_called_at is not None and self.is_offered_to else None
+        return self.offered is not None if self.model_calls.is_called and self.is_offered_to else None
 
     @property
     def answer_due_at(self) -> float:
@@ -154,7 +153,7 @@ class SessionState:
     @property
     def model_due_at(self) -> float:
         """When its draft model should have offered anew, also if it is a little later than usual."""
-        return (self.model_called_at or 0.0) + LATER * self.client.offer_s
+        return self.model_calls.due_at
 
     @property
     def allows_ngrams(self) -> bool:
@@ -219,6 +218,10 @@ class SessionState:
         if self.finished or self.awaits_draft:
             return False
         return self.draft is not None or self.num_unacknowledged < window
+
+    def can_move(self, round_s: float) -> bool:
+        """Whether a round can move it: its draft is there, or it needs none and its draft node keeps up."""
+        return self.draft is not None or (not self.assigned and self.is_ready(self.window(round_s)))
 
     def base_digest(self) -> bytes:
         """Hash of prompt and committed tokens."""

@@ -24,9 +24,8 @@ from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_rat
 from goodspeed.exact.sampling import Role, SamplingBatch, rows_at_once, to_probs, uniform
 from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.messages import LogitRules, Sampling
+from verify_node.packing.round import Entry, PromptRows, Round
 from verify_node.rounds.outcomes import Decisions, Outcome
-from verify_node.rounds.packing import Entry, Round
-from verify_node.rounds.prompt_rows import PromptRows
 from verify_node.target.evidence import log_gains, log_tilts
 from verify_node.target.forms import Forms, Masks
 from verify_node.target.logprobs import Place, with_logprobs, with_prompts

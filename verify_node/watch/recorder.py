@@ -13,7 +13,7 @@ from goodspeed.node.recording import Drafted, Opened, Round
 from goodspeed.wire.channels import Received
 from goodspeed.wire.messages import Draft, OpenSession, Verdict, digest
 from verify_node.core.view import View
-from verify_node.rounds import packing
+from verify_node.packing import round as rounds
 from verify_node.rounds.outcomes import Outcome
 from verify_node.session.session import Session
 
@@ -89,7 +89,7 @@ class RoundRecorder:
 
     def finished(
         self,
-        done: packing.Round,
+        done: rounds.Round,
         outcomes: Iterable[Outcome],
         verdicts: Sequence[Verdict],
         sessions: Mapping[bytes, Session],

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from verify_node.admission import Allotment
 from verify_node.core.core import VerifyCore
-from verify_node.rounds.drafted import NOTHING
-from verify_node.rounds.packing import Round, plan
+from verify_node.packing.drafted import NOTHING
+from verify_node.packing.packing import plan
+from verify_node.packing.round import Round
 from verify_node.session.session import Session
 
 

@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -117,14 +117,13 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     tokenizer = checkpoint.tokenizer
     prompt_ids = encode(tokenizer, config.prompt, chat=config.chat)
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
-    if sentence := cut_notice(config.max_tokens, len(prompt_ids), checkpoint.context_len, "the model's"):
-        Reporter("goodspeed").say_all([sentence])
+    _say_if_cut(config, len(prompt_ids), checkpoint.context_len)
     runner = Runner(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     asked = _sampling_request(config, checkpoint.num_tokens)
     stop_ids = token_options.read_stop_ids(config.stop_token_id, checkpoint.num_tokens)
     sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
     growing = GrowingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
-    pieces, token_ids = list[str](), list[int]()
+    pieces = list[str]()
 
     def give(text: str) -> None:
         pieces.append(text)
@@ -142,24 +141,45 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         rules=rules,
         matcher=_matcher(config, checkpoint),
     )
-    with closing(tokens):
-        for token in tokens:
-            token_ids.append(token)
-            give(growing.push(token, counts=len(token_ids) >= config.min_tokens).text)
-            if growing.stop is not None:
-                break
+    token_ids = _write(tokens, growing, config.min_tokens, give)
     elapsed_s = time.perf_counter() - started
     give(growing.end(counts=len(token_ids) >= config.min_tokens).text)
+    finish_reason = "stop" if growing.stop is not None else generation.finish_reason(len(token_ids), wanted)
+    return _result(config, "".join(pieces), token_ids, finish_reason, elapsed_s)
+
+
+def _result(
+    config: GenerateConfig, text: str, token_ids: list[int], finish_reason: str, elapsed_s: float
+) -> dict[str, Any]:
     return {
         "model": config.model,
         "prompt": config.prompt,
         "seed": config.seed,
-        "text": "".join(pieces),
+        "text": text,
         "token_ids": token_ids,
         "num_tokens": len(token_ids),
-        "finish_reason": "stop" if growing.stop is not None else generation.finish_reason(len(token_ids), wanted),
+        "finish_reason": finish_reason,
         "tokens_per_s": len(token_ids) / elapsed_s,
     }
+
+
+def _say_if_cut(config: GenerateConfig, num_prompt: int, context_len: int) -> None:
+    if sentence := cut_notice(config.max_tokens, num_prompt, context_len, "the model's"):
+        Reporter("goodspeed").say_all([sentence])
+
+
+def _write(
+    tokens: Generator[int, None, None], growing: GrowingText, min_tokens: int, give: Callable[[str], None]
+) -> list[int]:
+    """Gives the text of the tokens as they come, up to a stop string; returns those that came."""
+    token_ids = list[int]()
+    with closing(tokens):
+        for token in tokens:
+            token_ids.append(token)
+            give(growing.push(token, counts=len(token_ids) >= min_tokens).text)
+            if growing.stop is not None:
+                break
+    return token_ids
 
 
 def constraint_of(config: GenerateConfig) -> Constraint | None:

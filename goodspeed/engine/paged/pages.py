@@ -4,7 +4,7 @@ Knows nothing about tensors, models or rounds: a key is any hashable name of a s
 of a session lies in its page number p // page_size, at row p % page_size. Every operation costs the pages it touches,
 and now and then those of a larger eviction (EVICTED_SHARE).
 
-Where prefixes are kept, full pages can be published under their text (`prefixes.py`). A session that begins with the
+With a prefix cache, full pages can be published under their text (`prefix_cache.py`). A session that begins with the
 same text adopts them, and they outlive the sessions that have them until their room is needed. Only full pages are
 shared, and nobody writes in them: a session that is cut back into a shared page gives it up whole.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goodspeed.engine.paged.free_pages import FreePages
-from goodspeed.engine.paged.prefixes import Chain, Hasher, Hit, Prefixes
+from goodspeed.engine.paged.prefix_cache import Chain, Hasher, Hit, PrefixCache
 from goodspeed.errors import PoolExhausted
 
 Pages = NDArray[np.int64]
@@ -31,17 +31,17 @@ class PagePool:
     """Pages owned by sessions; the first `extend` or `adopt` of a key opens its session."""
 
     def __init__(
-        self, num_pages: int, page_size: int = 16, *, keeps_prefixes: bool = False, max_unused: int | None = None
+        self, num_pages: int, page_size: int = 16, *, prefix_cache: bool = False, max_unused: int | None = None
     ) -> None:
-        """keeps_prefixes: pages can be published. max_unused: that are kept without a session; None: all."""
+        """prefix_cache: pages can be published. max_unused: that are kept without a session; None: all."""
         if num_pages < 1 or page_size < 1:
             raise ValueError(f"a pool needs pages and rows: num_pages={num_pages}, page_size={page_size}")
         self.num_pages = num_pages
         self.page_size = page_size
-        self.keeps_prefixes = keeps_prefixes
+        self.has_prefix_cache = prefix_cache
         self.max_unused = num_pages if max_unused is None else max_unused
         self._free = FreePages(num_pages)
-        self._prefixes = Prefixes()
+        self._prefix_cache = PrefixCache()
         self._hasher = Hasher(page_size)
         self._chains: dict[Hashable, Chain] = {}  # also of sessions that wait for memory
         self._lengths: dict[Hashable, int] = {}
@@ -57,12 +57,12 @@ class PagePool:
     @property
     def num_free(self) -> int:
         """Number of pages that no session owns, those that are kept for later ones included."""
-        return len(self._free) + self._prefixes.num_unused
+        return len(self._free) + self._prefix_cache.num_unused
 
     @property
     def num_unused(self) -> int:
         """Number of free pages that are kept: they hold texts, and are given away only when there are no others."""
-        return self._prefixes.num_unused
+        return self._prefix_cache.num_unused
 
     def length(self, key: Hashable) -> int:
         """Tokens cached for a session; 0 when it is unknown."""
@@ -128,14 +128,14 @@ class PagePool:
             self._release(self.table(key).tolist())
             del self._lengths[key], self._tables[key]
 
-    # -- prefixes --------------------------------------------------------------------------------------------------
+    # -- prefix cache ----------------------------------------------------------------------------------------------
 
     def digests(self, key: Hashable, scope: bytes, tokens: Sequence[int]) -> Sequence[bytes]:
-        """Returns the digests of a text's full pages; none where prefixes are not kept, or without a scope.
+        """Returns the digests of a text's full pages; none without a prefix cache, or without a scope.
 
         tokens: the session's text, which goes on from what was given for it before, unless it was cut since.
         """
-        if not self.keeps_prefixes or not scope:
+        if not self.has_prefix_cache or not scope:
             return ()
         return self._hasher.reach(self._chain(key, scope), tokens, len(tokens) // self.page_size)
 
@@ -145,16 +145,16 @@ class PagePool:
         scope: who may share; nobody finds what was published in another one. The answer holds until the pool changes.
         """
         digests = self.digests(key, scope, tokens)
-        pages = self._prefixes.find(digests[: max(0, len(tokens) - 1) // self.page_size])
-        return Hit(tuple(pages), len(pages) * self.page_size, self._prefixes.num_unused_of(pages))
+        pages = self._prefix_cache.find(digests[: max(0, len(tokens) - 1) // self.page_size])
+        return Hit(tuple(pages), len(pages) * self.page_size, self._prefix_cache.num_unused_of(pages))
 
     def upcoming(self, key: Hashable, scope: bytes, tokens: Sequence[int]) -> bytes | None:
         """Names the next pages that a session has to read, so that others may wait for them instead of reading them.
 
-        None where fewer than WORTH_WAITING are left to read before the last token, or prefixes are not kept.
+        None where fewer than WORTH_WAITING are left to read before the last token, or there is no prefix cache.
         """
         length = self.length(key)
-        if not self.keeps_prefixes or len(tokens) - length <= WORTH_WAITING * self.page_size:
+        if not self.has_prefix_cache or len(tokens) - length <= WORTH_WAITING * self.page_size:
             return None
         if key not in self._lengths:
             length = self.find(key, scope, tokens).num_tokens
@@ -166,10 +166,10 @@ class PagePool:
         """Opens a session with the pages that were found for it. ValueError if it has memory, or one was evicted."""
         if key in self._lengths:
             raise ValueError(f"session {key!r} has memory already; only one without can begin with kept pages")
-        if not all(map(self._prefixes.is_kept, hit.pages)):
+        if not all(map(self._prefix_cache.is_kept, hit.pages)):
             raise ValueError("a page that was found is not kept any more; find again after the pool has changed")
         for page in hit.pages:
-            self._prefixes.hold(page)
+            self._prefix_cache.hold(page)
         self._tables[key] = np.array(hit.pages, np.int64)
         self._lengths[key] = hit.num_tokens
         if key in self._chains:
@@ -181,7 +181,7 @@ class PagePool:
         None: all of them.
         """
         num_full = min(self.length(key), len(tokens) if num_final is None else num_final) // self.page_size
-        if not self.keeps_prefixes or not scope or not num_full:
+        if not self.has_prefix_cache or not scope or not num_full:
             return
         chain = self._chain(key, scope)
         first = chain.num_published
@@ -189,22 +189,22 @@ class PagePool:
             return
         digests = self._hasher.reach(chain, tokens, num_full)
         for place, page in enumerate(self._tables[key][first:num_full].tolist(), first):
-            self._prefixes.publish(page, digests[place])
+            self._prefix_cache.publish(page, digests[place])
         chain.num_published = num_full
 
     def withdraw(self, key: Hashable) -> None:
         """Nobody else finds a session's pages any more: what they hold is not trusted."""
         if key in self._lengths:
             for page in self.table(key).tolist():
-                self._prefixes.withdraw(page)
+                self._prefix_cache.withdraw(page)
 
     def references(self, page: int) -> int:
         """How many sessions have a page, of those that one has at least."""
-        return self._prefixes.references(page)
+        return self._prefix_cache.references(page)
 
     def is_kept(self, page: int) -> bool:
         """Whether a page can be found by its text."""
-        return self._prefixes.is_kept(page)
+        return self._prefix_cache.is_kept(page)
 
     def owned(self, keys: Sequence[Hashable], others: Iterable[Hashable] = (), beside: Sequence[int] = ()) -> list[int]:
         """Numbers of pages of these sessions; of a page that several have, only the first of them is the owner.
@@ -213,7 +213,7 @@ class PagePool:
         stay, of whose pages none of these is the owner. beside: pages of which none is, either.
         """
         tables = [self.table(key) for key in keys]
-        if not self._prefixes.has_shared and not beside:
+        if not self._prefix_cache.has_shared and not beside:
             return [len(table) for table in tables]
         taken = [np.array(beside, np.int64), *(self.table(key) for key in others)]
         parts = [np.concatenate(taken), *tables]
@@ -244,26 +244,26 @@ class PagePool:
         place, row = divmod(length, self.page_size)
         if row:
             page = int(self._tables[key][place])
-            if self._prefixes.references(page) > 1:
+            if self._prefix_cache.references(page) > 1:
                 return length - row
-            self._prefixes.withdraw(page)
+            self._prefix_cache.withdraw(page)
         return length
 
     def _release(self, pages: list[int]) -> None:
         """The last page of a text is the first to be evicted, since more texts share its beginning."""
-        self._free.give([page for page in reversed(pages) if self._prefixes.release(page)])
-        self._evict(self._prefixes.num_unused - self.max_unused)
+        self._free.give([page for page in reversed(pages) if self._prefix_cache.release(page)])
+        self._evict(self._prefix_cache.num_unused - self.max_unused)
 
     def _evict(self, number: int) -> None:
         if number > 0:
-            self._free.give(sorted(self._prefixes.evict(number), reverse=True))
+            self._free.give(sorted(self._prefix_cache.evict(number), reverse=True))
 
     def _take(self, key: Hashable, number: int) -> list[int]:
         if number > len(self._free):
             self._evict(max(number - len(self._free), self.num_pages // EVICTED_SHARE))
         owned = self.table(key) if key in self._lengths else None
         after = int(owned[-1]) if owned is not None and len(owned) else None
-        return self._free.take(number, after, in_a_run=self.keeps_prefixes)
+        return self._free.take(number, after, in_a_run=self.has_prefix_cache)
 
     def _append(self, key: Hashable, num_owned: int, pages: list[int]) -> None:
         table = self._tables.get(key)

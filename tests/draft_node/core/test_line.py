@@ -8,7 +8,7 @@ from draft_node.core.actions import Fail, Propose, Request, Send, Tell
 from draft_node.core.core import DraftCore
 from draft_node.core.line import LATER_S, Line
 from draft_node.core.link import VerifyLink
-from draft_node.core.session import State
+from draft_node.core.state import State
 from goodspeed.order import create
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
 from goodspeed.wire.messages import Admitted, Close, OpenSession, Refusal, Sampling, Verdict
@@ -341,7 +341,7 @@ def test_a_users_most_urgent_text_has_the_users_next_place():
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(-2, 2)), min_size=2, max_size=8), st.integers(1, 3))
 def test_priorities_change_nobody_elses_turn(texts, num_slots):
-    """Whose text gets the next place is as without any priorities, however texts end."""
+    """The next place goes to the user whom it goes to without any priorities, however texts end."""
     plain, urgent = Node(num_slots), Node(num_slots)
     for number, (user, priority) in enumerate(texts):
         plain.now = urgent.now = 0.1 * number

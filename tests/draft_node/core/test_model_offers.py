@@ -7,7 +7,8 @@ from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
 from draft_node.core.drafts.offers import MAX_SILENT
 from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
 from draft_node.core.drafts.tree import SECOND
-from draft_node.core.session import Session, State
+from draft_node.core.session import Session
+from draft_node.core.state import State
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Ack, Draft, Offer, Sampling, Verdict
 from tests.draft_node.core.scripted import ScriptedDrafter

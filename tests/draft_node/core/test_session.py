@@ -6,9 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.core.refusals import MAX_REFUSALS
 from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S
-from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
+from draft_node.core.session import Session
+from draft_node.core.state import State
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict, digest
 
 ID = b"0123456789abcdef"

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from draft_node.core.actions import Deliver, Finish, Propose, Proposed, Request, Send
 from draft_node.core.drafts.ahead_rate import LEAST_RATE, AheadRate
 from draft_node.core.retransmission import RESEND_S
-from draft_node.core.session import Session, State
+from draft_node.core.session import Session
+from draft_node.core.state import State
 from goodspeed.wire.messages import Ack, Close, Draft, Refusal, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"

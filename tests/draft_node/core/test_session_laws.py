@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.core.retransmission import MAX_RESEND_S
-from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
+from draft_node.core.session import Session
+from draft_node.core.state import State
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import (
     Ack,

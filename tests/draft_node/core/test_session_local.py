@@ -4,8 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.core.local import GIVE_UP_S, RETRY_S, Terms
-from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
+from draft_node.core.session import Session
+from draft_node.core.state import State
 from goodspeed.wire.messages import OpenSession, Refusal, Sampling, Verdict, digest
 
 ID = b"0123456789abcdef"

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.core.local import GIVE_UP_S, Terms
 from draft_node.core.retransmission import MAX_RESEND_S
-from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
+from draft_node.core.session import Session
+from draft_node.core.state import State
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Sampling, Verdict, digest
 

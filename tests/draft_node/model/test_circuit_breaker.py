@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from draft_node.core.session import DRAFTING_TIMEOUT_S
+from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
 from draft_node.model.circuit_breaker import MAX_OPEN_S, OPEN_S, CircuitBreaker
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from draft_node.core.actions import Deliver, Fail, Finish, Tell
 from draft_node.core.core import DraftCore
-from draft_node.core.session import Session
+from draft_node.core.local import Local
 from experiments.simulation.checks import Findings
 from experiments.simulation.faults import play
 from experiments.simulation.settings import Settings, with_faults
@@ -123,25 +123,26 @@ def test_worlds_in_which_no_absence_strikes_are_the_same_as_ever() -> None:
 
 
 def test_a_local_token_that_is_not_marked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Session._write
+    write = Local.proposed
 
-    def unmarked(session: Session, *arguments: Any) -> list[Any]:
-        actions = write(session, *arguments)
+    def unmarked(local: Local, *arguments: Any) -> list[Any]:
+        actions = write(local, *arguments)
         return [Deliver(action.tokens) if isinstance(action, Deliver) else action for action in actions]
 
-    monkeypatch.setattr(Session, "_write", unmarked)
+    monkeypatch.setattr(Local, "proposed", unmarked)
     assert sum(found.num_wrong for found in found_in(replace(LOCAL, alpha=(0.3,)))) > 0
 
 
 def test_a_target_that_goes_on_without_the_local_tokens_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = Session._go_on_locally
+    go_on = Local.begin
 
-    def forgetful(session: Session, local: Any, now: float) -> list[Any]:
-        if len(session.committed) > 3:
-            session.tokens[-1] += 1 if session.tokens[-1] < 30 else -1
-        return go_on(session, local, now)
+    def forgetful(local: Local, now: float) -> list[Any]:
+        tokens = local.text.tokens
+        if local.text.num_committed > 3:
+            tokens[-1] += 1 if tokens[-1] < 30 else -1
+        return go_on(local, now)
 
-    monkeypatch.setattr(Session, "_go_on_locally", forgetful)
+    monkeypatch.setattr(Local, "begin", forgetful)
     assert sum(found.num_wrong for found in found_in(LOCAL)) > 0
 
 

@@ -30,7 +30,7 @@ measured). So few are all used within a minute; what grows after that is somethi
 hundred: some wait."""
 
 DRAFT_PAGES = 256
-"""The draft models': as few as are soon all used, with kept prefixes, too."""
+"""The draft models': as few as are soon all used, with a prefix cache, too."""
 
 STDIN_TOKENS = 48
 STDIN_TEMPERATURE = 1.0

@@ -17,8 +17,8 @@ from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.messages import Draft, UpMessage
 from tests.together.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
+from verify_node.packing.round import Round
 from verify_node.rounds.outcomes import Send
-from verify_node.rounds.packing import Round
 from verify_node.target.target import RoundResult
 
 MARGIN = 1e-4

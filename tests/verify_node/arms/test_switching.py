@@ -10,9 +10,9 @@ from verify_node.arms.by_situation import ArmsBySituation
 from verify_node.arms.comparisons import Arm
 from verify_node.arms.stretches import ArmRound
 from verify_node.arms.switching import Switching
+from verify_node.packing.round import Entry
 from verify_node.rounds.choice import Whole
 from verify_node.rounds.outcomes import Moved, Outcome
-from verify_node.rounds.packing import Entry
 
 
 class Scripted(ArmsBySituation):

@@ -15,8 +15,8 @@ from experiments.simulation.erratic_policy import Phases
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Refusal, UpMessage, Verdict, digest
 from tests.fakes import VOCAB, Desk, make_hello, make_open, next_token, session_id, told
+from verify_node.packing.round import Round
 from verify_node.rounds.outcomes import Outcome, Send
-from verify_node.rounds.packing import Round
 
 PEERS = ("a", "b")
 OWNERS = {1: "a", 2: "a", 3: "a", 4: "b", 5: "b"}

@@ -18,9 +18,9 @@ from experiments.simulation.models import DraftModel
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Ack, Draft, Refusal, Verdict, digest
 from tests.fakes import Desk, alone, make_open, request_of, session_id
+from verify_node.packing.round import Round
 from verify_node.rounds import late_drafts
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.packing import Round
 from verify_node.session.session import Session
 
 # -- found by the test of what was drawn -------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Ack, Close, OpenSession, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
+from verify_node.packing.round import Round
 from verify_node.rounds.failures import NOT_NUMBERS
 from verify_node.rounds.outcomes import Outcome
-from verify_node.rounds.packing import Round
 
 PROMPT = tuple(range(1, 31))
 """Seven full pages of four tokens, and two tokens."""
@@ -252,7 +252,7 @@ def test_of_those_who_find_room_one_reads_for_the_rest() -> None:
 
 
 def test_who_need_not_wait_takes_nothing_that_others_were_left() -> None:
-    """Of ten free pages eight are a third user's, who came first: the second short one finds too few."""
+    """A third user, who came first, has eight of ten free pages: the second short session finds too few."""
     desk = desk_with_a_long_text()
     open_one(desk, 4, salt=b"carol", prompt=(3,) * 30)
     open_one(desk, 2, prompt=PROMPT[:20], max_tokens=5)

@@ -9,10 +9,10 @@ from goodspeed.order.base import AGING_S
 from goodspeed.order.queues import FIRST_S
 from goodspeed.wire.messages import Close, Sampling
 from tests.fakes import Desk, session_id
+from verify_node.packing.round import Entry
 from verify_node.places.accounts import Account
 from verify_node.places.places import NUM_GONE
 from verify_node.places.seating import ENTERED_OVERDUE, IN_FIRST_S, SERVED
-from verify_node.rounds.packing import Entry
 
 
 def account(**known: Any) -> Account:

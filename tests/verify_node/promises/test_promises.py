@@ -10,8 +10,8 @@ from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import Ack, Admitted, Close, OpenSession, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node.admission import Allotment, Book, Request, decide
+from verify_node.packing.packing import plan
 from verify_node.promises.promises import GONE_S
-from verify_node.rounds.packing import plan
 
 KNOWS = ("odds", "offers", "slo", "no_model", "admission")
 OLD = ("odds", "offers", "slo", "no_model")

@@ -11,8 +11,8 @@ from goodspeed.wire import odds
 from goodspeed.wire.messages import Draft, Offer, Slo, digest
 from tests.fakes import make_open
 from tests.verify_node.phases import put
+from verify_node.packing.round import RoundLimits
 from verify_node.rounds.choice import ByOdds
-from verify_node.rounds.packing import RoundLimits
 from verify_node.rounds.self_drafts import SelfDrafts
 from verify_node.session.client import Client
 from verify_node.session.session import Session

@@ -21,8 +21,9 @@ from tests.verify_node.rounds.offering import (
     make_session,
     offering,
 )
+from verify_node.packing.packing import plan
+from verify_node.packing.round import RoundLimits
 from verify_node.rounds.choice import ALL, Whole
-from verify_node.rounds.packing import RoundLimits, plan
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
 

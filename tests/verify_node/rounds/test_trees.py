@@ -7,9 +7,9 @@ from goodspeed.fair.latency import Linear
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Offer
 from tests.verify_node.rounds.offering import NOW, grow, make_choice, make_client, make_session, owe
-from verify_node.rounds.drafted import of_offer
+from verify_node.packing.drafted import of_offer
+from verify_node.packing.round import Entry
 from verify_node.rounds.outcomes import Moved, Outcome
-from verify_node.rounds.packing import Entry
 
 CLAIMED = (0.6, 0.3, 0.9, 0.8, 0.05)
 TOKENS, PARENTS = (5, 6, 7, 8, 9), (-1, -1, 0, 2, 0)

@@ -5,7 +5,7 @@ import pytest
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Offer, Verdict
 from tests.verify_node.rounds.offering import NOW, grow, make_client, make_session
-from verify_node.session.state import LATER
+from verify_node.session.model_calls import LATER
 
 MODEL = frozenset({"odds", "offers", "model_offers"})
 

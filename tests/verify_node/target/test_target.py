@@ -18,7 +18,7 @@ from goodspeed.wire.generation import Constraint, TokenBias
 from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling, digest
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from verify_node.rounds.packing import Entry, Round
+from verify_node.packing.round import Entry, Round
 from verify_node.target.match_sampling import decide_match
 from verify_node.target.target import Target
 
@@ -243,7 +243,7 @@ def test_an_invalid_proposal_costs_its_session_the_draft_and_nobody_else_anythin
 
 
 def test_what_is_observed_depends_on_the_claim_and_not_on_the_tokens():
-    """Of a flat claim over all tokens it is how flat the target is, also where the likeliest is always sent."""
+    """A flat claim over all tokens tells how flat the target is, also where the likeliest is always sent."""
     flat = proposals.make(torch.full((1, VOCAB), 1 / VOCAB), "lattice", k=VOCAB).pack()[0]
     claimed = make_target().run(Round(1, (ratio_entry(0, (), flat),))).outcomes[0]
     assert claimed.agreement == 0

@@ -19,7 +19,7 @@ from tests.verify_node.target.test_target import (
     make_target,
     replace_seed,
 )
-from verify_node.rounds.packing import Entry, Round
+from verify_node.packing.round import Entry, Round
 
 PROMPT = (1, 2, 3)
 MODEL = ("odds", "offers", "model_offers")

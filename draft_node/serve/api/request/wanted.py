@@ -177,12 +177,11 @@ def _wanted(
     """Returns what is wanted of each prompt and choice."""
     drafter, max_draft = _drafting(request.goodspeed or Extension(), config)
     asked_for = asked_slo(request, service.levels, headers)
-    if any((request.min_tokens or 0) > most for most in max_tokens):
-        raise ApiError(400, f"min_tokens must not be more than {name_of_max_tokens(request)}", param="min_tokens")
+    min_tokens = _min_tokens(request, max_tokens)
     says = service.defaults(chat=is_chat)
     alike = partial(
         Wanted,
-        min_tokens=request.min_tokens or 0,
+        min_tokens=min_tokens,
         ignore_eos=bool(request.ignore_eos),
         stop_token_ids=stop_token_ids(request, service.vocab_size, () if request.ignore_eos else service.eos_ids),
         is_chat=is_chat,
@@ -208,6 +207,14 @@ def _wanted(
             chosen = partial(alike, sampling=own.sampling, stop=own.stop, logit_rules=own.rules)
             texts.append(chosen(prompt=prompt, max_tokens=most, resolve=asked.resolve))
     return texts
+
+
+def _min_tokens(request: ChatRequest | CompletionRequest, max_tokens: Sequence[int]) -> int:
+    """Tokens before which nothing ends a text; ApiError 400 where some text may not have so many."""
+    least = request.min_tokens or 0
+    if any(least > most for most in max_tokens):
+        raise ApiError(400, f"min_tokens must not be more than {name_of_max_tokens(request)}", param="min_tokens")
+    return least
 
 
 def _sampling_request(request: Generation, choice: int, bias: tuple[TokenBias, ...]) -> SamplingRequest:

@@ -4,7 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
-from draft_node.core.session import DRAFTING_TIMEOUT_S, Session, State
+from draft_node.core.drafts.asking import DRAFTING_TIMEOUT_S
+from draft_node.core.session import Session
+from draft_node.core.state import State
 from goodspeed.exact import proposals
 from goodspeed.exact.positions import certain
 from goodspeed.ngram.drafting import Continuation

@@ -8,7 +8,7 @@ from draft_node.core.actions import Request, Send
 from draft_node.core.core import DraftCore
 from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
 from draft_node.core.link import VerifyLink
-from draft_node.core.session import State
+from draft_node.core.state import State
 from goodspeed.ngram.history import History
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.handshake import Welcome
@@ -125,7 +125,7 @@ def test_a_text_without_a_token_and_one_written_alone_are_not_kept():
     core.forget(session_id(1), 5.0)
     core.begin(make_request(2, user="ann"), 0.0)
     session = core.sessions[session_id(2)]
-    session.tokens += TEXT
+    session.tokens.extend(TEXT)
     session.statistics.num_local = 1
     core.forget(session_id(2), 5.0)
     assert core.ngrams.history.indexes("ann") == []

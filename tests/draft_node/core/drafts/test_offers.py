@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from draft_node.core.actions import Deliver, Propose, Request, Send
 from draft_node.core.drafts.offers import ENOUGH, OFFER_LENGTH
 from draft_node.core.retransmission import RESEND_S
-from draft_node.core.session import Session, State
+from draft_node.core.session import Session
+from draft_node.core.state import State
 from goodspeed.wire import odds
 from goodspeed.wire.messages import Ack, Offer, OpenSession, Refusal, Sampling, Verdict
 from tests.draft_node.core.scripted import ScriptedDrafter

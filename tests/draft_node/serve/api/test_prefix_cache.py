@@ -1,4 +1,4 @@
-"""Kept prefixes over HTTP: what the usage tells of them, and how a request does without."""
+"""The prefix cache over HTTP: what the usage tells of it, and how a request does without."""
 
 from typing import Any
 

@@ -7,8 +7,8 @@ from collections.abc import Container, Iterable, Mapping
 from itertools import accumulate, takewhile
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.engine.paged.prefixes import Hit
-from verify_node.rounds.drafted import NOTHING, Drafted
+from goodspeed.engine.paged.prefix_cache import Hit
+from verify_node.packing.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
 
 

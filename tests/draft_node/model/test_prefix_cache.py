@@ -1,4 +1,4 @@
-"""The draft model with kept prefixes: it proposes what it would without, and feeds less."""
+"""The draft model with a prefix cache: it proposes what it would without, and feeds less."""
 
 import random
 from typing import Any
@@ -18,7 +18,7 @@ PROMPT = tuple(random.Random(4).randrange(VOCAB) for _ in range(30))
 
 
 def make_drafter(num_pages: int = 256) -> Drafter:
-    return Drafter(CHECKPOINT, make_runner(CHECKPOINT, num_pages, keeps_prefixes=True))
+    return Drafter(CHECKPOINT, make_runner(CHECKPOINT, num_pages, prefix_cache=True))
 
 
 def request_of(number: int, salt: bytes = b"alice", **changes: Any) -> Request:

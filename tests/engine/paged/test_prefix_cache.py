@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.engine.paged.prefixes import Hit
+from goodspeed.engine.paged.prefix_cache import Hit
 
 ALICE, BOB = b"alice", b"bob"
 
 
 def make_pool(num_pages: int = 8) -> PagePool:
-    return PagePool(num_pages, 4, keeps_prefixes=True)
+    return PagePool(num_pages, 4, prefix_cache=True)
 
 
 def write(pool: PagePool, key: str, scope: bytes, tokens: list[int]) -> None:
@@ -87,7 +87,7 @@ def test_what_was_left_first_is_evicted_first_and_of_a_text_its_end() -> None:
 
 
 def test_no_more_unused_pages_are_kept_than_may_be() -> None:
-    pool = PagePool(8, 4, keeps_prefixes=True, max_unused=2)
+    pool = PagePool(8, 4, prefix_cache=True, max_unused=2)
     write(pool, "a", ALICE, [1] * 13)
     pool.free("a")
     assert (pool.num_free, pool.num_unused) == (8, 2)
@@ -167,7 +167,7 @@ class SharingLaws(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = PagePool(PAGES, SIZE, keeps_prefixes=True, max_unused=MOST_UNUSED)
+        self.pool = PagePool(PAGES, SIZE, prefix_cache=True, max_unused=MOST_UNUSED)
         self.texts: dict[str, tuple[bytes, list[int]]] = {}  # what each session with memory has read, and its scope
         self.rows: dict[int, tuple[bytes, tuple[int, ...]]] = {}
 

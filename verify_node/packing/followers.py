@@ -17,7 +17,7 @@ def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
     shares with a session can hold it up, and only in rounds in which the other reads on: one that finds no memory, or
     has no tokens left to it, holds nobody up (`packing.py`).
     """
-    if not pool.keeps_prefixes:
+    if not pool.has_prefix_cache:
         return {}
     found: dict[bytes, Session] = {}
     readers: dict[bytes, Session] = {}  # by what they read next

@@ -4,20 +4,11 @@ A row of logits is as wide as the vocabulary, so a round has at most MAX_PROMPT_
 of a prompt already has no rows again: after a preemption it is only read. Knows nothing about tensors.
 """
 
-from msgspec import Struct
-
+from verify_node.packing.round import PromptRows
 from verify_node.session.session import Session
 
 MAX_PROMPT_ROWS = 256
 """Rows of logits for prompts in one round: 156 MB with a vocabulary of 152,000."""
-
-
-class PromptRows(Struct, frozen=True):
-    """Rows of logits after tokens of a prompt, and what they are read for."""
-
-    first: int  # position of the token that the first row follows
-    tokens: tuple[int, ...]  # the prompt's next token after each row's
-    num_top: int  # alternatives to be told of each
 
 
 def prompt_rows(session: Session, start: int, num_tokens: int) -> PromptRows | None:

@@ -8,7 +8,7 @@ import pytest
 from experiments.simulation.faults import play
 from experiments.simulation.settings import Settings, with_faults
 from experiments.simulation.worlds import some_settings
-from goodspeed.engine.paged.prefixes import Prefixes
+from goodspeed.engine.paged.prefix_cache import PrefixCache
 
 REPEATING = Settings(num_clients=3, num_sessions=12, prompt_len=40, repeats=1.0, prefix_cache=True)
 TINY = with_faults(
@@ -37,17 +37,17 @@ def test_most_random_worlds_keep_pages_and_some_do_not() -> None:
     assert sum(one.prefix_cache and one.repeats > 0 for one in settings) > 40
 
 
-def _finds_any(prefixes: Prefixes, digests: Any) -> list[int]:
-    return list(prefixes._pages.values())[: len(digests)]
+def _finds_any(cache: PrefixCache, digests: Any) -> list[int]:
+    return list(cache._pages.values())[: len(digests)]
 
 
 SABOTAGE = {
-    "pages of other texts are found": (Prefixes, "find", _finds_any, "was delivered and not"),
-    "those who share a page are not counted": (Prefixes, "hold", lambda prefixes, page: None, "counted"),
+    "pages of other texts are found": (PrefixCache, "find", _finds_any, "was delivered and not"),
+    "those who share a page are not counted": (PrefixCache, "hold", lambda cache, page: None, "counted"),
     "pages that are needed stay findable": (
-        Prefixes,
+        PrefixCache,
         "withdraw",
-        lambda prefixes, page: None,
+        lambda cache, page: None,
         "one of them is to write",
     ),
 }

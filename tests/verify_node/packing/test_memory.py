@@ -3,17 +3,17 @@
 from typing import Any
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.engine.paged.prefixes import Hit
+from goodspeed.engine.paged.prefix_cache import Hit
 from tests.fakes import session_id
-from tests.verify_node.rounds.test_planner import make_session
-from verify_node.rounds.memory import RoundMemory
+from tests.verify_node.packing.sessions import make_session
+from verify_node.packing.memory import RoundMemory
 from verify_node.session.session import Session
 
 SCOPE = b"alice"
 
 
 def make_pool(num_pages: int, **options: Any) -> PagePool:
-    return PagePool(num_pages, 4, keeps_prefixes=True, **options)
+    return PagePool(num_pages, 4, prefix_cache=True, **options)
 
 
 def make(number: int, tokens: list[int], pool: PagePool, *, reads: int = 0) -> Session:

@@ -1,130 +1,28 @@
 """What enters the next forward pass: plan(number, sessions, ready, limits, pool, drafted) -> Round.
 
-A `Round` is plain integers and bytes, so it could be broadcast to tensor-parallel ranks. Whoever has waited longest
-goes first; what does not fit goes first next time. When the memory is full the youngest session gives way, or whoever
-`seat` names (`verify_node/places`). Knows nothing about when a round starts (`planner.py`), tensors, sockets, policies
-or orders.
+Whoever has waited longest goes first; what does not fit goes first next time. When the memory is full the youngest
+session gives way, or whoever `seat` names (`verify_node/places`). Knows nothing about when a round starts
+(`verify_node/rounds/planner.py`), tensors, sockets, policies or orders.
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from msgspec import Struct
-
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.engine.paged.prefixes import Hit
-from goodspeed.exact import trees
-from goodspeed.wire.fields import DraftSource, Verification
-from goodspeed.wire.messages import Constraint, LogitRules, Sampling
+from goodspeed.engine.paged.prefix_cache import Hit
 from verify_node.admission import Allotment
+from verify_node.packing.drafted import NOTHING, Drafted, of_draft
+from verify_node.packing.followers import followers
+from verify_node.packing.memory import RoundMemory
+from verify_node.packing.prompt_rows import MAX_PROMPT_ROWS, prompt_rows
+from verify_node.packing.round import Entry, Round, RoundLimits
 from verify_node.places.seating import Seating
-from verify_node.rounds.drafted import NOTHING, Drafted, of_draft
-from verify_node.rounds.followers import followers
-from verify_node.rounds.memory import RoundMemory
-from verify_node.rounds.prompt_rows import MAX_PROMPT_ROWS, PromptRows, prompt_rows
 from verify_node.session.session import Session
-
-
-@dataclass(frozen=True, slots=True)
-class RoundLimits:
-    """What no round may exceed."""
-
-    budget: int  # drafted tokens
-    max_round_tokens: int  # everything fed
-    linger_s: float = 0.0
-
 
 Seat: TypeAlias = Callable[[Iterable[Session], Sequence[Session], Mapping[bytes, int], Container[bytes]], Seating]
 """Who gives up memory, and who waits for it, of: those with memory, those who are ready, how many pages each of these
 needs beyond what it has, and those who are promised something."""
-
-
-class Entry(Struct, frozen=True):
-    """One session's part of a round.
-
-    `tokens` are fed at position `start`; the last `num_drafted` of them are the draft. With `samples` the target
-    draws at the last num_drafted + 1 positions; without, this is a chunk of a prompt that goes on in a later round.
-    """
-
-    session_id: bytes
-    start: int
-    tokens: tuple[int, ...]
-    num_drafted: int
-    samples: bool
-    sampling: Sampling
-    verification: Verification = "match"
-    epoch: int = 0
-    draft_round: int | None = None
-    proposal: bytes | None = None
-    num_logprobs: int | None = None  # alternatives to be told of each token that comes of it; None: no logprobs
-    stop_ids: tuple[int, ...] = ()  # not drawn at positions below `may_stop_at`; there if that, or a form, needs them
-    may_stop_at: int = 0
-    odds: bytes = b""  # codes of the drafted tokens' claimed odds, or none
-    num_ngram: int = 0  # leading drafted tokens that an index drafted
-    source: DraftSource | None = None  # of the drafted tokens, where they are no Draft
-    parents: tuple[int, ...] | None = None  # of each drafted token the one that it follows, or -1; None: a chain
-    answered: bool | None = None  # whether its draft node had answered its newest verdict; None: it offers nothing
-    model_offered: bool | None = None  # whether its draft model had offered anew; None: it did not have to
-    is_forced: bool = False  # what is drafted is certain, by the form of the output
-    rules: LogitRules | None = None  # for its logits
-    constraint: Constraint | None = None  # that its output keeps
-    prompt_len: int = 0  # of its text, which is there only where rules or a constraint read it
-    text: tuple[int, ...] = ()  # the prompt and all that is committed
-    prompt_rows: PromptRows | None = None  # of the prompt's tokens among those fed, where their logprobs are wanted
-
-    @property
-    def num_drawn(self) -> int:
-        """Positions that the target draws at."""
-        return self.num_drafted + 1 if self.samples else 0
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of logits, after the last tokens: those drawn from come last, those of a prompt first."""
-        if self.prompt_rows is None:
-            return self.num_drawn
-        return self.start + len(self.tokens) - self.prompt_rows.first
-
-    @property
-    def base_len(self) -> int:
-        """Position of the first token that this entry decides."""
-        return self.start + len(self.tokens) - self.num_drafted
-
-    @property
-    def first_choices(self) -> Sequence[int]:
-        """The places among the drafted tokens of those that their drafter finds likeliest after those before them."""
-        return range(self.num_drafted) if self.parents is None else trees.first_choices(self.parents)
-
-    def banned_at(self, position: int) -> tuple[int, ...]:
-        """What may not be drawn at this position of the text."""
-        return self.stop_ids if position < self.may_stop_at else ()
-
-
-class Round(Struct, frozen=True):
-    """One forward pass: who takes part with what, and who could not."""
-
-    number: int
-    entries: tuple[Entry, ...]
-    prefilled: tuple[bytes, ...] = ()  # sessions fed a part of their prompt, or of their text after a preemption
-    verified: tuple[bytes, ...] = ()  # sessions for which the target draws
-    admitted: tuple[bytes, ...] = ()  # sessions that had no memory before
-    deferred: tuple[bytes, ...] = ()  # ready, and left for the next round
-    crowded_out: tuple[bytes, ...] = ()  # of these, for want of memory
-    preempted: tuple[bytes, ...] = ()  # lost their memory; recomputed later
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(len(entry.tokens) for entry in self.entries)
-
-    @property
-    def context_tokens(self) -> int:
-        """Cached before this round, over all its sessions."""
-        return sum(entry.start for entry in self.entries)
-
-    @property
-    def num_drafted(self) -> int:
-        return sum(entry.num_drafted for entry in self.entries)
 
 
 def plan(

@@ -68,7 +68,7 @@ class Hasher:
         return chain.digests
 
 
-class Prefixes:
+class PrefixCache:
     """Pages that can be found by their digest, how many sessions have each, and which of them no session has."""
 
     def __init__(self) -> None:

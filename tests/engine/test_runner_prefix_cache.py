@@ -17,13 +17,13 @@ def test_on_a_cpu_where_nobody_said_how_much_there_is_a_part_is_kept(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], kept: int
 ) -> None:
     monkeypatch.setattr(runner_module, "pages_for", lambda *_: 100)
-    assert Runner(CHECKPOINT, keeps_prefixes=True, **options).pool.max_unused == kept
+    assert Runner(CHECKPOINT, prefix_cache=True, **options).pool.max_unused == kept
 
 
 def test_adopted_pages_give_the_logits_of_the_whole_text() -> None:
     """Also where the session has a page of its own after pages that lie elsewhere, and beside its first owner."""
     text = [(7 * i * i) % VOCAB for i in range(50)]
-    runner, plain = make_runner(CHECKPOINT, keeps_prefixes=True), make_runner(CHECKPOINT)
+    runner, plain = make_runner(CHECKPOINT, prefix_cache=True), make_runner(CHECKPOINT)
     runner.forward([Chunk("a", text[:40], 1), Chunk("b", text[:9], 1)])
     runner.pool.publish("a", b"s", text[:40])
     hit = runner.pool.find("c", b"s", text)

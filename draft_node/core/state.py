@@ -1,0 +1,32 @@
+"""The states of a session at the draft node, as a picture.
+
+    OFFLINE --connect--> OPENING --Verdict--> PROPOSING --proposed--> WAITING --Verdict--> PROPOSING ...
+                                     |  next_length 0: ADVANCING --Verdict--> ... |
+                                     |  drafted ahead rightly: WAITING --Verdict--> ... |
+                                     |  drafted without the model: WAITING --Verdict--> ... |
+    any state --disconnect, redirected--> OFFLINE; --finish_reason, cancel, failure--> DONE
+    any state --"try later", give_way--> POSTPONED --connect--> OPENING
+    OFFLINE --fall_back--> LOCAL --proposed--> LOCAL ... --connect--> OPENING; --end of the text, failure--> DONE
+
+`session.py` has the transitions. Knows nothing about what a session is.
+"""
+
+from enum import Enum
+
+
+class State(Enum):
+    """What a session waits for."""
+
+    OFFLINE = "offline"
+    OPENING = "opening"
+    PROPOSING = "proposing"
+    WAITING = "waiting"
+    ADVANCING = "advancing"
+    POSTPONED = "postponed"  # its place is another's; `line.py` knows when it has one again
+    LOCAL = "local"  # the verify node is away, and the draft model writes alone
+    DONE = "done"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a verify node knows a session in this state, as far as this node can tell."""
+        return self not in (State.DONE, State.OFFLINE, State.LOCAL, State.POSTPONED)

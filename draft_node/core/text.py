@@ -1,0 +1,86 @@
+"""The text of a session as the draft node has it: its prompt, and the committed tokens, each applied exactly once.
+
+A verdict may come again, or overlap with what is there, or be the one after a lost one; what is new of it is applied,
+and a gap is asked for. Knows nothing about drafts, a session's states, or when anything is sent.
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from draft_node.core.actions import Request
+from goodspeed.wire.messages import OpenSession, TokenLogprobs, Verdict
+
+
+class News(NamedTuple):
+    """What was new of a verdict."""
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...]  # one for each of tokens, or none
+    of_prompt: tuple[TokenLogprobs, ...] | None  # once, where they are wanted
+
+
+@dataclass(slots=True, eq=False)
+class Text:
+    """One session's text; nobody else changes it."""
+
+    request: Request
+    tokens: list[int] = field(init=False)  # prompt and committed
+    first_at: float | None = None  # when its user had the first token
+    _lacks_prompt_logprobs: bool = field(init=False)  # they are wanted, and have not come
+    _lacking_at: int = -1  # length of the text at which it was said that something is missing
+
+    def __post_init__(self) -> None:
+        self.tokens = list(self.request.prompt)
+        self._lacks_prompt_logprobs = self.request.num_prompt_logprobs is not None
+
+    @property
+    def committed(self) -> tuple[int, ...]:
+        return tuple(self.tokens[len(self.request.prompt) :])
+
+    @property
+    def num_committed(self) -> int:
+        return len(self.tokens) - len(self.request.prompt)
+
+    def opened(self) -> None:
+        """A verify node is told all of it: what it said before is of no use any more."""
+        self._lacking_at = -1
+
+    def open(self, epoch: int, now: float, capabilities: Container[str], *, num_hops: int) -> OpenSession:
+        """The message that opens the session with all that is committed. capabilities: of the verify node."""
+        opened = self.request.open(epoch, self.committed, now, first_at=self.first_at, capabilities=capabilities)
+        if "fleet" in capabilities:
+            opened = replace(opened, hops=num_hops)
+        if self._lacks_prompt_logprobs:
+            opened = replace(opened, num_prompt_logprobs=self.request.num_prompt_logprobs)
+        return opened
+
+    def asks_for_gap(self) -> bool:
+        """A verdict begins beyond its end. Returns whether to ask for what is missing: once per gap.
+
+        It is asked for again after a silence: on a slow line hundreds of verdicts may follow the lost one. The verify
+        node answers each Ack with everything unacknowledged, and would take one Ack per verdict for a flood.
+        """
+        if self._lacking_at == len(self.tokens):
+            return False
+        self._lacking_at = len(self.tokens)
+        return True
+
+    def apply(self, verdict: Verdict, now: float) -> News | None:
+        """Takes what is new of a verdict that begins in it, or at its end; None where nothing is."""
+        num_known = len(self.tokens) - verdict.base_len
+        new, logprobs = verdict.tokens[num_known:], (verdict.logprobs or ())[num_known:]
+        if not new and verdict.finish_reason is None:
+            return None
+        self.tokens += new
+        self.first_at = now if self.first_at is None and new else self.first_at
+        of_prompt = verdict.prompt_logprobs if self._lacks_prompt_logprobs else None
+        self._lacks_prompt_logprobs = self._lacks_prompt_logprobs and of_prompt is None
+        return News(new, logprobs, of_prompt)
+
+    def write(self, token: int, now: float) -> None:
+        """The draft model wrote this token, alone."""
+        self.tokens.append(token)
+        self.first_at = now if self.first_at is None else self.first_at
