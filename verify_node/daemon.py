@@ -235,10 +235,10 @@ class VerifyDaemon:
         """Whether a message waits for its constraint to be compiled; too many of one sender are refused."""
         if self.compiling is not None and isinstance(received.message, Close):
             self.compiling.forget(received)
-        peer = self.core.view.peers.get(received.peer)
-        if self.compiling is None or peer is None or not self.compiling.concerns(received, peer):
+        is_known = received.peer in self.core.view.peers
+        if self.compiling is None or not is_known or not self.compiling.concerns(received):
             return False
-        if not self.compiling.take(received, peer):
+        if not self.compiling.take(received):
             error = ProtocolError("too many sessions wait for their constraints to be compiled; open fewer at once")
             self._reply(self.core.reject(received.peer, error, time.monotonic(), received.principal))
         return True

@@ -7,7 +7,6 @@ nothing about logits.
 from draft_node.model.job import Job
 from goodspeed.errors import GrammarError
 from goodspeed.exact.masks import Words
-from goodspeed.grammar.kept import scope_of
 from goodspeed.grammar.matchers import Matchers
 
 
@@ -16,9 +15,10 @@ def allowed(matchers: Matchers | None, job: Job) -> Words | None:
     request = job.propose.request
     if matchers is None or request.constraint is None:
         return None
+    if not job.propose.local and not matchers.grammars.holds(request.session_id, request.constraint):
+        return None  # what this model writes alone keeps the form; else no thread of a model compiles
     try:
-        scope = scope_of(request.user)
-        matcher = matchers.of(request.session_id, request.constraint, request.stop_ids, scope)
+        matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)
     except GrammarError:
         return None
     return matcher.allowed(job.tokens[len(request.prompt) :])

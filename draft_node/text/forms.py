@@ -1,7 +1,7 @@
 """Compiles the forms that users ask for on a thread of its own, before their texts begin. Knows nothing about HTTP.
 
-One is compiled at a time, and users take turns, so whoever sends many that are costly waits for them himself. Nobody
-finds what another's was compiled to.
+One is compiled at a time, and users take turns, so whoever sends many that are costly waits for them himself. Each text
+has its own.
 """
 
 from collections.abc import AsyncGenerator
@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager, suppress
 
 from draft_node.core.actions import Request
 from draft_node.text.fair_queue import FairQueue
-from goodspeed.errors import GrammarError
-from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.kept import scope_of
+from goodspeed.errors import Busy, GrammarError
+from goodspeed.grammar.compiling import Compiled, Grammars
 from goodspeed.wire.generation import Constraint
 
 MAX_CHARS = 1 << 18
@@ -21,7 +20,7 @@ TOO_MUCH = "the forms of your earlier requests are still being compiled; wait fo
 
 
 class Forms:
-    """`check` a form; the compiled ones are kept for the draft model."""
+    """`check` a form before it is taken; `held` while its text is written."""
 
     def __init__(self, grammars: Grammars) -> None:
         self._grammars = grammars
@@ -29,28 +28,30 @@ class Forms:
 
     async def check(self, constraint: Constraint, user: str) -> None:
         """GrammarError, with the reason, where the form cannot be served; Busy where too much of this user's waits."""
-        scope = scope_of(user)
-        if self._grammars.known(constraint, scope):
-            self._grammars.get(constraint, scope)
-            return
-        await self._turns.run(user, len(constraint.source), lambda: self._grammars.get(constraint, scope))
+        compiled = await self._compiled(constraint, user)
+        if isinstance(compiled, GrammarError):
+            raise compiled
 
     @asynccontextmanager
     async def held(self, request: Request) -> AsyncGenerator[None, None]:
-        """Keeps the request's form compiled for the draft model, until its session is over; Busy as `check`.
+        """Compiles the request's form for the draft model, which has it until the session is over.
 
-        One that cannot be compiled here is for the verify node to refuse.
+        One that cannot be compiled here is for the verify node to refuse. Where too much of this user's waits, it is
+        drafted without regard to the form, which costs acceptance only.
         """
         if request.constraint is None:
             yield
             return
-        with suppress(GrammarError):
-            await self.check(request.constraint, request.user)
-            self._grammars.hold(request.session_id, request.constraint, scope_of(request.user))
+        with suppress(GrammarError, Busy):
+            self._grammars.offer(request.constraint, await self._compiled(request.constraint, request.user))
+            self._grammars.hold(request.session_id, request.constraint)
         try:
             yield
         finally:
             self._grammars.release(request.session_id)
+
+    async def _compiled(self, constraint: Constraint, user: str) -> Compiled:
+        return await self._turns.run(user, len(constraint.source), lambda: self._grammars.compiled(constraint))
 
     def close(self) -> None:
         """Ends the thread and cancels what still waits."""

@@ -1,16 +1,16 @@
-"""A constraint, compiled within bounds, and kept for those of its scope.
+"""A constraint, compiled within bounds, and held for each open session that has one.
 
 Compiling drops Python's lock, so that a thread of its own leaves an event loop alone. Knows nothing about sessions.
 """
 
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import TypeAlias
 
 from llguidance import LLMatcher, LLParserLimits
 
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import GrammarError
-from goodspeed.grammar.kept import ALONE, Kept, Key, Scope
 from goodspeed.grammar.sources import to_grammar
 from goodspeed.grammar.tokens import TokenTable
 from goodspeed.grammar.wording import own_words
@@ -31,14 +31,22 @@ LIMITS = LLParserLimits(
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A compiled constraint; `begin` gives what follows one text."""
+    """A constraint that compiles; `begin` gives what follows one text.
+
+    The library's copies of a matcher share its lexer, with all that it has read and with its error, so that one text's
+    cost would end others. So each text has a matcher that was compiled for it.
+    """
 
     table: TokenTable
-    _prototype: LLMatcher = field(repr=False)
+    _constraint: Constraint
+    _ready: list[LLMatcher] = field(default_factory=list, repr=False)
 
     def begin(self) -> LLMatcher:
-        """Returns a matcher at the start of the grammar, which shares nothing with others that is changed."""
-        return self._prototype.deep_copy()
+        """Returns a matcher at the start that shares nothing with others: the first is ready, later ones are compiled.
+
+        GrammarError as `compile_constraint`.
+        """
+        return self._ready.pop() if self._ready else _compile(self._constraint, self.table)
 
 
 def compile_constraint(constraint: Constraint, table: TokenTable) -> Grammar:
@@ -46,6 +54,10 @@ def compile_constraint(constraint: Constraint, table: TokenTable) -> Grammar:
 
     A grammar of which no text can begin is refused too.
     """
+    return Grammar(table, constraint, [_compile(constraint, table)])
+
+
+def _compile(constraint: Constraint, table: TokenTable) -> LLMatcher:
     matcher = LLMatcher(table.tokenizer, to_grammar(constraint), log_level=0, limits=LIMITS)
     has_lines = constraint.kind == "grammar"  # of any other kind the library is given a grammar that was made of it
     _check(matcher, has_lines)
@@ -55,7 +67,7 @@ def compile_constraint(constraint: Constraint, table: TokenTable) -> Grammar:
     trial.try_consume_tokens(trial.compute_ff_tokens())
     trial.compute_bitmask()
     _check(trial, has_lines)
-    return Grammar(table, matcher)
+    return matcher
 
 
 def _check(matcher: LLMatcher, has_lines: bool) -> None:
@@ -68,11 +80,15 @@ def reason(matcher: LLMatcher, *, has_lines: bool = False) -> str:
     return own_words(str(matcher.get_error()), has_lines=has_lines)
 
 
-class Grammars:
-    """Compiles each constraint once in its scope, also a wrong one, and keeps some (`kept.py`). For several threads.
+Compiled: TypeAlias = Grammar | GrammarError
+"""What came of compiling a constraint."""
 
-    What a session holds is kept until it is released, so that no model's thread compiles it again. That is bounded by
-    the number of sessions, whose matchers have the same grammars.
+
+class Grammars:
+    """Compiles constraints, and holds those of open sessions. For several threads.
+
+    Nothing is shared between sessions: how long an answer takes tells nobody what others have sent. What a session
+    holds was compiled before it was opened, on another thread (`compiled`, then `offer`), not by the model's thread.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -81,7 +97,8 @@ class Grammars:
         self._table: TokenTable | None = None
         self._reading = Lock()
         self._lock = Lock()
-        self._kept: Kept[Grammar | GrammarError] = Kept()
+        self._newest: tuple[Constraint, Compiled] | None = None  # that no session holds
+        self._held: dict[bytes, list[tuple[Constraint, Grammar]]] = {}  # by session
 
     @property
     def table(self) -> TokenTable:
@@ -91,71 +108,76 @@ class Grammars:
                 self._table = TokenTable.of(self._vocabulary)
             return self._table
 
-    def known(self, constraint: Constraint, scope: Scope = ALONE) -> bool:
-        """Whether `get` answers at once."""
-        with self._lock:
-            return self._kept.get(_key(constraint, scope)) is not None
+    def get(self, constraint: Constraint) -> Grammar:
+        """Compiles a constraint now; GrammarError as `compile_constraint`."""
+        return compile_constraint(constraint, self.table)
 
-    def get(self, constraint: Constraint, scope: Scope = ALONE) -> Grammar:
-        """Returns the constraint's grammar, compiled now where it is not known in this scope.
-
-        GrammarError as `compile_constraint`.
-        """
-        key = _key(constraint, scope)
-        with self._lock:
-            found = self._kept.get(key)
-        if found is None:
-            found = self._compile(constraint)
-            with self._lock:
-                self._kept.put(key, found)
-        return _grammar(found)
-
-    def problem(self, constraint: Constraint, scope: Scope = ALONE) -> str | None:
-        """Returns why a constraint cannot be served; None if it can be."""
+    def compiled(self, constraint: Constraint) -> Compiled:
+        """Compiles a constraint now, and returns also why that cannot be."""
         try:
-            self.get(constraint, scope)
+            return self.get(constraint)
         except GrammarError as error:
-            return str(error)
-        return None
+            return GrammarError(str(error))  # without what led to it, which may be large
 
-    def hold(self, session_id: bytes, constraint: Constraint, scope: Scope = ALONE) -> None:
-        """Keeps the grammar for an open session until `release`. Called by whoever opens and closes sessions.
-
-        GrammarError as `get`.
-        """
-        grammar = self.get(constraint, scope)
+    def offer(self, constraint: Constraint, compiled: Compiled) -> None:
+        """Gives what was compiled for the session that is opened next, so that `problem` and `hold` need not do it."""
         with self._lock:
-            self._kept.hold(session_id, _key(constraint, scope), grammar)
+            self._newest = (constraint, compiled)
+
+    def problem(self, session_id: bytes, constraint: Constraint) -> str | None:
+        """Returns why a session cannot be opened with this constraint; None if it can be."""
+        if self.holds(session_id, constraint):
+            return None
+        compiled = self._offered(constraint)
+        return str(compiled) if isinstance(compiled, GrammarError) else None
+
+    def hold(self, session_id: bytes, constraint: Constraint) -> None:
+        """Keeps a session's grammar until `release`. Called by whoever opens and closes sessions.
+
+        A session that is opened again has two at most: the one of the round in flight, and its newest. GrammarError as
+        `compile_constraint`.
+        """
+        if self.holds(session_id, constraint):
+            return
+        compiled = self._offered(constraint)
+        if isinstance(compiled, GrammarError):
+            raise GrammarError(str(compiled))
+        with self._lock:
+            self._newest = None
+            held = self._held.setdefault(session_id, [])
+            held.append((constraint, compiled))
+            if len(held) > 2:
+                del held[1]
 
     def release(self, session_id: bytes, but: Constraint | None = None) -> None:
         """The session is over, or has only this constraint by now."""
         with self._lock:
-            self._kept.release(session_id, None if but is None else (but.kind, but.source))
+            held = self._held.pop(session_id, [])
+            if left := [each for each in held if each[0] == but]:
+                self._held[session_id] = left
 
-    def of(self, session_id: bytes, constraint: Constraint, scope: Scope | None = None) -> Grammar:
-        """Returns what the session holds; else as `get`, or without a scope compiled for this caller alone.
-
-        GrammarError as `get`.
-        """
+    def holds(self, session_id: bytes, constraint: Constraint) -> bool:
+        """Whether the session holds this constraint's grammar."""
         with self._lock:
-            found = self._kept.of(session_id, constraint.kind, constraint.source)
-        if found is not None:
-            return _grammar(found)
-        return compile_constraint(constraint, self.table) if scope is None else self.get(constraint, scope)
+            return any(each == constraint for each, _ in self._held.get(session_id, ()))
 
-    def _compile(self, constraint: Constraint) -> Grammar | GrammarError:
-        try:
-            return compile_constraint(constraint, self.table)
-        except GrammarError as error:
-            return error
+    @property
+    def holders(self) -> list[bytes]:
+        """The sessions that hold anything."""
+        with self._lock:
+            return list(self._held)
 
+    def of(self, session_id: bytes, constraint: Constraint) -> Grammar:
+        """Returns what the session holds; where it holds nothing, the constraint is compiled now, as by `get`."""
+        with self._lock:
+            found = [grammar for each, grammar in self._held.get(session_id, ()) if each == constraint]
+        return found[0] if found else self.get(constraint)
 
-def _grammar(found: Grammar | GrammarError) -> Grammar:
-    if isinstance(found, GrammarError):
-        raise GrammarError(str(found))
-    return found
-
-
-def _key(constraint: Constraint, scope: Scope) -> Key:
-    """What decides the grammar, and who may find it; what is thought before it does not matter."""
-    return Key(scope, constraint.kind, constraint.source)
+    def _offered(self, constraint: Constraint) -> Compiled:
+        """Returns what was offered; where that was another constraint's, compiles it now."""
+        with self._lock:
+            newest = self._newest
+        if newest is None or newest[0] != constraint:
+            newest = (constraint, self.compiled(constraint))
+            self.offer(*newest)
+        return newest[1]

@@ -44,7 +44,11 @@ class Matcher:
         self._after = tuple(after)
         self._eos_ids: Collection[int] = grammar.table.eos_ids
         self._closed = self._eos_ids - frozenset(stop_ids) if stop_ids is not None else frozenset()
-        self.problem = ""  # why nothing may follow, of the first text or draft of which that is so
+        self.problem = ""  # why nothing may follow, of the first row of the last `allowed` of which that is so
+        self._may_begin_anew = True
+        self._begun: LLMatcher | None = None
+        self._tokens: list[int] = []
+        self._states: list[State] = []  # at the start, and after each token
         self._restart()
 
     def allowed(
@@ -56,14 +60,16 @@ class Matcher:
         it follows, or -1; None for a chain. A row after a token that may not be drawn itself, or that ends the text, is
         never drawn from, and allows all. A row without any bit follows a text that does not keep the form.
         """
+        self.problem = ""
+        self._may_begin_anew = True
         self._follow(output)
         rows = np.full((len(drafted) + 1, self._grammar.table.num_words), ANY, np.int32)
         self._fill(rows[0])
         path: list[int] = []  # of nodes: what is consumed beyond the output
         for node in range(len(drafted)):
             self._go(path, _way(node, parents), drafted)
-            if self._states[-1] is not State.BROKEN or self._matcher.is_error():
-                self._fill(rows[node + 1])
+            if self._states[-1] is not State.BROKEN or self.is_spent:
+                self._fill(rows[node + 1], is_drafted=True)
         self._go(path, [], drafted)
         return rows
 
@@ -72,13 +78,13 @@ class Matcher:
         self._follow(output)
         if self._states[-1] is not State.WITHIN:
             return ()
-        found: list[int] = self._matcher.compute_ff_tokens()
+        found: list[int] = self.inner.compute_ff_tokens()
         return tuple(found[:MAX_FORCED])
 
     def may_end(self, output: Sequence[int]) -> bool:
         """Whether the output keeps the form as it is."""
         self._follow(output)
-        return self._states[-1] is State.WITHIN and bool(self._matcher.is_accepting())
+        return self._states[-1] is State.WITHIN and bool(self.inner.is_accepting())
 
     def stands_within(self, output: Sequence[int]) -> bool:
         """Whether the grammar alone decides what follows the output, at the end of which `inner` stands then."""
@@ -86,20 +92,32 @@ class Matcher:
         return self._states[-1] is State.WITHIN and not self._closed
 
     @property
+    def has_begun(self) -> bool:
+        """Whether `inner` need not be compiled."""
+        return self._begun is not None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the library has given up: what was asked of it since this text began costs more than it may."""
+        return self._begun is not None and bool(self._begun.is_error())
+
+    @property
     def inner(self) -> LLMatcher:
-        """The library's matcher, for calls that leave it as it is."""
-        return self._matcher
+        """The library's matcher, for calls that leave it as it is; GrammarError where it no longer compiles."""
+        if self._begun is None:
+            self._begun = self._grammar.begin()
+        return self._begun
 
     # -- the text ------------------------------------------------------------------------------------------------------
 
     def _restart(self) -> None:
-        self._matcher = self._grammar.begin()
-        self._tokens: list[int] = []
-        self._states = [State.WITHIN if not self._after else State.FREE]  # at the start, and after each token
+        self._begun = None
+        self._tokens = []
+        self._states = [State.WITHIN if not self._after else State.FREE]
 
     def _follow(self, output: Sequence[int]) -> None:
         """Stands at the end of the output."""
-        if self._matcher.is_error():
+        if self.is_spent:
             self._restart()
         num_common = len(self._tokens)
         if list(output[:num_common]) != self._tokens:
@@ -123,7 +141,7 @@ class Matcher:
         num_read = 0
         if self._states[-1] is State.WITHIN:
             run = list(takewhile(lambda token: token not in self._eos_ids, tokens))
-            num_read = self._matcher.try_consume_tokens(run) if run else 0
+            num_read = self.inner.try_consume_tokens(run) if run else 0
             self._tokens += run[:num_read]
             self._states += [State.WITHIN] * num_read
         for token in tokens[num_read:]:
@@ -143,33 +161,46 @@ class Matcher:
     def _consume(self, token: int) -> State:
         if token in self._eos_ids:
             return State.OVER
-        return State.WITHIN if self._matcher.try_consume_tokens([token]) == 1 else State.BROKEN
+        return State.WITHIN if self.inner.try_consume_tokens([token]) == 1 else State.BROKEN
 
     def _pop(self) -> None:
         self._tokens.pop()
         if self._states.pop() is State.WITHIN and self._states[-1] is State.WITHIN:
-            self._matcher.rollback(1)
+            self.inner.rollback(1)
 
-    def _fill(self, row: NDArray[np.int32]) -> None:
-        """Writes what may follow the newest token."""
-        if self._states[-1] is State.OVER:
-            return
-        if self._states[-1] is State.FREE:
+    def _fill(self, row: NDArray[np.int32], *, is_drafted: bool = False) -> None:
+        """Writes what may follow the newest token.
+
+        Where the library gives up, a new matcher reads the text once more, since what this one has read besides, in
+        drafts that were rejected, must not matter. That is done once for all rows, which bounds what a form may cost.
+        """
+        problem = self.problem
+        self._write(row)
+        if self.is_spent and self._may_begin_anew:
+            self._may_begin_anew = False
+            self.problem = problem
+            self._follow(self._tokens)
+            row[:] = ANY
+            if not is_drafted or self._states[-1] is not State.BROKEN or self.is_spent:
+                self._write(row)
+
+    def _write(self, row: NDArray[np.int32]) -> None:
+        state = self._states[-1]
+        if state is State.FREE:
             _clear(row, self._eos_ids)
-            return
-        if self._states[-1] is State.WITHIN:
-            self._matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
-        if self._states[-1] is State.BROKEN or self._matcher.is_error():
-            found = reason(self._matcher) or "the text so far does not keep the form that it is to have"
+        elif state is State.WITHIN:
+            self.inner.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
+            _clear(row, self._closed)
+        if state is State.BROKEN or self.is_spent:
+            found = reason(self.inner) or "the text so far does not keep the form that it is to have"
             self.problem = self.problem or found
             row[:] = 0
-        else:
-            _clear(row, self._closed)
 
 
 def _clear(row: NDArray[np.int32], tokens: Collection[int]) -> None:
+    words = row.view(np.uint32)
     for token in tokens:
-        row[token // 32] &= ~(1 << token % 32)
+        words[token // 32] &= ~np.uint32(1 << token % 32)
 
 
 def _num_common(some: Sequence[int], others: Sequence[int]) -> int:

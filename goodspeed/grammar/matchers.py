@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Container, Sequence
 
 from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.kept import Scope
 from goodspeed.grammar.matcher import Matcher
 from goodspeed.wire.generation import Constraint
 
@@ -22,16 +21,14 @@ class Matchers:
         self.grammars = grammars
         self._kept: OrderedDict[bytes, tuple[Constraint, tuple[int, ...], Matcher]] = OrderedDict()
 
-    def of(
-        self, session_id: bytes, constraint: Constraint, stop_ids: Sequence[int], scope: Scope | None = None
-    ) -> Matcher:
+    def of(self, session_id: bytes, constraint: Constraint, stop_ids: Sequence[int]) -> Matcher:
         """Returns the session's matcher, wherever it stands; GrammarError where the constraint does not compile.
 
-        Nothing is compiled here for a session that holds its grammar. scope: where else it is found.
+        Nothing is compiled here for a session that holds its grammar.
         """
         kept = self._kept.get(session_id)
         if kept is None or kept[:2] != (constraint, tuple(stop_ids)):
-            matcher = Matcher(self.grammars.of(session_id, constraint, scope), constraint.after, stop_ids)
+            matcher = Matcher(self.grammars.of(session_id, constraint), constraint.after, stop_ids)
             kept = (constraint, tuple(stop_ids), matcher)
             self._kept[session_id] = kept
         self._kept.move_to_end(session_id)

@@ -8,10 +8,9 @@ import pytest
 
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import GrammarError
-from goodspeed.grammar import bounds, compiling, kept
+from goodspeed.grammar import bounds, compiling
 from goodspeed.grammar.bounds import check_schema
 from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.kept import scope_of
 from goodspeed.grammar.matchers import Matchers
 from goodspeed.grammar.tokens import TokenTable
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
@@ -258,44 +257,57 @@ def test_costly_ones_cost_within_bounds_while_they_write(constraint):
     assert time.monotonic() - started < HANGS_S
 
 
-def test_each_is_compiled_once_also_a_wrong_one(monkeypatch):
-    compiled: list[Constraint] = []
-    real = compiling.compile_constraint
+@pytest.fixture
+def compiled(monkeypatch) -> list[Constraint]:
+    """All that was compiled."""
+    found, real = list[Constraint](), compiling._compile
 
-    def compile_once_more(one, table):
-        compiled.append(one)
+    def noting(one, table):
+        found.append(one)
         return real(one, table)
 
-    monkeypatch.setattr(compiling, "compile_constraint", compile_once_more)
+    monkeypatch.setattr(compiling, "_compile", noting)
+    return found
+
+
+def test_what_was_compiled_beforehand_is_not_compiled_again(compiled):
     grammars = Grammars(VOCABULARY)
     good, wrong = Constraint("regex", "ab"), Constraint("regex", "a(")
-    assert not grammars.known(good)
-    assert grammars.get(good) is grammars.get(Constraint("regex", "ab", after=(1, 2)))
-    assert grammars.problem(good) is None
-    for _ in range(2):
-        assert "unclosed" in str(grammars.problem(wrong))
+    for number, each in enumerate((good, wrong)):
+        grammars.offer(each, grammars.compiled(each))
+        problem = grammars.problem(b"%d" % number, each)
+        assert (problem is None) is (each is good)
     assert compiled == [good, wrong]
-    assert grammars.known(wrong)
+    grammars.offer(good, grammars.compiled(good))
+    grammars.hold(b"1", good)
+    assert grammars.problem(b"1", good) is None
+    assert Matchers(grammars).of(b"1", good, ()).allowed([]).any()
+    assert len(compiled) == 3
 
 
-def test_each_scope_compiles_for_itself_and_what_is_held_is_never_compiled_again(monkeypatch):
-    monkeypatch.setattr(kept, "MAX_KEPT", 1)
-    grammars = Grammars(VOCABULARY)
-    one, other = Constraint("regex", "a"), Constraint("regex", "b")
-    alice, bob = scope_of("alice"), scope_of("bob")
-    grammars.hold(b"1", one, alice)
-    assert [grammars.known(one, scope) for scope in (alice, bob)] == [True, False]
-    for each in (other, Constraint("regex", "c")):
-        grammars.get(each, alice)
-    assert [grammars.known(each, alice) for each in (one, other)] == [True, False]
-    assert Matchers(grammars).of(b"1", one, ()).allowed([]).any()
-    monkeypatch.setattr(compiling, "compile_constraint", None)  # whoever compiles now fails
-    held = grammars.of(b"1", one)
-    assert grammars.of(b"1", Constraint("regex", "a", after=(1,))) is held
+def test_what_one_session_holds_no_other_has(compiled):
+    """Else the time would tell it what others have sent, and one text's cost would end another."""
+    grammars, form = Grammars(VOCABULARY), Constraint("regex", "a")
+    grammars.hold(b"1", form)
+    grammars.hold(b"2", form)
+    assert compiled == [form] * 2
+    assert grammars.of(b"1", form) is grammars.of(b"1", form)
+    assert grammars.of(b"1", form) is not grammars.of(b"2", form)
     grammars.release(b"1")
-    assert grammars.of(b"1", one, alice) is held
-    with pytest.raises(TypeError):
-        grammars.of(b"1", one)
+    assert grammars.holders == [b"2"]
+    assert not grammars.holds(b"1", form)
+    grammars.of(b"3", form)
+    assert compiled == [form] * 3
+
+
+def test_a_session_holds_two_at_most_the_first_and_the_newest():
+    grammars = Grammars(VOCABULARY)
+    forms = [Constraint("regex", source) for source in "abcd"]
+    for each in forms:
+        grammars.hold(b"1", each)
+    assert [grammars.holds(b"1", each) for each in forms] == [True, False, False, True]
+    grammars.release(b"1", but=forms[3])
+    assert [grammars.holds(b"1", each) for each in forms] == [False, False, False, True]
 
 
 def test_a_wrong_one_is_not_held():
@@ -312,7 +324,7 @@ def test_several_threads_may_ask():
     sources = [f"[ab]{{1,{each}}}" for each in range(1, 9)]
 
     def ask() -> None:
-        found.extend(grammars.problem(Constraint("regex", source)) for source in sources)
+        found.extend(grammars.problem(b"1", Constraint("regex", source)) for source in sources)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -325,5 +337,5 @@ def test_several_threads_may_ask():
 def test_a_vocabulary_that_cannot_be_read_is_named():
     no_end = Vocabulary(name="x", tokenizer=VOCABULARY.tokenizer, tokenizer_fingerprint="", eos_ids=(), num_tokens=4096)
     no_bytes = Vocabulary(name="x", tokenizer=object(), tokenizer_fingerprint="", eos_ids=(0,), num_tokens=4096)
-    assert "ends a text" in str(Grammars(no_end).problem(Constraint("regex", "a")))
-    assert "fast tokenizer" in str(Grammars(no_bytes).problem(Constraint("regex", "a")))
+    assert "ends a text" in str(Grammars(no_end).problem(b"1", Constraint("regex", "a")))
+    assert "fast tokenizer" in str(Grammars(no_bytes).problem(b"1", Constraint("regex", "a")))

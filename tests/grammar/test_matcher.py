@@ -4,9 +4,11 @@ import random
 
 import numpy as np
 import pytest
+from llguidance import LLParserLimits
 
+from goodspeed.grammar import compiling
 from goodspeed.grammar.batch import Asked, Batch
-from goodspeed.grammar.matcher import Matcher
+from goodspeed.grammar.matcher import ANY, Matcher, _clear
 from goodspeed.wire.generation import Constraint
 from tests.grammar.babbler import END, GRAMMARS, NUM_TOKENS, Babbler, Draft, decode, encode
 
@@ -55,7 +57,7 @@ def test_what_is_drafted_leaves_no_trace():
     assert texts(one.allowed([A, C])[0]) == {"b", "c"}
 
 
-def test_another_text_is_read_anew():
+def test_another_text_is_read_from_where_it_parts():
     one = matcher(Constraint("regex", "ab*|cd*"))
     assert "b" in texts(one.allowed([A, B])[0])
     assert "d" in texts(one.allowed([C])[0])
@@ -68,13 +70,6 @@ def test_an_output_that_does_not_keep_the_form_may_not_go_on_and_says_why():
     assert [texts(row) for row in rows] == [set(), "ANY"]
     assert "does not keep the form" in one.problem
     assert texts(one.allowed([A, B])[0]) == {"b", "c"}  # another text may
-
-
-def test_the_first_reason_stays_where_the_text_is_read_anew():
-    one = matcher()
-    one.problem = "it took too long"
-    assert texts(one.allowed([B])[0]) == set()
-    assert one.problem == "it took too long"
 
 
 def test_what_is_thought_is_free_also_where_it_ends_inside_a_draft():
@@ -150,6 +145,91 @@ def test_what_must_follow_is_accepted_with_certainty():
             if END in outcome.tokens:
                 break
         assert decode(output).startswith('{"name": "x"}')
+
+
+AFTER = [dict[str, list[int]](), {"after": [D]}, {"after": [D, A]}, {"stop_ids": [77]}]
+
+
+@pytest.mark.parametrize("more", AFTER, ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_one_that_has_read_other_texts_says_what_a_new_one_says(seed, more):
+    """Outputs that part anywhere: before and after what is free ends, after the end, and where the form is broken."""
+    rng, batch = random.Random(seed), Batch()
+    constraint = Constraint("regex", "(a|b)?c[ab]{0,3}")
+    kept = matcher(constraint, **more)
+    for _ in range(60):
+        output = rng.choices([A, B, C, D, END], [4, 4, 4, 2, 1], k=rng.randint(0, 6))
+        drafted = rng.choices([A, B, C, D, END], k=rng.randint(0, 3))
+        parents = [rng.randint(-1, node - 1) for node in range(len(drafted))] if rng.random() < 0.3 else None
+        expected = matcher(constraint, **more).allowed(output, drafted, parents)
+        if rng.random() < 0.5:
+            [rows] = batch.prepare([Asked(kept, output, drafted, parents)], 128).make()
+            is_reached = reached(expected, drafted, parents)
+            assert (rows[is_reached] == expected[is_reached]).all(), (output, drafted, parents)
+        else:
+            assert (kept.allowed(output, drafted, parents) == expected).all(), (output, drafted, parents)
+        assert kept.forced(output) == matcher(constraint, **more).forced(output)
+
+
+COSTLY = Constraint("regex", "([ab]*a[ab]{7}c)+")
+"""Each way to read a and b has a state of its own."""
+
+
+def few_states(monkeypatch, number):
+    monkeypatch.setattr(compiling, "LIMITS", LLParserLimits(max_lexer_states=number, verbose_errors=False))
+    return compiling.compile_constraint(COSTLY, GRAMMARS.table)
+
+
+def spend(one, rng):
+    """Reads texts until it has read too much."""
+    while not one.is_spent:
+        one._follow(rng.choices([A, B], k=12))
+        one._write(np.zeros(128, np.int32))
+
+
+def test_what_one_text_costs_ends_no_other_of_its_form(monkeypatch):
+    grammar = few_states(monkeypatch, 150)
+    first, second = Matcher(grammar), Matcher(grammar)
+    expected = second.allowed([A, B])
+    spend(first, random.Random(0))
+    assert (second.allowed([A, B]) == expected).all()
+    assert (Matcher(grammar).allowed([A, B]) == expected).all()
+
+
+@pytest.mark.parametrize("parents", [None, [-1, -1, 0]])
+def test_what_was_read_before_decides_nothing_when_it_becomes_too_much(monkeypatch, parents):
+    """The library gives up at the base, or at a drafted token: a new matcher reads the text, and has room for it."""
+    grammar, rng = few_states(monkeypatch, 150), random.Random(1)
+    kept, num_anew = Matcher(grammar), 0
+    for _ in range(60):
+        output, drafted = rng.choices([A, B], k=9), rng.choices([A, B], k=3)
+        begun = kept._begun
+        assert (kept.allowed(output, drafted, parents) == Matcher(grammar).allowed(output, drafted, parents)).all()
+        num_anew += begun is not kept._begun
+        assert not kept.problem
+    assert num_anew > 5
+
+
+def test_a_form_that_is_too_costly_for_any_matcher_is_tried_once_more_only(monkeypatch):
+    grammar, begun = few_states(monkeypatch, 40), list[int]()
+    one, begin = Matcher(grammar), compiling.Grammar.begin
+
+    def counting(grammar):
+        begun.append(1)
+        return begin(grammar)
+
+    monkeypatch.setattr(compiling.Grammar, "begin", counting)
+    rows = one.allowed(random.Random(2).choices([A, B], k=30), [A, B, A], [-1, -1, -1])
+    assert (rows == 0).all()
+    assert "too much work" in one.problem
+    assert len(begun) == 2
+
+
+@pytest.mark.parametrize("token", [0, 31, 32, 63])
+def test_any_id_may_be_one_that_ends_a_text(token):
+    row = np.full(2, ANY, np.int32)
+    _clear(row, [token])
+    assert np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little") == 0).tolist() == [token]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -121,12 +121,12 @@ INNER = (
 
 @pytest.mark.parametrize(("kind", "source", "said"), SAID)
 def test_what_is_said_of_a_mistake(kind: ConstraintKind, source: str, said: str) -> None:
-    assert str(GRAMMARS.problem(Constraint(kind, source))).startswith(said)
+    assert str(GRAMMARS.problem(b"1", Constraint(kind, source))).startswith(said)
 
 
 @pytest.mark.parametrize(("kind", "source"), [(kind, each) for kind, sources in MISTAKES.items() for each in sources])
 def test_no_reason_has_the_librarys_own_words_in_it(kind: ConstraintKind, source: str) -> None:
-    said = str(GRAMMARS.problem(Constraint(kind, source)))
+    said = str(GRAMMARS.problem(b"1", Constraint(kind, source)))
     assert not [inner for inner in INNER if inner in said], said
     assert said.startswith("line ") is (kind == "grammar" and "start" in source and "line " in said)
     assert len(said) <= MAX_CHARS
@@ -135,7 +135,7 @@ def test_no_reason_has_the_librarys_own_words_in_it(kind: ConstraintKind, source
 
 
 def test_a_long_pattern_is_quoted_around_what_is_wrong() -> None:
-    said = str(GRAMMARS.problem(Constraint("regex", "x" * 900 + "(?=a)" + "y" * 900)))
+    said = str(GRAMMARS.problem(b"1", Constraint("regex", "x" * 900 + "(?=a)" + "y" * 900)))
     assert '"...' + "x" * 24 + "(?=a)" + "y" * 19 + '..." is wrong at "(?=" (character 901)' in said
 
 

@@ -31,7 +31,7 @@ from verify_node.session.checks import (
     num_prompt_logprobs,
 )
 from verify_node.session.client import Client, Peer
-from verify_node.session.scopes import form_scope, prefix_scope
+from verify_node.session.scopes import prefix_scope
 from verify_node.session.session import Session
 from verify_node.slo.terms import Tiers, open_ledger
 
@@ -209,7 +209,7 @@ class Register:
             or check_text(message, self.welcome, self.context_len)
             or check_prompt_logprobs(message, self._num_prompt_logprobs(peer.client, known))
         )
-        if refused := refused or check_constraint(message, self._grammars, form_scope(peer, message)):
+        if refused := refused or check_constraint(message, self._grammars):
             return refused
         if known is not None and known.epoch == message.epoch:
             known.heard(peer.peer_id, now)
@@ -220,7 +220,7 @@ class Register:
         if known is not None:
             self._replace(known, session, in_flight)
         self.sessions[message.session_id] = session
-        self._hold_form(peer, message)
+        self._hold_form(message)
         if not in_flight:
             self._release_forms(message.session_id)
         return session
@@ -321,10 +321,15 @@ class Register:
         if self._pool.truncate(new.session_id, right) == 0:
             self._pool.free(new.session_id)  # so that it may begin with kept pages
 
-    def _hold_form(self, peer: Peer, message: OpenSession) -> None:
+    def has_form(self, session: Session) -> bool:
+        """Whether the session holds the form that it is to keep, if it has one."""
+        constraint = session.opened.constraint
+        return constraint is None or self._grammars is None or self._grammars.holds(session.session_id, constraint)
+
+    def _hold_form(self, message: OpenSession) -> None:
         """Keeps the form compiled for the target, which must not have to do that in the middle of a round."""
         if self._grammars is not None and message.constraint is not None:
-            self._grammars.hold(message.session_id, message.constraint, form_scope(peer, message))
+            self._grammars.hold(message.session_id, message.constraint)
 
     def _release_forms(self, session_id: bytes) -> None:
         """Lets go of what was held by this id, but for what is open by it; only while no round is in flight."""

@@ -74,6 +74,7 @@ def check_register(register: Register, clients: Mapping[str, Client]) -> None:
         require(f"peer {peer_id!r}", claims)
     for session_id, session in register.sessions.items():
         require(_session(session), _membership(session_id, session, register.peers, clients))
+        require(_session(session), [(register.has_form(session), "does not hold its form")])
     num_own = Counter(session.client.name for session in register.sessions.values())
     claims = [(len(register.sessions) <= register.max_sessions, "more sessions are open than may be")]
     claims += [

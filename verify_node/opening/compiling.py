@@ -9,12 +9,9 @@ from collections import OrderedDict, deque
 from typing import NamedTuple
 
 from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.kept import Scope
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Close, OpenSession
 from goodspeed.wire.zmq.transport import Received
-from verify_node.session.client import Peer
-from verify_node.session.scopes import form_scope
 
 MAX_WAITING = 256
 """Messages of one sender that wait; one more is refused."""
@@ -29,14 +26,14 @@ class Compiling:
         self._there = asyncio.Event()
         self._newest: _Opening | None = None  # which is compiled now, unless it was forgotten
 
-    def concerns(self, received: Received, peer: Peer) -> bool:
-        """Whether the message of this peer opens a session with a constraint that is not known in its scope yet."""
+    def concerns(self, received: Received) -> bool:
+        """Whether the message opens a session with a constraint that it does not hold yet."""
         message = received.message
         if not isinstance(message, OpenSession) or message.constraint is None:
             return False
-        return not self._grammars.known(message.constraint, form_scope(peer, message))
+        return not self._grammars.holds(message.session_id, message.constraint)
 
-    def take(self, received: Received, peer: Peer) -> bool:
+    def take(self, received: Received) -> bool:
         """Has an opening wait that it concerns; returns False where too many of its sender do."""
         message = received.message
         if not isinstance(message, OpenSession) or message.constraint is None:
@@ -44,7 +41,7 @@ class Compiling:
         queue = self._waiting.setdefault(received.peer, deque())
         if len(queue) >= MAX_WAITING:
             return False
-        queue.append(_Opening(received, message.constraint, form_scope(peer, message)))
+        queue.append(_Opening(received, message.constraint))
         self._there.set()
         return True
 
@@ -62,11 +59,15 @@ class Compiling:
             self._waiting.pop(closing.peer, None)
 
     async def next(self) -> Received:
-        """Waits for the next message whose constraint is compiled, or was found to be wrong."""
+        """Waits for the next message whose constraint is compiled, or was found to be wrong.
+
+        What came of it is offered: the message is to be handled at once, before anything else is.
+        """
         while True:
             self._newest = opening = await self._first()
-            await asyncio.to_thread(self._grammars.problem, opening.constraint, opening.scope)
+            compiled = await asyncio.to_thread(self._grammars.compiled, opening.constraint)
             if self._newest is not None:
+                self._grammars.offer(opening.constraint, compiled)
                 return opening.received
 
     async def _first(self) -> "_Opening":
@@ -86,7 +87,6 @@ class _Opening(NamedTuple):
 
     received: Received
     constraint: Constraint
-    scope: Scope
 
 
 def _is_closed(waiting: Received, closing: Received) -> bool:

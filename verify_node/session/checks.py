@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.kept import Scope
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
@@ -150,16 +149,13 @@ def num_prompt_logprobs(opened: OpenSession) -> int:
     return 0 if opened.num_prompt_logprobs is None else len(opened.prompt) * (1 + opened.num_prompt_logprobs)
 
 
-def check_constraint(opened: OpenSession, grammars: Grammars | None, scope: Scope) -> Rejection | None:
-    """Whether the output can keep the form that is asked for, and end. grammars: None where no form is served.
-
-    scope: in which the form is looked for.
-    """
+def check_constraint(opened: OpenSession, grammars: Grammars | None) -> Rejection | None:
+    """Whether the output can keep the form that is asked for, and end. grammars: None where no form is served."""
     if opened.constraint is None:
         return None
     if grammars is None:
         return Rejection("unsupported", "constraint is not served here", "ask only for what Welcome announces")
-    if (problem := grammars.problem(opened.constraint, scope)) is not None:
+    if (problem := grammars.problem(opened.session_id, opened.constraint)) is not None:
         return Rejection("constraint", f"constraint: {problem}", "send another one, or ask without")
     if not any(token in grammars.table.eos_ids for token in opened.stop_ids):
         what = "a text with a constraint ends where that says, and none of stop_ids ends a text of this target"

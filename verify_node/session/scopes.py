@@ -1,10 +1,9 @@
-"""Who shares pages of read text, and compiled forms, with a session: nobody whom the time could tell anything.
+"""Who shares pages of read text with a session: nobody whom the time could tell anything.
 
 Draft nodes share with none: the key that a client proved and its name are part of every scope. Within a client it is
 the draft node's salt that tells its users apart.
 """
 
-from goodspeed.grammar.kept import Scope
 from goodspeed.wire.messages import OpenSession
 from verify_node.session.client import Peer
 
@@ -13,16 +12,10 @@ def prefix_scope(peer: Peer, opened: OpenSession) -> bytes:
     """The scope in which the session's pages are found. Without a salt it is the session's own, for when it reopens.
 
     One whose prompt's logprobs are wanted has none: all of the prompt has to be read for them.
-
     """
     if opened.num_prompt_logprobs is not None:
         return b""
     return _client(peer) + _user(opened)
-
-
-def form_scope(peer: Peer, opened: OpenSession) -> Scope:
-    """The scope in which the session's form is found compiled."""
-    return Scope(_client(peer), _user(opened))
 
 
 def _client(peer: Peer) -> bytes:

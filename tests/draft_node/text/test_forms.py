@@ -1,4 +1,4 @@
-"""Forms of a draft node's users: each user's own, and kept for the draft model as long as their texts are written."""
+"""Forms of a draft node's users: compiled beside the event loop, and held while a text is written."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,10 +9,9 @@ from draft_node.core.actions import Propose, Request
 from draft_node.model.forms import allowed
 from draft_node.model.job import Job
 from draft_node.text.forms import Forms
-from goodspeed.errors import GrammarError
-from goodspeed.grammar import compiling, kept
+from goodspeed.errors import Busy, GrammarError
+from goodspeed.grammar import compiling
 from goodspeed.grammar.compiling import Grammars
-from goodspeed.grammar.kept import scope_of
 from goodspeed.grammar.matchers import Matchers
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
@@ -30,7 +29,7 @@ def masks(grammars: Grammars, request: Request) -> bool:
     """Whether the draft model finds the form, without compiling anything."""
     job = Job(Propose(request, 1, 0, request.prompt, 1), 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "compile_constraint", _refuse)
+        patch.setattr(compiling, "_compile", _refuse)
         return allowed(Matchers(grammars), job) is not None
 
 
@@ -50,31 +49,33 @@ def forms(grammars: Grammars) -> Iterator[Forms]:
     forms.close()
 
 
-def test_a_users_form_is_not_known_to_another(forms: Forms, grammars: Grammars) -> None:
-    asyncio.run(forms.check(FORM, "alice"))
-    assert [grammars.known(FORM, scope_of(user)) for user in ("alice", "bob", "")] == [True, False, False]
-
-
-def test_the_draft_model_finds_the_form_while_its_text_is_written(
-    forms: Forms, grammars: Grammars, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept, "MAX_KEPT", 1)
+def test_the_draft_model_has_the_form_while_its_text_is_written(forms: Forms, grammars: Grammars) -> None:
     alices, bobs = request(1, "alice"), request(2, "bob")
 
     async def write() -> None:
         await forms.check(FORM, "alice")
-        for source in "abc":
-            await forms.check(Constraint("regex", source), "alice")
-        async with forms.held(alices):  # which compiles it again, beside the event loop
-            for source in "abc":
-                await forms.check(Constraint("regex", source), "alice")
+        assert not masks(grammars, alices)
+        async with forms.held(alices):
             assert masks(grammars, alices)
             assert not masks(grammars, bobs)
-        assert masks(grammars, alices)  # a proposal that is under way still finds it
-        await forms.check(Constraint("regex", "d"), "alice")
         assert not masks(grammars, alices)
 
     asyncio.run(write())
+    assert grammars.holders == []
+
+
+def test_where_too_much_of_a_user_waits_the_text_is_drafted_without_its_form(
+    forms: Forms, grammars: Grammars, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object) -> None:
+        raise Busy("busy", "too much waits")
+
+    async def write() -> bool:
+        async with forms.held(request(1, "alice")):
+            return masks(grammars, request(1, "alice"))
+
+    monkeypatch.setattr(forms._turns, "run", busy)
+    assert not asyncio.run(write())
 
 
 def test_a_text_whose_form_cannot_be_compiled_here_is_written_all_the_same(forms: Forms, grammars: Grammars) -> None:

@@ -4,10 +4,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.errors import GrammarError
-from goodspeed.grammar import compiling
-from goodspeed.grammar.compiling import Grammar, Grammars
-from goodspeed.grammar.tokens import TokenTable
+from goodspeed.grammar.compiling import Grammars
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Close
 from tests.fakes import Desk, session_id
@@ -39,17 +36,7 @@ def open_one(desk: Desk, number: int, constraint: Constraint = ONE, *, peer: str
 
 def is_held(grammars: Grammars, number: int, constraint: Constraint = ONE) -> bool:
     """Whether the target need not compile it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "compile_constraint", _refuse)
-        try:
-            grammars.of(session_id(number), constraint)
-        except GrammarError:
-            return False
-    return True
-
-
-def _refuse(constraint: Constraint, table: object) -> None:
-    raise GrammarError("not compiled here")
+    return grammars.holds(session_id(number), constraint)
 
 
 def test_an_open_session_holds_its_form_until_it_is_closed(desk: Desk, grammars: Grammars) -> None:
@@ -91,24 +78,20 @@ def test_what_opens_again_between_rounds_holds_the_newest(desk: Desk, grammars: 
     assert not is_held(grammars, 1, OTHER)
 
 
-def test_another_client_or_user_has_the_same_form_compiled_anew(
-    desk: Desk, grammars: Grammars, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiled = list[str]()
-    real = compiling.compile_constraint
+def test_every_session_has_its_form_compiled_for_itself(desk: Desk, grammars: Grammars) -> None:
+    for number, peer in enumerate("aab"):
+        open_one(desk, number, peer=peer)
+    assert len({id(grammars.of(session_id(number), ONE)) for number in range(3)}) == 3
+    before = grammars.of(session_id(0), ONE)
+    open_one(desk, 0, epoch=2)
+    assert grammars.of(session_id(0), ONE) is before
 
-    def compile_once_more(one: Constraint, table: TokenTable) -> Grammar:
-        compiled.append(one.source)
-        return real(one, table)
 
-    monkeypatch.setattr(compiling, "compile_constraint", compile_once_more)
-    open_one(desk, 1, cache_salt=b"alice")
-    open_one(desk, 2, cache_salt=b"alice")
-    assert len(compiled) == 1
-    open_one(desk, 3, cache_salt=b"bob")
-    open_one(desk, 4, peer="b", cache_salt=b"alice")
-    open_one(desk, 5)
-    open_one(desk, 6)
-    assert len(compiled) == 5
-    open_one(desk, 6, epoch=2)
-    assert len(compiled) == 5
+def test_nothing_is_held_for_nobody(desk: Desk, grammars: Grammars) -> None:
+    for number in range(4):
+        open_one(desk, number, OTHER if number % 2 else ONE)
+    desk.round()
+    for number in range(4):
+        desk.up("a", Close(session_id(number), 1))
+    desk.round()
+    assert grammars.holders == []

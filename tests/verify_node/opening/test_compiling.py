@@ -9,36 +9,29 @@ from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession
 from goodspeed.wire.zmq.transport import Received
-from tests.fakes import Desk, make_hello, make_open, session_id
+from tests.fakes import make_hello, make_open, session_id
 from tests.grammar.babbler import VOCABULARY
 from tests.verify_node.loops import Loop, ask, hear
 from verify_node.opening import compiling
 from verify_node.opening.compiling import Compiling
 
 
-def peer_of(name):
-    desk = Desk()
-    desk.hello(name)
-    [peer] = desk.core.peers.values()
-    return peer
-
-
 class SlowGrammars:
     """Compiles on whatever thread asks, and tells which."""
 
     def __init__(self):
-        self.compiled: list[str] = []
+        self.sources: list[str] = []
         self.threads: set[str] = set()
 
-    def known(self, constraint, scope):
-        return constraint.source in self.compiled
+    def holds(self, session_id, constraint):
+        return False
 
-    def problem(self, constraint, scope):
+    def compiled(self, constraint):
         self.threads.add(threading.current_thread().name)
-        self.compiled.append(constraint.source)
+        self.sources.append(constraint.source)
 
-
-PEER = peer_of("a")
+    def offer(self, constraint, compiled):
+        self.offered = constraint.source
 
 
 def opening(peer, number, source="a"):
@@ -46,60 +39,57 @@ def opening(peer, number, source="a"):
     return Received(peer, message, 100, None)
 
 
-def test_only_openings_with_an_unknown_constraint_wait():
+def test_openings_with_a_constraint_wait():
+    grammars = Grammars(VOCABULARY)
+    waiting = Compiling(grammars)
+    assert waiting.concerns(opening(b"a", 1))
+    assert not waiting.concerns(Received(b"a", make_open(1), 100, None))
+    assert not waiting.concerns(Received(b"a", Ack(session_id(1), 1, 3), 100, None))
+    assert not waiting.concerns(Received(b"a", GrammarError("bytes that were no message"), 100, None))  # type: ignore[arg-type]
+
+
+def test_only_what_opens_again_need_not_wait():
+    """What others have sent must not be known: the time until the answer would tell."""
+    grammars = Grammars(VOCABULARY)
+    waiting = Compiling(grammars)
+    grammars.hold(session_id(1), Constraint("regex", "a"))
+    assert not waiting.concerns(opening(b"a", 1))
+    assert waiting.concerns(opening(b"a", 2))
+    assert waiting.concerns(opening(b"a", 1, "b"))
+
+
+def test_what_came_of_it_is_offered_to_the_session_that_is_given_out():
     grammars = SlowGrammars()
     waiting = Compiling(grammars)  # type: ignore[arg-type]
-    assert waiting.concerns(opening(b"a", 1), PEER)
-    grammars.compiled.append("a")
-    assert not waiting.concerns(opening(b"a", 1), PEER)
-    assert not waiting.concerns(Received(b"a", make_open(1), 100, None), PEER)
-    assert not waiting.concerns(Received(b"a", Ack(session_id(1), 1, 3), 100, None), PEER)
-    assert not waiting.concerns(Received(b"a", GrammarError("bytes that were no message"), 100, None), PEER)  # type: ignore[arg-type]
+    for number, source in enumerate("ab"):
+        waiting.take(opening(b"a", number, source))
 
+    async def take_all():
+        return [((await waiting.next()).message.constraint.source, grammars.offered) for _ in range(2)]
 
-def test_what_another_client_or_user_has_sent_is_not_known():
-    """Else the time until the answer would tell that it was sent."""
-    waiting = Compiling(Grammars(VOCABULARY))
-    here, there = map(peer_of, "ab")
-
-    def opens(number, salt):
-        message = make_open(number, constraint=Constraint("regex", "a"), cache_salt=salt)
-        return Received(b"a", message, 100, None)
-
-    async def compile_first():
-        waiting.take(opens(1, b"alice"), here)
-        waiting.take(opens(2, b""), here)
-        await waiting.next()
-        await waiting.next()
-
-    asyncio.run(compile_first())
-    assert not waiting.concerns(opens(3, b"alice"), here)
-    assert waiting.concerns(opens(3, b"alice"), there)
-    assert waiting.concerns(opens(3, b"bob"), here)
-    assert waiting.concerns(opens(3, b""), here)
-    assert not waiting.concerns(opens(2, b""), here)  # opened again
+    assert asyncio.run(take_all()) == [("a", "a"), ("b", "b")]
 
 
 def test_senders_take_turns_and_the_event_loop_does_not_compile():
     grammars = SlowGrammars()
     waiting = Compiling(grammars)  # type: ignore[arg-type]
     for number in range(3):
-        assert waiting.take(opening(b"greedy", number, f"g{number}"), PEER)
-    assert waiting.take(opening(b"modest", 9, "m"), PEER)
+        assert waiting.take(opening(b"greedy", number, f"g{number}"))
+    assert waiting.take(opening(b"modest", 9, "m"))
 
     async def take_all():
         return [(await waiting.next()).peer for _ in range(4)]
 
     assert asyncio.run(take_all()) == [b"greedy", b"modest", b"greedy", b"greedy"]
-    assert grammars.compiled == ["g0", "m", "g1", "g2"]
+    assert grammars.sources == ["g0", "m", "g1", "g2"]
     assert threading.current_thread().name not in grammars.threads
 
 
 def test_too_many_of_one_sender_are_not_taken(monkeypatch):
     monkeypatch.setattr(compiling, "MAX_WAITING", 2)
     waiting = Compiling(SlowGrammars())  # type: ignore[arg-type]
-    assert [waiting.take(opening(b"a", number), PEER) for number in range(3)] == [True, True, False]
-    assert waiting.take(opening(b"b", 1), PEER)
+    assert [waiting.take(opening(b"a", number)) for number in range(3)] == [True, True, False]
+    assert waiting.take(opening(b"b", 1))
 
 
 def test_one_that_comes_while_nothing_waits_is_given_out():
@@ -108,7 +98,7 @@ def test_one_that_comes_while_nothing_waits_is_given_out():
     async def later():
         task = asyncio.create_task(waiting.next())
         await asyncio.sleep(0)
-        waiting.take(opening(b"a", 5), PEER)
+        waiting.take(opening(b"a", 5))
         return await task
 
     received = asyncio.run(later())
@@ -124,8 +114,8 @@ def test_what_is_closed_while_it_waits_is_not_opened():
     grammars = SlowGrammars()
     waiting = Compiling(grammars)  # type: ignore[arg-type]
     for number in (1, 2, 3):
-        waiting.take(opening(b"a", number, f"s{number}"), PEER)
-    waiting.take(opening(b"b", 1, "another's"), PEER)
+        waiting.take(opening(b"a", number, f"s{number}"))
+    waiting.take(opening(b"b", 1, "another's"))
     waiting.forget(closing(b"a", 1))
     waiting.forget(closing(b"a", 2, epoch=0))  # of an earlier opening
     waiting.forget(closing(b"a", 3, principal="a key that does not speak for it"))
@@ -135,24 +125,24 @@ def test_what_is_closed_while_it_waits_is_not_opened():
         return [(one := await waiting.next()).peer + one.message.session_id[-1:] for _ in range(3)]
 
     assert set(asyncio.run(take_all())) == {b"a" + session_id(n)[-1:] for n in (2, 3)} | {b"b" + session_id(1)[-1:]}
-    assert "s1" not in grammars.compiled
+    assert "s1" not in grammars.sources
 
 
 def test_what_is_closed_while_it_is_compiled_is_not_opened():
     grammars, goes_on, is_compiling = SlowGrammars(), threading.Event(), threading.Event()
-    problem = grammars.problem
+    compiled = grammars.compiled
 
-    def held(constraint, scope):
+    def held(constraint):
         is_compiling.set()
         assert goes_on.wait(30)
-        problem(constraint, scope)
+        compiled(constraint)
 
-    grammars.problem = held  # type: ignore[method-assign]
+    grammars.compiled = held  # type: ignore[method-assign]
     waiting = Compiling(grammars)  # type: ignore[arg-type]
 
     async def close_the_first():
-        waiting.take(opening(b"a", 1, "first"), PEER)
-        waiting.take(opening(b"a", 2, "second"), PEER)
+        waiting.take(opening(b"a", 1, "first"))
+        waiting.take(opening(b"a", 2, "second"))
         task = asyncio.create_task(waiting.next())
         await asyncio.to_thread(is_compiling.wait, 30)
         waiting.forget(closing(b"a", 1))
@@ -160,14 +150,14 @@ def test_what_is_closed_while_it_is_compiled_is_not_opened():
         return await task
 
     assert asyncio.run(close_the_first()).message.session_id == session_id(2)
-    assert grammars.compiled == ["first", "second"]
+    assert grammars.sources == ["first", "second"]
 
 
 def test_the_node_opens_no_session_whose_close_overtook_it():
     compiled, goes_on = list[str](), threading.Event()
 
     class HeldGrammars(SlowGrammars):
-        def problem(self, constraint, scope):
+        def compiled(self, constraint):
             assert goes_on.wait(30)
             compiled.append(constraint.source)
 
