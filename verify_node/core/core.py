@@ -205,9 +205,6 @@ class VerifyCore:
         self.wake_at = min(self.wake_at, self.starting.wake_at)
         return self._start(start.sessions, start.ready, now) if start is not None else None
 
-    def _can_move(self, session: Session) -> bool:
-        return session.can_move(self.round_s)
-
     def finish(self, outcomes: Sequence[Outcome], duration_s: float, now: float) -> list[Send]:
         """The round in flight is done: commit, observe, allocate, and one Verdict for each session that moved."""
         done, self._in_flight = self._in_flight, None
@@ -258,7 +255,7 @@ class VerifyCore:
             verdict = settle(move, length, self.round_s, now, self.choice.least_odds(session), offer_length)
             sends.append(self.replies.tell(session.peer_id, verdict))
             self.promises.delivered(session, len(move.taken), now)
-        self.promises.finished(self.sessions, self._can_move, now)
+        self.promises.finished(self.sessions, lambda session: session.can_move(self.round_s), now)
         return sends + self._admit(now)
 
     def abort(self, why: str, now: float) -> list[Send]:
