@@ -2,8 +2,8 @@
 
 Small matrices gain nothing from more threads, and lose much when the machine has other things to do. A file whose tests
 start nodes says so (`pytestmark = pytest.mark.nodes`): two such files run side by side, after all others have. One that
-also watches the clock, or takes ports by their numbers, is `alone`: these run one by one at the end. Some of both, one of
-each kind, are `essential`: `make test` runs those, and `make test-all` all.
+also watches the clock, or takes ports by their numbers, is `alone`: these run one by one at the end. Some of both, one
+of each kind, are `essential`: `make test` runs those, and `make test-all` all.
 """
 
 import os
