@@ -42,7 +42,7 @@ from verify_node.target.match_sampling import (
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """The outcomes of a round, and the seconds of its forward pass, with masks made beside it, and of its verification."""
+    """The outcomes of a round, and the seconds of its forward pass, with masks beside it, and of its verification."""
 
     outcomes: list[Outcome]
     forward_s: float
