@@ -31,7 +31,7 @@ def wait_until_gone(pid: int) -> None:
 
 
 def test_a_lost_rank_ends_the_node_and_one_rank_goes_on_with_the_texts_of_two() -> None:
-    wanted = mixed(120)
+    wanted = mixed(80)
     with (
         VerifyNode("--tp", "2") as verify,
         DraftNode(verify.endpoint, "--connect-timeout-s", "600") as draft,
