@@ -2,18 +2,21 @@
 
 import asyncio
 import threading
+import time
 
 from goodspeed.errors import GrammarError
 from goodspeed.grammar.compiling import Grammars
+from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Welcome
-from goodspeed.wire.messages import Ack, Close, OpenSession
+from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal
 from goodspeed.wire.zmq.transport import Received
 from tests.fakes import make_hello, make_open, session_id
 from tests.grammar.babbler import VOCABULARY
 from tests.verify_node.loops import Loop, ask, hear
 from verify_node.opening import compiling
 from verify_node.opening.compiling import Compiling
+from verify_node.rounds.outcomes import Send
 
 
 class SlowGrammars:
@@ -175,3 +178,20 @@ def test_the_node_opens_no_session_whose_close_overtook_it():
 
     assert asyncio.run(serve()).session_id == session_id(2)
     assert compiled[-1] == "second"
+
+
+def test_another_key_takes_no_turn_of_the_peer_by_whose_name_it_speaks(monkeypatch):
+    """The peer's own openings would wait for it, or be refused as too many."""
+
+    async def serve():
+        async with Loop() as loop:
+            loop.daemon.compiling = Compiling(SlowGrammars())  # type: ignore[arg-type]
+            now, keys = time.monotonic(), {name: name * 40 for name in "ab"}
+            loop.core.enrol({key: Enrolled(name, key) for name, key in keys.items()}, now)
+            loop.core.receive(b"a", make_hello("a"), now, keys["a"])
+            sends = list[Send]()
+            monkeypatch.setattr(loop.daemon, "_reply", sends.extend)
+            loop.daemon._hear([Received(b"a", opening(b"a", 1).message, 100, keys["b"])])
+            return [send.message.code for send in sends if isinstance(send.message, Refusal)]
+
+    assert asyncio.run(serve()) == ["not_owner"]
