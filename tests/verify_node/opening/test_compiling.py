@@ -73,6 +73,22 @@ def test_what_came_of_it_is_offered_to_the_session_that_is_given_out():
     assert asyncio.run(take_all()) == [("a", "a"), ("b", "b")]
 
 
+def test_an_opening_that_is_repeated_while_it_waits_is_compiled_once():
+    """A draft node repeats it after a second without an answer: just when much waits."""
+    grammars = SlowGrammars()
+    waiting = Compiling(grammars)  # type: ignore[arg-type]
+    for _ in range(2):
+        assert waiting.take(opening(b"a", 1))
+
+    async def take_both():
+        first = await waiting.next()
+        grammars.holds = lambda session_id, constraint: True  # type: ignore[method-assign]
+        return first, await waiting.next()
+
+    assert asyncio.run(take_both()) == (opening(b"a", 1), opening(b"a", 1))
+    assert grammars.sources == ["a"]
+
+
 def test_senders_take_turns_and_the_event_loop_does_not_compile():
     grammars = SlowGrammars()
     waiting = Compiling(grammars)  # type: ignore[arg-type]
