@@ -232,10 +232,14 @@ class VerifyDaemon:
         return changed or len(self.core.view.sessions) != num_sessions
 
     def _waits(self, received: Received) -> bool:
-        """Whether a message waits for its constraint to be compiled; too many of one sender are refused."""
+        """Whether a message waits for its constraint to be compiled; too many of one sender are refused.
+
+        One by another key than its peer's does not, and takes none of the peer's turns: the core refuses it.
+        """
         if self.compiling is not None and isinstance(received.message, Close):
             self.compiling.forget(received)
-        is_known = received.peer in self.core.view.peers
+        peer = self.core.view.peers.get(received.peer)
+        is_known = peer is not None and peer.principal == received.principal
         if self.compiling is None or not is_known or not self.compiling.concerns(received):
             return False
         if not self.compiling.take(received):

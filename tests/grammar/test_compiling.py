@@ -1,8 +1,10 @@
 """Constraints of every kind, wrong ones by name, costly ones within bounds, and what is kept."""
 
+import gc
 import json
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -283,6 +285,26 @@ def test_what_was_compiled_beforehand_is_not_compiled_again(compiled):
     assert grammars.problem(b"1", good) is None
     assert Matchers(grammars).of(b"1", good, ()).allowed([]).any()
     assert len(compiled) == 3
+
+
+def test_of_a_wrong_one_only_the_reason_is_kept(monkeypatch):
+    """An exception that was raised has the frames that it went through, with everything that was parsed in them."""
+
+    class Parsed:
+        pass
+
+    parsed = list[weakref.ref[Parsed]]()
+
+    def refuse(one, table):
+        local = Parsed()
+        parsed.append(weakref.ref(local))
+        raise GrammarError("wrong")
+
+    monkeypatch.setattr(compiling, "_compile", refuse)
+    compiled = Grammars(VOCABULARY).compiled(Constraint("regex", "a"))
+    gc.collect()
+    assert str(compiled) == "wrong"
+    assert [one() for one in parsed] == [None]
 
 
 def test_what_one_session_holds_no_other_has(compiled):

@@ -134,7 +134,8 @@ class FormDesk(Desk):
     """A verify node with the embedded target, which drafts by itself."""
 
     def __init__(self, **options):
-        self.real = Target(TARGET, Runner(TARGET, num_pages=64), grammars=GRAMMARS)
+        grammars = Grammars(TARGET)  # in which nobody else holds anything
+        self.real = Target(TARGET, Runner(TARGET, num_pages=64), grammars=grammars)
         settings = CoreSettings(
             policy=PolicySettings(weigh_time=False), explore=0.0, **({"selection": "odds"} | options)
         )
@@ -147,7 +148,7 @@ class FormDesk(Desk):
             max_message_bytes=1 << 20,
         )
         pool = self.real.runner.pool
-        super().__init__(core_settings.make_core(settings, welcome, pool, kind=CheckedCore, grammars=GRAMMARS))
+        super().__init__(core_settings.make_core(settings, welcome, pool, kind=CheckedCore, grammars=grammars))
         self.target.run = lambda planned: self.real.run(planned).outcomes  # type: ignore[method-assign]
         self.num_drafted: dict[str | None, int] = {}
 

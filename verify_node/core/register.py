@@ -326,6 +326,12 @@ class Register:
         constraint = session.opened.constraint
         return constraint is None or self._grammars is None or self._grammars.holds(session.session_id, constraint)
 
+    def lost_forms(self) -> list[bytes]:
+        """Session ids for which forms are held that nothing will let go: there is no session that has any."""
+        holders = self._grammars.holders if self._grammars is not None else []
+        having = {session.session_id for session in self.sessions.values() if session.opened.constraint is not None}
+        return [holder for holder in holders if holder not in having and holder not in self._released]
+
     def _hold_form(self, message: OpenSession) -> None:
         """Keeps the form compiled for the target, which must not have to do that in the middle of a round."""
         if self._grammars is not None and message.constraint is not None:

@@ -75,6 +75,8 @@ def check_register(register: Register, clients: Mapping[str, Client]) -> None:
     for session_id, session in register.sessions.items():
         require(_session(session), _membership(session_id, session, register.peers, clients))
         require(_session(session), [(register.has_form(session), "does not hold its form")])
+    for session_id in register.lost_forms():
+        require(f"session {session_id.hex()}", [(False, "holds a form that will not be let go")])
     num_own = Counter(session.client.name for session in register.sessions.values())
     claims = [(len(register.sessions) <= register.max_sessions, "more sessions are open than may be")]
     claims += [

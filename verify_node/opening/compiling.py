@@ -65,6 +65,8 @@ class Compiling:
         """
         while True:
             self._newest = opening = await self._first()
+            if not self.concerns(opening.received):
+                return opening.received  # repeated while it waited; its session is open by now
             compiled = await asyncio.to_thread(self._grammars.compiled, opening.constraint)
             if self._newest is not None:
                 self._grammars.offer(opening.constraint, compiled)

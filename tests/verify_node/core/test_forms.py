@@ -1,5 +1,6 @@
 """Forms of open sessions: compiled when they open, kept until no round can need them, and for nobody else to notice."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from goodspeed.wire.messages import Close
 from tests.fakes import Desk, session_id
 from tests.grammar.babbler import VOCABULARY
 from verify_node.core import settings as core_settings
+from verify_node.core.checked import CheckedCore
 from verify_node.core.settings import CoreSettings
+from verify_node.session.phase import BrokenInvariant
 
 ONE, OTHER = Constraint("regex", "[ab]{5,9}"), Constraint("regex", "[cd]{5,9}")
 
@@ -24,7 +27,8 @@ def grammars() -> Grammars:
 def desk(grammars: Grammars) -> Desk:
     plain = Desk()
     welcome, pool = plain.core.welcome, plain.core.pool
-    desk = Desk(core_settings.make_core(CoreSettings(budget=8), welcome, pool, grammars=grammars))
+    core = core_settings.make_core(CoreSettings(budget=8), welcome, pool, kind=CheckedCore, grammars=grammars)
+    desk = Desk(core)
     desk.hello("a")
     desk.hello("b")
     return desk
@@ -95,3 +99,28 @@ def test_nothing_is_held_for_nobody(desk: Desk, grammars: Grammars) -> None:
         desk.up("a", Close(session_id(number), 1))
     desk.round()
     assert grammars.holders == []
+
+
+def _exchange(grammars: Grammars) -> None:
+    grammars.release(session_id(1))
+    grammars.hold(session_id(1), OTHER)
+
+
+BREAKS: dict[str, tuple[Callable[[Grammars], None], str]] = {
+    "a form of nobody": (lambda grammars: grammars.hold(session_id(7), ONE), "that will not be let go"),
+    "a form of a session that has none": (lambda grammars: grammars.hold(session_id(2), ONE), "will not be let go"),
+    "a session without its form": (lambda grammars: grammars.release(session_id(1)), "does not hold its form"),
+    "a session with another form": (_exchange, "does not hold its form"),
+}
+
+
+@pytest.mark.parametrize(("breaks", "what"), BREAKS.values(), ids=BREAKS)
+def test_whose_forms_are_held_is_looked_at(
+    desk: Desk, grammars: Grammars, breaks: Callable[[Grammars], None], what: str
+) -> None:
+    open_one(desk, 1)
+    desk.open("a", 2)
+    desk.core.validate()
+    breaks(grammars)
+    with pytest.raises(BrokenInvariant, match=what):
+        desk.core.validate()

@@ -2,18 +2,21 @@
 
 import asyncio
 import threading
+import time
 
 from goodspeed.errors import GrammarError
 from goodspeed.grammar.compiling import Grammars
+from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Welcome
-from goodspeed.wire.messages import Ack, Close, OpenSession
+from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal
 from goodspeed.wire.zmq.transport import Received
 from tests.fakes import make_hello, make_open, session_id
 from tests.grammar.babbler import VOCABULARY
 from tests.verify_node.loops import Loop, ask, hear
 from verify_node.opening import compiling
 from verify_node.opening.compiling import Compiling
+from verify_node.rounds.outcomes import Send
 
 
 class SlowGrammars:
@@ -68,6 +71,22 @@ def test_what_came_of_it_is_offered_to_the_session_that_is_given_out():
         return [((await waiting.next()).message.constraint.source, grammars.offered) for _ in range(2)]
 
     assert asyncio.run(take_all()) == [("a", "a"), ("b", "b")]
+
+
+def test_an_opening_that_is_repeated_while_it_waits_is_compiled_once():
+    """A draft node repeats it after a second without an answer: just when much waits."""
+    grammars = SlowGrammars()
+    waiting = Compiling(grammars)  # type: ignore[arg-type]
+    for _ in range(2):
+        assert waiting.take(opening(b"a", 1))
+
+    async def take_both():
+        first = await waiting.next()
+        grammars.holds = lambda session_id, constraint: True  # type: ignore[method-assign]
+        return first, await waiting.next()
+
+    assert asyncio.run(take_both()) == (opening(b"a", 1), opening(b"a", 1))
+    assert grammars.sources == ["a"]
 
 
 def test_senders_take_turns_and_the_event_loop_does_not_compile():
@@ -175,3 +194,20 @@ def test_the_node_opens_no_session_whose_close_overtook_it():
 
     assert asyncio.run(serve()).session_id == session_id(2)
     assert compiled[-1] == "second"
+
+
+def test_another_key_takes_no_turn_of_the_peer_by_whose_name_it_speaks(monkeypatch):
+    """The peer's own openings would wait for it, or be refused as too many."""
+
+    async def serve():
+        async with Loop() as loop:
+            loop.daemon.compiling = Compiling(SlowGrammars())  # type: ignore[arg-type]
+            now, keys = time.monotonic(), {name: name * 40 for name in "ab"}
+            loop.core.enrol({key: Enrolled(name, key) for name, key in keys.items()}, now)
+            loop.core.receive(b"a", make_hello("a"), now, keys["a"])
+            sends = list[Send]()
+            monkeypatch.setattr(loop.daemon, "_reply", sends.extend)
+            loop.daemon._hear([Received(b"a", opening(b"a", 1).message, 100, keys["b"])])
+            return [send.message.code for send in sends if isinstance(send.message, Refusal)]
+
+    assert asyncio.run(serve()) == ["not_owner"]
