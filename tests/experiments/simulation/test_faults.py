@@ -31,6 +31,7 @@ def run(capsys, *arguments):
     return code, json.loads(out.splitlines()[-1]), err
 
 
+@pytest.mark.thorough
 def test_nothing_is_found_in_any_of_many_worlds(capsys):
     code, report, _ = run(capsys, "--seeds", "50")
     assert code == 0, report

@@ -124,6 +124,7 @@ def test_a_crowd_is_decided_on_at_once_beside_those_who_run():
     assert all(one.seconds > 0.0 for one in done.scheduling)
 
 
+@pytest.mark.thorough
 def test_what_is_told_of_a_tiny_run():
     scenarios = {"Coder": QUICK.scenarios["Coder"]}
     config = replace(QUICK, window_s=2.0, ratio=2.0, scenarios=scenarios, far_policies=[OURS], crowds=2)
