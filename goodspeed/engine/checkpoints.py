@@ -71,8 +71,7 @@ def load(
     """
     torch_device, torch_dtype = _device(device), _dtype(dtype)
     folder = find_folder(name)
-    raw = read_config(name, folder)
-    scheme = _supported_scheme(name, raw, split)
+    scheme = _supported_scheme(name, read_config(name, folder), split)
     settings = _settings(name, folder) if generation_config == "auto" else GenerationSettings()
     with _wrapped(name), naming(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)

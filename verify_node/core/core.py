@@ -213,6 +213,31 @@ class VerifyCore:
         self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s)
         self.round_s = smoothed(self.round_s, duration_s, SMOOTHING)
         self._num_alone = max(0, self._num_alone - 1)
+        moved, sends = self._commit(done, outcomes, now)
+        sends += self.replies.disprove(moved, now)
+        moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
+        observe(done, moved, self.sessions, self.scheduler, self.pool)
+        self.counts.finished(done, moved, duration_s)
+        still_open = {key: session for key, session in self._taking_part.items() if self.register.has(session)}
+        self.places.finished(done, moved, still_open, duration_s)
+        going_on = active(moved, self.sessions)
+        self.switching.finished(moved, going_on, now, reads_prompts=bool(done.prefilled))
+        gives_lengths = self.switching.gives_lengths
+        lengths = allocate(done, moved, going_on, self.scheduler, self.round_s, gives_lengths=gives_lengths)
+        may_offer = gives_lengths or any(self.choice.owes_more(move.session) for move in moved)
+        offered = self.scheduler.offer_length(going_on) if may_offer else 0
+        for move in moved:
+            session = move.session
+            length = lengths.get(session.session_id, 0)
+            offer_length = offered if gives_lengths or self.choice.owes_more(session) else 0
+            verdict = settle(move, length, self.round_s, now, self.choice.least_odds(session), offer_length)
+            sends.append(self.replies.tell(session.peer_id, verdict))
+            self.promises.delivered(session, len(move.taken), now)
+        self.promises.finished(self.sessions, lambda session: session.can_move(self.round_s), now)
+        return sends + self._admit(now)
+
+    def _commit(self, done: Round, outcomes: Sequence[Outcome], now: float) -> tuple[list[Moved], list[Send]]:
+        """Commits what came of each session that is still open; returns those that moved, and what others are told."""
         by_session = {outcome.session_id: outcome for outcome in outcomes}
         moved: list[Moved] = []
         sends: list[Send] = []
@@ -236,27 +261,7 @@ class VerifyCore:
                 sends += self._give_up(session, why, now)
             elif entry.samples:
                 moved.append(commit(session, entry, outcome, self.pool))
-        sends += self.replies.disprove(moved, now)
-        moved = [move for move in moved if self.register.has(move.session)]  # but of whoever was just put out
-        observe(done, moved, self.sessions, self.scheduler, self.pool)
-        self.counts.finished(done, moved, duration_s)
-        still_open = {key: session for key, session in self._taking_part.items() if self.register.has(session)}
-        self.places.finished(done, moved, still_open, duration_s)
-        going_on = active(moved, self.sessions)
-        self.switching.finished(moved, going_on, now, reads_prompts=bool(done.prefilled))
-        gives_lengths = self.switching.gives_lengths
-        lengths = allocate(done, moved, going_on, self.scheduler, self.round_s, gives_lengths=gives_lengths)
-        may_offer = gives_lengths or any(self.choice.owes_more(move.session) for move in moved)
-        offered = self.scheduler.offer_length(going_on) if may_offer else 0
-        for move in moved:
-            session = move.session
-            length = lengths.get(session.session_id, 0)
-            offer_length = offered if gives_lengths or self.choice.owes_more(session) else 0
-            verdict = settle(move, length, self.round_s, now, self.choice.least_odds(session), offer_length)
-            sends.append(self.replies.tell(session.peer_id, verdict))
-            self.promises.delivered(session, len(move.taken), now)
-        self.promises.finished(self.sessions, lambda session: session.can_move(self.round_s), now)
-        return sends + self._admit(now)
+        return moved, sends
 
     def abort(self, why: str, now: float) -> list[Send]:
         """The round in flight failed as a whole (out of memory, say): nothing was revealed, so it is made again.

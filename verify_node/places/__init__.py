@@ -1,4 +1,4 @@
-"""Whose texts keep their memory among best-effort sessions, by an `Order`, where it does not suffice for all.
+"""This room decides, by an `Order`, which best-effort sessions keep their memory where it does not suffice for all.
 
 - `accounts.py`: what each session has had of the rounds' time, and how long it has waited for memory. Nobody else
   writes that.

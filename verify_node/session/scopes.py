@@ -24,5 +24,5 @@ def _client(peer: Peer) -> bytes:
 
 
 def _user(opened: OpenSession) -> bytes:
-    """Without a salt the session shares with none but itself, for when it reopens."""
+    """Returns the salt's part of a scope; a session without one shares with itself only, for when it reopens."""
     return b"salt\0" + opened.cache_salt if opened.cache_salt else b"session\0" + opened.session_id

@@ -45,7 +45,7 @@ class VerifiedEntry(Protocol):
     def rules(self) -> Rules | None: ...
     @property
     def counts(self) -> TextCounts | None:
-        """Of the prompt and all that is committed, `base_len` tokens, where it has rules that read them."""
+        """How often each token is in the prompt and all that is committed, where the session's rules read them."""
         ...
 
     @property

@@ -177,11 +177,10 @@ def _wanted(
     """Returns what is wanted of each prompt and choice."""
     drafter, max_draft = _drafting(request.goodspeed or Extension(), config)
     asked_for = asked_slo(request, service.levels, headers)
-    min_tokens = _min_tokens(request, max_tokens)
     says = service.defaults(chat=is_chat)
     alike = partial(
         Wanted,
-        min_tokens=min_tokens,
+        min_tokens=_min_tokens(request, max_tokens),
         ignore_eos=bool(request.ignore_eos),
         stop_token_ids=stop_token_ids(request, service.vocab_size, () if request.ignore_eos else service.eos_ids),
         is_chat=is_chat,
