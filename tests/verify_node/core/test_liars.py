@@ -217,7 +217,7 @@ def test_the_bound_is_one():
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3, 8])
 def test_agreement_that_is_feigned_after_a_rejection_costs_no_more_than_an_honest_client(place):
-    """Without `Shown` the first of these takes 85 % of the budget, and has one token a round for it."""
+    """The first of these would take 85 % of the budget without `Shown`, and have one token a round for it."""
     found = Neighbours(WrongAt(place))
     check_bound(found.play(NUM_ROUNDS), beside_the_best())
     if place == 0:  # by now it is known to bring nothing

@@ -71,7 +71,7 @@ def test_where_the_draft_model_fails_what_the_index_says_goes_up(is_silent, veri
 
 
 def test_drafts_of_both_are_told_apart_and_counted():
-    """Of three verified tokens two are the index's; then the model drafts."""
+    """Two of three verified tokens are the index's; then the model drafts."""
     session, _ = begin(text=TEXT[:6])
     asked_for(session, 2)
     session.receive(verdict(4, TEXT[4:6], 2, round=1, num_verified=2, num_accepted=1), 2.0)

@@ -49,7 +49,7 @@ def row(policy, capacity, few=0.5, latency_ms=0.0, scenario="ChatBot"):
 
 
 def by_hand():
-    """Of both baselines the best is chunked prefill with four drafted tokens; in Coder prefill first."""
+    """The best of both baselines is chunked prefill with four drafted tokens; in Coder it is prefill first."""
     theirs = dict.fromkeys(BASELINES, 1.0)
     chat = theirs | {"prefill first, fixed 2": 2.0, "chunked prefill, fixed 4": 3.0} | dict.fromkeys(ABLATIONS, 4.0)
     code = theirs | {"prefill first": 2.0} | dict.fromkeys(ABLATIONS, 2.0)
