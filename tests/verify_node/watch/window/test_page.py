@@ -20,6 +20,7 @@ from tests.verify_node.watch.window.serving import served
 from tests.verify_node.watch.window.snapshots import make_app
 
 pytestmark = pytest.mark.nodes
+need_browser()
 
 TIMEOUT_S = 60
 
@@ -62,7 +63,6 @@ class Page:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    need_browser()
     options = ("--heartbeat-s", "0.2", "--lease-s", "1.5")
     with running(2, tmp_path_factory.mktemp("prompts"), *options) as run, browser() as driver:
         driver.get(run.url)
@@ -97,6 +97,7 @@ def test_charts_are_drawn(page: Page) -> None:
     """They have the colour of the theme, which nothing else in a canvas has."""
     script = """
         const canvas = document.querySelector(arguments[0] + " canvas");
+        if (!canvas) return 0;
         const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
         const color = getComputedStyle(document.documentElement).getPropertyValue(arguments[1]);
         const wanted = color.match(/[0-9a-f]{2}/g).map((digits) => parseInt(digits, 16));

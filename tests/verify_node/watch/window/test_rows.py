@@ -20,6 +20,7 @@ from verify_node.watch.window.snapshot import ArmRow, Node, Snapshot, Source
 from verify_node.watch.window.tiers import TierRow
 
 pytestmark = pytest.mark.nodes
+need_browser()
 
 TIMEOUT_S = 60
 NOTHING = "\N{EN DASH}"
@@ -69,7 +70,6 @@ def take(_: float) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Chrome]:
-    need_browser()
     with served(make_app(Feed(take, lambda: NOW))) as url, browser() as driver:
         driver.get(url)
         WebDriverWait(driver, TIMEOUT_S, 0.05).until(lambda _: driver.find_elements(By.CSS_SELECTOR, "tr.idle"))

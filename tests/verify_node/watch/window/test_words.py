@@ -20,6 +20,7 @@ from verify_node.watch.window.snapshot import Snapshot
 from verify_node.watch.window.tiers import TierRow
 
 pytestmark = pytest.mark.nodes
+need_browser()
 
 TIMEOUT_S = 60
 DOCS = Path(__file__).parents[4] / "docs" / "WINDOW.md"
@@ -34,7 +35,6 @@ def take(now: float) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Chrome]:
-    need_browser()
     with served(make_app(Feed(take, lambda: 0.0))) as url, browser() as driver:
         driver.get(url)
         wait(driver, lambda: len(driver.find_elements(By.CSS_SELECTOR, "#clients tbody tr")) == 2)
