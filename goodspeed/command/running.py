@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 
+from goodspeed.command import starting
 from goodspeed.command.config import Settings, add_options, group_of
 from goodspeed.command.events import LOG_LEVELS, setup_logging
 from goodspeed.command.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
@@ -74,12 +75,13 @@ def run(
 
     Task groups wrap what their tasks raise, one inside the other: here, and only here, it is unwrapped.
 
-    daemon: it serves others, so what it prints never waits for a reader.
+    daemon: its body runs `until_signal`; before that a signal ends it at once, and it never waits for who reads it.
     """
     standard.guard(name, daemon=daemon)
     status = 0
     try:
-        status = _run(parser, body)
+        with starting.running(daemon=daemon):
+            status = _run(parser, body)
     except* GoodSpeedError as group:
         error = next(_leaves(group))  # the others follow from the first
         status = _status_of(error)
