@@ -12,6 +12,7 @@ from goodspeed.command.events import EventLog, print_json
 from goodspeed.command.exit_statuses import INTERRUPTED
 from goodspeed.command.reporter import Reporter
 from goodspeed.command.running import daemon_parser, run, until_signal
+from goodspeed.command.streams import standard
 from goodspeed.errors import TransportError
 from goodspeed.wire import descriptors
 
@@ -24,7 +25,7 @@ PROGRAM = "goodspeed-draft"
 
 
 def main() -> int:
-    return run(PROGRAM, build_parser(), serve)
+    return run(PROGRAM, build_parser(), serve, daemon=True)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -77,8 +78,10 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
     config = found.config
     daemon, vocabulary = assemble(config, found.keys, reporter.say)
     console = Console(config, vocabulary, daemon, events, found.prompts, reporter)
+    interrupted = False
     try:
-        if asyncio.run(until_signal(_work(config, daemon, console, events, reporter))) and console.unfinished:
+        interrupted = asyncio.run(until_signal(_work(config, daemon, console, events, reporter)))
+        if interrupted and console.unfinished:
             print(f"{PROGRAM}: interrupted; unfinished prompts: {len(console.unfinished)}", file=sys.stderr)
             console.give_up("interrupted", "this draft node was told to stop")
             return INTERRUPTED
@@ -89,6 +92,8 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
         console.give_up("closed", "this draft node could not go on")
         if events.enabled:
             print_json({"name": config.name, "model": config.model, "prompts": console.results})
+        if not interrupted:
+            standard.wait()  # these are the user's results
     return 1 if console.num_failed else 0
 
 

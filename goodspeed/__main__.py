@@ -1,8 +1,16 @@
-"""`python -m goodspeed` is `goodspeed`."""
+"""`goodspeed`, which `python -m goodspeed` is too."""
 
 import sys
 
-from goodspeed.app.cli import main
+from goodspeed.command import starting
+
+
+def main() -> int:
+    starting.begin()
+    from goodspeed.app.cli import main as run  # takes a while
+
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

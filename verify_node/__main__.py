@@ -1,8 +1,16 @@
-"""`python -m verify_node` is `goodspeed-verify`."""
+"""`goodspeed-verify`, which `python -m verify_node` is too."""
 
 import sys
 
-from verify_node.cli import main
+from goodspeed.command import starting
+
+
+def main() -> int:
+    starting.begin()
+    from verify_node.cli import main as run  # takes a while
+
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,7 +23,7 @@ PROGRAM = "goodspeed-verify"
 
 
 def main() -> int:
-    return run(PROGRAM, build_parser(), serve)
+    return run(PROGRAM, build_parser(), serve, daemon=True)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -17,6 +17,7 @@ from draft_node.text.answer import Piece
 from draft_node.text.text_request import Wanted, drafting
 from goodspeed.command.events import EventLog
 from goodspeed.command.reporter import QUIET, Reporter
+from goodspeed.command.streams import standard
 from goodspeed.engine.tokenizing.text import encode
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, RequestRefused, ServiceError
@@ -126,6 +127,7 @@ class Console:
                     prompt = parse(line, f"standard input, line {number}") if jsonl else Prompt(line)
                 except PromptError as error:
                     self._fail(index, line, "prompt", str(error))
+                    await standard.room()
                 else:
                     self.unfinished[index] = prompt.text
                     await self._begin(tasks, slots, index, prompt, live=not jsonl)
@@ -136,7 +138,8 @@ class Console:
     async def _begin(
         self, tasks: asyncio.TaskGroup, slots: asyncio.Semaphore, index: int, prompt: Prompt, *, live: bool
     ) -> None:
-        """Waits for a free slot, and no longer."""
+        """Waits for a free slot and for whoever reads the results, and no longer."""
+        await standard.room()
         await slots.acquire()
         serving = tasks.create_task(self._serve(index, prompt, live=live))
         serving.add_done_callback(lambda _: slots.release())
@@ -211,6 +214,7 @@ class Console:
                     self._show(serving, piece)
                     if serving.writing.answer.is_complete:
                         self._finish(serving)
+                    await standard.room()
         except ServiceError as error:
             if isinstance(error, RequestRefused) and begins_anew(error, len(serving.token_ids)):
                 return True

@@ -11,6 +11,12 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from goodspeed.command.streams.output import Output
+
+DROPPABLE = frozenset({"round", "recorded"})
+"""Events that a daemon drops, and counts, while nobody reads them: they come with every round, and rounds go on. All
+others are kept: there are few of them, or they are results, whose producer waits (`streams/standard.py`)."""
+
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 BURST, LINES_PER_S = 20.0, 1.0
@@ -82,9 +88,13 @@ class EventLog:
 
     def write(self, event: str, **fields: Any) -> None:
         if self.enabled:
-            print_json({"event": event, **fields}, self._stream)
+            print_json({"event": event, **fields}, self._stream, droppable=event in DROPPABLE)
 
 
-def print_json(value: dict[str, Any], stream: TextIO | None = None) -> None:
+def print_json(value: dict[str, Any], stream: TextIO | None = None, *, droppable: bool = False) -> None:
     """Prints one JSON object on a line of its own, and flushes."""
-    print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), file=stream or sys.stdout, flush=True)
+    line, stream = json.dumps(value, ensure_ascii=False, separators=(",", ":")), stream or sys.stdout
+    if droppable and isinstance(stream, Output):
+        stream.offer(line)
+    else:
+        print(line, file=stream, flush=True)

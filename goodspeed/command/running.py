@@ -11,11 +11,12 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 
-from goodspeed.command import streams
+from goodspeed.command import starting
 from goodspeed.command.config import Settings, add_options, group_of
 from goodspeed.command.events import LOG_LEVELS, setup_logging
 from goodspeed.command.exit_statuses import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
 from goodspeed.command.parser import CommandLine
+from goodspeed.command.streams import standard
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError
 from goodspeed.node.model_thread import leave
 
@@ -67,26 +68,32 @@ def add_log_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
+def run(
+    name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int], *, daemon: bool = False
+) -> int:
     """Parses the command line and runs the body; a named error is one line, never a traceback.
 
     Task groups wrap what their tasks raise, one inside the other: here, and only here, it is unwrapped.
+
+    daemon: its body runs `until_signal`; before that a signal ends it at once, and it never waits for who reads it.
     """
-    streams.guard()
+    standard.guard(name, daemon=daemon)
     status = 0
     try:
-        status = _run(parser, body)
+        with starting.running(daemon=daemon):
+            status = _run(parser, body)
     except* GoodSpeedError as group:
         error = next(_leaves(group))  # the others follow from the first
         status = _status_of(error)
         if status == UNWRITABLE:
-            streams.discard_output()
+            standard.discard_output()
         print(f"{name}: {error}", file=sys.stderr)
     except* BrokenPipeError:
-        streams.discard_output()
+        standard.discard_output()
         status = UNREAD
     except* KeyboardInterrupt:
         status = INTERRUPTED
+    standard.finish()
     return leave(status)
 
 
@@ -100,12 +107,15 @@ def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], i
         status = body(namespace)
     except SystemExit:  # after --help, say
         sys.stdout.flush()
+        standard.wait()
         raise
     except Exception:
         with suppress(OutputError, BrokenPipeError):  # what went wrong first is told
             sys.stdout.flush()
         raise
-    sys.stdout.flush()
+    finally:
+        standard.keep_last_words()
+    standard.flush()
     return status
 
 
@@ -126,7 +136,8 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 async def until_signal(serving: Coroutine[None, None, None]) -> bool:
     """Runs a daemon until it ends by itself, or SIGINT or SIGTERM cancels it; returns whether a signal did.
 
-    A second signal ends the process at once, also while a model keeps the event loop waiting.
+    A second signal ends the process at once, also while a model keeps the event loop waiting. A failure of standard
+    output ends the daemon as soon as it is known, and is raised.
     """
     task = asyncio.ensure_future(serving)
     loop = asyncio.get_running_loop()
@@ -139,19 +150,28 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
     def interrupt() -> None:
         nonlocal interrupted
         interrupted = True
+        standard.keep_last_words()
+        standard.on_failure(None)
         release()
         # Not Python's KeyboardInterrupt: it would still wait for the model's thread before the process ends.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         task.cancel()
 
+    def give_up() -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(task.cancel)
+
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupt)
+    standard.on_failure(give_up)
     try:
         await task
     except asyncio.CancelledError:
         if not interrupted:
+            standard.check()
             raise
     finally:
+        standard.on_failure(None)
         if not interrupted:
             release()
     return interrupted

@@ -1,10 +1,25 @@
-"""A full disk and closed descriptors: results that cannot be printed are a named error, log lines are lost."""
+"""Standard streams that fail: results that cannot be printed are a named error, log lines are lost.
 
+A daemon waits for no reader, and counts what it drops.
+"""
+
+import asyncio
+import json
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from goodspeed.command.events import EventLog
+from goodspeed.command.streams import standard, writer
+from goodspeed.command.streams.output import Log, Output
+from goodspeed.command.streams.writer import Writer
+from tests.pipes import Pipe
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 FULL = Path("/dev/full")
@@ -40,6 +55,19 @@ def body(_):
     return 0
 
 sys.exit(running.run("name", argparse.ArgumentParser(), body))
+"""
+
+SERVING = """
+import argparse, asyncio, sys
+from goodspeed.command import running
+from goodspeed.command.events import EventLog
+
+def body(_):
+    EventLog(enabled=True).write("ready")
+    asyncio.run(running.until_signal(asyncio.Event().wait()))
+    return 0
+
+sys.exit(running.run("name", argparse.ArgumentParser(), body, daemon=True))
 """
 
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full on this system")
@@ -108,3 +136,106 @@ def test_both_at_their_best() -> None:
     logged = run(LOGGING, "")
     assert len(logged.stderr.splitlines()) == 10_002
     assert logged.stderr.splitlines()[-1].startswith("time=")
+
+
+class Pausing:
+    """A daemon's standard output into a pipe that is read when the test says so."""
+
+    def __init__(self) -> None:
+        self.pipe = Pipe()
+        self.output = Output(os.fdopen(self.pipe.writing, "w", encoding="utf-8", closefd=False))
+        self.output.writer = Writer(self.pipe.writing)
+        self.events = EventLog(enabled=True, stream=self.output)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def pausing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pausing]:
+    monkeypatch.setattr(writer, "MAX_WAITING", 10_000)
+    pausing = Pausing()
+    pausing.pipe.fill()
+    yield pausing
+    pausing.pipe.close()
+
+
+def test_what_nobody_reads_is_dropped_and_counted(pausing: Pausing) -> None:
+    for number in range(1000):
+        pausing.events.write("round", number=number)
+    pausing.events.write("stopped")
+    told = [json.loads(line) for line in pausing.pipe.read_until("stopped")]
+    numbers = [event["number"] for event in told if event["event"] == "round"]
+    assert 0 < len(numbers) < 1000
+    assert numbers == [*range(len(numbers))]
+    assert told[len(numbers) :] == [{"event": "dropped", "num_lines": 1000 - len(numbers)}, {"event": "stopped"}]
+    pausing.events.write("round", number=1000)
+    assert json.loads(pausing.pipe.read_until("round")[0])["number"] == 1000
+
+
+def test_the_number_is_told_though_nothing_else_is(pausing: Pausing) -> None:
+    for number in range(1000):
+        pausing.events.write("round", number=number)
+    assert json.loads(pausing.pipe.read_until("dropped")[-1])["num_lines"] > 0
+
+
+def test_results_are_kept_whatever_waits(pausing: Pausing) -> None:
+    for number in range(1000):
+        pausing.events.write("finish", number=number)
+    told = [json.loads(line)["number"] for line in pausing.pipe.read_until('"number":999}')]
+    assert told == [*range(1000)]
+
+
+def test_who_has_results_waits_for_room_and_nobody_else(pausing: Pausing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", pausing.output)
+
+    async def produce() -> None:
+        for number in range(1000):
+            pausing.events.write("finish", number=number)
+            await standard.room()
+
+    async def story() -> list[str]:
+        producing = asyncio.create_task(produce())
+        await until(lambda: pausing.output.writer.is_full)
+        await asyncio.sleep(0)
+        assert not producing.done()
+        lines = await asyncio.to_thread(pausing.pipe.read_until, '"number":999}')
+        await producing
+        return lines
+
+    assert len(asyncio.run(asyncio.wait_for(story(), 60))) == 1000
+
+
+def test_the_last_words_are_kept_and_waited_for_so_long_and_no_longer(pausing: Pausing) -> None:
+    log = Log(pausing.output._stream, "name", pausing.output.writer)
+    for number in range(2000):
+        print("line", number, file=log)
+    log.writer.keep_last_words()
+    print("stopping", file=log)
+    log.writer.finish(time.monotonic() - 1)  # nobody reads: at once
+    told = pausing.pipe.read_until("stopping")
+    assert told[-2].startswith("name: nobody read standard error for a while; lines dropped: ")
+    assert told[-1] == "stopping"
+
+
+@pytest.mark.parametrize(
+    ("redirected", "status", "said"),
+    [
+        pytest.param(">/dev/full", 74, "name: standard output cannot be written to (No", marks=needs_full),
+        (">&-", 74, "name: standard output cannot be written to (Bad"),
+        ("| true", 141, ""),
+    ],
+)
+def test_a_daemon_ends_as_soon_as_its_events_find_nobody(redirected: str, status: int, said: str) -> None:
+    """It says one event only, and would serve for ever."""
+    command = f'{{ "$0" -c "$1"; echo "status $?" >&2; }} {redirected}'
+    ended = subprocess.run(
+        ["sh", "-c", command, sys.executable, SERVING], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    *lines, last = ended.stderr.splitlines()
+    assert last == f"status {status}"
+    assert [line.startswith(said) for line in lines] == [True] * bool(said)
+
+
+def test_a_daemon_prints_a_traceback_whole() -> None:
+    ended = run(SERVING.replace("asyncio.run(", "1 / 0; ("), "")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
+    assert ended.stdout == '{"event":"ready"}\n'

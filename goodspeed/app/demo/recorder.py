@@ -7,6 +7,7 @@ import msgspec
 
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.summary import versions
+from goodspeed.errors import ProcessError
 from goodspeed.node.recording import VERSION, AnyLine, Header, Opened, Recording, Round
 
 
@@ -24,6 +25,8 @@ class DemoRecorder:
 
     def apply_verify(self, event: dict[str, Any]) -> None:
         """Applies an event of the verify node."""
+        if event["event"] == "dropped":
+            raise ProcessError("this demo read the verify node's events too slowly, so that the recording has gaps")
         if event["event"] != "recorded":
             return
         line: AnyLine = msgspec.convert(event["line"], AnyLine)

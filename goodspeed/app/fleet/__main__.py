@@ -1,8 +1,16 @@
-"""`python -m goodspeed.app.fleet` is `goodspeed-fleet`."""
+"""`goodspeed-fleet`, which `python -m goodspeed.app.fleet` is too."""
 
 import sys
 
-from goodspeed.app.fleet.cli import main
+from goodspeed.command import starting
+
+
+def main() -> int:
+    starting.begin()
+    from goodspeed.app.fleet.cli import main as run  # takes a while
+
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

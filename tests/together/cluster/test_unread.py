@@ -1,0 +1,179 @@
+"""Both daemons beside readers who pause: pipes that are full from the first, and again at the end.
+
+The node serves all the while. When it is read again, its lines are whole, and what was dropped is counted.
+"""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from httpx2 import Client, ConnectError
+
+from tests.nodes import DEADLINE_S, ENVIRONMENT, POLL_S, VerifyNode
+from tests.pipes import Pipe
+from tests.together.cluster.test_says import ask
+
+pytestmark = pytest.mark.nodes
+
+ROOT = Path(__file__).parents[3]
+SOON_S, EVER_S = "0.1", "600"
+
+NODE = """
+import sys
+from importlib import import_module
+from goodspeed.command.streams import standard, writer
+
+writer.MAX_WAITING, standard.LAST_WORD_S = int(sys.argv.pop(1)), float(sys.argv.pop(1))
+sys.exit(import_module(sys.argv.pop(1)).main())
+"""
+"""A node for which few bytes are too many: its arguments are the two bounds, its module, and its own options."""
+
+STREAMS = {"stdout": (1,), "stderr": (2,)}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+class Unread:
+    """A node whose pipes are full before it starts; those of `streams` are one pipe, and the others nobody wants."""
+
+    def __init__(self, streams: tuple[int, ...], max_bytes: int, last_word_s: str, *words: str) -> None:
+        self.pipe = Pipe()
+        self.pipe.fill()
+        ends = dict.fromkeys(streams, self.pipe.writing)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", NODE, str(max_bytes), last_word_s, *words],
+            cwd=ROOT,
+            env=ENVIRONMENT,
+            stdout=ends.get(1, subprocess.DEVNULL),
+            stderr=ends.get(2, subprocess.DEVNULL),
+        )
+
+    def __enter__(self) -> "Unread":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.pipe.close()
+
+    def interrupt(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(DEADLINE_S)
+
+
+def healthy(client: Client, url: str, process: "subprocess.Popen[bytes]") -> bool:
+    """Waits until `/health` answers."""
+    for _ in range(int(DEADLINE_S / POLL_S)):
+        try:
+            return client.get(f"{url}/health").status_code == 200
+        except ConnectError:
+            assert process.poll() is None
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(POLL_S)
+    return False
+
+
+def is_whole(line: str, program: str) -> bool:
+    """Whether it is one line of the node, from its beginning to its end."""
+    if line.startswith("{"):
+        return "event" in json.loads(line)
+    return line.startswith((f"{program}: ", "time=")) and line.count(program) <= 2
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with Client(timeout=DEADLINE_S) as client:
+        yield client
+
+
+def verify_words(endpoint: str, http: str) -> tuple[str, ...]:
+    words = ("--model", "tiny-target", "--bind", endpoint, "--http", http, "--cost", "none")
+    return ("verify_node.cli", *words, "--json", "--record", "--log-level", "info")
+
+
+@pytest.mark.parametrize("streams", STREAMS.values(), ids=STREAMS)
+def test_a_verify_node_serves_whoever_reads_it(streams: tuple[int, ...], client: Client) -> None:
+    endpoint, http = f"tcp://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    max_bytes = 2000 if 1 in streams else 100
+    with Unread(streams, max_bytes, SOON_S, *verify_words(endpoint, http)) as node:
+        assert healthy(client, f"http://{http}", node.process)
+        status, text, _ = ask(endpoint, "--max-tokens", "40")
+        assert (status, bool(text)) == (0, True)
+        assert healthy(client, f"http://{http}", node.process)
+        lines = node.pipe.read_until("dropped")
+        assert all(is_whole(line, "goodspeed-verify") for line in lines)
+        if 1 in streams:
+            assert '"event":"ready"' in "".join(lines)
+            assert json.loads(lines[-1])["num_lines"] > 0
+        else:
+            what, _, number = lines[-1].rpartition(": ")
+            assert what == "goodspeed-verify: nobody read standard error for a while; lines dropped"
+            assert int(number) > 0
+        node.pipe.fill()
+        assert node.interrupt() == 0
+
+
+def draft_words(verify: VerifyNode, http: str) -> tuple[str, ...]:
+    words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--http", http)
+    return ("draft_node.cli", *words, "--json", "--log-level", "info")
+
+
+@pytest.mark.parametrize("streams", STREAMS.values(), ids=STREAMS)
+def test_a_draft_node_serves_whoever_reads_it(streams: tuple[int, ...], verify: VerifyNode, client: Client) -> None:
+    http = f"127.0.0.1:{free_port()}"
+    with Unread(streams, 60, SOON_S, *draft_words(verify, http)) as node:
+        assert healthy(client, f"http://{http}", node.process)
+        while client.get(f"http://{http}/ready").status_code != 200:
+            assert node.process.poll() is None
+        asked = {"model": "goodspeed", "prompt": "The river", "max_tokens": 8}
+        assert client.post(f"http://{http}/v1/completions", json=asked).status_code == 200
+        lines = node.pipe.read_until("dropped: " if 2 in streams else '"connected"')
+        assert all(is_whole(line, "goodspeed-draft") for line in lines)
+        if 1 in streams:  # nothing of it may be dropped
+            assert [json.loads(line)["event"] for line in lines if line.startswith("{")] == ["ready", "connected"]
+        node.pipe.fill()
+        assert node.interrupt() == 0
+
+
+def test_the_last_word_comes_to_a_reader_who_comes_back(client: Client) -> None:
+    endpoint, http = f"tcp://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    with Unread((1, 2), 2000, EVER_S, *verify_words(endpoint, http)) as node:
+        assert healthy(client, f"http://{http}", node.process)
+        assert ask(endpoint, "--max-tokens", "40")[0] == 0
+        node.process.send_signal(signal.SIGINT)
+        lines = node.pipe.read_to_the_end()
+        assert node.process.wait(DEADLINE_S) == 0
+    assert json.loads(lines[-1])["event"] == "stopped"
+    assert any(line.startswith("goodspeed-verify: stopping") for line in lines)
+    assert any('"dropped"' in line for line in lines)
+
+
+def test_no_result_is_dropped(verify: VerifyNode, tmp_path: Path) -> None:
+    """Prompts wait for whoever reads, and the last line waits for as long as it takes."""
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps({"prompt": f"Word {number}", "seed": 1}) + "\n" for number in range(12)))
+    words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--prompts", str(file), "--max-tokens", "8")
+    with Unread((1,), 2000, SOON_S, "draft_node.cli", *words, "--json", "--max-sessions", "2") as node:
+        lines = [json.loads(line) for line in node.pipe.read_to_the_end()]
+        assert node.process.wait(DEADLINE_S) == 0
+    assert sorted(line["index"] for line in lines if line.get("event") == "finish") == list(range(12))
+    assert len(lines[-1]["prompts"]) == 12
+    assert "dropped" not in {line.get("event") for line in lines}
+
+
+def test_results_that_nobody_reads_do_not_hold_up_the_end(verify: VerifyNode, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps({"prompt": f"Word {number}"}) + "\n" for number in range(12)))
+    words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--prompts", str(file), "--max-tokens", "8")
+    with Unread((1,), 2000, SOON_S, "draft_node.cli", *words, "--json") as node:
+        node.pipe.read_until('"connected"')
+        node.pipe.fill()
+        assert node.interrupt() == 130
