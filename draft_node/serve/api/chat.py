@@ -13,8 +13,9 @@ from draft_node.serve.api.large import LargeWork
 from draft_node.serve.api.request.body import reads
 from draft_node.serve.api.request.schemas import ChatRequest
 from draft_node.serve.api.request.wanted import Wish, of_chat
-from draft_node.serve.api.response.answering import Choice, answer, now
+from draft_node.serve.api.response.answering import answer, now
 from draft_node.serve.api.response.calls import made
+from draft_node.serve.api.response.choices import Choice
 from draft_node.serve.api.response.logprobs import for_chat, for_prompt
 from draft_node.serve.api.response.responses import (
     AssistantMessage,
