@@ -37,7 +37,7 @@ MAX_STOPS, MAX_STOP_CHARS = 4, 256
 MAX_LOGPROBS = 20
 MAX_MESSAGES = MAX_PARTS = 1024
 MAX_DETOKENIZED = 1 << 16
-MAX_METADATA = 16
+MAX_METADATA, MAX_METADATA_NAME, MAX_METADATA_VALUE = 16, 64, 512
 
 INT64 = (1 << 63) - 1
 
@@ -176,10 +176,20 @@ def _few(given: object) -> object:
     """Counts members before each is looked at: very many wrong ones would be very many errors."""
     if isinstance(given, dict) and len(given) > MAX_METADATA:
         raise ValueError(f"must have at most {MAX_METADATA} members")
+    if isinstance(given, dict) and max(map(len, given), default=0) > MAX_METADATA_NAME:
+        raise ValueError(f"must have names of at most {MAX_METADATA_NAME} characters")
     return given
 
 
-Metadata: TypeAlias = Annotated[dict[str, str], BeforeValidator(_few), Field(max_length=MAX_METADATA)] | None
+Metadata: TypeAlias = (
+    Annotated[
+        dict[Annotated[str, Field(max_length=MAX_METADATA_NAME)], Annotated[str, Field(max_length=MAX_METADATA_VALUE)]],
+        BeforeValidator(_few),
+        Field(max_length=MAX_METADATA),
+    ]
+    | None
+)
+"""OpenAI's own bounds."""
 
 
 class TextPart(Strict):
