@@ -116,6 +116,7 @@ async def of_chat(
         choice=request.tool_choice,
         one_call=request.parallel_tool_calls is False,
         effort=request.reasoning_effort,
+        thinks=request.enable_thinking,
         settings=request.chat_template_kwargs,
     )
     check_within_reach(service)
