@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from draft_node.text.token_text import TokenTexts
 from goodspeed.wire.messages import TokenLogprobs
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """A token that could have stood at a position, with the target's own log-probability of it."""
+class Alternative(msgspec.Struct, frozen=True, gc=False):
+    """A token that could have stood at a position, with the target's own log-probability of it.
+
+    Garbage collection leaves these out: an answer has very many, and a collection holds the event loop.
+    """
 
     id: int
     text: str
@@ -16,8 +20,7 @@ class Alternative:
     logprob: float
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True, gc=False):
     """A token of a text; its own text and bytes may be a part of a character (`token_text.py`)."""
 
     id: int

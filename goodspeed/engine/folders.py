@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import snapshot_download
+from huggingface_hub.errors import GatedRepoError
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from safetensors import SafetensorError, safe_open
 
@@ -65,8 +66,24 @@ def _from_hub(name: str, say: Callable[..., None]) -> Path:
         with _progress_at_terminals():
             return Path(snapshot_download(name, allow_patterns=WANTED, etag_timeout=5))
     except Exception as error:
+        if (why := _lacks_access(error)) is not None:
+            raise CheckpointError(f"model {name!r} {why} (docs/MODELS.md)") from error
         first_line = str(error).strip().split("\n")[0]
         raise _unknown(name, f"no such folder, and the hub did not give it: {first_line}") from error
+
+
+def _lacks_access(error: BaseException | None) -> str | None:
+    """Why the hub gives a model to others only, and what to do; None where something else went wrong."""
+    while error is not None:
+        if isinstance(error, GatedRepoError):
+            return "is gated: accept its terms on its page at the hub, then set HF_TOKEN to a token of that account"
+        if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
+            return (
+                "was refused by the hub: if it is private or gated, set HF_TOKEN to a token that may read it; "
+                "if it is neither, check its name"
+            )
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def public_name(name: str) -> str:

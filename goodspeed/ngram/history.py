@@ -93,7 +93,7 @@ class History:
         return SavedHistory(self.tokenizer, self.per_user, users)
 
     def load(self, path: str | Path) -> int:
-        """Adds the texts of a file, none if there is no such file; returns how many.
+        """Adds the texts of a file, none if there is no such file; returns how many are kept then.
 
         Raises ConfigError for a file that is damaged, of another tokenizer or version, or written with another
         `per_user`: texts that were kept for one user are not handed to all.
@@ -102,10 +102,9 @@ class History:
         if saved is None:
             return 0
         history_file.check(saved, path, self.tokenizer, self.per_user)
-        texts = list(_texts(saved))
-        for user, text in texts:
+        for user, text in _texts(saved):
             self.add(user, text)
-        return len(texts)
+        return sum(index.num_texts for index in self._by_user.values())
 
     def _drop_one(self) -> None:
         several = [index for index in self._by_user.values() if index.num_texts > 1]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled
 
 from goodspeed.engine import folders
@@ -88,6 +89,45 @@ def test_a_download_is_said_before_it_begins_and_its_bar_is_for_terminals(
     assert bars == [at_terminal]
     assert len(said) == 1
     assert not are_progress_bars_disabled()
+
+
+def raised(kind: type[HfHubHTTPError], status: int) -> HfHubHTTPError:
+    response: Any = SimpleNamespace(status_code=status, headers={}, request=None)
+    return kind(f"{status} Client Error.\n\nCannot access the repository.", response=response)
+
+
+def offline(cause: Exception) -> Exception:
+    """What the hub's client raises where it finds neither the repository nor a copy of it."""
+    error = LocalEntryNotFoundError("An error happened while trying to locate the files on the Hub")
+    error.__cause__ = cause
+    return error
+
+
+TOKEN = r"set HF_TOKEN to a token .*\(docs/MODELS.md\)$"
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (raised(GatedRepoError, 403), rf"model 'meta/gated' is gated: accept its terms .*{TOKEN}"),
+        (offline(raised(GatedRepoError, 401)), rf"is gated: accept its terms .*{TOKEN}"),
+        (raised(RepositoryNotFoundError, 401), rf"refused by the hub: if it is private or gated, {TOKEN}"),
+        (offline(raised(HfHubHTTPError, 403)), rf"refused by the hub: .*{TOKEN}"),
+        (raised(RepositoryNotFoundError, 404), "the hub did not give it: 404 Client Error"),
+        (offline(OSError("no route")), "the hub did not give it: An error happened"),
+    ],
+)
+def test_a_model_that_the_hub_gives_to_others_only_names_the_token(
+    error: Exception, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str, **options: Any) -> str:
+        raise error
+
+    monkeypatch.setattr(folders, "snapshot_download", refuse)
+    with pytest.raises(CheckpointError, match=says) as refused:
+        folders.find_folder("meta/gated")
+    assert "\n" not in str(refused.value)
+    assert ("HF_TOKEN" in str(refused.value)) == ("HF_TOKEN" in says)
 
 
 def test_missing_shards_are_listed(folder: Path) -> None:

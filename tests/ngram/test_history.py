@@ -3,6 +3,7 @@
 import os
 import stat
 import tracemalloc
+from array import array
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.ngram import history, history_file
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.history import History
+from goodspeed.ngram.history_file import SavedHistory, SavedUser, pack
 from goodspeed.ngram.index import GrowingText
 from goodspeed.wire.messages import Sampling
 
@@ -145,6 +147,16 @@ def test_a_file_brings_back_every_user_s_texts_and_not_the_shared_ones(saved):
     assert texts(found, "a") == [[number, 1 << 30, 2] for number in range(3)]
     assert texts(found, "b") == [[9, 9, 9]]
     assert texts(found, "c") == []
+
+
+def test_texts_of_a_file_that_are_not_kept_are_not_counted(tmp_path):
+    forged = SavedHistory(
+        "f1", True, [SavedUser("a", [pack(array("i", [1]))] * 1000 + [pack(array("i", [1, 2, 3]))] * 6)]
+    )
+    history_file.write(tmp_path / "history", history_file.encode(forged))
+    found = make(max_tokens=12)
+    assert found.load(tmp_path / "history") == 4
+    assert found.num_tokens == 12
 
 
 def test_a_file_is_private_and_replaced_whole(saved, monkeypatch):

@@ -10,11 +10,13 @@ from starlette.responses import Response
 from draft_node.config import DraftConfig
 from draft_node.serve.api.document import WORK, takes
 from draft_node.serve.api.large import LargeWork
-from draft_node.serve.api.request.body import reads
+from draft_node.serve.api.request.body import ignored_of, reads
 from draft_node.serve.api.request.schemas import ChatRequest
+from draft_node.serve.api.request.tools import has_switch
 from draft_node.serve.api.request.wanted import Wish, of_chat
-from draft_node.serve.api.response.answering import Choice, answer, now
+from draft_node.serve.api.response.answering import answer, now
 from draft_node.serve.api.response.calls import made
+from draft_node.serve.api.response.choices import Choice
 from draft_node.serve.api.response.logprobs import for_chat, for_prompt
 from draft_node.serve.api.response.responses import (
     AssistantMessage,
@@ -148,6 +150,8 @@ def router(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
     ) -> Response:
         wanted = of_chat(body, service, config, user_of(request.scope), request.headers)
         wish = await unless_gone(request.receive, wanted)
+        if body.enable_thinking is not None and not has_switch(service.chats, tools=bool(body.tools)):
+            ignored_of(request.scope).add("enable_thinking")
         shape = Shape(config.served_model_name, wish, logprobs=bool(body.logprobs))
         return await answer(request, body, wish, shape, service, config, work.answers)
 

@@ -13,7 +13,8 @@ from draft_node.serve.api.large import LargeWork
 from draft_node.serve.api.request.body import reads
 from draft_node.serve.api.request.schemas import CompletionRequest
 from draft_node.serve.api.request.wanted import Wish, of_completion
-from draft_node.serve.api.response.answering import Choice, answer, now
+from draft_node.serve.api.response.answering import answer, now
+from draft_node.serve.api.response.choices import Choice
 from draft_node.serve.api.response.logprobs import Offsets, echoed, for_completion, for_prompt
 from draft_node.serve.api.response.responses import Completion, CompletionChoice, FinishReason, Logprobs, Usage
 from draft_node.serve.api.response.texts import unless_gone

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 import goodspeed
 from draft_node.config import DraftConfig
@@ -18,12 +18,35 @@ from draft_node.serve.service import Service
 LOCAL = "local: the verify node is away, and texts are the draft model's own"
 """Ready, and another distribution than one asked for."""
 
+LANDING = """\
+GoodSpeed draft node {version}: the OpenAI API for the model {model!r}.
+
+POST /v1/chat/completions   a conversation
+POST /v1/completions        a text that goes on
+POST /v1/responses          a conversation as items, without state
+GET  /v1/models             the model; /v1/models/NAME likewise
+POST /tokenize              a text as token ids
+POST /detokenize            token ids as a text
+GET  /health                200 while the process lives
+GET  /ready                 200 while texts are let in
+GET  /version               the release
+GET  /metrics               for Prometheus
+GET  /openapi.json          all of it in detail
+
+docs/HTTP.md of the project says what requests may have.
+"""
+
 Exposition = Callable[[], tuple[bytes, str]]
 """Metrics as text, and their content type."""
 
 
 def router(service: Service, config: DraftConfig, exposition: Exposition) -> APIRouter:
     routes, started = APIRouter(), now()
+
+    @routes.get("/", responses=READ, response_class=Response)
+    async def landing() -> Response:
+        """What this is, and which routes there are."""
+        return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=config.served_model_name))
 
     @routes.get("/health", responses=READ)
     async def health() -> Status:

@@ -15,9 +15,35 @@ def test_prometheus_asks_every_node_where_it_serves() -> None:
     assert asked == {f"{name}:{port(name.partition('-')[0], words)}" for name, words in compose_nodes().items()}
 
 
+def labels_by_metric(node: str) -> dict[str, set[str]]:
+    """The metrics of a node with their labels; docs/METRICS.md is held against the nodes by other tests."""
+    verify, draft = (ROOT / "docs/METRICS.md").read_text().split("## The draft node")
+    text = {"verify": verify, "draft": draft, "": verify + draft}[node]
+    rows = re.findall(r"^\| `(\w+)` \| \w+ \|([^|]*)\|", text, re.MULTILINE)
+    return {name: {label.strip() for label in names.split(",")} for name, names in rows}
+
+
+def test_alerts_ask_for_metrics_that_there_are_of_the_node_that_has_them() -> None:
+    (file,) = yaml.safe_load((DOCKER / "prometheus.yaml").read_text())["rule_files"]
+    mounts = yaml.safe_load((DOCKER / "compose.yaml").read_text())["services"]["prometheus"]["volumes"]
+    assert f"./alerts.yaml:{file}:ro" in mounts
+    (group,) = yaml.safe_load((DOCKER / "alerts.yaml").read_text())["groups"]
+    assert len({rule["alert"] for rule in group["rules"]}) == len(group["rules"]) >= 5
+    for rule in group["rules"]:
+        assert set(rule["annotations"]) == {"summary", "todo"}, rule["alert"]
+        asked = re.findall(r'\b(\w+)\{job=~?"goodspeed-(verify|draft|\.\*)"(?:, (\w+)!?=)?', rule["expr"])
+        assert [name for name, _, _ in asked] == re.findall(r"\b(?:goodspeed_\w+|up)\b", rule["expr"]), rule["alert"]
+        known = {"up": {""}} | labels_by_metric(asked[0][1].replace(".*", ""))
+        for name, _, label in asked:
+            assert label in {"", *known[name.removesuffix("_bucket")]}, rule["alert"]
+        used = {label for by in re.findall(r"by \(([^)]*)\)", rule["expr"]) for label in by.split(", ")}
+        used |= set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        for name, _, _ in asked:
+            assert used - {"instance", "le"} <= known[name.removesuffix("_bucket")], rule["alert"]
+
+
 def test_the_dashboard_shows_metrics_that_there_are() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| \w+ \|([^|]*)\|", (ROOT / "docs/METRICS.md").read_text(), re.MULTILINE)
-    labels = {name: {label.strip() for label in names.split(",")} for name, names in rows}
+    labels = labels_by_metric("")
     panels = json.loads((DOCKER / "grafana/dashboards/goodspeed.json").read_text())["panels"]
     sources = yaml.safe_load((DOCKER / "grafana/provisioning/datasources/prometheus.yaml").read_text())["datasources"]
     shown = [(panel, target) for panel in panels for target in panel.get("targets", [])]

@@ -22,8 +22,14 @@ LARGE = 1 << 15
 """Bytes from which a body is read on another thread: the event loop has sessions to drive."""
 
 
+IGNORED_MEMBERS = "goodspeed.ignored"
+"""The entry of a request's state with the names of its members that are ignored."""
+
+
 class BodyLimit:
     """Reads every body before anything else happens, up to `max_bytes`; compressed ones are refused.
+
+    The header `X-GoodSpeed-Ignored` of the answer names members of the body that were ignored.
 
     What is open to everybody has none, and none is kept for it. The connection stays after a refusal: the server reads
     what is left of the body and drops it. Closed, it would be reset, and many clients never see the answer.
@@ -44,7 +50,7 @@ class BodyLimit:
         except ClientGone:
             return
         else:
-            await self._app(scope, _again(body, receive), send)
+            await self._app(scope, _again(body, receive), _telling(send, scope))
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes:
         if headers.get("content-encoding", "identity").lower() != "identity":
@@ -64,6 +70,24 @@ class BodyLimit:
     def _check(self, num_bytes: int) -> None:
         if num_bytes > self._max_bytes:
             raise ApiError(413, f"the body is larger than {self._max_bytes} bytes, the most that is taken")
+
+
+def ignored_of(scope: Scope) -> set[str]:
+    """The names of a request's members that are ignored; more can be added until the answer begins."""
+    names: set[str] = scope.setdefault("state", {}).setdefault(IGNORED_MEMBERS, set())
+    return names
+
+
+def _telling(send: Send, scope: Scope) -> Send:
+    """Adds a header with the names of what was ignored, if anything was."""
+
+    async def tell(message: Message) -> None:
+        if message["type"] == "http.response.start" and (names := ignored_of(scope)):
+            told = ", ".join(sorted(names)).encode()
+            message["headers"] = [*message["headers"], (b"x-goodspeed-ignored", told)]
+        await send(message)
+
+    return tell
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
@@ -90,17 +114,18 @@ def reads(schema: type[M], bodies: FairQueue) -> Callable[[Request], Coroutine[A
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise ApiError(415, "the body must be JSON, with Content-Type: application/json")
-        body = await request.body()
+        body, ignored = await request.body(), ignored_of(request.scope)
         if len(body) < LARGE:
-            return validated(schema, body)
-        return await bodies.run(user_of(request.scope), len(body), lambda: validated(schema, body))
+            return validated(schema, body, ignored)
+        return await bodies.run(user_of(request.scope), len(body), lambda: validated(schema, body, ignored))
 
     return read
 
 
-def validated(schema: type[M], body: bytes) -> M:
+def validated(schema: type[M], body: bytes, ignored: set[str] | None = None) -> M:
+    """ignored: gets the names of members that are ignored."""
     elements.check(body)
     try:
-        return schema.model_validate_json(body)
+        return schema.model_validate_json(body, context=ignored)
     except ValidationError as error:
         raise of_validation(error) from None

@@ -3,7 +3,7 @@
 Knows nothing about any single request.
 """
 
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -12,6 +12,7 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
@@ -21,6 +22,16 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 UNKNOWN, EMPTY, ROLE, PART, SERVICE_TIER = "unknown_parameter", "null", "role", "part", "service_tier"
 PREDICTION, OF_ROLE, UNSERVED = "prediction", "of_role", "unserved"
 """Errors of our own, by name."""
+
+IGNORED = frozenset(
+    {
+        *("cache_control", "cache_prompt", "id_slot", "keep_alive", "ttl"),  # what to keep in memory, and where
+        *("chat_id", "request_id", "session_id", "litellm_metadata"),  # names for others' logs
+        *("provider", "safety_settings"),  # whom a router is to ask, and what a hosted model is to refuse
+    }
+)
+"""Members that real clients send for other servers, anywhere in a body. They ask for no other answer of this one: each
+is ignored, and the answer's header says so."""
 
 
 def _only(value: bool) -> AfterValidator:
@@ -64,6 +75,15 @@ def one_of(kind: str, *known: str) -> tuple[AfterValidator, WithJsonSchema]:
     return AfterValidator(check), WithJsonSchema({"type": "string", "enum": list(known)})
 
 
+def _hint(given: str, info: ValidationInfo) -> str:
+    if given != "medium":
+        ignore("verbosity", info)
+    return given
+
+
+Verbosity: TypeAlias = Annotated[Literal["low", "medium", "high"], AfterValidator(_hint)] | None
+"""How much the model is to say: none is told. Other than "medium", which changes nothing, is ignored."""
+
 Yes: TypeAlias = Annotated[bool, _only(True), WithJsonSchema({"type": "boolean", "const": True})] | None
 No: TypeAlias = Annotated[bool, _only(False), WithJsonSchema({"type": "boolean", "const": False})] | None
 NoList: TypeAlias = Annotated[list[Any], Field(max_length=0)] | None
@@ -85,7 +105,15 @@ class Strict(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _knows_all(self) -> Self:
+    def _knows_all(self, info: ValidationInfo) -> Self:
         for name in self.model_extra or ():
-            raise PydanticCustomError(UNKNOWN, "not known here", {"name": name})
+            if name not in IGNORED:
+                raise PydanticCustomError(UNKNOWN, "not known here", {"name": name})
+            ignore(name, info)
         return self
+
+
+def ignore(name: str, info: ValidationInfo) -> None:
+    """Notes that a member is ignored: in the set that is the context of reading a body, where there is one."""
+    if info.context is not None:
+        info.context.add(name)

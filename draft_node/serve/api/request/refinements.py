@@ -11,6 +11,9 @@ from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest,
 from draft_node.serve.service import Service, Wanted
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 
+MAX_LOGPROBS_TOLD = 1 << 19
+"""Tokens and alternatives that a whole answer may tell of beside its prompts: about 30 MB of JSON."""
+
 MAX_LEFT_OUT = 256
 """Tokens of a prediction beyond those that its text may have: it is read before the text begins, on the event loop."""
 
@@ -37,6 +40,15 @@ def of_prompts(
     num_choices = request.n or 1
     read = [None if i % num_choices else num_top for i in range(len(texts))]
     return [_of_prompt(text, top, is_scored=echoed is not None) for text, top in zip(texts, read, strict=True)]
+
+
+def check_told(texts: Sequence[Wanted], request: ChatRequest | CompletionRequest) -> None:
+    """ApiError where a whole answer would tell of too many tokens and alternatives; a stream has them as they come."""
+    num_told = sum(text.max_tokens * (1 + text.num_logprobs) for text in texts if text.num_logprobs is not None)
+    if num_told > MAX_LOGPROBS_TOLD and not request.stream:
+        what = f"logprobs: {num_told} tokens and alternatives are more than the {MAX_LOGPROBS_TOLD} of one answer"
+        ask = "ask for fewer tokens, choices or alternatives, or send stream: true"
+        raise ApiError(400, f"{what}; {ask}", param="logprobs")
 
 
 def _of_prompt(text: Wanted, num_top: int | None, *, is_scored: bool) -> Wanted:

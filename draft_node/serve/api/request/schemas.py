@@ -24,6 +24,7 @@ from draft_node.serve.api.request.fields import (
     Strict,
     TokenId,
     TokenIds,
+    Verbosity,
     Yes,
     one_of,
 )
@@ -37,7 +38,7 @@ MAX_STOPS, MAX_STOP_CHARS = 4, 256
 MAX_LOGPROBS = 20
 MAX_MESSAGES = MAX_PARTS = 1024
 MAX_DETOKENIZED = 1 << 16
-MAX_METADATA = 16
+MAX_METADATA, MAX_METADATA_NAME, MAX_METADATA_VALUE = 16, 64, 512
 
 INT64 = (1 << 63) - 1
 
@@ -125,7 +126,17 @@ class Extension(Strict):
     )
 
 
-class Generation(RuleParameters, FormParameters, NeutralForms):
+class NeutralGeneration(Strict):
+    """These fields are taken only at the value that changes nothing."""
+
+    continue_final_message: No = None
+    include_stop_str_in_output: No = None
+    skip_special_tokens: Yes = None
+    spaces_between_special_tokens: Yes = None
+    use_beam_search: No = None
+
+
+class Generation(RuleParameters, FormParameters, NeutralForms, NeutralGeneration):
     """What both kinds of completion take."""
 
     model: str | None = None
@@ -176,10 +187,20 @@ def _few(given: object) -> object:
     """Counts members before each is looked at: very many wrong ones would be very many errors."""
     if isinstance(given, dict) and len(given) > MAX_METADATA:
         raise ValueError(f"must have at most {MAX_METADATA} members")
+    if isinstance(given, dict) and max(map(len, given), default=0) > MAX_METADATA_NAME:
+        raise ValueError(f"must have names of at most {MAX_METADATA_NAME} characters")
     return given
 
 
-Metadata: TypeAlias = Annotated[dict[str, str], BeforeValidator(_few), Field(max_length=MAX_METADATA)] | None
+Metadata: TypeAlias = (
+    Annotated[
+        dict[Annotated[str, Field(max_length=MAX_METADATA_NAME)], Annotated[str, Field(max_length=MAX_METADATA_VALUE)]],
+        BeforeValidator(_few),
+        Field(max_length=MAX_METADATA),
+    ]
+    | None
+)
+"""OpenAI's own bounds."""
 
 
 class TextPart(Strict):
@@ -237,7 +258,6 @@ class NeutralChat(Strict):
     function_call: Literal["none", "auto"] | None = None
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
     audio: None = None
-    verbosity: Literal["medium"] | None = None
     web_search_options: None = None
     store: No = None
     moderation: None = None
@@ -265,6 +285,10 @@ class ChatRequest(Generation, NeutralChat):
         default=None, description="for the chat template; none switches thinking off where the template can"
     )
     chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="variables of the chat template")
+    enable_thinking: bool | None = Field(
+        default=None, description="switches thinking on or off; ignored where the model cannot think"
+    )
+    verbosity: Verbosity = Field(default=None, description="ignored")
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     service_tier: Annotated[str, *one_of(SERVICE_TIER, *SERVICE_TIERS)] | None = Field(
@@ -292,5 +316,10 @@ class DetokenizeRequest(Strict):
     tokens: Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_DETOKENIZED), NOT_NULL]
 
 
-NEUTRAL = {*NeutralForms.model_fields, *NeutralCompletion.model_fields, *NeutralChat.model_fields}
+NEUTRAL = {
+    *NeutralForms.model_fields,
+    *NeutralGeneration.model_fields,
+    *NeutralCompletion.model_fields,
+    *NeutralChat.model_fields,
+}
 """Parameters that are known and not supported."""

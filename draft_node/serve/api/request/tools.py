@@ -116,11 +116,14 @@ def talk_of(
     choice: ToolChoice | None = None,
     one_call: bool = False,
     effort: Effort | None = None,
+    thinks: bool | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Talk:
     """Returns what a request's tools and settings come to; ApiError where this model's template knows no such thing."""
     functions = _functions(tools, choice, chats)
-    inputs = Inputs(tuple(map(_shown, functions)), _settings(effort, settings or {}, chats, tools=bool(functions)))
+    inputs = Inputs(
+        tuple(map(_shown, functions)), _settings(effort, thinks, settings or {}, chats, tools=bool(functions))
+    )
     called = _callable(functions, choice)
     schemas = {function.name: function.parameters or {} for function in called} if called else None
     speech = chats.speech(schemas, one_call=one_call or _is_named(choice))
@@ -177,12 +180,30 @@ def _shown(function: Function) -> dict[str, Any]:
     return {"type": "function", "function": {"name": function.name, **description, "parameters": parameters}}
 
 
-def _settings(effort: Effort | None, given: Mapping[str, Any], chats: ChatForms, *, tools: bool) -> dict[str, Any]:
+def _settings(
+    effort: Effort | None, thinks: bool | None, given: Mapping[str, Any], chats: ChatForms, *, tools: bool
+) -> dict[str, Any]:
     """Returns the template's variables: the request's, those that its effort stands for, and else the node's."""
     wrong = chats.settings_error(given, tools=tools)
     if wrong is not None:
         raise ApiError(400, f"chat_template_kwargs {wrong}", param="chat_template_kwargs")
-    return {**chats.settings, **_effort(effort, chats, tools=tools), **given}
+    return {**chats.settings, **_effort(effort, chats, tools=tools), **_thinking(thinks, chats, tools=tools), **given}
+
+
+def _thinking(thinks: bool | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
+    """Returns the template's switches; none where there are none, which is refused of a model that cannot but think."""
+    if thinks is None:
+        return {}
+    found = {name: thinks for name in SWITCHES if chats.knows(name, tools=tools)}
+    if not found and not thinks and chats.formats.thinking is not None:
+        what = "enable_thinking: this model's chat template cannot switch thinking off; leave it out"
+        raise ApiError(400, what, param="enable_thinking", code="unsupported_parameter")
+    return found
+
+
+def has_switch(chats: ChatForms, *, tools: bool) -> bool:
+    """Whether thinking can be switched on and off."""
+    return any(chats.knows(name, tools=tools) for name in SWITCHES)
 
 
 def _effort(effort: Effort | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from draft_node.serve.api.request.prompts import (
     name_of_max_tokens,
     prompts_of,
 )
-from draft_node.serve.api.request.refinements import checked_priority, of_prompts, predicted
+from draft_node.serve.api.request.refinements import check_told, checked_priority, of_prompts, predicted
 from draft_node.serve.api.request.rules import biases, stop_token_ids
 from draft_node.serve.api.request.schemas import ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.serve.api.request.slo import asked as asked_slo
@@ -116,6 +116,7 @@ async def of_chat(
         choice=request.tool_choice,
         one_call=request.parallel_tool_calls is False,
         effort=request.reasoning_effort,
+        thinks=request.enable_thinking,
         settings=request.chat_template_kwargs,
     )
     check_within_reach(service)
@@ -205,6 +206,7 @@ def _wanted(
             own = asked.resolve(says)
             chosen = partial(alike, sampling=own.sampling, stop=own.stop, logit_rules=own.rules)
             texts.append(chosen(prompt=prompt, max_tokens=most, resolve=asked.resolve))
+    check_told(texts, request)
     return texts
 
 

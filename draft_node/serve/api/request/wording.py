@@ -26,7 +26,9 @@ UNSUPPORTED = {
     "modalities": 'must be ["text"]: nothing but text is written',
     **dict.fromkeys(("audio", "moderation", "prompt_cache_retention"), ONE),
     **dict.fromkeys(("web_search_options", "prompt_cache_options"), SEVERAL),
-    "verbosity": f'{ONE}, or send "medium"',
+    **dict.fromkeys(("continue_final_message", "include_stop_str_in_output"), "must be false, or left out"),
+    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens"), "must be true, or left out"),
+    "use_beam_search": "must be false, or left out",
     "store": "must be false, or left out: no answer is kept",
     "add_generation_prompt": "must be true, or left out",
 }

@@ -1,8 +1,12 @@
-"""Log-probabilities of tokens in the two shapes of OpenAI's API. They are the target's own, before temperature."""
+"""Log-probabilities of tokens in the two shapes of OpenAI's API. They are the target's own, before temperature.
+
+Entries are made one by one while the answer is written (`responses.Lazy`).
+"""
 
 import codecs
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
 
 from draft_node.serve.api.response.responses import (
     ChatLogprobs,
@@ -36,7 +40,7 @@ def for_completion(tokens: Sequence[Token], offsets: Offsets, echoed: Sequence[T
     return Logprobs(
         tokens=[name(token) for token in (*first, *told)],
         token_logprobs=[*(None for _ in first), *map(_logprob, told)],
-        top_logprobs=[*(None for _ in first), *map(_by_name, told)],
+        top_logprobs=_tops(len(first), told),
         text_offset=offsets.of([*first, *told]),
     )
 
@@ -49,7 +53,9 @@ def echoed(prompt: PromptTokens, num_top: int) -> list[Token]:
 def for_prompt(prompt: PromptTokens, num_top: int) -> PromptLogprobs:
     """A prompt's log-probabilities in vLLM's shape."""
     _, *others = prompt.read()
-    return [None, *(_by_id(token, num_top) for token in others)]
+    yield None
+    for token in others:
+        yield _by_id(token, num_top)
 
 
 def _by_id(token: Token, num_top: int) -> dict[str, PromptLogprob]:
@@ -63,19 +69,12 @@ def _by_id(token: Token, num_top: int) -> dict[str, PromptLogprob]:
 
 
 def for_chat(tokens: Sequence[Token]) -> ChatLogprobs:
-    return ChatLogprobs(
-        content=[
-            TokenLogprob(
-                token=token.text,
-                logprob=_logprob(token),
-                bytes=list(token.raw),
-                top_logprobs=[
-                    TopLogprob(token=other.text, logprob=other.logprob, bytes=list(other.raw)) for other in token.top
-                ],
-            )
-            for token in tokens
-        ]
-    )
+    return ChatLogprobs(content=map(_told, tokens))
+
+
+def _told(token: Token) -> TokenLogprob:
+    tops = [TopLogprob(token=other.text, logprob=other.logprob, bytes=list(other.raw)) for other in token.top]
+    return TokenLogprob(token=token.text, logprob=_logprob(token), bytes=list(token.raw), top_logprobs=tops)
 
 
 def name(token: Token | Alternative) -> str:
@@ -84,6 +83,11 @@ def name(token: Token | Alternative) -> str:
         return token.raw.decode() or token.text
     except UnicodeDecodeError:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token.raw)
+
+
+def _tops(num_untold: int, told: Sequence[Token]) -> Iterator[dict[str, float] | None]:
+    yield from (None for _ in range(num_untold))
+    yield from map(_by_name, told)
 
 
 def _by_name(token: Token) -> dict[str, float]:

@@ -2,15 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from draft_node.serve.api.response.choices import Choice
 from draft_node.serve.api.response.responses import Metrics, SpeculativeDecoding
 
-if TYPE_CHECKING:
-    from draft_node.serve.api.response.answering import Choice
 
-
-def metrics_of(choices: "Sequence[Choice]") -> Metrics | None:
+def metrics_of(choices: Sequence[Choice]) -> Metrics | None:
     """Returns the metrics of a request's only text; None for several texts, as vLLM does, and without drafts."""
     if len(choices) != 1 or choices[0].ended is None or not choices[0].ended.statistics.drafts:
         return None

@@ -1,10 +1,16 @@
 """Bodies of HTTP responses: OpenAI's formats, with `usage.goodspeed` in addition. Plain data."""
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
 from goodspeed.wire.fields import DraftSource
+
+T = TypeVar("T")
+Lazy: TypeAlias = Iterable[T]
+"""A list that may be long. Its members are made while it is written, which happens once: they are never all in memory,
+and between them other threads have the interpreter."""
 
 FinishReason = Literal["stop", "length"]
 ChatFinishReason = Literal["stop", "length", "tool_calls"]
@@ -69,7 +75,7 @@ class Logprobs(BaseModel):
 
     tokens: list[str]
     token_logprobs: list[float | None]
-    top_logprobs: list[dict[str, float] | None]
+    top_logprobs: Lazy[dict[str, float] | None]
     text_offset: list[int]
 
 
@@ -81,7 +87,7 @@ class PromptLogprob(BaseModel):
     decoded_token: str
 
 
-PromptLogprobs = list[dict[str, PromptLogprob] | None]
+PromptLogprobs: TypeAlias = Lazy[dict[str, PromptLogprob] | None]
 """Of each token of a prompt: it and the likeliest ones at its place, by token id; null for the first."""
 
 
@@ -154,7 +160,7 @@ class TokenLogprob(TopLogprob):
 
 
 class ChatLogprobs(BaseModel):
-    content: list[TokenLogprob]
+    content: Lazy[TokenLogprob]
     refusal: None = None
 
 

@@ -14,7 +14,7 @@ from draft_node.serve.api.request.errors import ApiError, ClientGone, of_service
 from draft_node.serve.api.response.texts import unless_gone
 from goodspeed.errors import ServiceError
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M")
 
 logger = logging.getLogger("goodspeed.http")
 
@@ -30,7 +30,7 @@ class EventStream(Response, Generic[M]):
         self,
         chunks: AsyncGenerator[M, None],
         *,
-        write: Callable[[M], bytes] | None = None,
+        write: Callable[[M], bytes],
         last: bytes = DONE,
         broken: Callable[[ApiError], bytes] | None = None,
     ) -> None:
@@ -39,7 +39,7 @@ class EventStream(Response, Generic[M]):
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._chunks = chunks
-        self._write = write or event
+        self._write = write
         self._last = last
         self._broken = broken or _broken
 
@@ -69,7 +69,7 @@ def _broken(error: ApiError) -> bytes:
     return b"data: " + json.dumps(error.body).encode() + b"\n\n" + DONE
 
 
-def event(chunk: BaseModel) -> bytes:
+def event_of(chunk: BaseModel) -> bytes:
     return b"data: " + chunk.model_dump_json(exclude_unset=True).encode() + b"\n\n"
 
 

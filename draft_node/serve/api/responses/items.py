@@ -125,7 +125,7 @@ def _check(i: int, item: Item) -> None:
 
 def foreign(given: Strict, taken: Sequence[str], where: str, what: str) -> None:
     """ApiError for a member that has a value and does not belong to what is given, which is a `what`."""
-    for name in sorted(given.model_fields_set - {"type", *taken}):
+    for name in sorted(given.model_fields_set - {"type", *taken, *(given.model_extra or ())}):
         if getattr(given, name) is not None:
             own = f"{where}.{name.removesuffix('_')}"
             raise ApiError(400, f"{own} does not belong to {what}; leave it out", param=own)

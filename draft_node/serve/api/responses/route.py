@@ -15,7 +15,8 @@ from draft_node.serve.api.request.body import reads
 from draft_node.serve.api.request.errors import ApiError
 from draft_node.serve.api.request.wanted import Wish, of_chat
 from draft_node.serve.api.response import texts
-from draft_node.serve.api.response.answering import Choice, now, system_fingerprint_of, usage_of
+from draft_node.serve.api.response.answering import now
+from draft_node.serve.api.response.choices import Choice, system_fingerprint_of, usage_of
 from draft_node.serve.api.response.metrics import metrics_of
 from draft_node.serve.api.response.responses import Marked
 from draft_node.serve.api.response.stream import EventStream, begun

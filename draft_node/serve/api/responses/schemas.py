@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from draft_node.serve.api.request.fields import NOT_NULL, SERVICE_TIER, UNSERVED, Mark, No, Strict, one_of
+from draft_node.serve.api.request.fields import NOT_NULL, SERVICE_TIER, UNSERVED, Mark, No, Strict, Verbosity, one_of
 from draft_node.serve.api.request.schemas import INT64, SERVICE_TIERS, Extension, Metadata
 from draft_node.serve.api.request.tools import MAX_DESCRIPTION_CHARS, MAX_TOOLS, Effort
 from draft_node.serve.api.responses.items import Input
@@ -88,7 +88,7 @@ class Format(Strict):
 
 class TextConfig(Strict):
     format: Format | None = None
-    verbosity: Literal["medium"] | None = None
+    verbosity: Verbosity = None
 
 
 class Reasoning(Strict):

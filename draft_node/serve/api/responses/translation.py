@@ -20,7 +20,6 @@ RENAMED = {
     "max_completion_tokens": "max_output_tokens",
     "reasoning_effort": "reasoning.effort",
     "response_format": "text.format",
-    "verbosity": "text.verbosity",
 }
 
 
@@ -35,7 +34,6 @@ def chat_of(request: ResponsesRequest) -> ChatRequest:
             "tools": [_tool(tool) for tool in request.tools] if request.tools else None,
             "tool_choice": _choice(request.tool_choice),
             "response_format": _format(request),
-            "verbosity": request.text.verbosity if request.text is not None else None,
         }
         return ChatRequest.model_validate({name: value for name, value in asked.items() if value is not None})
 

@@ -1,9 +1,9 @@
 """A service without nodes: writes the alphabet, fails when told to, and keeps what it was asked for."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from starlette.testclient import TestClient
 
 from draft_node.config import DraftConfig

@@ -2,20 +2,13 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from draft_node.core.actions import Statistics
-from draft_node.serve.api.completions import Shape
-from draft_node.serve.api.large import LargeWork
-from draft_node.serve.api.request.wanted import Wish
-from draft_node.serve.api.response import answering
-from draft_node.serve.api.response.answering import Choice
 from draft_node.serve.api.response.logprobs import Offsets, for_completion
-from draft_node.serve.api.response.responses import CompletionChoice
 from draft_node.serve.api.response.texts import write
 from draft_node.serve.service import Ended, Wanted
 from draft_node.text.answer import Piece
@@ -23,7 +16,6 @@ from draft_node.text.tokens import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.serve.api.fake import LETTERS, Api, FakeService, error_of, events_of
-from tests.waiting import until
 
 SPECULATION = {
     "rounds": 2,
@@ -267,48 +259,3 @@ def test_accepted_text_is_marked_if_asked_for(api: Api, ask: str) -> None:
         assert marked == [[{"text": letter, "accepted": letter != "b"}] for letter in "abc"]
     plain = chunks_of(getattr(api, ask)(max_tokens=3, stream=True))
     assert not [choice for chunk in plain for choice in chunk["choices"] if "goodspeed" in choice]
-
-
-def test_a_very_large_answer_does_not_hold_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is written on a thread of its own, beside which the event loop moves on: the writing waits until the loop has
-    had a turn. And it is written choice by choice, since pydantic holds the interpreter for as long as one call takes.
-    """
-    turned = threading.Event()
-    writers: list[str] = []
-    num_calls = 0
-    dump = CompletionChoice.model_dump_json
-
-    def counted(self: CompletionChoice, **options: Any) -> str:
-        nonlocal num_calls
-        num_calls += 1
-        return dump(self, **options)
-
-    monkeypatch.setattr(CompletionChoice, "model_dump_json", counted)
-    whole = answering._whole
-
-    def waiting(*args: Any) -> str:
-        writers.append(threading.current_thread().name)
-        assert turned.wait(30)
-        return whole(*args)
-
-    monkeypatch.setattr(answering, "_whole", waiting)
-
-    async def body() -> None:
-        wanted = Wanted(prompt=(1,), sampling=Sampling(), max_tokens=900, num_logprobs=20)
-        wish = Wish([wanted] * 16, 1, [""] * 16)
-        choices = []
-        for _ in wish.texts:
-            choices.append(Choice())
-            async for item in FakeService().write(wanted):
-                choices[-1].take(item)
-        shape, work = Shape("goodspeed", wish, logprobs=True), LargeWork()
-        writing = asyncio.create_task(answering.to_json(wish, shape, choices, work.answers, "user"))
-        await until(lambda: writers)
-        turned.set()
-        content = json.loads(await writing)
-        assert [len(choice["logprobs"]["tokens"]) for choice in content["choices"]] == [900] * 16
-        work.close()
-
-    asyncio.run(asyncio.wait_for(body(), 120))
-    assert [name.partition("_")[0] for name in writers] == ["answers"]
-    assert num_calls == 16

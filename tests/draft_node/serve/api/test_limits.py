@@ -244,6 +244,26 @@ def test_metadata() -> None:
         assert (error["param"], error["code"]) == ("metadata", "invalid_value")
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+@pytest.mark.parametrize(
+    ("metadata", "param", "what"),
+    [
+        ({"n" * 64: "v" * 512}, None, ""),
+        ({"n" * 65: "v"}, "metadata", "metadata must have names of at most 64 characters"),
+        ({"name": "v" * 513}, "metadata.name", "metadata.name must have at most 512 characters"),
+        ({"a b": "v" * 513}, "metadata", "metadata must have at most 512 characters"),
+    ],
+)
+def test_names_and_values_of_metadata(path: str, metadata: dict[str, str], param: str | None, what: str) -> None:
+    body = {"messages": [{"role": "user", "content": "x"}]} if path.endswith("completions") else {"input": "x"}
+    answer = Api().client.post(path, json={**body, "metadata": metadata})
+    if param is None:
+        assert answer.status_code == 200
+    else:
+        error = error_of(answer)
+        assert (error["param"], error["message"]) == (param, what)
+
+
 @pytest.mark.parametrize(("number", "status"), [(MAX_DETOKENIZED, 200), (MAX_DETOKENIZED + 1, 400)])
 def test_tokens_to_text(number: int, status: int) -> None:
     assert Api().client.post("/detokenize", json={"tokens": [65] * number}).status_code == status

@@ -211,7 +211,7 @@ def test_an_output_may_be_sent_back_as_it_was() -> None:
         ({"tool_choice": "sometimes"}, "tool_choice.type"),
         ({"tool_choice": {"type": "function"}}, "tool_choice.name"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format.type"),
-        ({"text": {"verbosity": "low"}}, "text.verbosity"),
+        ({"text": {"verbosity": "short"}}, "text.verbosity"),
         ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
         ({"reasoning": {"summary": "auto"}}, "reasoning.summary"),
         ({"max_output_tokens": 0}, "max_output_tokens"),

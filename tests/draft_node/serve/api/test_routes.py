@@ -29,7 +29,31 @@ def test_nothing_is_served_that_the_document_does_not_name(api: Api) -> None:
     app = create_api(api.service, api.config, lambda: (b"", ""))
     paths = {route.path for route in app.routes if hasattr(route, "path")}
     assert paths <= {path for path, _ in routes(api)} | {"/v1/models/{name:path}"}
-    assert len(routes(api)) == 12
+    assert len(routes(api)) == 13
+
+
+def test_the_landing_text_names_every_route(api: Api) -> None:
+    answer = api.client.get("/")
+    assert answer.headers["content-type"].startswith("text/plain")
+    named = {tuple(line.split()[:2]) for line in answer.text.splitlines() if line.startswith(("GET ", "POST "))}
+    assert named == {(method.upper(), path) for path, method in routes(api)} - {
+        ("GET", "/"),
+        ("GET", "/v1/models/goodspeed"),
+    }
+    assert goodspeed.__version__ in answer.text
+    assert "'goodspeed'" in answer.text
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    "path", ["embeddings", "images/generations", "audio/speech", "files", "moderations", "threads/1"]
+)
+def test_what_is_not_served_of_the_api_is_said_with_400(api: Api, path: str, method: str) -> None:
+    error = error_of(api.client.request(method, f"/v1/{path}", json={"input": "x"}))
+    assert error["code"] == "not_served"
+    assert error["message"].startswith(f"/v1/{path.partition('/')[0]} is not served")
+    keyed = Api(keys=Keys(["the-key-itself"])).client
+    error_of(keyed.request(method, f"/v1/{path}"), 401)
 
 
 def test_answers_are_counted_by_route_and_status(api: Api) -> None:
@@ -46,7 +70,7 @@ def test_answers_are_counted_by_route_and_status(api: Api) -> None:
     }
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc", "/nothing", "/v1", "/health/", "//health"])
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/nothing", "/v1", "/health/", "/v1/embeddings2"])
 def test_nothing_else_is_there(api: Api, path: str) -> None:
     assert error_of(api.client.get(path, follow_redirects=False), 404)["code"] == "not_found"
 
@@ -67,7 +91,7 @@ def test_every_route_but_two_needs_a_key() -> None:
 def test_head_is_answered_as_get_is() -> None:
     api, keyed = Api(), Api(keys=Keys(["the-key-itself"]))
     paths = [path for path, method in routes(api) if method == "get" and path != "/openapi.json"]
-    assert len(paths) == 6
+    assert len(paths) == 7
     for path in paths:
         get, head = api.client.get(path), api.client.head(path)
         assert (head.status_code, head.headers["content-type"]) == (200, get.headers["content-type"])

@@ -198,6 +198,9 @@ def test_conversations_with_calls_as_the_template_writes_them() -> None:
     [
         ({}, True),
         ({"reasoning_effort": "none"}, False),
+        ({"enable_thinking": False}, False),
+        ({"enable_thinking": True, "reasoning_effort": "none"}, True),
+        ({"chat_template_kwargs": {"enable_thinking": False}, "enable_thinking": True}, False),
         ({"reasoning_effort": "high"}, True),
         ({"chat_template_kwargs": {"enable_thinking": False}}, False),
         ({"chat_template_kwargs": {"enable_thinking": True}, "reasoning_effort": "none"}, True),
@@ -276,6 +279,7 @@ def test_refused_by_name(body: dict[str, Any], param: str, what: str) -> None:
         (QWEN3, {"tools": "none"}, {"tools": TOOLS}, "tools"),
         (PLAIN, {}, {"reasoning_effort": "high"}, "reasoning_effort"),
         (R1, {}, {"reasoning_effort": "none"}, "reasoning_effort"),
+        (R1, {}, {"enable_thinking": False}, "enable_thinking"),
         (PLAIN, {}, {"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs"),
     ],
 )
@@ -283,10 +287,30 @@ def test_what_a_template_does_not_know_is_refused(template: str, options: Any, b
     assert error_of(api("x", template, **options).chat(**body))["param"] == param
 
 
+@pytest.mark.parametrize(
+    ("template", "thinks", "ignored"),
+    [(PLAIN, True, True), (PLAIN, False, True), (R1, True, True), (QWEN3, True, False)],
+)
+def test_a_switch_that_a_template_does_not_know_is_ignored_where_it_would_change_nothing(
+    template: str, thinks: bool, ignored: bool
+) -> None:
+    answer = api("x", template).chat(enable_thinking=thinks)
+    assert answer.status_code == 200
+    assert answer.headers.get("X-GoodSpeed-Ignored") == ("enable_thinking" if ignored else None)
+
+
 def test_a_node_may_leave_thinking_in_the_text() -> None:
     message, _ = message_of(api("<think>\nhm\n</think>\n\nyes", thinking="none").chat())
     assert message["content"] == "<think>\nhm\n</think>\n\nyes"
     assert message_of(api("x", PLAIN).chat(reasoning_effort="none"))[0]["content"] == "x"
+
+
+def test_what_is_for_other_servers_is_ignored_in_tools_and_not_shown_to_the_model() -> None:
+    here = api("x")
+    plain = here.chat(tools=[function()])
+    marked = here.chat(tools=[{**function(), "cache_control": {"type": "ephemeral"}}])
+    assert marked.headers["X-GoodSpeed-Ignored"] == "cache_control"
+    assert marked.json()["usage"]["prompt_tokens"] == plain.json()["usage"]["prompt_tokens"]
 
 
 def test_a_prompt_is_counted_with_its_tools() -> None:

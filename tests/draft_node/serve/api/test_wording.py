@@ -26,7 +26,11 @@ UNSUPPORTED_VALUES: dict[str, tuple[Any, str]] = {
     "prompt_cache_retention": ("24h", "is not supported; leave it out"),
     "prompt_cache_options": ({}, "are not supported; leave them out"),
     "web_search_options": ({}, "are not supported; leave them out"),
-    "verbosity": ("low", 'is not supported; leave it out, or send "medium"'),
+    "continue_final_message": (True, "must be false, or left out"),
+    "include_stop_str_in_output": (True, "must be false, or left out"),
+    "skip_special_tokens": (False, "must be true, or left out"),
+    "spaces_between_special_tokens": (False, "must be true, or left out"),
+    "use_beam_search": (True, "must be false, or left out"),
     "store": (True, "must be false, or left out: no answer is kept"),
     "add_generation_prompt": (False, "must be true, or left out"),
 }
@@ -74,7 +78,7 @@ MESSAGES: list[tuple[Any, str]] = [
     (part(type=None), 'messages.0.content.0.type must not be null; send "text"'),
     (part(text=None), "messages.0.content.0.text must not be null; send a string"),
     (part(text=5), "messages.0.content.0.text must be a string"),
-    (part(cache_control={}), "'messages.0.content.0.cache_control' is not a known parameter; leave it out"),
+    (part(cached={}), "'messages.0.content.0.cached' is not a known parameter; leave it out"),
     (user(tool_calls=[{}]), "messages.0.tool_calls.0.id must be given: a string"),
     (user(tool_calls=[1]), 'messages.0.tool_calls.0 must be an object like {"id": "...", "type": "function"'),
     (
@@ -185,7 +189,7 @@ def test_messages_that_are_too_long_are_called_that(api: Api) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "expected"),
     [
-        ("GET", "/v2", None, "there is nothing at /v2; GET /openapi.json lists what there is"),
+        ("GET", "/v2", None, "there is nothing at /v2; GET / lists what there is"),
         ("GET", "/v1/completions", None, "GET /v1/completions is not served; use POST"),
         ("GET", "/v1/models/gpt-5", None, "the model 'gpt-5' is not served here; ask for 'goodspeed'"),
         ("POST", "/tokenize", {"prompt": 5}, "prompt must be a string"),

@@ -109,6 +109,11 @@ def test_the_page_asks_nobody_else_and_what_it_asks_for_is_served() -> None:
         assert not re.search(r"url\(|@import|fetch\(|WebSocket", read(name)), name
 
 
+def test_the_page_names_what_else_is_served() -> None:
+    links = set(re.findall(r'<a href="(\w+)">', read("index.html")))
+    assert links == {path.strip("/") for path in paths()} - {"events"} - {name.strip("/") for name in FILES}
+
+
 def test_the_page_has_no_inline_script_or_style() -> None:
     page = read("index.html")
     assert not re.search(r"<script(?![^>]*src=)|<style|\son\w+=|\sstyle=|javascript:", page)

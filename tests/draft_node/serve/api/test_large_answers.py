@@ -1,0 +1,151 @@
+"""Answers with very many log-probabilities: they are bounded, and made and sent without holding the event loop."""
+
+import asyncio
+import gc
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from draft_node.serve.api.completions import Shape
+from draft_node.serve.api.large import LargeWork
+from draft_node.serve.api.request import refinements
+from draft_node.serve.api.request.wanted import Wish
+from draft_node.serve.api.response import answering
+from draft_node.serve.api.response.choices import Choice
+from draft_node.serve.api.response.logprobs import for_chat, for_completion
+from draft_node.serve.api.response.responses import CompletionChoice, TopLogprob
+from draft_node.serve.service import Wanted
+from draft_node.text.tokens import Token
+from goodspeed.wire.messages import Sampling
+from tests.draft_node.serve.api.fake import CONTEXT_LEN, Api, FakeService, error_of, events_of
+from tests.waiting import until
+
+NUM_TOP = 20
+HEADERS = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+
+
+class Watched(list[Token]):
+    """Tells how many entries are in memory when its last token is taken."""
+
+    num_alive = 0
+
+    def __iter__(self) -> Iterator[Token]:
+        yield from super().__iter__()
+        self.num_alive = sum(isinstance(each, TopLogprob) for each in gc.get_objects())
+
+
+def test_the_entries_of_a_chat_are_made_one_by_one_while_it_is_written() -> None:
+    tokens = Watched([FakeService.token("a", NUM_TOP)] * 50)
+    content = json.loads(for_chat(tokens).model_dump_json())["content"]
+    assert [len(entry["top_logprobs"]) for entry in content] == [NUM_TOP] * 50
+    assert tokens.num_alive <= 2 * NUM_TOP
+
+
+def test_the_tokens_of_an_answer_are_nothing_for_garbage_collection_to_look_at() -> None:
+    token = FakeService.token("a", NUM_TOP)
+    assert not any(map(gc.is_tracked, (token, *token.top)))
+
+
+def test_a_very_large_answer_does_not_hold_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written on a thread of its own, beside which the event loop moves on: the writing waits until the loop has
+    had a turn. And it is written choice by choice, since pydantic holds the interpreter for as long as one call takes.
+    """
+    turned = threading.Event()
+    writers: list[str] = []
+    num_calls = 0
+    dump = CompletionChoice.model_dump_json
+
+    def counted(self: CompletionChoice, **options: Any) -> str:
+        nonlocal num_calls
+        num_calls += 1
+        return dump(self, **options)
+
+    monkeypatch.setattr(CompletionChoice, "model_dump_json", counted)
+    whole = answering._whole
+
+    def waiting(*args: Any) -> bytes:
+        writers.append(threading.current_thread().name)
+        assert turned.wait(30)
+        return whole(*args)
+
+    monkeypatch.setattr(answering, "_whole", waiting)
+
+    async def body() -> None:
+        wanted = Wanted(prompt=(1,), sampling=Sampling(), max_tokens=900, num_logprobs=20)
+        wish = Wish([wanted] * 16, 1, [""] * 16)
+        choices = []
+        for _ in wish.texts:
+            choices.append(Choice())
+            async for item in FakeService().write(wanted):
+                choices[-1].take(item)
+        shape, work = Shape("goodspeed", wish, logprobs=True), LargeWork()
+        writing = asyncio.create_task(answering.to_json(wish, shape, choices, work.answers, "user"))
+        await until(lambda: writers)
+        turned.set()
+        content = json.loads(await writing)
+        assert [len(choice["logprobs"]["tokens"]) for choice in content["choices"]] == [900] * 16
+        work.close()
+
+    asyncio.run(asyncio.wait_for(body(), 120))
+    assert [name.partition("_")[0] for name in writers] == ["answers"]
+    assert num_calls == 16
+
+
+def test_a_long_echo_in_a_stream_is_made_where_large_answers_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    writers: list[str] = []
+
+    def noted(*args: Any) -> Any:
+        writers.append(threading.current_thread().name.partition("_")[0])
+        return for_completion(*args)
+
+    monkeypatch.setattr("draft_node.serve.api.completions.for_completion", noted)
+    answer = Api().complete(prompt="x" * (CONTEXT_LEN - 1), echo=True, logprobs=5, max_tokens=1, stream=True)
+    first = json.loads(events_of(answer)[0])
+    assert len(first["choices"][0]["logprobs"]["tokens"]) == CONTEXT_LEN - 1
+    assert writers[0] == "answers"
+    assert "answers" not in writers[1:]
+
+
+@pytest.mark.parametrize("ask", ["chat", "complete"])
+def test_what_a_whole_answer_may_tell_is_bounded(ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refinements, "MAX_LOGPROBS_TOLD", 4 * 3 * 2)
+    api = Api()
+    wanted = {"logprobs": True, "top_logprobs": 2} if ask == "chat" else {"logprobs": 2}
+    assert getattr(api, ask)(max_tokens=4, n=2, **wanted).status_code == 200
+    error = error_of(getattr(api, ask)(max_tokens=5, n=2, **wanted))
+    assert (error["param"], error["code"]) == ("logprobs", "invalid_value")
+    assert "30 tokens and alternatives are more than the 24 of one answer" in error["message"]
+    assert getattr(api, ask)(max_tokens=5, n=2, stream=True, **wanted).status_code == 200
+    assert getattr(api, ask)(max_tokens=900, n=16).status_code == 200
+
+
+def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "PIECE_BYTES", 1000)
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def body() -> None:
+        body = json.dumps({"prompt": "x", "max_tokens": 100, "logprobs": NUM_TOP}).encode()
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"", "headers": HEADERS}
+        given = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def first() -> Message:
+            return next(given, None) or await receive()
+
+        await Api().app(scope, first, send)
+
+    asyncio.run(asyncio.wait_for(body(), 60))
+    pieces = [message["body"] for message in sent[1:]]
+    assert max(map(len, pieces)) == 1000
+    assert dict(sent[0]["headers"])[b"content-length"] == str(sum(map(len, pieces))).encode()
+    assert len(json.loads(b"".join(pieces))["choices"][0]["logprobs"]["tokens"]) == 100
