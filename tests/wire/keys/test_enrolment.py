@@ -172,7 +172,7 @@ def test_an_unknown_key_makes_it_look(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("verify_node.enrolment.time.monotonic", lambda: now)
     found, told = watched(tmp_path)
     refused: list[bool] = []
-    found.on_refused = lambda: refused.append(True)
+    found.on_refused = refused.append
     a = enrol(tmp_path, "a")
     assert not found.admits(a.public_key), "it looked just before"
     now += enrolment.LOOK_S
