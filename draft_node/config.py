@@ -39,6 +39,8 @@ def default_name() -> str:
 class DraftConfig(Settings):
     """See `goodspeed-draft --help`."""
 
+    MOST_USED = ("model", "verify", "http", "name", "key", "verify_key")
+
     model: str = model_options.model(f"draft model: {NO_MODEL} (drafts are n-grams; needs --tokenizer), ")
     tokenizer: str | None = option(
         None,

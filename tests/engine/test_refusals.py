@@ -62,7 +62,11 @@ WRONG: list[tuple[Damage, str, str]] = [
     (with_bytes(TOKENIZER, b"{"), "its tokenizer cannot be loaded", "get the checkpoint again"),
     (without(WEIGHTS), "the checkpoint has no weights", "get it again with them"),
     (lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"), "pytorch_model.bin are pickles", "convert them"),
-    (lambda f: (f / WEIGHTS).rename(f / "x-Q4_K_M.gguf"), "GGUF is not read", "use the checkpoint that it was made from"),
+    (
+        lambda f: (f / WEIGHTS).rename(f / "x-Q4_K_M.gguf"),
+        "GGUF is not read",
+        "use the checkpoint that it was made from",
+    ),
     (lambda f: (f / WEIGHTS).rename(f / "x.safetensors"), "its weights are neither in", "get the checkpoint again"),
     (cut(WEIGHTS, 1000), f"{WEIGHTS} is damaged, or was not copied to its end", "get the checkpoint again"),
     (with_bytes(WEIGHTS, b""), f"{WEIGHTS} is damaged, or was not copied to its end", "get the checkpoint again"),

@@ -127,7 +127,15 @@ class Register:
             self.diary.joined(name, hello.draft_model + alike, now)
         since = now if old is None else old.since
         self.peers[peer_id] = Peer(
-            peer_id, hello.boot_id, client, hello.name, hello.draft_model, hello.draft_fingerprint, since, now, principal
+            peer_id,
+            hello.boot_id,
+            client,
+            hello.name,
+            hello.draft_model,
+            hello.draft_fingerprint,
+            since,
+            now,
+            principal,
         )
         return None
 
