@@ -1,7 +1,7 @@
 """`goodspeed`: a chat, the demo, one model alone, keys, models, a profile, and the daemons by their short names.
 
-Each subcommand but the daemons is a file in `subcommands/`. Starts light: nothing here imports torch before a subcommand
-has its options and needs it.
+Each subcommand but the daemons is a file in `subcommands/`. Starts light: nothing here imports torch before a
+subcommand has its options and needs it.
 """
 
 import argparse

@@ -26,4 +26,4 @@ HINTS = dict.fromkeys(("serve", "server", "api", "--host", "--port"), SERVE)
 
 def become(name: str, words: Sequence[str]) -> NoReturn:
     """Replaces this process by a daemon's, so that signals reach it and its exit status is this one's."""
-    os.execv(sys.executable, [sys.executable, "-m", DAEMONS[name].module, *words])  # noqa: S606
+    os.execv(sys.executable, [sys.executable, "-m", DAEMONS[name].module, *words])

@@ -115,13 +115,13 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
 
 def _gguf(name: str) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"{name}: GGUF is not read; use the checkpoint that it was made from, with config.json and *.safetensors, or one "
-        "that is quantised as AWQ, GPTQ or fp8"
+        f"{name}: GGUF is not read; use the checkpoint that it was made from, with config.json and *.safetensors, or "
+        "one that is quantised as AWQ, GPTQ or fp8"
     )
 
 
 def _has_only_gguf(name: str, folder: Path) -> bool:
-    """Whether a folder has its weights as GGUF, or is of a repository that by its name has: those are not downloaded."""
+    """Whether a folder has its weights as GGUF only. Those of the hub are not downloaded: the repository's name tells."""
     if any(folder.glob("*.safetensors")):
         return False
     return any(folder.glob(f"*{GGUF}")) or (not Path(name).is_dir() and GGUF[1:] in name.lower())

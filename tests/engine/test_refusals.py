@@ -127,7 +127,7 @@ def test_a_repository_of_gguf_is_named_so(
     folder = save_checkpoint()
     without(WEIGHTS, *(() if has_config else ("config.json",)))(folder)
     monkeypatch.setattr(folders, "snapshot_download", lambda *names, **options: str(folder))
-    with pytest.raises(CheckpointError, match="^someone/Model-GGUF: GGUF is not read; use the checkpoint"):
+    with pytest.raises(CheckpointError, match=r"^someone/Model-GGUF: GGUF is not read; use the checkpoint"):
         checkpoints.load("someone/Model-GGUF")
 
 
