@@ -6,8 +6,27 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 EVERYWHERE := not gpu and not slow_faults
 
-.PHONY: demo test test-all check format bench bench-quick experiments experiments-quick notebooks screenshots simulate-faults faults fuzz fuzz-decoders soak clients audit gpu clean
-.DEFAULT_GOAL := test
+.PHONY: help demo test test-all check format bench bench-quick experiments experiments-quick notebooks screenshots simulate-faults faults fuzz fuzz-decoders soak clients audit gpu clean
+.DEFAULT_GOAL := help
+
+define HELP
+  make demo               a verify node and eight draft nodes on this machine; ARGS="--http" stays, with a page
+  make test               the tests of every day; test-all runs all of them, ARGS goes to pytest
+  make check              formatting, lint and types, as CI checks them; format mends what it can
+  make .venv              the environment, which most targets build by themselves
+  make bench              the benchmarks; bench-quick only tries them
+  make experiments        the figures of the papers; experiments-quick only tries them
+  make notebooks          runs the notebooks; make screenshots takes the page's pictures
+  make simulate-faults    a thousand worlds with faults; faults has them on real processes, soak for an hour
+  make fuzz               hostile messages at a live node; fuzz-decoders has hostile bytes
+  make clients            other people's clients of the API
+  make audit              known vulnerabilities of what is installed
+  make gpu                checks and benchmarks on a machine with CUDA
+  make clean              removes environments and caches
+endef
+
+help:
+	@: $(info $(HELP))
 
 # On a terminal pip shows what it does; elsewhere (in CI, say) it only tells what goes wrong.
 PIP_WORDS = $(shell [ -t 2 ] || echo --quiet)

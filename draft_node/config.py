@@ -30,7 +30,7 @@ class NgramSettings:
 
 
 def default_name() -> str:
-    """This process's own: two nodes of one name would share one client's part of the budget."""
+    """This process's own, so that the verify node's lines and metrics tell draft nodes apart."""
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "draft"
     return f"{host[:48]}-{os.getpid()}"
 
@@ -38,6 +38,8 @@ def default_name() -> str:
 @dataclass(frozen=True, kw_only=True)
 class DraftConfig(Settings):
     """See `goodspeed-draft --help`."""
+
+    MOST_USED = ("model", "verify", "http", "name", "key", "verify_key")
 
     model: str = model_options.model(f"draft model: {NO_MODEL} (drafts are n-grams; needs --tokenizer), ")
     tokenizer: str | None = option(

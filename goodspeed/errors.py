@@ -2,7 +2,8 @@
 
     GoodSpeedError
     ├── ConfigError             an option or a setting is wrong
-    │   └── UnknownPolicyError  no policy of that name
+    │   ├── UnknownPolicyError  no policy of that name
+    │   └── NotInstalled        a package of an extra is missing
     ├── CheckpointError         a model folder or name cannot be loaded
     │   └── UnsupportedModelError  it would load, and compute a wrong answer
     ├── PromptError             a prompt is empty, too long, or not text
@@ -45,6 +46,16 @@ class ConfigError(GoodSpeedError):
 
 class UnknownPolicyError(ConfigError):
     """No policy of that name is registered."""
+
+
+class NotInstalled(ConfigError):
+    """Packages of one of this project's extras are not installed."""
+
+    def __init__(self, what: str, extra: str, *packages: str) -> None:
+        """what: needs the packages. The index has no package of this name, so the extra comes from the folder."""
+        missing = f"{', '.join(packages)}, which {'is' if len(packages) == 1 else 'are'} not installed"
+        install = f"pip install -c constraints.txt -e '.[{extra}]'"
+        super().__init__(f"{what} needs {missing}; in GoodSpeed's folder, try: {install}")
 
 
 class CheckpointError(GoodSpeedError):

@@ -6,10 +6,14 @@ Knows nothing about the contents.
 import os
 import re
 import stat
-from functools import partial
 from pathlib import Path
 
-_cut_quotes = partial(re.compile(r"'[^']{40,}'?").sub, "'...'")
+MAX_CHARS = 300
+"""Of sanitized text: room for every refusal of a verify node, with what to do about it."""
+
+MAX_QUOTED = 40
+
+_quotation = re.compile(r"(?<!\w)'[^']*(?:'|\Z)")  # not the apostrophe of "the node's"
 
 
 def read_bytes(path: str | Path, max_bytes: int) -> bytes:
@@ -26,6 +30,7 @@ def read_bytes(path: str | Path, max_bytes: int) -> bytes:
 
 
 def sanitize(text: str) -> str:
-    """Returns text of at most 200 characters: unprintable ones become `?`, quotations of 40 or more become '...'."""
+    """Returns text of at most 300 characters: unprintable ones become `?`, quotations of 40 or more become '...'."""
     printable = "".join(c if c.isprintable() else "?" for c in text[:1000])
-    return _cut_quotes(printable)[:200]
+    short = _quotation.sub(lambda found: found[0] if len(found[0]) < MAX_QUOTED + 2 else "'...'", printable)
+    return short if len(short) <= MAX_CHARS else short[: MAX_CHARS - 3] + "..."

@@ -17,6 +17,8 @@ from verify_node.core.settings import DEFAULTS, CoreSettings, PolicySettings, ch
 class VerifyConfig(Settings):
     """See `goodspeed-verify --help`."""
 
+    MOST_USED = ("model", "bind", "http", "device", "key", "enrolled")
+
     model: str = model_options.model("target model: ")
     bind: str = option(
         "tcp://127.0.0.1:5555", group="connection", help="where draft nodes connect", metavar="tcp://HOST:PORT"

@@ -319,6 +319,6 @@ class VerifyDaemon:
             self._reply(self.core.enrol(self.enrolment.enrolled, time.monotonic()))
             self._woken.set()
 
-    def _turned_away(self) -> None:
+    def _turned_away(self, key: str) -> None:
         """A key that is not enrolled got no connection, so there is nobody to send a refusal to."""
-        self.core.turned_away()
+        self.core.turned_away(key, time.monotonic())

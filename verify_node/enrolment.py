@@ -32,7 +32,7 @@ class Enrolment:
         self.folder = Path(folder)
         self.enrolled: dict[str, Enrolled] = {}
         self.on_change: Callable[[], None] = lambda: None
-        self.on_refused: Callable[[], None] = lambda: None
+        self.on_refused: Callable[[str], None] = lambda key: None
         self.barred: Container[bytes] = ()  # keys that may not connect for a while, though they are enrolled
         self._files: dict[str, tuple[State, Enrolled | None]] = {}  # by name; None: broken
         self._refused: dict[str, Enrolled] = {}  # by name: what files say that clashed with another
@@ -53,7 +53,7 @@ class Enrolment:
         if key not in self.enrolled and time.monotonic() - self._looked_at >= LOOK_S:
             self.look()
         if key not in self.enrolled:
-            self.on_refused()
+            self.on_refused(key)
         return key in self.enrolled and key.encode() not in self.barred
 
     def look(self) -> None:

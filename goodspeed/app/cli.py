@@ -1,11 +1,14 @@
-"""`goodspeed`: a chat, the demo, one model alone, keys, models, a profile. Each subcommand is a file in `subcommands/`.
+"""`goodspeed`: a chat, the demo, one model alone, keys, models, a profile, and the daemons by their short names.
 
-Starts light: nothing here imports torch before a subcommand has its options and needs it.
+Each subcommand but the daemons is a file in `subcommands/`. Starts light: nothing here imports torch before a
+subcommand has its options and needs it.
 """
 
 import argparse
+import sys
 from typing import Protocol
 
+from goodspeed.app.daemons import DAEMONS, HINTS, become
 from goodspeed.app.subcommands import chat, demo, generate, keygen, models, profile
 from goodspeed.command import running
 from goodspeed.command.parser import CommandLine
@@ -36,6 +39,8 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (chat, demo, generate, keygen, models, pro
 
 
 def main() -> int:
+    if len(sys.argv) > 1 and sys.argv[1] in DAEMONS:
+        become(sys.argv[1], sys.argv[2:])
     return running.run("goodspeed", build_parser(), lambda namespace: int(namespace.body(namespace)))
 
 
@@ -45,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Fair, lossless speculative decoding between draft nodes at the edge and one verify node.",
         example='goodspeed generate --prompt "def read_lines(path):" --max-tokens 40',
         version=True,
+        hints=HINTS,
     )
     chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for subcommand in SUBCOMMANDS:
@@ -53,4 +59,6 @@ def build_parser() -> argparse.ArgumentParser:
         )
         subcommand.add_arguments(added)
         added.set_defaults(body=subcommand.run)
+    for name, daemon in DAEMONS.items():  # for the help and its hints: `main` has run them before
+        chosen.add_parser(name, help=f"{daemon.help} ({daemon.command})")
     return parser

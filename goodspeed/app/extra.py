@@ -2,14 +2,13 @@
 
 from importlib.util import find_spec
 
-from goodspeed.errors import ConfigError
+from goodspeed.errors import NotInstalled
 
 LIBRARIES = ("rich", "matplotlib", "httpx2")
 
 
 def require(subcommand: str) -> None:
-    """Raises ConfigError where a library of the extra is not installed."""
+    """Raises NotInstalled where a library of the extra is not installed."""
     missing = [name for name in LIBRARIES if find_spec(name) is None]
     if missing:
-        what = f"`goodspeed {subcommand}` needs {', '.join(missing)}, which are not installed"
-        raise ConfigError(f"{what}; try: pip install '.[app]' in GoodSpeed's folder")
+        raise NotInstalled(f"`goodspeed {subcommand}`", "app", *missing)

@@ -8,11 +8,14 @@ import argparse
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from goodspeed.errors import ConfigError
 
 T = TypeVar("T", bound="Settings")
+
+MOST_USED = "most used"
+"""Heading of the help."""
 
 
 def option(
@@ -41,7 +44,12 @@ def option(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Base of the nodes' settings: checks every field's choices and bounds."""
+    """Base of the nodes' settings: checks every field's choices and bounds.
+
+    MOST_USED: fields whose options the help has first, under a heading of their own, in this order.
+    """
+
+    MOST_USED: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -67,8 +75,9 @@ def _check(entry: "Field[Any]", value: Any) -> None:
 def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
     """Adds an option for every field, under its group's heading; one without a default is required."""
     hints = get_type_hints(settings)
-    for entry in fields(settings):
-        group = group_of(parser, entry.metadata["group"])
+    by_name = {entry.name: entry for entry in fields(settings)}
+    for entry in {name: by_name[name] for name in (*settings.MOST_USED, *by_name)}.values():
+        group = group_of(parser, MOST_USED if entry.name in settings.MOST_USED else entry.metadata["group"])
         kind = _parser(hints[entry.name])
         if kind is bool:
             action = group.add_argument(

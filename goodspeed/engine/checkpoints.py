@@ -73,7 +73,7 @@ def load(
     folder = find_folder(name)
     scheme = _supported_scheme(name, read_config(name, folder), split)
     settings = _settings(name, folder) if generation_config == "auto" else GenerationSettings()
-    with _wrapped(name), naming(name):
+    with _wrapped(name), naming(name), _quiet():
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         refuse_config(config)
     tokenizer = load_tokenizer(name)
@@ -151,7 +151,7 @@ def _load_model(
     dtype: torch.dtype,
     split: Split | None,
 ) -> Any:
-    with _wrapped(name), naming(name), _without_progress():
+    with _wrapped(name), naming(name), _quiet():
         if scheme is None or isinstance(scheme, CompressedTensors):
             model, report = _by_transformers(folder, config, scheme, dtype, split)
         else:
@@ -240,8 +240,8 @@ def _first_line(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _without_progress() -> Iterator[None]:
-    """Turns off progress bars and transformers' table of missing weights, which we report as an error."""
+def _quiet() -> Iterator[None]:
+    """Turns off progress bars and transformers' warnings, such as its table of missing weights: we report errors."""
     shown, verbosity = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
     hf_logging.disable_progress_bar()
     hf_logging.set_verbosity_error()

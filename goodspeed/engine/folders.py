@@ -26,6 +26,9 @@ WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 """Weights in one file, or the list of the files (shards) that they are spread over."""
 
+GGUF = ".gguf"
+"""Ending of llama.cpp's format: weights, tokenizer and settings in one file."""
+
 LFS_POINTER = b"version https://git-lfs"
 """The first bytes of a Git LFS pointer file."""
 
@@ -39,6 +42,8 @@ def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
 
     say: called with a %-format and its values when a download begins; it may take minutes.
     """
+    if name.lower().endswith(GGUF):
+        raise _gguf(name)
     if name in models.NAMES:
         folder = models.path(name)
     elif name and Path(name).is_dir():
@@ -125,7 +130,23 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
     return config
 
 
+def _gguf(name: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"{name}: GGUF is not read; use the checkpoint that it was made from, with config.json and *.safetensors, or "
+        "one that is quantised as AWQ, GPTQ or fp8"
+    )
+
+
+def _has_only_gguf(name: str, folder: Path) -> bool:
+    """Whether a folder has its weights as GGUF only. Those of the hub are not downloaded: the repository's name tells."""
+    if any(folder.glob("*.safetensors")):
+        return False
+    return any(folder.glob(f"*{GGUF}")) or (not Path(name).is_dir() and GGUF[1:] in name.lower())
+
+
 def _refuse_files(name: str, folder: Path) -> None:
+    if _has_only_gguf(name, folder):
+        raise _gguf(name)
     config = read_config(name, folder)
     if "auto_map" in config:
         raise UnsupportedModelError(

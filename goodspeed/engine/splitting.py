@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from goodspeed.engine.folders import find_folder, read_config
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, NotInstalled
 
 HEADS = ("num_attention_heads", "num_key_value_heads")
 
@@ -50,10 +50,7 @@ def refuse_folder(name: str, num_ranks: int) -> None:
     refuse_heads(name, config, num_ranks)
     refuse_quantised(name, config, num_ranks)
     if find_spec("accelerate") is None:
-        raise ConfigError(
-            f"--tp {num_ranks}: transformers loads split models with the package accelerate, which is not installed; "
-            "install it (pip install 'goodspeed[tp]')"
-        )
+        raise NotInstalled(f"--tp {num_ranks}", "tp", "accelerate")
 
 
 def refuse_split(name: str, num_ranks: int, device: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.app import extra
+from goodspeed.errors import NotInstalled
 
 ROOT = Path(__file__).parents[2]
 WITHOUT = f"""
@@ -35,5 +36,10 @@ def test_without_it_the_demo_and_the_chat_say_what_to_install(words: list[str]) 
     assert ended.returncode != 0
     assert ended.stderr.splitlines() == [
         f"goodspeed: `goodspeed {words[0]}` needs rich, matplotlib, httpx2, which are not installed; "
-        "try: pip install '.[app]' in GoodSpeed's folder"
+        "in GoodSpeed's folder, try: pip install -c constraints.txt -e '.[app]'"
     ]
+
+
+def test_one_missing_package_is_not_several() -> None:
+    told = str(NotInstalled("`goodspeed demo`", "app", "matplotlib"))
+    assert told.startswith("`goodspeed demo` needs matplotlib, which is not installed; ")

@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 from draft_node import cli as draft_cli
+from draft_node.config import DraftConfig
 from experiments import harness, runner
 from goodspeed import __version__
 from goodspeed.app import cli
+from goodspeed.app.daemons import DAEMONS
 from goodspeed.app.fleet import cli as fleet_cli
-from goodspeed.command.config import option
+from goodspeed.command.config import Settings, option
 from goodspeed.command.parser import CommandLine
 from verify_node import cli as verify_cli
+from verify_node.config import VerifyConfig
 
 ROOT = Path(__file__).parents[2]
 PARSERS = {
@@ -70,6 +73,22 @@ def test_all_are_looked_at() -> None:
         ("goodspeed-verify --model x --eta many", "--eta: 'many' is not a number"),
         ("goodspeed-verify --model x --log-level loud", "unknown --log-level 'loud'; choose one of: debug, info, warn"),
         ("goodspeed genrate --prompt x", "goodspeed: unknown command 'genrate'; did you mean generate? See"),
+        (
+            "goodspeed serve",
+            "unknown command 'serve'; `goodspeed verify --model NAME` and `goodspeed draft --model NAME",
+        ),
+        ("goodspeed --port 80", "unknown option --port; `goodspeed verify --model NAME` and `goodspeed draft"),
+        ("goodspeed chat --port 80", "unknown option --port; give an address: --url URL. See goodspeed chat --help"),
+        ("goodspeed generate --port 80", "goodspeed generate: unknown option --port. See"),
+        (
+            "goodspeed-verify --port 80",
+            "unknown option --port; give an address: --bind tcp://HOST:PORT, --http HOST:PORT. See",
+        ),
+        (
+            "goodspeed-draft --model x --host=a",
+            "unknown option --host; give an address: --verify tcp://HOST:PORT, --http HOST:PORT. See",
+        ),
+        ("goodspeed verfy", "goodspeed: unknown command 'verfy'; did you mean verify? See"),
         ("goodspeed generate --promt x", "goodspeed generate: unknown option --promt; did you mean --prompt? See"),
         ("goodspeed models list --jsn", "goodspeed models list: unknown option --jsn; did you mean --json? See"),
     ],
@@ -137,6 +156,50 @@ def test_a_long_help_has_groups_an_example_and_a_short_usage(name: str) -> None:
     options = text[text.index("\noptions:") : text.index(f"\n{groups[1]}:")]
     assert set(re.findall(r"--\w+", options)) <= {"--help", "--version"}
     assert f"\n  {name} " in text[text.index("\nexample:") :]
+
+
+@pytest.mark.parametrize(("name", "settings"), [("goodspeed-verify", VerifyConfig), ("goodspeed-draft", DraftConfig)])
+def test_the_options_that_most_people_need_come_first(name: str, settings: type[Settings]) -> None:
+    text = ALL[name].format_help()
+    heading, *rest = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)[1:]
+    first = text[text.index(f"\n{heading}:") : text.index(f"\n{rest[0]}:")]
+    assert heading == "most used"
+    assert re.findall(r"^  (--[\w-]+)", first, re.MULTILINE) == [
+        "--" + field.replace("_", "-") for field in settings.MOST_USED
+    ]
+    assert len(settings.MOST_USED) == 6
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_a_daemon_runs_by_its_short_name_in_the_same_process(name: str) -> None:
+    """Exit status and, by its process, signals are the daemon's."""
+    command = [sys.executable, "-m", "goodspeed", name]
+    process = subprocess.Popen([*command, "--version"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.communicate(timeout=60)[0] == f"{DAEMONS[name].command} {__version__}\n"
+    assert process.returncode == 0
+    ended = subprocess.run([*command, "--", "--no-such"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"{DAEMONS[name].command}: ")
+
+
+def test_a_daemon_replaces_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["up", "--model", "m", "--", "--budget", "8"]
+    became: list[list[str]] = []
+
+    def execv(program: str, argv: list[str]) -> None:
+        became.append([program, *argv])
+        raise SystemExit
+
+    monkeypatch.setattr("os.execv", execv)
+    monkeypatch.setattr(sys, "argv", ["goodspeed", "fleet", *words])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert became == [[sys.executable, sys.executable, "-m", "goodspeed.app.fleet", *words]]
+
+
+def test_the_help_names_the_daemons() -> None:
+    text = PARSERS["goodspeed"].format_help()
+    assert all(f"({daemon.command})" in text for daemon in DAEMONS.values())
 
 
 def test_none_needs_words() -> None:

@@ -1,13 +1,15 @@
 """Whatever is wrong with a checkpoint, one sentence names it, says what is wrong, and what to do."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import transformers
 
-from goodspeed.engine import checkpoints
+from goodspeed.engine import checkpoints, folders
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import CheckpointError
 from tests.engine.test_families import SIZES
@@ -60,6 +62,11 @@ WRONG: list[tuple[Damage, str, str]] = [
     (with_bytes(TOKENIZER, b"{"), "its tokenizer cannot be loaded", "get the checkpoint again"),
     (without(WEIGHTS), "the checkpoint has no weights", "get it again with them"),
     (lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"), "pytorch_model.bin are pickles", "convert them"),
+    (
+        lambda f: (f / WEIGHTS).rename(f / "x-Q4_K_M.gguf"),
+        "GGUF is not read",
+        "use the checkpoint that it was made from",
+    ),
     (lambda f: (f / WEIGHTS).rename(f / "x.safetensors"), "its weights are neither in", "get the checkpoint again"),
     (cut(WEIGHTS, 1000), f"{WEIGHTS} is damaged, or was not copied to its end", "get the checkpoint again"),
     (with_bytes(WEIGHTS, b""), f"{WEIGHTS} is damaged, or was not copied to its end", "get the checkpoint again"),
@@ -110,6 +117,38 @@ def test_what_the_engine_does_not_compute(
     """Also where only the trial at the start tells."""
     folder = save_checkpoint(getattr(transformers, f"{name}Config")(**(SIZES | changes)))
     check(refusal(folder), folder, what, "use a model")
+
+
+@pytest.mark.parametrize("has_config", [True, False])
+def test_a_repository_of_gguf_is_named_so(
+    save_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, has_config: bool
+) -> None:
+    """The hub is asked for no such files, so only the name of the repository tells."""
+    folder = save_checkpoint()
+    without(WEIGHTS, *(() if has_config else ("config.json",)))(folder)
+    monkeypatch.setattr(folders, "snapshot_download", lambda *names, **options: str(folder))
+    with pytest.raises(CheckpointError, match=r"^someone/Model-GGUF: GGUF is not read; use the checkpoint"):
+        checkpoints.load("someone/Model-GGUF")
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "nowhere/model.Q4_K_M.GGUF"])
+def test_a_file_of_gguf_is_named_so_whether_it_is_there_or_not(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.gguf").touch()
+    with pytest.raises(CheckpointError, match=f"^{name}: GGUF is not read; use the checkpoint"):
+        checkpoints.load(name)
+
+
+def test_transformers_says_nothing_beside_a_refusal(save_checkpoint: Callable[..., Path]) -> None:
+    folder = save_checkpoint()
+    config(rope_scaling={"type": "made_up"})(folder)
+    command = [sys.executable, "-m", "goodspeed", "generate", "--model", str(folder), "--prompt", "x"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    loading, refused = ended.stderr.splitlines()
+    assert loading == f"goodspeed: loading {folder} ..."
+    assert f"{folder}: RoPE type 'made_up'" in refused
 
 
 def test_missing_weights_are_told_in_one_line(

@@ -53,6 +53,17 @@ def test_where_pip_fails_it_is_not_ready(checkout):
     assert not (checkout / ".venv" / ".ready").exists()
 
 
+def test_make_alone_names_every_target_and_does_nothing(checkout):
+    targets = (checkout / "Makefile").read_text().partition(".PHONY: ")[2].partition("\n")[0].split()
+    told = make(checkout)
+    assert told.returncode == 0
+    assert {target for target in targets if target not in told.stdout.replace(",", " ").replace(";", " ").split()} == {
+        "help"
+    }
+    assert make(checkout, "help").stdout == told.stdout
+    assert not (checkout / ".venv").exists()
+
+
 def test_ci_runs_every_benchmark():
     words = (ROOT / ".ci/run").read_text().split()
     assert "bench-quick" in words

@@ -176,9 +176,9 @@ class VerifyCore:
             return instead
         return self.replies.refuse(peer_id, refusal_for(error), now, principal=principal)
 
-    def turned_away(self) -> None:
-        """A key that is not enrolled got no connection: that is counted, and there is nobody to tell."""
-        self.replies.turned_away()
+    def turned_away(self, key: str, now: float) -> None:
+        """A key that is not enrolled got no connection: that is noted, and there is no peer to tell."""
+        self.replies.turned_away(key, now)
 
     def count_bytes(self, peer_id: bytes, *, uplink: int = 0, downlink: int = 0) -> None:
         """Adds the bytes of a message to what its client has sent and was sent; unknown peers have no client."""

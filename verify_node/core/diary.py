@@ -23,6 +23,7 @@ class Entry(Struct, frozen=True):
     client: str
     what: str  # the draft model, the refusal's code, or why it was barred
     num_times: int = 1
+    why: str = ""  # of a refusal that keeps a draft node out
 
 
 class Diary:
@@ -31,7 +32,7 @@ class Diary:
     def __init__(self) -> None:
         self.num_visits = 0  # ever noted: `visits_after` gives those that are new
         self._visits: deque[Entry] = deque(maxlen=MAX_VISITS)
-        self._refusals: dict[tuple[str, str], Entry] = {}  # by client and code, the newest last
+        self._refusals: dict[tuple[str, str, str], Entry] = {}  # by client, code and why, the newest last
 
     def joined(self, client: str, draft_model: str, now: float) -> None:
         self._visit(Entry(now, "joined", client, draft_model))
@@ -52,9 +53,11 @@ class Diary:
         self.num_visits += 1
         self._visits.append(entry)
 
-    def refused(self, client: str, code: str, now: float) -> None:
-        known = self._refusals.pop((client, code), None)
-        self._refusals[client, code] = Entry(now, "refused", client, code, known.num_times + 1 if known else 1)
+    def refused(self, client: str, code: str, now: float, why: str = "") -> None:
+        """A message was refused. why: it keeps the draft node out, and its operator may be asked what that is about."""
+        known = self._refusals.pop((client, code, why), None)
+        num_times = known.num_times + 1 if known else 1
+        self._refusals[client, code, why] = Entry(now, "refused", client, code, num_times, why)
         if len(self._refusals) > MAX_REFUSALS:
             del self._refusals[next(iter(self._refusals))]
 
@@ -66,6 +69,10 @@ class Diary:
         """Visits after number `number`, oldest first; only the newest are kept."""
         num_new = min(self.num_visits - number, len(self._visits))
         return list(self._visits)[len(self._visits) - num_new :]
+
+    def kept_out(self) -> list[Entry]:
+        """Refusals that keep a draft node out, the newest last."""
+        return [entry for entry in self._refusals.values() if entry.why]
 
     def entries(self) -> list[Entry]:
         """All that is kept, the newest first."""

@@ -33,7 +33,8 @@ class Reception:
         if (instead := self._replies.listen(peer_id, now, principal, num_tokens)) is not None:
             return instead
         if refused := self._register.check(peer_id, message, principal, now):
-            return self._replies.refuse(peer_id, refused, now, principal=principal)
+            name = message.name if isinstance(message, Hello) else ""
+            return self._replies.refuse(peer_id, refused, now, principal=principal, client=name)
         peer = self._register.peers.get(peer_id)
         if isinstance(message, OpenSession) and peer is not None:
             sent_on = self._fleet_replies.open_elsewhere(peer, message, now, draining=draining)
@@ -52,5 +53,5 @@ class Reception:
     def _greet(self, peer_id: bytes, hello: Hello, now: float, principal: str | None) -> list[Send]:
         refused = self._register.hello(peer_id, hello, now, principal)
         if refused:
-            return self._replies.refuse(peer_id, refused, now, principal=principal)
+            return self._replies.refuse(peer_id, refused, now, principal=principal, client=hello.name)
         return [Send(peer_id, self._register.welcome_of(peer_id)), *self._fleet_replies.tell(peer_id)]

@@ -7,6 +7,7 @@ the pool is not changed while one is in flight.
 """
 
 from collections.abc import Mapping
+from itertools import chain, count
 
 from msgspec.structs import replace
 
@@ -46,6 +47,9 @@ message in that time: it is repeated every 8 s."""
 
 MAX_CLIENTS = 4096
 """Client names remembered, since anybody may invent names; beyond that only present clients are kept."""
+
+MAX_STEM = 56
+"""Characters that are kept of a name that gets a number, so that it is still a name."""
 
 
 class Register:
@@ -105,8 +109,9 @@ class Register:
     def hello(self, peer_id: bytes, hello: Hello, now: float, principal: str | None = None) -> Rejection | None:
         if refused := check_hello(hello, self.welcome):
             return refused
-        self._make_room(hello.name)
-        client = self._scheduler.client(hello.name)
+        name = self._client_name(peer_id, hello, principal)
+        self._make_room(name)
+        client = self._scheduler.client(name)
         if all(peer.client is not client for peer in self.peers.values()):
             self._scheduler.set_draft_model(client, hello.draft_fingerprint)
         client.understand(hello.capabilities)
@@ -118,12 +123,35 @@ class Register:
             self._drop_sessions_of(old)  # it knows nothing of them
             old = None
         if old is None:
-            self.diary.joined(client.name, hello.draft_model, now)
+            alike = f", one more that is called {hello.name}" if name != hello.name else ""
+            self.diary.joined(name, hello.draft_model + alike, now)
         since = now if old is None else old.since
         self.peers[peer_id] = Peer(
-            peer_id, hello.boot_id, client, hello.draft_model, hello.draft_fingerprint, since, now, principal
+            peer_id,
+            hello.boot_id,
+            client,
+            hello.name,
+            hello.draft_model,
+            hello.draft_fingerprint,
+            since,
+            now,
+            principal,
         )
         return None
+
+    def _client_name(self, peer_id: bytes, hello: Hello, principal: str | None) -> str:
+        """The name of a Hello's client: that of its key, or else one that no other process here has.
+
+        Without keys, two draft nodes that call themselves alike would share one client's part, and its estimates.
+        """
+        if principal is not None:
+            return hello.name
+        for peer in self.peers.values():
+            if (peer.boot_id, peer.name) == (hello.boot_id, hello.name):
+                return peer.client.name  # it connects again, or says Hello again
+        taken = {peer.client.name for peer in self.peers.values() if peer.peer_id != peer_id}
+        names = (f"{hello.name[:MAX_STEM]}-{number}" for number in count(2))
+        return next(name for name in chain((hello.name,), names) if name not in taken)
 
     def welcome_of(self, peer_id: bytes) -> Welcome:
         """What a peer is told, with the SLOs that it may ask for if it knows any."""

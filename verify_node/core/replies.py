@@ -21,6 +21,9 @@ REPEATED_TOKENS = 16
 
 FLOOD = "more messages than its sessions call for"
 
+KEEPS_OUT = frozenset({"not_enrolled", "wrong_name", "tokenizer", "version"})
+"""Refusals of a draft node as a whole: this node's operator is told why."""
+
 
 class Replies:
     """Sends refusals and verdicts, and counts the refusals by code."""
@@ -58,10 +61,14 @@ class Replies:
         *,
         principal: str | None = None,
         about: AboutSession | None = None,
+        client: str = "",
     ) -> list[Send]:
-        """Sends a refusal; after too many of them it only counts, and in the end it bars the sender."""
+        """Sends a refusal; after too many of them it only counts, and in the end it bars the sender.
+
+        client: what a sender that is not let in calls itself.
+        """
         refusal = refused.to_message(about) if isinstance(refused, Rejection) else refused
-        self._note(self._name(peer_id), refusal.code, now)
+        self._note(client or self._name(peer_id), refusal, now)
         sender = _sender(peer_id, principal or self._principal(peer_id))
         match self.rate_limiter.refused(sender, refusal.code, now):
             case Stage.ANSWERED:
@@ -72,17 +79,18 @@ class Replies:
             case Stage.BARRED:
                 return self._put_out(peer_id, sender, f"too much that was refused, at last as {refusal.code!r}", now)
 
-    def turned_away(self) -> None:
+    def turned_away(self, key: str, now: float) -> None:
         """A key that is not enrolled got no connection."""
-        self.refusals["not_enrolled"] += 1
+        self._note("", Refusal("not_enrolled", f"its key {key} is in no file of --enrolled", ""), now)
 
     def revoke(self, peers: Iterable[Peer], now: float) -> list[Send]:
         """Tells peers whose key was removed or changed; it does not count as an offence."""
         sends = []
         for peer in peers:
             refused = CHANGED if peer.principal in (self._register.enrolled or {}) else NOT_ENROLLED
-            self._note(peer.client.name, refused.code, now)
-            sends.append(Send(peer.peer_id, refused.to_message()))
+            refusal = refused.to_message()
+            self._note(peer.client.name, refusal, now)
+            sends.append(Send(peer.peer_id, refusal))
         return sends
 
     def answer(self, peer_id: bytes, answer: Answer, about: AboutSession, now: float) -> list[Send]:
@@ -121,9 +129,10 @@ class Replies:
         self.rate_limiter.earned(_sender(peer_id, self._principal(peer_id)))
         return Send(peer_id, verdict)
 
-    def _note(self, client: str, code: str, now: float) -> None:
-        self.refusals[code] += 1
-        self._register.diary.refused(client, code, now)
+    def _note(self, client: str, refusal: Refusal, now: float) -> None:
+        self.refusals[refusal.code] += 1
+        why = refusal.what if refusal.code in KEEPS_OUT else ""
+        self._register.diary.refused(client, refusal.code, now, why)
 
     def _put_out(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
         """Bars the sender: its sessions end, and each of its connections gets one last message."""

@@ -206,6 +206,7 @@ class Peer:
     peer_id: bytes
     boot_id: bytes
     client: Client
+    name: str  # as it calls itself; the client of another with this name has another
     draft_model: str
     draft_fingerprint: str
     since: float  # connected without a break

@@ -1,4 +1,4 @@
-"""Status lines about draft nodes that connect and leave. No I/O, no clock.
+"""Status lines about draft nodes that connect, leave, and are not let in. No I/O, no clock.
 
 Reads the diary, which is bounded, and remembers clients that it reported away, to report their return.
 """
@@ -6,6 +6,11 @@ Reads the diary, which is bounded, and remembers clients that it reported away, 
 from goodspeed.command.reporter import Sentence
 from goodspeed.untrusted import sanitize
 from verify_node.core.diary import MAX_VISITS, Diary, Entry
+
+NAMELESS = "(without a name)"
+
+AGAIN_S = 600.0
+"""A draft node that is refused for the same reason again and again is told of so rarely."""
 
 
 class Visits:
@@ -15,15 +20,29 @@ class Visits:
         self._diary = diary
         self._num_told = diary.num_visits
         self._away: dict[str, None] = {}  # names, the newest last
+        self._kept_out: dict[tuple[str, str], float] = {}  # by client and why: when that was told last
 
     def news(self) -> list[Sentence]:
         """Returns status lines since the last call; of very many entries only the newest."""
         entries = self._diary.visits_after(self._num_told)
         self._num_told = self._diary.num_visits
-        return [self._sentence(entry) for entry in entries]
+        return [*self._refusals(), *map(self._sentence, entries)]
+
+    def _refusals(self) -> list[Sentence]:
+        found = []
+        before, self._kept_out = self._kept_out, {}  # what the diary forgets is forgotten here
+        for entry in self._diary.kept_out():
+            who = (entry.client, entry.why)
+            told_at = before.get(who)
+            if told_at is None or entry.at - told_at >= AGAIN_S:
+                told_at = entry.at
+                values = (entry.client or NAMELESS, entry.what, sanitize(entry.why))
+                found.append(Sentence("draft node %s is refused (%s): %s", values))
+            self._kept_out[who] = told_at
+        return found
 
     def _sentence(self, entry: Entry) -> Sentence:
-        name, what = entry.client or "(without a name)", sanitize(entry.what)
+        name, what = entry.client or NAMELESS, sanitize(entry.what)
         was_away = name in self._away
         self._away.pop(name, None)
         match entry.kind:

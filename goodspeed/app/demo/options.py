@@ -8,6 +8,7 @@ from pathlib import Path
 from goodspeed.command import sampling_options
 from goodspeed.command.config import Settings, option
 from goodspeed.embedded.prompts import PATH as HELD_OUT
+from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
 from goodspeed.node import options
@@ -16,6 +17,9 @@ from goodspeed.slo.objectives import parse_tiers
 from goodspeed.text import prompts
 from goodspeed.text.prompts import Prompt
 from goodspeed.wire.fields import MAX_CONTEXT, Verification
+
+DRAFT_NODE_BYTES, NGRAM_NODE_BYTES = 160 << 20, 80 << 20
+"""Memory of a draft node with a tiny model, and of one without, which it does not share with the others."""
 
 MAX_HTTP_TEMPERATURE = 2.0
 """Highest temperature of requests over HTTP, as in the OpenAI API."""
@@ -108,6 +112,7 @@ class DemoConfig(Settings):
                 f"no policy is called {self.policy!r}; choose one of: {', '.join(policies.names())}"
             )
         parse_tiers(self.slo_tier)
+        self._check_memory()
         if self.http and self.temperature > MAX_HTTP_TEMPERATURE:
             raise ConfigError(f"--temperature {self.temperature:g}: over HTTP it is {MAX_HTTP_TEMPERATURE:g} at most")
         for name in ("draft_models", "proposal", "min_odds") if self.drafters == "ngram" else ():
@@ -118,6 +123,17 @@ class DemoConfig(Settings):
             folder = Path(path or ".").absolute().parent
             if path is not None and not folder.is_dir():
                 raise ConfigError(f"{name} {path}: there is no folder {folder}; make it, or choose another")
+
+    def _check_memory(self) -> None:
+        """Raises ConfigError for more draft nodes than the memory holds: each is a process of its own."""
+        each = NGRAM_NODE_BYTES if self.drafters == "ngram" else DRAFT_NODE_BYTES
+        available = host_memory.available_bytes()
+        if self.clients > 1 and self.clients * each > available:
+            what = f"so many processes take {self.clients * each / 1e9:.1f} GB of memory or more"
+            raise ConfigError(
+                f"--clients {self.clients}: {what}, and {available / 1e9:.1f} GB are available; ask for at most "
+                f"{max(1, available // each)}"
+            )
 
     def draft_model_names(self) -> list[str]:
         """Returns the draft models, of which the clients take turns; NO_MODEL for draft nodes without one."""

@@ -9,7 +9,7 @@ from goodspeed.app.fleet.cluster import head
 from goodspeed.app.fleet.keeping.plan import ROOT, Plan, environment, verify_command
 from goodspeed.app.fleet.options import UpConfig
 from goodspeed.command.reporter import Reporter
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, NotInstalled
 from goodspeed.node.preflight import find_model
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.keys import read_verify_pair
@@ -20,9 +20,9 @@ CLUSTER_S = 20.0
 
 
 def require_ray() -> None:
-    """Raises ConfigError where Ray is not installed."""
+    """Raises NotInstalled where Ray is not installed."""
     if find_spec("ray") is None:
-        raise ConfigError("`goodspeed-fleet` needs Ray, which is not installed; try: pip install 'goodspeed[ray]'")
+        raise NotInstalled("`goodspeed-fleet`", "ray", "ray")
 
 
 def check_cluster(address: str) -> None:

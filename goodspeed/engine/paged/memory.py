@@ -3,15 +3,13 @@
 Knows nothing about which page belongs to whom (`pages.py`) nor about attention.
 """
 
-import contextlib
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError
 
 CPU_FRACTION = 0.1
@@ -19,9 +17,6 @@ CPU_FRACTION = 0.1
 
 CUDA_FRACTION = 0.85
 """Default share of the memory that is free after the weights are loaded; activations and logits need the rest."""
-
-CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Files with a container's memory limit on Linux (cgroup version 2, version 1)."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +92,7 @@ def pages_in(memory_bytes: int, page_bytes: int) -> int:
 def _available_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_cgroup_limits()])
-
-
-def _cgroup_limits() -> list[int]:
-    """Returns this container's memory limits in bytes; none without a container, a limit ("max") or Linux."""
-    limits = []
-    for path in CGROUP_LIMITS:
-        with contextlib.suppress(OSError, ValueError):
-            limits.append(int(path.read_text(encoding="ascii")))
-    return [limit for limit in limits if limit > 0]
+    return host_memory.total_bytes()
 
 
 def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -5,7 +5,7 @@ from inspect import signature
 from typing import Any
 
 from goodspeed.engine.quantized.config import CompressedTensors
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, NotInstalled
 
 ACTIVATIONS = (".input_scale", ".input_zero_point", ".input_global_scale")
 """Endings of tensors for quantising activations, which is not done here."""
@@ -18,10 +18,7 @@ def dequantising(scheme: CompressedTensors) -> dict[str, Any]:
     """
     what = "a checkpoint of compressed-tensors"
     if find_spec("compressed_tensors") is None:
-        raise ConfigError(
-            f"{what} is read with the package compressed-tensors, which is not installed; install it "
-            "(pip install 'goodspeed[compressed-tensors]')"
-        )
+        raise NotInstalled(what, "compressed-tensors", "compressed-tensors")
     from transformers import CompressedTensorsConfig
 
     if "dequantize" not in signature(CompressedTensorsConfig.__init__).parameters:

@@ -10,10 +10,11 @@ import pytest
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from goodspeed.app.demo.commands import draft_command
-from goodspeed.app.demo.options import DemoConfig, clients
+from goodspeed.app.demo.options import DRAFT_NODE_BYTES, DemoConfig, clients
 from goodspeed.app.training import domains
 from goodspeed.command.config import add_options, from_namespace
 from goodspeed.embedded import prompts
+from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError
 
 
@@ -47,6 +48,18 @@ def _options() -> list[argparse.Action]:
     parser = argparse.ArgumentParser()
     add_options(parser, DemoConfig)
     return parser._actions
+
+
+def test_more_draft_nodes_than_the_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: 10 * DRAFT_NODE_BYTES)
+    DemoConfig(clients=10).check()
+    with pytest.raises(ConfigError, match=r"--clients 1000: so many processes take 167\.8 GB of memory or more, "):
+        DemoConfig(clients=1000).check()
+    with pytest.raises(ConfigError, match=r"and 1\.7 GB are available; ask for at most 10$"):
+        DemoConfig(clients=11).check()
+    DemoConfig(clients=11, drafters="ngram").check()
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: 1)
+    DemoConfig(clients=1).check()
 
 
 def test_over_http_temperatures_end_at_2() -> None:

@@ -106,7 +106,7 @@ def test_an_address_without_a_ray_is_told_at_once(run: Run, tmp_path: Path, monk
 def test_without_ray_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "find_spec", lambda _: None)
     for words in (UP, ("status",)):
-        assert "which is not installed; try: pip install 'goodspeed[ray]'" in run(*words)[2]
+        assert "needs ray, which is not installed; in GoodSpeed's folder, try: pip install" in run(*words)[2]
 
 
 def test_a_fleet_that_is_up_is_not_started_again(run: Run, gone: Record, monkeypatch: pytest.MonkeyPatch) -> None:

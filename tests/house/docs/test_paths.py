@@ -27,6 +27,9 @@ MODULE = re.compile(r"python -m ((?:experiments|tests|goodspeed|verify_node|draf
 TARGET = re.compile(r"^make ((?:[a-z][\w-]*|\.venv)(?: [a-z][\w-]*)*)", re.MULTILINE)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+\b")
 
+FROM_AN_INDEX = re.compile(r"""\bpip3?\s+install\s+(?:-\S+\s+)*['"]?good[s]peed\b|['"`]good[s]peed\[[a-z]""")
+"""What would have a user install a package of this name from an index, where it is anybody's."""
+
 FOREIGN = {
     *("--build-arg", "--check", "--strict"),  # docker, ruff, kubernetes-validate
     *("--backend", "--extra-inputs", "--per-chunk-usage", "--url", "--use-server-token-count"),  # load tools
@@ -104,6 +107,21 @@ def test_every_make_target_exists(name: str) -> None:
 def test_every_option_that_is_named_exists(name: str) -> None:
     named = {option for code in CODE.findall(FENCE.sub("", text_of(name))) for option in OPTION.findall(code)}
     assert named - known_options() - FOREIGN == set()
+
+
+def test_nobody_is_told_to_install_this_project_from_an_index() -> None:
+    folders = ("goodspeed", "verify_node", "draft_node", "experiments", "tests", "docker", "docs")
+    kinds = {".py", ".md", ".sh", ".yaml", ".txt", ".toml", ".service", ".Dockerfile", ".html", ".js"}
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in kinds]
+    files += [*ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "pyproject.toml"]
+    told = {str(path.relative_to(ROOT)): FROM_AN_INDEX.findall(path.read_text("utf-8")) for path in files}
+    assert len(told) > 500
+    assert {name: found for name, found in told.items() if found} == {}
+
+
+@pytest.mark.parametrize("words", ["pip install {}", "pip install -U {}", "pip3 install '{}[ray]'", "extra `{}[app]`"])
+def test_every_form_of_installing_it_from_an_index_is_seen(words: str) -> None:
+    assert FROM_AN_INDEX.search(words.format("goodspeed"))
 
 
 @pytest.mark.parametrize(("name", "most"), MOST_LINES.items())

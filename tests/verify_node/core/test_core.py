@@ -185,7 +185,8 @@ def test_hello_comes_first():
 )
 def test_a_foreign_hello(changes, code):
     desk = Desk()
-    refusal([desk.hello(**changes)], code)
+    answer = refusal([desk.hello(**changes)], code)
+    assert "fake'" not in answer.what, "names, and no fingerprints"
     assert not desk.core.peers
     assert desk.core.refusals == {code: 1}
 
@@ -561,6 +562,37 @@ def test_a_session_that_is_never_mentioned_again_is_dropped(drafting):
 def test_a_peer_that_is_another_now_leaves_its_sessions(drafting, changes):
     drafting.up("a", make_hello(**({"name": "a"} | changes)))
     assert not drafting.core.sessions
+
+
+def test_two_processes_of_one_name_are_two_clients(desk):
+    """Each has a part of its own, and estimates of its own draft model, whichever comes again or goes."""
+    desk.hello("a")
+    second = make_hello("a", boot_id=b"another!", draft_fingerprint="other", capabilities=("odds",))
+    desk.up("b", second)
+    assert client_names(desk) == {b"a": "a", b"b": "a-2"}
+    assert desk.core.scheduler.clients["a"].capabilities != frozenset({"odds"})
+    desk.open("b", 7)
+    desk.up("c", make_hello("a-2", boot_id=b"a third!"))  # which really is called so
+    desk.up("a", Leave())
+    desk.up("b", second)
+    assert session_id(7) in desk.core.sessions
+    desk.up("b2", second)
+    assert client_names(desk) == {b"b2": "a-2", b"c": "a-2-2"}
+    assert desk.session(7).peer_id == b"b2"
+    assert "fake-draft, one more that is called a" in [entry.what for entry in desk.core.diary.entries()]
+    desk.core.validate()
+
+
+def test_names_that_get_a_number_stay_names(desk):
+    for number in range(12):
+        desk.up(f"p{number}", make_hello("x" * 64, boot_id=number.to_bytes(8, "big")))
+    names = {name for name in client_names(desk).values() if name.startswith("x")}
+    assert len(names) == 12
+    assert max(map(len, names)) <= 64
+
+
+def client_names(desk):
+    return {peer_id: peer.client.name for peer_id, peer in desk.core.peers.items()}
 
 
 def test_a_repeated_hello_changes_nothing(drafting):

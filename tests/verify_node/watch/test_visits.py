@@ -1,7 +1,8 @@
 """Who came and went, as the verify node says it: each visit once, a return as a return, and bounded memory."""
 
-from verify_node.core.diary import MAX_VISITS, Diary
-from verify_node.watch.visits import Visits
+from tests.fakes import Desk, make_hello
+from verify_node.core.diary import MAX_REFUSALS, MAX_VISITS, Diary
+from verify_node.watch.visits import AGAIN_S, Visits
 
 
 def said(visits: Visits) -> list[str]:
@@ -51,7 +52,7 @@ def test_words_of_peers_are_fit_for_a_terminal() -> None:
     diary.joined("ana", "x\u2028\x1b[2J" + "y" * 1000, 1.0)
     (line,) = said(visits)
     assert line.isprintable()
-    assert len(line) < 300
+    assert len(line) < 400
 
 
 def test_a_crowd_is_told_by_its_newest_and_its_names_are_forgotten() -> None:
@@ -67,3 +68,34 @@ def test_a_crowd_is_told_by_its_newest_and_its_names_are_forgotten() -> None:
     for number in range(3 * MAX_VISITS):
         diary.joined(f"other-{number}", "m", 0.0)
     assert len(visits.news()) == MAX_VISITS
+
+
+def test_who_is_not_let_in_is_told_once_with_the_whole_reason() -> None:
+    desk = Desk()
+    visits = Visits(desk.core.diary)
+    for _ in range(3):
+        desk.up("a", make_hello("ana", tokenizer="another"))
+        desk.core.turned_away("KEY", desk.now)
+        desk.now += 1.0
+    desk.open("x")  # without a Hello: that keeps nobody out
+    assert said(visits) == [
+        "draft node ana is refused (tokenizer): the draft model fake-draft has another tokenizer than the target ?",
+        "draft node (without a name) is refused (not_enrolled): its key KEY is in no file of --enrolled",
+    ]
+    desk.core.turned_away("KEY", desk.now)
+    assert said(visits) == []
+    desk.core.turned_away("ANOTHER", desk.now)
+    assert [line.rpartition(": ")[2] for line in said(visits)] == ["its key ANOTHER is in no file of --enrolled"]
+    desk.core.turned_away("KEY", 2 * AGAIN_S)
+    assert [line.rpartition(": ")[2] for line in said(visits)] == ["its key KEY is in no file of --enrolled"]
+
+
+def test_a_crowd_that_is_not_let_in_is_remembered_within_a_bound() -> None:
+    diary = Diary()
+    visits = Visits(diary)
+    for number in range(10 * MAX_REFUSALS):
+        diary.refused(f"peer-{number}", "tokenizer", float(number), "not the target's")
+        if number % 10 == 0:
+            visits.news()
+    visits.news()
+    assert len(visits._kept_out) == MAX_REFUSALS

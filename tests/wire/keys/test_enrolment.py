@@ -171,8 +171,8 @@ def test_an_unknown_key_makes_it_look(tmp_path: Path, monkeypatch: pytest.Monkey
     now = 100.0
     monkeypatch.setattr("verify_node.enrolment.time.monotonic", lambda: now)
     found, told = watched(tmp_path)
-    refused: list[bool] = []
-    found.on_refused = lambda: refused.append(True)
+    refused: list[str] = []
+    found.on_refused = refused.append
     a = enrol(tmp_path, "a")
     assert not found.admits(a.public_key), "it looked just before"
     now += enrolment.LOOK_S

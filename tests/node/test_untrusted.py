@@ -1,0 +1,33 @@
+"""What is told of a peer's words: whole sentences, and neither commands of a terminal nor pages of them."""
+
+import pytest
+
+from goodspeed.untrusted import MAX_CHARS, sanitize
+
+KEY = "it turned this draft node's key away (ZAP 400): copy ana.pub into the verify node's --enrolled folder, if it is"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        KEY,
+        "this key is enrolled as 'eve', not as 'bob' (wrong_name); use the name that is enrolled, or enrol the other",
+        "this key is enrolled as 'eve-', not as '-bob' (wrong_name); use the name that is enrolled, or enrol the other",
+        "the nodes' folder is not the one that was meant, and this sentence goes on for more than forty characters",
+    ],
+)
+def test_apostrophes_quote_nothing(sentence: str) -> None:
+    assert sanitize(sentence) == sentence
+
+
+def test_long_quotations_are_cut_and_what_follows_them_stays() -> None:
+    assert sanitize(f"the node's word '{'x' * 40}' is unknown; try 'y'") == "the node's word '...' is unknown; try 'y'"
+    assert sanitize(f"the node's word '{'x' * 39}' is") == f"the node's word '{'x' * 39}' is"
+    assert sanitize("it begins '" + "x" * 2000) == "it begins '...'"
+
+
+def test_long_and_unprintable_text_is_made_fit_for_a_terminal() -> None:
+    assert sanitize("no\x1b[2J\nroot: all is well") == "no?[2J?root: all is well"
+    told = sanitize("a word " * 500)
+    assert len(told) == MAX_CHARS
+    assert told.endswith("...")
