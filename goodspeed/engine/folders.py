@@ -138,7 +138,7 @@ def _gguf(name: str) -> UnsupportedModelError:
 
 
 def _has_only_gguf(name: str, folder: Path) -> bool:
-    """Whether a folder has its weights as GGUF only. Those of the hub are not downloaded: the repository's name tells."""
+    """Whether a checkpoint has its weights as GGUF only. The hub's are not downloaded: the repository's name tells."""
     if any(folder.glob("*.safetensors")):
         return False
     return any(folder.glob(f"*{GGUF}")) or (not Path(name).is_dir() and GGUF[1:] in name.lower())

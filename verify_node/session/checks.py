@@ -85,9 +85,9 @@ def check_hello(hello: Hello, welcome: Welcome) -> Rejection | None:
         what = f"protocol version {hello.version} is not {VERSION}"
         return Rejection("version", what, "run the same release of GoodSpeed on both nodes")
     if hello.tokenizer != welcome.tokenizer:
-        names = f"{hello.draft_model or '?'} has another tokenizer than the target {welcome.target or '?'}"
+        what = f"this draft node (--model {hello.draft_model}) has another tokenizer than the target {welcome.target}"
         what_to_do = "choose a draft model of the target's family, or --model none with the target's --tokenizer"
-        return Rejection("tokenizer", f"the draft model {names}", what_to_do)
+        return Rejection("tokenizer", what, what_to_do)
     return None
 
 

@@ -79,7 +79,8 @@ def test_who_is_not_let_in_is_told_once_with_the_whole_reason() -> None:
         desk.now += 1.0
     desk.open("x")  # without a Hello: that keeps nobody out
     assert said(visits) == [
-        "draft node ana is refused (tokenizer): the draft model fake-draft has another tokenizer than the target ?",
+        "draft node ana is refused (tokenizer): this draft node (--model fake-draft) has another tokenizer than the "
+        "target ",
         "draft node (without a name) is refused (not_enrolled): its key KEY is in no file of --enrolled",
     ]
     desk.core.turned_away("KEY", desk.now)
