@@ -80,6 +80,16 @@ def test_the_current_folder_hides_no_library(folder: Path) -> None:
     assert told.returncode == 0, told.stderr
 
 
+def test_only_command_lines_have_a_policy_imported() -> None:
+    files = (
+        path
+        for room in ("goodspeed", "verify_node", "draft_node", "experiments")
+        for path in (ROOT / room).rglob("*.py")
+    )
+    asking = {str(path.relative_to(ROOT)) for path in files if "policies.load(" in path.read_text("utf-8")}
+    assert asking == {"experiments/harness.py", "goodspeed/app/demo/options.py", "verify_node/preflight.py"}
+
+
 @pytest.mark.parametrize(
     ("name", "told"),
     [
