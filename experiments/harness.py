@@ -3,7 +3,7 @@
 An experiment is a function from its settings (a dataclass) to an `Outcome`, and another that draws its picture from
 these settings and from `Results`, which is what is kept on disk: so a picture can be drawn again without running the
 experiment (`--redraw`). Settings are in `experiments/configs/NAME.toml`, in two sections, `full` and `quick`; another
-file may be given.
+file may be given. Where settings have a method `with_policy`, the option `--policy` adds a policy to those compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ import pyarrow.csv
 import pyarrow.parquet
 from matplotlib.figure import Figure
 
+from goodspeed import policies
 from goodspeed.command.parser import CommandLine
+from goodspeed.errors import ConfigError, PolicyError
 
 HERE = Path(__file__).parent
 RESULTS, CURVES, FIGURE = "results.parquet", "curves.parquet", "figure.png"
@@ -74,17 +76,22 @@ def run(
     arguments: Sequence[str] | None = None,
 ) -> int:
     """The whole of `python -m experiments.NAME`."""
-    options = parse(name, about, arguments)
+    options = parse(name, about, arguments, takes_policy=hasattr(config, "with_policy"))
     section = "quick" if options.quick else "full"
     out = options.out or HERE / "results" / ("quick" if options.quick else "") / name
     settings = load(options.config, section, config)
+    if (policy := getattr(options, "policy", None)) is not None:
+        settings = _with_policy(settings, policy)
     if options.redraw:
         write_figure(draw(settings, stored(out)), out)
         print(out / FIGURE)
         return 0
     say = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
     started = time.perf_counter()
-    outcome = experiment(settings)
+    try:
+        outcome = experiment(settings)
+    except PolicyError as error:
+        raise SystemExit(f"{name}: {error}") from error
     seconds = time.perf_counter() - started
     save(outcome, out)
     write_figure(draw(settings, outcome), out)
@@ -95,13 +102,26 @@ def run(
     return 0
 
 
-def parse(name: str, about: str, arguments: Sequence[str] | None) -> argparse.Namespace:
+def _with_policy(settings: Any, policy: str) -> Any:
+    """The settings with one policy more. SystemExit where there is none of that name."""
+    try:
+        policies.load(policy)
+        policies.create(policy)
+    except ConfigError as error:
+        raise SystemExit(str(error)) from error
+    return settings.with_policy(policy)
+
+
+def parse(name: str, about: str, arguments: Sequence[str] | None, *, takes_policy: bool = False) -> argparse.Namespace:
     parser = CommandLine(prog=f"python -m experiments.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help="the settings of section `quick`: a minute at most")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--redraw", action="store_true", help="run nothing; draw the picture from the stored results")
     parser.add_argument("--config", type=Path, default=HERE / "configs" / f"{name}.toml", help="settings")
     parser.add_argument("--out", type=Path, help="folder of the results; default: experiments/results/NAME")
+    if takes_policy:
+        what = "compare this policy, too: a name, or a class of your own (docs/POLICY.md)"
+        parser.add_argument("--policy", metavar="MODULE:CLASS", help=what)
     options = parser.parse_args(arguments)
     if options.redraw and options.json:
         parser.error("--redraw runs nothing, so there is nothing for --json to tell; leave one of them out")

@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -50,6 +50,10 @@ class Config:
     beta: float
     state_machines: tuple[int, int]  # clients, rounds
     arrays: list[tuple[int, int]]
+
+    def with_policy(self, name: str) -> Config:
+        """The same with one more policy to compare."""
+        return replace(self, policies=[*self.policies, name])
 
     def budget(self, num_clients: int) -> int:
         return int(self.budget_per_client * num_clients)

@@ -15,6 +15,7 @@
     │   ├── WrongVersion        a peer speaks another version of the protocol
     │   └── InvalidProposal     a draft distribution is not one
     ├── PeerRefused             the peer refused, and said why
+    ├── PolicyError             a policy of one's own failed, or shared out what it must not
     ├── TargetError             the target model fails on everything
     │   └── RankLost            a process that holds a part of it ended, or answers no more
     ├── TransportError          a socket cannot be bound, reached, or written to
@@ -106,6 +107,10 @@ class PeerRefused(GoodSpeedError):
         self.code = code
         self.what = what
         self.what_to_do = what_to_do
+
+
+class PolicyError(GoodSpeedError):
+    """A policy of a user's own failed, or shared out what it must not."""
 
 
 class TargetError(GoodSpeedError):

@@ -1,5 +1,16 @@
 """The scheduling policies, for other programs; see `goodspeed/fair/policies`."""
 
-from goodspeed.fair.policies import ClientState, Policy, create, fixed, gradient, names, random, register, throughput
+from goodspeed.fair.policies import (
+    ClientState,
+    Policy,
+    create,
+    fixed,
+    gradient,
+    load,
+    names,
+    random,
+    register,
+    throughput,
+)
 
-__all__ = ["ClientState", "Policy", "create", "fixed", "gradient", "names", "random", "register", "throughput"]
+__all__ = ["ClientState", "Policy", "create", "fixed", "gradient", "load", "names", "random", "register", "throughput"]

@@ -76,6 +76,7 @@ def serve(namespace: argparse.Namespace) -> int:
         uplink_bytes=daemon.uplink_bytes,
         refusals=dict(daemon.core.refusals),
         arms=arms_found(daemon.core.view),
+        policy_error=daemon.core.scheduler.told_policy_error,
     )
     return 0
 

@@ -19,7 +19,7 @@ from goodspeed.fleet.replicas import by_clock
 from goodspeed.node.model_thread import ModelThread
 from goodspeed.parallel.ranks import Ranks
 from goodspeed.wire.handshake import Leave
-from goodspeed.wire.messages import Close, Draft, Verdict
+from goodspeed.wire.messages import Close, Draft, Offer, Verdict
 from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.enrolment import Enrolment
@@ -65,7 +65,7 @@ class VerifyDaemon:
     member: Member | None = None  # None: no replica of a fleet
     compiling: Compiling | None = None  # None: no constraints are served
     wall: WallTime = field(default_factory=WallTime)
-    uplink_bytes: int = 0  # of Draft messages
+    uplink_bytes: int = 0  # of messages that carry drafted tokens
     _num_failures: int = 0  # of the target model, in a row
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _between: asyncio.Event = field(default_factory=asyncio.Event)  # no round is in flight
@@ -271,7 +271,7 @@ class VerifyDaemon:
         peer = self.core.view.peers.get(received.peer)
         if isinstance(received.message, Leave) and peer is not None:
             logger.info("a draft node left", extra={"client": peer.client.name})
-        if isinstance(received.message, Draft):
+        if isinstance(received.message, Draft | Offer):
             self.uplink_bytes += received.num_bytes
         now = time.monotonic()
         sends = self.core.receive(received.peer, received.message, now, received.principal)

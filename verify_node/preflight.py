@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from goodspeed.command.reporter import QUIET, Reporter
 from goodspeed.command.running import warn_trusted_network
+from goodspeed.fair import policies
 from goodspeed.fair.latency import saved
 from goodspeed.node.preflight import bind_http, find_model
 from goodspeed.wire.endpoints import check_free, parse_endpoint
@@ -40,6 +41,7 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     address = parse_endpoint(config.bind, config.trusted_network or config.key is not None, "binding")
     if config.trusted_network:
         warn_trusted_network(config.bind)
+    policies.load(config.policy)
     config.policy_settings.create()  # raises
     if config.profile is not None:
         saved.load(config.profile)

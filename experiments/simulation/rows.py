@@ -1,16 +1,20 @@
 """The policies over many worlds side by side: one row for each, by the array forms that lie beside the policies.
 
+A policy without an array form is asked for each row.
+
 Each row has turns, or a random stream, of its own, so a world is the same alone and among others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from goodspeed.errors import UnknownPolicyError
-from goodspeed.fair.policies import fixed, gradient, random
+from goodspeed.fair import policies
+from goodspeed.fair.policies import ClientState, Policy, fixed, gradient, random
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.fair.policies.tie_breaking import TieBreaker
 from goodspeed.fair.registry import Registry
@@ -26,7 +30,7 @@ class RowPolicy(Protocol):
         ...
 
 
-_registry: Registry[RowPolicy] = Registry("policy", "no policy {name!r} has an array form", UnknownPolicyError)
+_registry: Registry[RowPolicy] = Registry("policy", "no policy is called {name!r}", UnknownPolicyError)
 
 
 @_registry.register("gradient")
@@ -74,6 +78,25 @@ def _throughput(num_rows: int) -> RowPolicy:
     return Gradient(num_rows, fairness=0.0)
 
 
+class Listed:
+    """A policy that has no array form: its list form is asked for one row after the other, which is slower."""
+
+    def __init__(self, each: Sequence[Policy]) -> None:
+        self._each = each
+
+    def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
+        rows = zip(acceptance, goodput, weight, caps, budgets.tolist(), self._each, strict=True)
+        lengths = [policy.allocate(_states(a, x, w, c), budget) for a, x, w, c, budget, policy in rows]
+        return np.array(lengths, dtype=np.int64)
+
+
+def _states(acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints) -> list[ClientState]:
+    columns = zip(acceptance.tolist(), goodput.tolist(), weight.tolist(), caps.tolist(), strict=True)
+    return [ClientState(*row, client_id=f"client-{number}") for number, row in enumerate(columns, 1)]
+
+
 def create(name: str, num_rows: int, **options: Any) -> RowPolicy:
-    """The row form of the policy of that name; UnknownPolicyError names those that have one."""
-    return _registry.create(name, num_rows, **options)
+    """The policy of that name over rows, by its array form where it has one. UnknownPolicyError names the policies."""
+    if name in _registry.names():
+        return _registry.create(name, num_rows, **options)
+    return Listed([policies.create(name, **options) for _ in range(num_rows)])

@@ -16,6 +16,7 @@ from experiments.simulation.surroundings import Surroundings
 from experiments.simulation.text import VOCAB
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.latency import Refined
+from goodspeed.fair.policies import OwnPolicy
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core import settings as core_settings
@@ -44,7 +45,8 @@ def make_core(
         welcome = replace(welcome, capabilities=settings.capabilities)
     kept, max_unused = settings.prefix_cache, settings.max_unused
     pool = PagePool(settings.num_pages, settings.page_size, prefix_cache=kept, max_unused=max_unused)
-    policy = None if isinstance(settings.policy, str) else settings.policy()
+    name = getattr(settings.policy, "__name__", repr(settings.policy))
+    policy = None if isinstance(settings.policy, str) else OwnPolicy(name, settings.policy)
     cost = Refined(settings.round_cost if settings.known_cost else None)
     kind = CheckedCore if settings.validate else settings.core_kind
     return core_settings.make_core(core, welcome, pool, policy=policy, cost=cost, self_drafts=self_drafts, kind=kind)
@@ -194,6 +196,8 @@ class VerifyNode:
             sends = core.abort(WHY, self._watch.now)
         else:
             sends = core.finish(outcomes, duration_s, self._watch.now)
+            if (error := core.scheduler.policy_error) is not None:
+                raise error  # the daemon goes on without drafts, of which a simulated policy would show nothing
         started = self.world.clock.now - duration_s
         if self.world.on_round is not None:
             verdicts = tuple(send.message for send in sends if isinstance(send.message, Verdict))

@@ -27,9 +27,9 @@ def policy(default: str) -> Any:
     return option(
         default,
         group=_ROUNDS_GROUP,
-        help="who may draft how much: gradient (GoodSpeed, Eq. 5), slo (what texts with a service level are owed comes "
-        "first, then gradient), throughput (most in all), fixed, random",
-        metavar="|".join(policies.names()),
+        help="who may draft how much: gradient (GoodSpeed, Eq. 5), slo (gradient, but what texts with a service level "
+        "are owed comes first), throughput (most in all), fixed, random, or a class of your own (docs/POLICY.md)",
+        metavar="|".join((*policies.names(), "MODULE:CLASS")),
     )
 
 

@@ -180,7 +180,7 @@ def test_profile_gives_an_object_and_saves_it(run: Run, tmp_path: Path) -> None:
         ),
         (["demo", "--png", "/no/such/folder/x.png"], 2, "there is no folder /no/such/folder"),
         (["demo", "--record", "/no/such/folder/x.jsonl"], 2, "--record /no/such/folder/x.jsonl: there is no folder"),
-        (["demo", "--record", "x.jsonl", "--compare"], 2, "--record keeps one run, and --compare makes three"),
+        (["demo", "--record", "x.jsonl", "--compare"], 2, "--record keeps one run, and --compare makes several"),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line(run: Run, words: list[str], status: int, message: str) -> None:

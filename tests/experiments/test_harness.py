@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow.parquet
 import pytest
@@ -10,6 +10,8 @@ import pytest
 from experiments.__main__ import experiments
 from experiments.harness import HERE, Finding, Outcome, new_figure, run, table
 from experiments.runner import run_all
+from goodspeed import policies
+from goodspeed.fair.policies import base
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,61 @@ def test_quick_settings(tmp_path, capsys):
     start(tmp_path, "--quick")
     assert "MISSED" in capsys.readouterr().out
     assert (tmp_path / "out" / "results.csv").read_text().splitlines()[1:] == ["0.5,60"]
+
+
+@dataclass(frozen=True)
+class Compared(Config):
+    """Settings of an experiment that compares policies."""
+
+    policies: tuple[str, ...] = ("gradient",)
+
+    def with_policy(self, name):
+        return replace(self, policies=(*self.policies, name))
+
+
+@pytest.fixture
+def forgets_policies(monkeypatch):
+    """What a test registers is not known to others."""
+    monkeypatch.setattr(base._registry, "_factories", dict(base._registry._factories))
+
+
+def compare(config):
+    for name in config.policies:
+        policies.create(name).allocate([policies.ClientState(0.5, 1.0)], 4)
+    return experiment(config)
+
+
+def start_comparison(tmp_path, *arguments):
+    (tmp_path / "some.toml").write_text(SETTINGS)
+    words = [f"--config={tmp_path / 'some.toml'}", f"--out={tmp_path / 'out'}", *arguments]
+    return run("some", "About.", compare, draw, Compared, words)
+
+
+@pytest.mark.usefixtures("forgets_policies")
+def test_a_policy_of_ones_own_is_compared_with_the_others(tmp_path, capsys):
+    policy = f"{tmp_path}/mine.py:Mine"
+    (tmp_path / "mine.py").write_text(
+        "class Mine:\n    def allocate(self, clients, budget):\n        return [budget]\n"
+    )
+    start_comparison(tmp_path, "--json", f"--policy={policy}")
+    assert json.loads(capsys.readouterr().out)["config"]["policies"] == ["gradient", policy]
+
+
+@pytest.mark.usefixtures("forgets_policies")
+def test_a_policy_that_is_none_or_wrong_ends_the_run_by_name(tmp_path):
+    (tmp_path / "mine.py").write_text("class Mine:\n    def allocate(self, clients, budget):\n        return [-1]\n")
+    with pytest.raises(SystemExit, match=r"some: the policy .*mine\.py:Mine gave client 0 the length -1"):
+        start_comparison(tmp_path, f"--policy={tmp_path}/mine.py:Mine")
+    with pytest.raises(SystemExit, match="no policy is called 'greedy'"):
+        start_comparison(tmp_path, "--policy=greedy")
+    with pytest.raises(SystemExit, match=r"yours\.py cannot be imported: FileNotFoundError"):
+        start_comparison(tmp_path, f"--policy={tmp_path}/yours.py:Mine")
+
+
+def test_only_experiments_that_compare_policies_take_one(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        start(tmp_path, "--policy=fixed")
+    assert "--policy" in capsys.readouterr().err
 
 
 def test_the_table_says_what_is_missing():

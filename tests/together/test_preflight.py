@@ -68,6 +68,7 @@ def run(module: str, *words: str, first: str = "") -> tuple[int, list[str]]:
         ((*VERIFY, "--bind", "tcp://192.0.2.1:5555", "--trusted-network"), 1, "choose an address of this machine"),
         ((*VERIFY, "--http", "BUSY"), 1, "cannot bind --http BUSY: Address already in use; another program listens"),
         ((*VERIFY, "--policy", "greedy"), 2, "no policy is called 'greedy'"),
+        ((*VERIFY, "--policy", "no_such_module:Mine"), 2, "no_such_module cannot be imported: ModuleNotFoundError"),
         ((*VERIFY, "--fairness", "1e9"), 2, "fairness is 1000000000.0"),
         ((*VERIFY, "--profile", "/no/such/file"), 2, "profile /no/such/file cannot be read"),
         ((*VERIFY, "--key", "/no/such/key", "--enrolled", "/no"), 2, "/no/such/key: cannot read it"),

@@ -5,18 +5,22 @@ everybody takes part in every round, so the budget that is handed out is steered
 C. Knows nothing about messages.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import Enum
 
 from msgspec import Struct
 
+from goodspeed.errors import PolicyError
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.policies import ClientState, Policy
 from goodspeed.wire.fields import MAX_OFFER
 from verify_node.rounds import caps, probes
 from verify_node.session.client import Client
 from verify_node.session.session import Session
+
+logger = logging.getLogger("goodspeed.verify")
 
 INITIAL_ACCEPTANCE = 0.7
 """Optimistic, so that a new session is tried with a few tokens rather than none."""
@@ -116,6 +120,8 @@ class Scheduler:
         self.first_length = FIRST_LENGTH if mode.is_timed else budget
         self.worth = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
+        self.policy_error: PolicyError | None = None  # the last one
+        self.num_policy_errors = 0
 
     def client(self, name: str) -> Client:
         """The client of that name; its estimates outlive its connections."""
@@ -174,7 +180,7 @@ class Scheduler:
         allocated = dict(
             zip(
                 (session.session_id for session in sessions),
-                self.policy.allocate(states, budget - sum(probed.values())),
+                self._share_out(states, budget - sum(probed.values())),
                 strict=True,
             )
         )
@@ -187,6 +193,24 @@ class Scheduler:
     def allocate_none(self, number: int, participants: Sequence[Session]) -> dict[bytes, int]:
         """Nobody drafts: the participants go on by themselves."""
         return {session.session_id: session.assign(0, 0, number) for session in participants}
+
+    def _share_out(self, states: Sequence[ClientState], budget: int) -> list[int]:
+        """The policy's answer. A policy of a user's own that fails costs this round's drafts, and never the node."""
+        try:
+            return self.policy.allocate(states, budget)
+        except PolicyError as error:
+            self.policy_error = error
+            self.num_policy_errors += 1
+            if self.num_policy_errors.bit_count() == 1:  # the first, the second, the fourth and so on
+                logger.error("%s", self.told_policy_error, exc_info=error.__cause__)
+            return [0] * len(states)
+
+    @property
+    def told_policy_error(self) -> str | None:
+        """What was wrong with the policy's last wrong answer, and how often there was one; None if there never was."""
+        if self.policy_error is None:
+            return None
+        return f"{self.policy_error}; nobody drafts after such a round (so far: {self.num_policy_errors})"
 
     def _probes(
         self,
@@ -212,7 +236,7 @@ class Scheduler:
             return {}
         states = [self._state(session, rooms, round_s, probe=session.session_id in due) for session in sessions]
         lengths: dict[bytes, int] = {}
-        for session, hoped in zip(sessions, self.policy.allocate(states, budget), strict=True):
+        for session, hoped in zip(sessions, self._share_out(states, budget), strict=True):
             if session.session_id in due:
                 probes.begin(session, number)
                 if length := min(probes.LENGTH, hoped, budget):

@@ -13,11 +13,17 @@ from goodspeed.app.demo.view import View
 POLICIES = ("gradient", "fixed", "random")
 
 
+def policies(config: DemoConfig) -> list[str]:
+    """Returns the policies that are compared: three, and the one that was asked for."""
+    return list(dict.fromkeys((*POLICIES, config.policy)))
+
+
 async def run_all(config: DemoConfig, clients: list[Client], view: View, log_level: str) -> dict[str, DemoState]:
     """Runs the demo once for each policy, with new processes each time."""
     states: dict[str, DemoState] = {}
-    for number, policy in enumerate(POLICIES, 1):
-        view.say(f"run {number} of {len(POLICIES)}: the {policy} policy")
+    compared = policies(config)
+    for number, policy in enumerate(compared, 1):
+        view.say(f"run {number} of {len(compared)}: the {policy} policy")
         states[policy] = await run(replace(config, policy=policy), clients, view, log_level)
     return states
 
@@ -40,6 +46,7 @@ def to_text(result: dict[str, Any]) -> str:
         label = f"goodput {client['name']} {client['domain']}"
         rows.append((label, [f"{one['clients'][index]['goodput']:.2f}" for one in results.values()]))
     rows += [("", []), ("texts identical", ["yes" if result["texts_identical"] else "no"])]
-    lines = (f"{label:<28}" + "".join(f"{cell:>12}" for cell in cells) for label, cells in rows)
+    width = max(12, *(len(policy) + 2 for policy in results))
+    lines = (f"{label:<28}" + "".join(f"{cell:>{width}}" for cell in cells) for label, cells in rows)
     notes = [words.policy(one["policy"], one["cost"]) for one in results.values() if one["policy"] == "gradient"]
     return "\n".join([*(line.rstrip() for line in lines), *notes])

@@ -9,7 +9,7 @@ from goodspeed.command import sampling_options
 from goodspeed.command.config import Settings, option
 from goodspeed.embedded.prompts import PATH as HELD_OUT
 from goodspeed.engine import host_memory
-from goodspeed.errors import ConfigError, UnknownPolicyError
+from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.node import options
 from goodspeed.node.options import NO_MODEL
@@ -107,10 +107,8 @@ class DemoConfig(Settings):
 
     def check(self) -> None:
         """Checks, before anything is started, what would otherwise fail at the end."""
-        if self.policy not in policies.names():
-            raise UnknownPolicyError(
-                f"no policy is called {self.policy!r}; choose one of: {', '.join(policies.names())}"
-            )
+        policies.load(self.policy)
+        policies.create(self.policy)  # raises
         parse_tiers(self.slo_tier)
         self._check_memory()
         if self.http and self.temperature > MAX_HTTP_TEMPERATURE:

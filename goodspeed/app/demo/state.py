@@ -39,9 +39,14 @@ class Progress:
         return self.num_accepted / self.num_drafted if self.num_drafted else 0.0
 
     @property
+    def num_rounds_passed(self) -> int:
+        """Verify rounds from that of its first tokens to that of its last; some went by while it drafted."""
+        return self.last_round - self.first_round + 1 if self.num_rounds else 0
+
+    @property
     def goodput(self) -> float:
-        """Tokens per verify round, from the round of its first tokens to that of its last."""
-        return self.num_tokens / (self.last_round - self.first_round + 1) if self.num_rounds else 0.0
+        """Tokens for each round that passed; below 1 where it missed rounds: each that it takes part in gives one."""
+        return self.num_tokens / self.num_rounds_passed if self.num_rounds else 0.0
 
     @property
     def tokens_per_s(self) -> float:
@@ -55,7 +60,8 @@ class DemoState:
     progress: dict[str, Progress]  # by client name
     num_rounds: int = 0
     wall_s: dict[str, float] = field(default_factory=dict)
-    uplink_bytes: int = 0  # of Draft messages
+    uplink_bytes: int = 0  # of messages that carry drafted tokens
+    policy_error: str | None = None  # the last failure of a policy of a user's own
     arms: list[dict[str, Any]] = field(default_factory=list)  # what its experiments found, by load; empty without any
     history: list[tuple[int, dict[str, float]]] = field(default_factory=list)  # (round, goodput estimate by client)
     started_s: float = 0.0
@@ -83,6 +89,7 @@ class DemoState:
         """Applies an event of the verify node: a round, or its totals at the end. Arms are of all that it ever did."""
         if event["event"] == "stopped":
             self.arms = event["arms"]
+            self.policy_error = event["policy_error"]
         if self.is_over:
             return
         if event["event"] == "round":

@@ -34,7 +34,8 @@ def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
     """The result of one run, as `--json` prints it."""
     clients = list(state.progress.values())
     goodputs = [one.goodput for one in clients if one.num_tokens]
-    num_drafted = sum(one.num_drafted for one in clients)
+    drafted_by = by_source(one.drafted_by for one in clients)
+    num_sent = drafted_by["model"] + drafted_by["ngram"]  # but for what the verify node drafts itself
     return {
         "policy": config.policy,
         "rounds": config.rounds,
@@ -43,7 +44,7 @@ def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
         "tokens_per_s": state.num_tokens / state.elapsed_s if state.elapsed_s else 0.0,
         "log_utility": log_utility(goodputs),
         "jain": jain_index(goodputs),
-        "uplink_bytes_per_token": state.uplink_bytes / num_drafted if num_drafted else 0.0,
+        "uplink_bytes_per_token": state.uplink_bytes / num_sent if num_sent else 0.0,
         "wall_s": {part: state.wall_s.get(part, 0.0) for part in WALL},
         "clients": [_client(one, config) for one in clients],
         "cost": config.cost,
@@ -51,9 +52,10 @@ def summarize(config: DemoConfig, state: DemoState) -> dict[str, Any]:
         "verification": config.verification,
         "num_tokens": state.num_tokens,
         "elapsed_s": state.elapsed_s,
-        "drafted_by": by_source(one.drafted_by for one in clients),
+        "drafted_by": drafted_by,
         "accepted_by": by_source(one.accepted_by for one in clients),
         "arms": state.arms,
+        "policy_error": state.policy_error,
         "versions": versions(),
     }
 
@@ -89,6 +91,7 @@ def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
         "drafted_by": one.drafted_by,
         "accepted_by": one.accepted_by,
         "slo": one.slo,
+        "num_rounds_passed": one.num_rounds_passed,
     }
 
 
@@ -99,17 +102,21 @@ def to_text(result: dict[str, Any]) -> str:
         f"{policy}, {result['rounds']} rounds, {result['verification']} verification, budget {result['budget']}, "
         f"target {result['model']}",
         "",
-        f"{'client':<11} {'domain':<9} {'draft model':<14} {'tokens':>6} {'rounds':>6} {'acceptance':>10} "
+        f"{'client':<11} {'domain':<9} {'draft model':<14} {'tokens':>6} {'rounds':>8} {'acceptance':>10} "
         f"{'goodput':>8} {'tokens/s':>8}",
     ]
     lines += [
         f"{one['name']:<11} {printable(one['domain']) or '-':<9} {one['draft_model']:<14} {one['num_tokens']:>6} "
-        f"{one['num_rounds']:>6} {one['acceptance_rate']:>10.2f} {one['goodput']:>8.2f} {one['tokens_per_s']:>8.1f}"
+        f"{_rounds(one):>8} {one['acceptance_rate']:>10.2f} {one['goodput']:>8.2f} {one['tokens_per_s']:>8.1f}"
         for one in result["clients"]
     ]
     lines += ["", *(f"{one['name']:<11} {printable(one['text'])[:TEXT_WIDTH]}" for one in result["clients"])]
     lines += ["", *(f"{name:<28} {value}" for name, value in figures(result).items())]
     return "\n".join(lines)
+
+
+def _rounds(one: Mapping[str, Any]) -> str:
+    return f"{one['num_rounds']}/{one['num_rounds_passed']}"
 
 
 def printable(text: str) -> str:
@@ -125,6 +132,7 @@ def figures(result: dict[str, Any]) -> dict[str, str]:
         **short_figures(result),
         "accepted of drafted tokens": sources(result["drafted_by"], result["accepted_by"]),
         "verify node's time": ", ".join(f"{part} {wall_s[part] / total_s:.0%}" for part in WALL),
+        **({"policy error": result["policy_error"]} if result["policy_error"] else {}),
         **_best_arms(result["arms"]),
         **_tiers(result["clients"]),
     }

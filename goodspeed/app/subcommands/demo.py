@@ -23,7 +23,9 @@ EXAMPLE = "goodspeed demo --clients 4 --policy fixed --rounds barrier --budget 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, DemoConfig)
     group_of(parser, "rounds and budget").add_argument(
-        "--compare", action="store_true", help="run gradient, fixed and random, side by side (default: off)"
+        "--compare",
+        action="store_true",
+        help="run gradient, fixed and random (and --policy), side by side (default: off)",
     )
     add_common_options(parser)
 
@@ -32,9 +34,9 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(DemoConfig, namespace)
     config.check()
     if config.record and namespace.compare:
-        raise ConfigError("--record keeps one run, and --compare makes three; leave one of them out")
+        raise ConfigError("--record keeps one run, and --compare makes several; leave one of them out")
     if config.http and namespace.compare:
-        raise ConfigError("--http stays with one run, and --compare makes three; leave one of them out")
+        raise ConfigError("--http stays with one run, and --compare makes several; leave one of them out")
     roster = clients(config)
     extra.require(NAME)
     # After the options are checked: what draws and asks for versions is slow to import.
@@ -46,6 +48,7 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.compare:
         states = run_interruptible(compare.run_all(config, roster, watcher, namespace.log_level))
         result, to_text, meaning = compare.summarize(config, states), compare.to_text, words.OF_FIGURES
+        meaning += words.OF_COMPARISON[config.rounds]
         if config.verification == "match" and not result["texts_identical"]:
             print("the texts differ between policies; under the match rule they must not", file=sys.stderr)
     else:

@@ -5,5 +5,19 @@ Knows nothing about who the clients are, or what the tokens are.
 
 from goodspeed.fair.policies import fixed, gradient, random, slo, throughput
 from goodspeed.fair.policies.base import ClientState, Policy, create, names, register
+from goodspeed.fair.policies.own import OwnPolicy, load
 
-__all__ = ["ClientState", "Policy", "create", "fixed", "gradient", "names", "random", "register", "slo", "throughput"]
+__all__ = [
+    "ClientState",
+    "OwnPolicy",
+    "Policy",
+    "create",
+    "fixed",
+    "gradient",
+    "load",
+    "names",
+    "random",
+    "register",
+    "slo",
+    "throughput",
+]

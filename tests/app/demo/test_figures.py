@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from goodspeed.app.demo import compare, plot, summary, words
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.state import DemoState
+from goodspeed.node import options
 from goodspeed.text.prompts import Prompt
 from verify_node.config import VerifyConfig
 
@@ -80,7 +81,7 @@ def finish_event(
 
 
 def stopped_event(wall_s: dict[str, float], arms: Sequence[dict[str, Any]] = (), uplink_bytes: int = 150) -> Any:
-    totals = {"num_rounds": 5, "uplink_bytes": uplink_bytes, "wall_s": wall_s, "refusals": {}}
+    totals = {"num_rounds": 5, "uplink_bytes": uplink_bytes, "wall_s": wall_s, "refusals": {}, "policy_error": None}
     return {"event": "stopped", **totals, "arms": list(arms)}
 
 
@@ -117,6 +118,7 @@ def test_what_one_run_comes_to(state: DemoState) -> None:
     assert result["log_utility"] == pytest.approx(math.log(1.6))
     assert result["jain"] == pytest.approx((1.6 + 1) ** 2 / (2 * (1.6**2 + 1)))
     assert result["uplink_bytes_per_token"] == 150 / 10
+    assert (a["num_rounds_passed"], b["num_rounds_passed"]) == (5, 2)
     assert result["num_rounds"] == 5
     assert result["drafted_by"] == {"model": 8, "ngram": 2, "self": 0}
     assert result["accepted_by"] == {"model": 5, "ngram": 0, "self": 0}
@@ -198,7 +200,7 @@ def test_the_picture_is_a_png(state: DemoState, tmp_path: Path) -> None:
 
 def test_the_text_names_every_client_and_figure(state: DemoState) -> None:
     text = summary.to_text(summary.summarize(DemoConfig(clients=2), state))
-    assert "a           math      small               8      3       0.62     1.60      2.0" in text
+    assert "a           math      small               8      3/5       0.62     1.60      2.0" in text
     assert re.search(r"^log-utility +0\.470$", text, re.MULTILINE)
     assert "forward 53%" in text
 
@@ -241,6 +243,28 @@ def test_curves_are_told_apart_and_their_names_hide_none() -> None:
     plot.draw_utility(axes, many, "")
     assert "tokens per round" in axes.get_ylabel()
     assert "round" in axes.get_xlabel()
+
+
+def test_the_uplink_is_that_of_tokens_that_draft_nodes_drafted(state: DemoState) -> None:
+    """The verify node's own drafts come from nobody."""
+    state.apply_draft("b", tokens_event([7], {"model": 0, "ngram": 2, "self": 90}, {"self": 9}), 105.0)
+    assert summary.summarize(DemoConfig(clients=2), state)["uplink_bytes_per_token"] == 150 / 10
+
+
+def test_what_is_wrong_with_a_policy_of_ones_own_is_told(state: DemoState) -> None:
+    assert "policy error" not in summary.figures(summary.summarize(DemoConfig(), state))
+    state.apply_verify(stopped_event(ZERO) | {"policy_error": "the policy mine:Mine gave 3 lengths for 4 clients"})
+    figures = summary.figures(summary.summarize(DemoConfig(), state))
+    assert figures["policy error"] == "the policy mine:Mine gave 3 lengths for 4 clients"
+
+
+def test_a_comparison_has_the_policy_that_was_asked_for_and_says_what_it_shows(state: DemoState) -> None:
+    assert compare.policies(DemoConfig()) == ["gradient", "fixed", "random"]
+    assert compare.policies(DemoConfig(policy="./some/where/mine.py:Mine"))[3:] == ["./some/where/mine.py:Mine"]
+    table = compare.to_text(compare.summarize(DemoConfig(), {"fixed": state, "./some/where/mine.py:Mine": state}))
+    assert "  ./some/where/mine.py:Mine\n" in table
+    for rounds in options.ROUNDS:
+        assert "Eq. (5)" in words.OF_COMPARISON[rounds]
 
 
 def test_texts_are_compared_between_policies(state: DemoState) -> None:

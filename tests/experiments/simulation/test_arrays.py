@@ -14,6 +14,7 @@ from experiments.simulation.recordings import load
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
+from goodspeed.fair import policies
 from goodspeed.fair.latency import Linear
 from goodspeed.fair.policies.gradient import allocate_arrays, allocate_rows
 from goodspeed.fair.policies.tie_breaking import TieBreaker
@@ -127,6 +128,21 @@ def test_a_world_is_the_same_alone_and_among_others(policy):
         assert together[0].tolist() != alone[0].tolist()
 
 
+@pytest.mark.parametrize("policy", ["gradient", "fixed"])
+def test_a_policy_without_an_array_form_gives_the_same_by_its_list_form(policy):
+    """`slo` is `gradient` where no text has a service level; of `fixed` both forms are asked."""
+    seeds = [4, 9]
+    listed = rows.create("slo", 2) if policy == "gradient" else rows.Listed([policies.create("fixed") for _ in seeds])
+    both = [
+        Worlds(ArraySettings(8, 20, num_worlds=2), one, Chances(ALPHAS, seeds))
+        for one in (rows.create(policy, 2), listed)
+    ]
+    for worlds in both:
+        worlds.run(40)
+    assert both[0].num_tokens.tolist() == both[1].num_tokens.tolist()
+    assert both[0].goodput.tolist() == both[1].goodput.tolist()
+
+
 rates = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 0.5, 1.0]))
 clients = st.tuples(rates, st.floats(0.5, 5), st.sampled_from([0.0, 1.0, 1.0, 2.0]), st.integers(0, 9))
 
@@ -171,7 +187,7 @@ def test_bad_worlds_are_refused():
         by_survival([0.5, 0.6])
     with pytest.raises(ConfigError, match="1 or more each"):
         Worlds(ArraySettings(0, 5), rows.create("fixed", 1), Chances([0.5], [0]))
-    with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, throughput"):
+    with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, slo, throughput"):
         rows.create("gradiant", 1)
 
 

@@ -24,6 +24,21 @@ def test_the_policies_come_in_their_order_and_gradient_comes_near_the_optimum():
     assert last == pytest.approx(final, abs=1e-4)
 
 
+@pytest.mark.thorough
+def test_readme_says_how_fair_the_policies_are_as_the_command_does():
+    """The row of README, from the quick settings; the same on every machine, and in the order that it claims."""
+    config = load(HERE / "configs" / "fig4_convergence.toml", "quick", fig4.Config)
+    replayed = next(setting for setting in config.settings if setting.acceptance == "replay")
+    variants = [fig4.Variant(name, name) for name in ("gradient", "fixed", "random")]
+    assert set(variants) < set(config.variants)
+    outcome = fig4.experiment(replace(config, settings=[replayed], variants=variants))
+    ends = {found.what.split(": ")[1]: found.ours for found in outcome.findings if found.what.endswith("at the end")}
+    gradient, fixed, random = (f"{ends[f'{one.name}, missing at the end']:.2g}" for one in variants)
+    row = next(line for line in (HERE.parent / "README.md").read_text("utf-8").splitlines() if "Is it fair?" in line)
+    assert f"in percent: Eq. (5) {gradient}, equal shares {fixed}, random shares {random} (" in row
+    assert list(ends.values()) == sorted(ends.values())
+
+
 def test_the_round_from_which_it_stays_near():
     assert fig4._settled(np.array([9.0, 1.0, 3.0, 1.9, 1.0])) == 4
     assert fig4._settled(np.array([1.0, 1.0])) == 1

@@ -443,3 +443,31 @@ def test_the_end_of_a_text_counts_as_accepted_where_it_was_drafted_rightly():
     shown = desk.core.scheduler.clients["a"].acceptance_bound
     assert shown.num_accepted == pytest.approx(shown.num_tried)
     assert shown.num_tried > 50
+
+
+# -- a policy of a user's own that fails -------------------------------------------------------------------------------
+
+
+class Failing:
+    """A policy that fails while it is told to, and else gives everybody two tokens."""
+
+    def __init__(self):
+        self.fails = True
+
+    def allocate(self, clients, budget):
+        if self.fails:
+            raise ValueError("no such table")
+        return [min(2, client.max_length) for client in clients]
+
+
+def test_a_policy_that_fails_costs_drafts_until_it_answers_again(caplog):
+    policy = Failing()
+    scheduler = make_scheduler(policies.OwnPolicy("mine:Failing", lambda: policy))
+    sessions = [make_session(scheduler, number, client) for number, client in enumerate("ab", 1)]
+    assert [lengths_of(scheduler, sessions, number) for number in range(1, 6)] == [[0, 0]] * 5
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the policy mine:Failing failed: ValueError: no such table; nobody drafts after such a round (so far: {num})"
+        for num in (1, 2, 4)
+    ]
+    policy.fails = False
+    assert lengths_of(scheduler, sessions, 6) == [2, 2]

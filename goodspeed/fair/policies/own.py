@@ -1,0 +1,92 @@
+"""A policy of a user's own, named `module:Class` or `path/file.py:Class` on the command line (docs/POLICY.md).
+
+`load` imports the class and registers it, so that `create` makes it like any other policy. What it shares out is
+checked each time: it may be wrong, and the nodes rely on lengths.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import index
+from pathlib import Path
+from types import ModuleType
+
+from goodspeed.errors import ConfigError, PolicyError
+from goodspeed.fair.policies.base import ClientState, Policy, names, register
+
+
+def load(name: str) -> None:
+    """Imports and registers a policy named `module:Class` or `path/file.py:Class`; any other name is left alone.
+
+    Importing runs the module's code, so only names that a person gave on a command line may come here. Raises
+    ConfigError where there is no such module or class.
+    """
+    if ":" not in name or name in names():
+        return
+    place, _, class_name = name.rpartition(":")
+    try:
+        module = _file(Path(place)) if place.endswith(".py") else _module(place)
+    except Exception as error:
+        raise ConfigError(f"--policy {name}: {place} cannot be imported: {type(error).__name__}: {error}") from error
+    make = getattr(module, class_name, None)
+    if not callable(make):
+        raise ConfigError(f"--policy {name}: {place} has no class {class_name!r}; name the class after the colon")
+    register(name)(partial(OwnPolicy, name, make))
+
+
+def _module(name: str) -> ModuleType:
+    """Imports a module that is installed or in the current folder, which is looked at last: it hides no library."""
+    if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
+    return importlib.import_module(name)
+
+
+def _file(path: Path) -> ModuleType:
+    name = str(path.resolve())  # no other module has such a name
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look for their module
+    spec.loader.exec_module(module)
+    return module
+
+
+class OwnPolicy:
+    """Asks a policy of a user's own, and checks its answer: PolicyError names the policy and what was wrong."""
+
+    def __init__(self, name: str, make: Callable[[], Policy]) -> None:
+        """Makes the policy, without options. ConfigError where that fails, or where it has no `allocate`."""
+        self._name = name
+        try:
+            self._policy = make()
+        except Exception as error:
+            raise ConfigError(f"the policy {name} cannot be made: {type(error).__name__}: {error}") from error
+        if not callable(getattr(self._policy, "allocate", None)):
+            raise ConfigError(f"the policy {name} has no method allocate(clients, budget); see docs/POLICY.md")
+
+    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        most = [client.max_length for client in clients]
+        try:
+            lengths = [index(length) for length in self._policy.allocate(clients, budget)]
+        except Exception as error:
+            raise PolicyError(f"the policy {self._name} failed: {type(error).__name__}: {error}") from error
+        if wrong := _wrong(lengths, most, budget):
+            raise PolicyError(f"the policy {self._name} gave {wrong}")
+        return lengths
+
+
+def _wrong(lengths: Sequence[int], most: Sequence[int], budget: int) -> str | None:
+    """Returns what is wrong with an allocation; None where nothing is."""
+    if len(lengths) != len(most):
+        return f"{len(lengths)} lengths for {len(most)} clients; it must give one for each, in their order"
+    for number, (length, allowed) in enumerate(zip(lengths, most, strict=True)):
+        if not 0 <= length <= allowed:
+            return f"client {number} the length {length}; it must lie within 0 and its max_length, {allowed}"
+    if sum(lengths) > budget:
+        return f"{sum(lengths)} tokens in all; the budget is {budget}"
+    return None

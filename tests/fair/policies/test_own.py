@@ -1,0 +1,152 @@
+"""A policy of a user's own: found by its name, made like any other, and checked whenever it answers."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from goodspeed.errors import ConfigError, PolicyError, UnknownPolicyError
+from goodspeed.fair.policies import base
+from goodspeed.policies import ClientState, Policy, create, load, names
+
+ROOT = Path(__file__).parents[3]
+
+MINE = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from goodspeed.policies import ClientState
+
+
+@dataclass
+class Mine:
+    most: int = 3
+
+    def allocate(self, clients: list[ClientState], budget: int) -> list[int]:
+        return [min(self.most, budget // len(clients), client.max_length) for client in clients]
+
+
+class Plain:
+    pass
+
+
+class Broken:
+    def __init__(self):
+        raise RuntimeError("no table")
+"""
+
+CLIENTS = [ClientState(0.9, 1.0, max_length=4), ClientState(0.2, 1.0)]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with a module; what is imported and registered there is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    monkeypatch.setattr(base._registry, "_factories", dict(base._registry._factories))
+    (tmp_path / "own_policies.py").write_text(MINE)
+    yield tmp_path
+    for name in [name for name, module in sys.modules.items() if "own_policies" in name]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", ["own_policies:Mine", "./own_policies.py:Mine"])
+def test_a_class_in_a_file_of_ones_own_is_a_policy_like_any_other(name: str) -> None:
+    with pytest.raises(UnknownPolicyError):
+        create(name)  # only `load` imports, and only a command line calls it
+    load(name)
+    assert name in names()
+    assert create(name).allocate(CLIENTS, 100) == [3, 3]
+    load(name)  # again: what a command line does twice
+    with pytest.raises(ConfigError, match="has no option 'most'; it has no options"):
+        create(name, most=1)
+
+
+def test_a_file_by_an_absolute_path_needs_no_current_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    load(name := f"{folder}/own_policies.py:Mine")
+    assert create(name).allocate(CLIENTS, 4) == [2, 2]
+
+
+def test_the_current_folder_hides_no_library(folder: Path) -> None:
+    (folder / "json.py").write_text("raise RuntimeError('not this one')")
+    code = "from goodspeed.policies import load; load('own_policies:Mine'); import json; print(json.__file__)"
+    program = f"import sys; sys.path[0] = {str(ROOT)!r}; {code}"
+    told = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+    assert str(folder) not in told.stdout, told.stderr
+    assert told.returncode == 0, told.stderr
+
+
+def test_only_command_lines_have_a_policy_imported() -> None:
+    files = (
+        path
+        for room in ("goodspeed", "verify_node", "draft_node", "experiments")
+        for path in (ROOT / room).rglob("*.py")
+    )
+    asking = {str(path.relative_to(ROOT)) for path in files if "policies.load(" in path.read_text("utf-8")}
+    assert asking == {"experiments/harness.py", "goodspeed/app/demo/options.py", "verify_node/preflight.py"}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("no_such_module:Mine", "no_such_module cannot be imported: ModuleNotFoundError"),
+        ("./no_such_file.py:Mine", "./no_such_file.py cannot be imported: FileNotFoundError"),
+        ("own_policies:Yours", "own_policies has no class 'Yours'"),
+        ("own_policies:", "own_policies has no class ''"),
+        ("own_policies:Plain", r"own_policies:Plain has no method allocate\(clients, budget\)"),
+        ("own_policies:Broken", "own_policies:Broken cannot be made: RuntimeError: no table"),
+        (":", "cannot be imported"),
+    ],
+)
+def test_what_cannot_be_a_policy_is_refused_by_name(name: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        loaded(name)
+
+
+def loaded(name: str) -> Policy:
+    load(name)
+    return create(name)
+
+
+Answer = Callable[[list[ClientState], int], object]
+
+
+def one_third_of_nothing(clients: list[ClientState], budget: int) -> object:
+    return [budget // 0 for _ in clients]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (one_third_of_nothing, "failed: ZeroDivisionError"),
+        (lambda clients, budget: None, "failed: TypeError"),
+        (lambda clients, budget: [1.5, 1.0], "failed: TypeError"),
+        (lambda clients, budget: [1], "gave 1 lengths for 2 clients"),
+        (lambda clients, budget: [1, 1, 1], "gave 3 lengths for 2 clients"),
+        (lambda clients, budget: [1, -1], "gave client 1 the length -1"),
+        (lambda clients, budget: [5, 0], "gave client 0 the length 5; it must lie within 0 and its max_length, 4"),
+        (lambda clients, budget: [4, 7], "gave 11 tokens in all; the budget is 10"),
+    ],
+)
+def test_a_wrong_answer_is_an_error_that_names_the_policy(
+    answer: Answer, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load("own_policies:Mine")
+    monkeypatch.setattr(sys.modules["own_policies"].Mine, "allocate", lambda _, *asked: answer(*asked))
+    with pytest.raises(PolicyError, match=f"the policy own_policies:Mine {told}"):
+        create("own_policies:Mine").allocate(CLIENTS, 10)
+
+
+def test_a_policy_cannot_raise_what_it_may_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    def allocate(_: object, clients: list[ClientState], budget: int) -> list[int]:
+        clients[0].max_length = 10
+        return [10, 0]
+
+    load("own_policies:Mine")
+    monkeypatch.setattr(sys.modules["own_policies"].Mine, "allocate", allocate)
+    with pytest.raises(PolicyError, match="client 0 the length 10"):
+        create("own_policies:Mine").allocate([ClientState(0.9, 1.0, max_length=4), ClientState(0.2, 1.0)], 10)

@@ -1,0 +1,59 @@
+"""The verify node as a loop under a policy of a user's own, and what it counts of what draft nodes send."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from goodspeed.fair.policies import ClientState, OwnPolicy
+from goodspeed.wire import odds
+from goodspeed.wire.handshake import Welcome
+from goodspeed.wire.messages import Ack, Draft, Offer, Verdict, digest
+from tests.fakes import alone, make_hello, make_open, request_of, session_id
+from tests.verify_node.loops import Loop, ask
+from tests.waiting import until
+
+A = b"aaaaaaaa"
+
+
+class Greedy:
+    """Gives everybody the whole budget and one token more."""
+
+    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        return [budget + 1 for _ in clients]
+
+
+def test_a_text_is_written_to_its_end_under_a_policy_that_is_always_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> list[int]:
+        async with Loop(policy=OwnPolicy("mine:Greedy", Greedy)) as loop:
+            channel = loop.connect(A)
+            assert isinstance(await ask(channel, make_hello("a", boot_id=A)), Welcome)
+            text: list[int] = []
+            answer = await ask(channel, make_open(1, max_tokens=8))
+            while len(text) < 8:
+                assert isinstance(answer, Verdict)
+                text += answer.tokens
+                assert answer.next_length == 0
+                answer = await ask(channel, Ack(session_id(1), 1, 3 + len(text)))
+            assert not loop.serving.done()
+            return text
+
+    assert asyncio.run(asyncio.wait_for(story(), 60)) == list(alone(request_of(make_open(1, max_tokens=8))))
+    assert "the policy mine:Greedy gave client 0 the length 9; it must lie within 0 and its max_length" in caplog.text
+
+
+def test_every_message_that_carries_drafted_tokens_counts_as_uplink() -> None:
+    async def story() -> None:
+        async with Loop() as loop:
+            channel = loop.connect(A)
+            await ask(channel, make_hello("a", boot_id=A))
+            assert isinstance(await ask(channel, make_open(1)), Verdict)
+            assert loop.daemon.uplink_bytes == 0  # nothing was drafted
+            text = loop.core.sessions[session_id(1)].tokens
+            await channel.send(Offer(session_id(1), 1, len(text), (1, 2), odds.encode((0.5, 0.5))))
+            await until(lambda: loop.daemon.uplink_bytes > 0)
+            offered = loop.daemon.uplink_bytes
+            await ask(channel, Draft(session_id(1), 1, 0, len(text), digest(text), (1,)))
+            assert loop.daemon.uplink_bytes > offered
+
+    asyncio.run(asyncio.wait_for(story(), 60))
