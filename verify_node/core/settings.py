@@ -205,8 +205,13 @@ def _scheduler(settings: CoreSettings, policy: Policy | None, cost: Refined) -> 
         weigh_evidence=settings.weigh_evidence,
         fairness=settings.policy.fairness,
         permitted=PERMITTED if settings.selects else 1.0,
-        takes_offers=settings.selects,
+        permissions=_permissions(settings, policy) if settings.selects else None,
     )
+
+
+def _permissions(settings: CoreSettings, policy: Policy | None) -> Policy:
+    """What shares out the tokens that may be drafted beyond texts: time counts only when a round is packed."""
+    return policy if policy is not None else settings.policy.create()
 
 
 def _choice(
