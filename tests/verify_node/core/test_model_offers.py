@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from goodspeed.policies import ClientState
 from goodspeed.wire import odds
 from goodspeed.wire.fields import MAX_OFFER, OfferSource
 from goodspeed.wire.messages import Offer
 from tests.fakes import Desk, alone, make_open, request_of
-from verify_node.core.settings import PERMITTED
+from verify_node.core.settings import PERMITTED, CoreSettings, PolicySettings
 from verify_node.rounds.scheduler import LEAST_PERMISSION
 
 KNOWN = ("odds", "offers", "model_offers")
@@ -155,3 +156,19 @@ def test_a_session_opened_under_ratio_is_assigned_lengths_whatever_its_client_wa
     [verdict] = desk.round()
     assert desk.session().verification == "match"
     assert verdict.next_length > 0
+
+
+@pytest.mark.parametrize("name", ["fixed", "random", "throughput"])
+def test_every_policy_shares_out_permissions(name: str) -> None:
+    policy = PolicySettings(name=name)
+    assert CoreSettings(policy=policy).selects
+    desk = Desk(policy=name, selection="odds", self_draft=False)
+    for number, client in enumerate("ab", 1):
+        desk.hello(client, capabilities=KNOWN)
+        desk.open(client, number=number)
+    desk.session(1).acceptance.value, desk.session(2).acceptance.value = 0.9, 0.3
+    desk.session(2).client.goodput.value = 100.0
+    permitted = [verdict.may_draft for verdict in desk.round()]
+    wanted = policy.create().allocate([ClientState(0.9, 1.0), ClientState(0.3, 100.0)], int(PERMITTED * 8))
+    assert permitted == [max(LEAST_PERMISSION, length) for length in wanted]
+    assert desk.core.scheduler.worth_of(desk.session(2).client) == 1.0, "only a policy with a utility weighs goodput"
